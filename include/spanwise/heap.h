@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heaps: allocate, free, resize. Any number of heaps in a process, any number of threads in a heap.
+ *
+ *   sw_heap *h;                            one line a heap:   sw_malloc(n) / sw_free(p) use the
+ *   sw_heap_create(NULL, &h);              process-wide default heap (table c16, untracked)
+ *   void *p = sw_heap_alloc(h, 100, 0);
+ *   sw_heap_free(h, p);
+ *   sw_heap_destroy(h);
+ *
+ * Every free is validated: foreign, interior, past the last slot, double, other heap. What a bad
+ * free does is told in status.h. Exhaustion gives NULL and errno ENOMEM, never an abort.
+ */
+#ifndef SPANWISE_HEAP_H
+#define SPANWISE_HEAP_H
+
+#include <spanwise/sizeclass.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_heap sw_heap;
+typedef struct sw_cache sw_cache;
+
+/* Flags of sw_heap_alloc. */
+enum {
+    SW_ZERO = 1, /* memory reads as zero */
+    SW_SCAN = 2, /* the object may hold pointers: kept in spans of its own, zeroed if needed */
+};
+
+/* Which partial span serves next when a thread's current span is used up. */
+typedef enum sw_placement {
+    SW_PLACE_LIFO = 0,    /* the one that last became partial (fast, default) */
+    SW_PLACE_ADDRESS = 1, /* the lowest address */
+    SW_PLACE_FULLEST = 2, /* the one with the fewest free slots, then the lowest address */
+} sw_placement;
+
+typedef struct sw_heap_options {
+    const sw_table *table;    /* NULL: c16 */
+    uint64_t limit_bytes;     /* most bytes held (pages and metadata); 0: no limit */
+    uint64_t decay_ns;        /* free pages go back to the OS after 1 to 2 of these; see below */
+    sw_placement placement;
+    uint32_t batch_spans;     /* wholly free spans that a cache keeps per class, default 1 */
+    uint8_t tracked;          /* 1: requested sizes are kept, so a ledger can name round-up */
+    uint8_t dry;              /* 1: addresses are only numbers, no memory is touched */
+    uint8_t tiny;             /* 1: pointer-free objects below 16 B share blocks; free is misuse */
+    uint8_t manual_clock;     /* 1: time moves by sw_heap_set_time only */
+} sw_heap_options;
+
+enum { SW_DECAY_DEFAULT_MS = 500 };
+/* decay_ns of SW_DECAY_NEVER: keep pages; 0 in sw_heap_options_init means the default. */
+#define SW_DECAY_NEVER UINT64_MAX
+
+/* Fills in the defaults (c16, no limit, decay of 500 ms, LIFO, batch 1, untracked, real memory). */
+SW_API void sw_heap_options_init(sw_heap_options *options);
+
+/* options may be NULL: the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT. */
+SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
+/* Releases every page and record. No other thread may be inside a call on this heap; its objects
+ * are gone. NULL is ignored; the default heap answers SW_STATE. */
+SW_API sw_status sw_heap_destroy(sw_heap *heap);
+SW_API sw_heap *sw_heap_default(void);
+SW_API uint32_t sw_heap_id(const sw_heap *heap);
+SW_API const sw_table *sw_heap_table(const sw_heap *heap);
+
+/* NULL with errno ENOMEM when memory or the limit is exhausted or size > PTRDIFF_MAX.
+ * size 0 gives a unique smallest slot. */
+SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
+/* align: a power of two (else NULL, EINVAL). */
+SW_API void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags);
+/* ptr NULL: allocates. size 0 keeps a smallest slot (never frees). On failure NULL and the old
+ * object is untouched. flags as for alloc: SW_ZERO clears what the object grew by (the bytes past
+ * the old *usable* size, or past the old requested size in a tracked heap). */
+SW_API void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned flags);
+/* NULL is ignored. */
+SW_API void sw_heap_free(sw_heap *heap, void *ptr);
+/* As free, and `size` must be of the object's class (else misuse SIZE_MISMATCH). */
+SW_API void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size);
+/* Bytes that the caller may use; 0 for NULL. A bad pointer is misuse. */
+SW_API size_t sw_heap_usable_size(sw_heap *heap, const void *ptr);
+
+/* The default heap, with libc's conventions for results and errno. */
+SW_API void *sw_malloc(size_t size);
+SW_API void *sw_calloc(size_t count, size_t size);
+SW_API void *sw_realloc(void *ptr, size_t size);
+SW_API void *sw_aligned_alloc(size_t align, size_t size);
+SW_API void sw_free(void *ptr);
+SW_API void sw_free_sized(void *ptr, size_t size);
+SW_API size_t sw_usable_size(const void *ptr);
+
+/* A cache is one thread's front of one heap. Passing it explicitly saves the thread-local look-up,
+ * and lets one thread play many (the replayer does). A cache made here belongs to the caller, who
+ * must use it from one thread at a time and close it before the heap is destroyed. */
+SW_API sw_status sw_cache_open(sw_heap *heap, sw_cache **out);
+SW_API void sw_cache_close(sw_cache *cache);
+SW_API void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags);
+SW_API void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags);
+SW_API void *sw_cache_realloc(sw_cache *cache, void *ptr, size_t size, unsigned flags);
+SW_API void sw_cache_free(sw_cache *cache, void *ptr);
+
+/* Moves the heap's clock (manual_clock only, never backwards) and gives idle pages back. */
+SW_API void sw_heap_set_time(sw_heap *heap, uint64_t now_ns);
+/* Gives every free page back to the OS now; returns the bytes. */
+SW_API size_t sw_heap_trim(sw_heap *heap);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sw_op: one allocation event. The one currency between recordings, workloads, the simulator, the
+ * replayer and numpy (a structured array with these field names has this very layout).
+ */
+#ifndef SPANWISE_OPS_H
+#define SPANWISE_OPS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sw_op_kind {
+    SW_OP_ALLOC = 0,   /* `object` comes to life with `size` bytes */
+    SW_OP_FREE = 1,    /* `object` dies; size is 0 */
+    SW_OP_REALLOC = 2, /* `object` stays itself and has `size` bytes from now on */
+    SW_OP_KIND_COUNT
+} sw_op_kind;
+
+enum {
+    SW_OP_ZEROED = 1,   /* flag: the memory must read as zero (calloc) */
+    SW_OP_SCAN = 2,     /* flag: may hold pointers (collected heaps; recordings never set it) */
+};
+
+/* 32 bytes, no padding. Object ids are dense: an ALLOC takes an id that is not live, a FREE gives
+ * it up; ids are reused, so an array indexed by id is as long as the peak number of live objects. */
+typedef struct sw_op {
+    uint64_t time_ns;    /* since the start of the recording; never falls */
+    uint64_t size;       /* requested bytes */
+    uint32_t object;     /* dense id */
+    uint32_t thread;     /* dense id, 0 is the first thread seen */
+    uint32_t site;       /* call-site id, 0 = unknown */
+    uint8_t kind;        /* sw_op_kind */
+    uint8_t align_log2;  /* requested alignment, 0 = the default */
+    uint16_t flags;      /* SW_OP_ZEROED | ... */
+} sw_op;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: executes operations on a heap, live or dry. One engine serves the simulator (a dry
+ * heap), the replayer and whole workloads from Python, so a model can not drift from the heap.
+ */
+#ifndef SPANWISE_REPLAY_H
+#define SPANWISE_REPLAY_H
+
+#include <spanwise/heap.h>
+#include <spanwise/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Executes operations on a heap: the one engine of simulator (dry heap), replayer and Heap.run. */
+typedef struct sw_runner sw_runner;
+
+/* What the runner saw so far. Ratios after Johnstone and Wilson, "The memory fragmentation
+ * problem: solved?" (1998), over held bytes and requested bytes. */
+typedef struct sw_run_stats {
+    uint64_t ops, allocs, frees, reallocs;
+    uint64_t failed;                /* allocations that the heap refused */
+    uint64_t skipped;               /* operations on objects that are not live (or ids taken) */
+    uint64_t requested_bytes;       /* live now */
+    uint64_t live_objects;          /* now */
+    uint64_t allocated_bytes;       /* requested, over all allocations */
+    uint64_t peak_requested_bytes;  /* most requested bytes live at once */
+    uint64_t peak_op;               /* after how many operations that was first reached */
+    uint64_t peak_live_objects;
+    uint64_t held_bytes;            /* now */
+    uint64_t peak_held_bytes;
+    uint64_t held_at_peak;          /* held when requested was at its peak */
+    uint64_t requested_at_peak_held;
+    double held_over_requested_sum; /* summed after each op with live bytes, for the mean ratio */
+    uint64_t held_over_requested_count;
+} sw_run_stats;
+
+/* One row of the time line. */
+typedef struct sw_run_sample {
+    uint64_t op, time_ns, requested_bytes, live_objects, slot_bytes, held_bytes, free_page_bytes;
+} sw_run_sample;
+
+/* The heap must outlive the runner. SW_NOMEM. */
+SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
+SW_API void sw_runner_destroy(sw_runner *runner); /* objects still live stay in the heap */
+/* Runs ops[0..count); touch: 1 writes the first and last byte of each new object (never in a dry
+ * heap). Stops early, without error, when `*cancel` (may be NULL) becomes nonzero.
+ * Errors: SW_INVALID for a kind outside the list or an impossible alignment; the message names the
+ * operation's index. *done: operations executed. */
+SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
+                               const volatile int *cancel, size_t *done);
+SW_API void sw_runner_stats(const sw_runner *runner, sw_run_stats *out);
+/* Asks for a sample every `every` operations (0: none), into a ring that thins itself out to at
+ * most 2048 rows by doubling `every`. */
+SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);
+SW_API size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity);
+/* The object's address (NULL when not live). */
+SW_API void *sw_runner_address(const sw_runner *runner, uint32_t object);
+/* Frees every object still live. */
+SW_API void sw_runner_drain(sw_runner *runner);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

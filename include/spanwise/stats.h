@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Read-only views of a heap: the ledger of its bytes, per class and per span, and verify.
+ *
+ * The identity, exact to the byte (docs/design/ledger.md):
+ *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
+ *        + arena_slack + quarantine + free_page
+ * Walks take the heap's lock. They are exact when no other thread is inside a call on the heap;
+ * otherwise each span is read at a slightly different moment.
+ */
+#ifndef SPANWISE_STATS_H
+#define SPANWISE_STATS_H
+
+#include <spanwise/heap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_ledger {
+    uint64_t requested_bytes;      /* asked for by live objects (slot bytes if not tracked) */
+    uint64_t roundup_bytes;        /* slot - requested, live small objects (0 if not tracked) */
+    uint64_t tail_bytes;           /* end of a span too short for a slot */
+    uint64_t free_slot_bytes;      /* free slots in spans that are no cache's current span */
+    uint64_t cached_bytes;         /* free slots in current spans, and spans kept empty, of caches */
+    uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
+    uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
+    uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
+    uint64_t quarantine_bytes;     /* freed, kept back from reuse */
+    uint64_t free_page_bytes;      /* free pages not given back to the OS */
+    uint64_t held_bytes;           /* the sum of all of the above */
+    uint64_t live_objects;
+    uint64_t large_objects;        /* live large objects, part of live_objects */
+    uint64_t spans;                /* spans of slots */
+    uint64_t large_bytes;          /* pages under live large objects */
+    uint64_t largest_hole_bytes;   /* longest run of free held pages */
+    uint64_t free_runs;            /* number of runs of free held pages */
+    uint64_t returned_bytes;       /* over the heap's life, given back to the OS */
+    uint64_t retry_bytes;          /* the OS refused to take back; still held */
+    uint32_t caches;
+    uint8_t tracked;               /* 1: requested and roundup are known apart */
+} sw_ledger;
+
+enum { SW_OCCUPANCY_BINS = 11 };
+
+/* One row a class; the columns sum to the ledger's. */
+typedef struct sw_ledger_class {
+    uint32_t cls;
+    uint32_t size_bytes;
+    uint64_t spans;
+    uint64_t span_bytes;
+    uint64_t slots;
+    uint64_t live_objects;
+    uint64_t requested_bytes, roundup_bytes, tail_bytes, free_slot_bytes, cached_bytes;
+    /* spans by occupancy: bin k holds spans with live/slots in [k/10, (k+1)/10); bin 10 full */
+    uint64_t occupancy[SW_OCCUPANCY_BINS];
+} sw_ledger_class;
+
+/* rows: sw_table_class_count() + 1 entries, indexed by class (row 0 is the large objects), or
+ * NULL. */
+SW_API sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                                size_t capacity);
+/* Bytes held now; O(1). */
+SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);
+
+/* One row a span (slots or large object), in heap order: what a heap map draws. */
+typedef struct sw_span_info {
+    uint64_t address;
+    uint64_t bytes;
+    uint32_t cls;          /* 0: large object */
+    uint32_t slots;
+    uint32_t live;
+    uint32_t cache;        /* owner's number, 0: central */
+    uint8_t scan;
+    uint8_t current;       /* 1: its cache allocates from it now */
+    uint8_t needzero;
+    uint8_t pad[5];
+} sw_span_info;
+
+/* Fills at most `capacity` rows, returns how many spans there are. */
+SW_API size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity);
+
+/* Calls fn for each live object (address, requested bytes or slot bytes); fn must not call into
+ * this heap. Stops when fn returns nonzero and returns that value. */
+typedef int sw_object_fn(void *ptr, size_t bytes, uint32_t cls, void *arg);
+SW_API int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg);
+
+/* Checks every invariant of the whole heap (pages, page map, spans, bits, lists, caches, totals).
+ * Returns SW_OK or SW_STATE; the text of the first broken one is in sw_last_error()->message.
+ * No other thread may be inside a call on the heap. */
+SW_API sw_status sw_heap_verify(sw_heap *heap);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

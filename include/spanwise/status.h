@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Status codes, misuse codes, the last-error record and the fault handler.
+ *
+ * Two worlds that are never mixed (docs/design/errors.md):
+ *   - an *expected* failure (no memory, limit, bad argument, I/O) is a sw_status; out parameters
+ *     stay untouched, the heap stays usable, nothing is printed;
+ *   - *misuse* (double free, foreign pointer, broken invariant) is a sw_misuse; the fault handler
+ *     is called once, and without one the process prints one line and aborts.
+ */
+#ifndef SPANWISE_STATUS_H
+#define SPANWISE_STATUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef SW_API
+#define SW_API __attribute__((visibility("default")))
+#endif
+
+/* X(name, text): every status; the order is the ABI. */
+#define SW_STATUS_LIST(X)                                                                          \
+    X(OK, "ok")                                                                                    \
+    X(NOMEM, "out of memory")                                                                      \
+    X(INVALID, "invalid argument")                                                                 \
+    X(LIMIT, "limit reached")                                                                      \
+    X(STATE, "not possible in this state")                                                         \
+    X(IO, "input/output error")                                                                    \
+    X(FORMAT, "malformed data")                                                                    \
+    X(UNSUPPORTED, "not supported here")                                                           \
+    X(BUSY, "busy")
+
+/* X(name, text): every kind of misuse; the order is the ABI. */
+#define SW_MISUSE_LIST(X)                                                                          \
+    X(NONE, "no misuse")                                                                           \
+    X(FOREIGN, "pointer was not allocated by this library")                                        \
+    X(INTERIOR, "pointer is inside an object, not at its start")                                   \
+    X(PAST_LAST_SLOT, "pointer is past the last slot of its span")                                 \
+    X(DOUBLE_FREE, "object is already free")                                                       \
+    X(SIZE_MISMATCH, "stated size is not the object's size class")                                 \
+    X(WRONG_HEAP, "object belongs to another heap")                                                \
+    X(COLLECTED, "object of a collected heap cannot be freed by hand")                             \
+    X(CORRUPT, "heap invariant broken")
+
+#define SW_STATUS_ENUM_(name, text) SW_##name,
+typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_status;
+
+#define SW_MISUSE_ENUM_(name, text) SW_MISUSE_##name,
+typedef enum sw_misuse { SW_MISUSE_LIST(SW_MISUSE_ENUM_) SW_MISUSE_COUNT } sw_misuse;
+
+/* Constant strings; never NULL, "unknown" for a value outside the lists. */
+SW_API const char *sw_status_name(sw_status status);
+SW_API const char *sw_status_text(sw_status status);
+SW_API const char *sw_misuse_name(sw_misuse misuse);
+SW_API const char *sw_misuse_text(sw_misuse misuse);
+
+/* One report of misuse. Plain data: valid after the call, needs no release. */
+typedef struct sw_fault {
+    sw_misuse code;
+    const char *op;    /* the call that found it: "free", "realloc", ... (constant string) */
+    const void *ptr;   /* the offending pointer */
+    size_t size;       /* slot bytes, or the size that the caller stated; 0 when unknown */
+    uint32_t heap_id;  /* 0 when no heap owns the pointer */
+    uint64_t thread;   /* the operating system's thread id */
+} sw_fault;
+
+/* Thread-local record of the last failed call of this thread. */
+typedef struct sw_error {
+    sw_status status;
+    const char *op;      /* constant string */
+    const char *message; /* constant string or a thread-local buffer; valid until the next failure */
+    sw_fault fault;      /* code is SW_MISUSE_NONE unless the failure was misuse */
+} sw_error;
+
+SW_API const sw_error *sw_last_error(void);
+SW_API void sw_clear_error(void);
+
+/* What a fault handler answers. LEAK_AND_CONTINUE: the call returns, the object is leaked. */
+typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
+
+/* Called without any lock of the library held. Must not allocate from the heap in question.
+ * May longjmp out: no lock is held and the object is leaked. */
+typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
+
+/* Installs the process-wide handler (NULL: back to print and abort). Thread-safe. */
+SW_API void sw_set_fault_handler(sw_fault_handler *handler, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiler attributes, in one place. Used by every layer. */
+#ifndef SW_BASE_ATTRIBUTES_H
+#define SW_BASE_ATTRIBUTES_H
+
+#define sw_always_inline inline __attribute__((always_inline))
+#define sw_noinline __attribute__((noinline))
+#define sw_cold __attribute__((cold, noinline))
+#define sw_printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
+#define sw_aligned(n) __attribute__((aligned(n)))
+#define sw_unused __attribute__((unused))
+
+#define sw_likely(x) __builtin_expect(!!(x), 1)
+#define sw_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Thread-locals that the fast paths read. Two words in all: fits the static TLS reserve that a
+ * dlopened library may use. */
+#define sw_tls_fast _Thread_local __attribute__((tls_model("initial-exec")))
+
+enum { SW_CACHE_LINE = 64 };
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bit tricks on 64-bit words, and checked size arithmetic. No state. */
+#ifndef SW_BASE_BITS_H
+#define SW_BASE_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Index of the lowest set bit. w must not be 0. */
+static inline uint32_t sw_ctz(uint64_t w) { return (uint32_t)__builtin_ctzll(w); }
+static inline uint32_t sw_clz(uint64_t w) { return (uint32_t)__builtin_clzll(w); }
+static inline uint32_t sw_popcount(uint64_t w) { return (uint32_t)__builtin_popcountll(w); }
+
+/* The n lowest bits set, n in 0..64. */
+static inline uint64_t sw_low_mask(uint32_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+
+static inline bool sw_is_pow2(uint64_t x) { return x != 0 && (x & (x - 1)) == 0; }
+
+/* Smallest k with 2^k >= x, x in 1..2^63. */
+static inline uint32_t sw_log2_ceil(uint64_t x) { return x <= 1 ? 0 : 64 - sw_clz(x - 1); }
+/* Largest k with 2^k <= x, x >= 1. */
+static inline uint32_t sw_log2_floor(uint64_t x) { return 63 - sw_clz(x); }
+
+/* align is a power of two. */
+static inline uint64_t sw_align_up(uint64_t x, uint64_t align) {
+    return (x + align - 1) & ~(align - 1);
+}
+static inline uint64_t sw_align_down(uint64_t x, uint64_t align) { return x & ~(align - 1); }
+static inline uint64_t sw_div_up(uint64_t x, uint64_t d) { return (x + d - 1) / d; }
+
+static inline uint64_t sw_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t sw_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* true when the product overflows; *out is unspecified then. */
+static inline bool sw_mul_overflow(size_t a, size_t b, size_t *out) {
+    return __builtin_mul_overflow(a, b, out);
+}
+
+#endif
