@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a size-class table, read by page, span and heap. Immutable once made.
+ *
+ * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
+ *   size <= 1024:  cls = small_map[(size + 7) >> 3]
+ *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
+ * Slot of an offset, exact for every offset 0..span_bytes (proved by the generator and at creation):
+ *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
+ */
+#ifndef SW_SIZE_TABLE_H
+#define SW_SIZE_TABLE_H
+
+#include "base/attributes.h"
+#include "spanwise/sizeclass.h"
+
+enum {
+    SW_SMALL_LIMIT = 1024,   /* sizes up to here use small_map */
+    SW_SMALL_MAP_LEN = 129,  /* (1024 + 7) / 8 + 1 */
+    SW_FRAME_SHIFT = 12,     /* a page-map frame is 4 KiB; pages of tables are multiples */
+    SW_FRAME_BYTES = 1 << SW_FRAME_SHIFT,
+};
+
+typedef struct sw_class {
+    uint32_t size;  /* slot bytes; 0 in class 0 */
+    uint32_t magic; /* 0xFFFFFFFF / size + 1 */
+    uint32_t slots; /* a span; >= 1 */
+    uint32_t pages; /* a span, in pages of the table */
+} sw_class;
+
+struct sw_table {
+    const char *name;
+    uint64_t hash;
+    uint32_t page_shift;  /* page_bytes == 1 << page_shift, >= SW_FRAME_BYTES */
+    uint32_t class_count; /* with the dummy class 0: classes[0 .. class_count) */
+    uint32_t max_size;    /* classes[class_count - 1].size */
+    uint32_t large_shift; /* every class size above 1024 is a multiple of 1 << large_shift */
+    const sw_class *classes;
+    const uint8_t *small_map;
+    const uint8_t *large_map;
+};
+
+/* The class of 0 <= size <= table->max_size. Larger sizes must be ruled out by the caller. */
+static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t size) {
+    if (sw_likely(size <= SW_SMALL_LIMIT)) return table->small_map[(size + 7) >> 3];
+    uint32_t shift = table->large_shift;
+    return table->large_map[(size - SW_SMALL_LIMIT + (1u << shift) - 1) >> shift];
+}
+
+/* Slot index of a byte offset into a span. */
+static sw_always_inline uint32_t sw_slot_of(uint32_t offset, uint32_t magic) {
+    return (uint32_t)(((uint64_t)offset * magic) >> 32);
+}
+
+/* Whole pages of a large request; 0 on overflow. */
+static inline size_t sw_pages_of(const sw_table *table, size_t size) {
+    size_t page = (size_t)1 << table->page_shift;
+    return size > PTRDIFF_MAX - page ? 0 : (size + page - 1) >> table->page_shift;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks for plain test programs: on in every build, print place and values, count, exit code. */
+#ifndef TESTS_UNIT_CHECK_H
+#define TESTS_UNIT_CHECK_H
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int check_count_;
+static int check_failures_;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        check_count_++;                                                                            \
+        if (!(condition)) {                                                                        \
+            check_failures_++;                                                                     \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                \
+            if (check_failures_ >= 20) exit(1);                                                    \
+        }                                                                                          \
+    } while (0)
+
+#define CHECK_EQ(got, want)                                                                        \
+    do {                                                                                           \
+        uint64_t got_ = (uint64_t)(got), want_ = (uint64_t)(want);                                 \
+        check_count_++;                                                                            \
+        if (got_ != want_) {                                                                       \
+            check_failures_++;                                                                     \
+            fprintf(stderr, "%s:%d: %s is %" PRIu64 ", expected %" PRIu64 "\n", __FILE__,          \
+                    __LINE__, #got, got_, want_);                                                  \
+            if (check_failures_ >= 20) exit(1);                                                    \
+        }                                                                                          \
+    } while (0)
+
+#define CHECK_STR(got, want)                                                                       \
+    do {                                                                                           \
+        const char *got_ = (got), *want_ = (want);                                                 \
+        check_count_++;                                                                            \
+        if (got_ == NULL || strcmp(got_, want_) != 0) {                                            \
+            check_failures_++;                                                                     \
+            fprintf(stderr, "%s:%d: %s is \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #got,    \
+                    got_ ? got_ : "(null)", want_);                                                \
+            if (check_failures_ >= 20) exit(1);                                                    \
+        }                                                                                          \
+    } while (0)
+
+/* Last line of main: a program that checked nothing fails. */
+static inline int check_result(void) {
+    printf("%d checks, %d failed\n", check_count_, check_failures_);
+    return check_failures_ != 0 || check_count_ == 0;
+}
+
+/* A small, good generator for tests (splitmix64); the state is the caller's. */
+static inline uint64_t check_random(uint64_t *state) {
+    uint64_t z = (*state += 0x9E3779B97F4A7C15ull);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+#endif
