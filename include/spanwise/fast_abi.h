@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The records that inline code reads. They are ABI: the library's own sources include this header,
+ * and fast.h binds to a symbol named after the table, so that code compiled for another table fails
+ * to link. Not for direct use: everything here may change with the minor version.
+ */
+#ifndef SPANWISE_FAST_ABI_H
+#define SPANWISE_FAST_ABI_H
+
+#include <spanwise/heap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 64 slots of a span. A slot is free when its bit is set in either word.
+ *   free:   written by the span's owner only (or under the heap's lock when it has no owner)
+ *   remote: other threads OR their frees into it; the owner drains it into `free`
+ * Bits past the span's last slot are 0 in `free` and 1 in `remote` for ever. So a free of such a
+ * slot meets a set bit, a word is wholly free when (free | remote) is all ones, and an allocation
+ * never sees them. Each span has one pair more than its slots need if they end on a word. */
+typedef struct sw_word {
+    uint64_t free;
+    uint64_t remote;
+} sw_word;
+
+/* One span: a run of pages cut into slots, or one large object. 64 bytes, in a dense array of its
+ * space; the page map holds indices into that array.
+ *   slot i is at base + i * size, 0 <= i < slots;  i = ((p - base) * magic) >> 32
+ * Large objects and the two sentinels have magic 0 and all-ones remote words: every fast path ends
+ * in the slow one. */
+typedef struct sw_span {
+    uintptr_t base;
+    uint32_t size;          /* slot bytes; 0 for large objects */
+    uint32_t magic;
+    struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock */
+    sw_word *words;
+    uint32_t slots;
+    uint32_t page;          /* first logical page in its heap */
+    uint32_t pages;
+    uint32_t next, prev;    /* span list, 0 ends it */
+    uint32_t remote_next;   /* owner's stack of spans with remote frees */
+    uint16_t word_count;    /* pairs that hold slots */
+    uint16_t cursor;        /* next pair to look at when the owner searches */
+    uint8_t span_class;     /* low 8 bits of class * 2 + noscan; see sw_span_class() */
+    uint8_t state;          /* sw_span_state */
+    uint8_t remote_queued;  /* atomic; 1: on its owner's remote stack */
+    uint8_t needzero;       /* 1: slots may hold old bytes */
+} sw_span;
+
+/* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
+ * copy, so that remote frees, walks and verify see one truth. */
+typedef struct sw_cache_slot {
+    sw_word *word;   /* never NULL; an always-empty word when there is no span */
+    uintptr_t base;  /* address of that word's slot 0 */
+    sw_span *span;   /* NULL when there is none */
+} sw_cache_slot;
+
+/* What a free needs to find a span. */
+typedef struct sw_space_view {
+    uintptr_t base;           /* address of frame 0 */
+    uint64_t frames;          /* frames whose page-map entry is readable */
+    const uint32_t *page_map; /* frame -> index into spans */
+    sw_span *spans;
+} sw_space_view;
+
+/* The head of a cache; `slots` is indexed by class * 2 + noscan. */
+struct sw_cache {
+    const sw_table *table;
+    sw_heap *heap;
+    struct sw_cache_more *more; /* what only slow paths read */
+    sw_cache_slot slots[];
+};
+
+enum { SW_FRAME_BITS = 12 };
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Status texts, the thread's last error, the fault handler and the fatal line. Nothing here
+ * allocates or takes a lock: it runs inside malloc and in broken heaps. */
+#include "base/fail.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+enum { MESSAGE_BYTES = 240 };
+
+static _Thread_local sw_error last_error;
+static _Thread_local char last_message[MESSAGE_BYTES];
+
+static _Atomic(sw_fault_handler *) fault_handler;
+static _Atomic(void *) fault_handler_arg;
+
+#define NAME_CASE(name, text)                                                                      \
+    case SW_##name: return #name;
+#define TEXT_CASE(name, text)                                                                      \
+    case SW_##name: return text;
+#define MISUSE_NAME_CASE(name, text)                                                               \
+    case SW_MISUSE_##name: return #name;
+#define MISUSE_TEXT_CASE(name, text)                                                               \
+    case SW_MISUSE_##name: return text;
+
+const char *sw_status_name(sw_status status) {
+    switch (status) {
+        SW_STATUS_LIST(NAME_CASE)
+    case SW_STATUS_COUNT:
+    default: return "unknown";
+    }
+}
+
+const char *sw_status_text(sw_status status) {
+    switch (status) {
+        SW_STATUS_LIST(TEXT_CASE)
+    case SW_STATUS_COUNT:
+    default: return "unknown";
+    }
+}
+
+const char *sw_misuse_name(sw_misuse misuse) {
+    switch (misuse) {
+        SW_MISUSE_LIST(MISUSE_NAME_CASE)
+    case SW_MISUSE_COUNT:
+    default: return "unknown";
+    }
+}
+
+const char *sw_misuse_text(sw_misuse misuse) {
+    switch (misuse) {
+        SW_MISUSE_LIST(MISUSE_TEXT_CASE)
+    case SW_MISUSE_COUNT:
+    default: return "unknown";
+    }
+}
+
+const sw_error *sw_last_error(void) { return &last_error; }
+
+void sw_clear_error(void) {
+    memset(&last_error, 0, sizeof last_error);
+    last_message[0] = '\0';
+    last_error.op = "";
+    last_error.message = last_message;
+}
+
+sw_status sw_fail(sw_status status, const char *op, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(last_message, sizeof last_message, format, args);
+    va_end(args);
+    memset(&last_error, 0, sizeof last_error);
+    last_error.status = status;
+    last_error.op = op;
+    last_error.message = last_message;
+    return status;
+}
+
+void sw_set_fault_handler(sw_fault_handler *handler, void *arg) {
+    atomic_store(&fault_handler_arg, arg);
+    atomic_store(&fault_handler, handler);
+}
+
+/* --- the emergency printer ------------------------------------------------------------------ */
+
+typedef struct line {
+    char text[400];
+    size_t used;
+} line;
+
+static void put_char(line *out, char c) {
+    if (out->used < sizeof out->text) out->text[out->used++] = c;
+}
+
+static void put_text(line *out, const char *text) {
+    while (*text != '\0') put_char(out, *text++);
+}
+
+static void put_number(line *out, uint64_t value, unsigned base) {
+    char digits[24];
+    size_t n = 0;
+    do {
+        digits[n++] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value != 0);
+    while (n > 0) put_char(out, digits[--n]);
+}
+
+static void put_conversion(line *out, char conversion, va_list *args) {
+    switch (conversion) {
+    case 's': put_text(out, va_arg(*args, const char *)); break;
+    case 'u': put_number(out, va_arg(*args, uint64_t), 10); break;
+    case 'x': put_number(out, va_arg(*args, uint64_t), 16); break;
+    case 'p':
+        put_text(out, "0x");
+        put_number(out, (uint64_t)(uintptr_t)va_arg(*args, const void *), 16);
+        break;
+    default: put_char(out, conversion); break;
+    }
+}
+
+void sw_emergency_print(const char *format, ...) {
+    line out = {.used = 0};
+    va_list args;
+    va_start(args, format);
+    for (const char *c = format; *c != '\0'; c++) {
+        if (*c == '%' && c[1] != '\0') {
+            put_conversion(&out, *++c, &args);
+        } else {
+            put_char(&out, *c);
+        }
+    }
+    va_end(args);
+    ssize_t written = write(2, out.text, out.used);
+    (void)written; /* there is nowhere left to report that fd 2 is closed */
+}
+
+/* --- misuse --------------------------------------------------------------------------------- */
+
+static void print_fault(const sw_fault *fault) {
+    sw_emergency_print("spanwise: fatal: %s op=%s ptr=%p size=%u heap=%u thread=%u\n",
+                       sw_misuse_name(fault->code), fault->op, fault->ptr, (uint64_t)fault->size,
+                       (uint64_t)fault->heap_id, fault->thread);
+    sw_emergency_print("spanwise: %s\n", sw_misuse_text(fault->code));
+}
+
+void sw_misuse_report(const sw_fault *fault) {
+    sw_fault_handler *handler = atomic_load(&fault_handler);
+    if (handler != NULL) {
+        sw_fault copy = *fault;
+        sw_fail(SW_INVALID, fault->op, "%s", sw_misuse_text(fault->code));
+        last_error.fault = copy;
+        sw_fault_action action = handler(&copy, atomic_load(&fault_handler_arg));
+        if (action == SW_FAULT_LEAK_AND_CONTINUE) return;
+    }
+    print_fault(fault);
+    abort();
+}
+
+void sw_assert_failed(const char *condition, const char *file, int line_number) {
+    sw_emergency_print("spanwise: fatal: ASSERT %s at %s:%u\n", condition, file,
+                       (uint64_t)(line_number < 0 ? 0 : line_number));
+    abort();
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ds/meta.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "os/os.h"
+
+/* The first bytes of a free block, or of a chunk. */
+struct sw_meta_block {
+    sw_meta_block *next;
+    size_t bytes; /* chunks only */
+};
+
+/* The size that a request really takes. */
+static size_t rounded(size_t bytes) {
+    if (bytes <= SW_META_EXACT_MAX) return sw_align_up(bytes == 0 ? 1 : bytes, SW_META_UNIT);
+    if (bytes <= SW_META_POOLED_MAX) return (size_t)1 << sw_log2_ceil(bytes);
+    return sw_align_up(bytes, sw_os_page_bytes());
+}
+
+/* The free list of a rounded size up to SW_META_POOLED_MAX. */
+static size_t list_index(size_t bytes) {
+    if (bytes <= SW_META_EXACT_MAX) return bytes / SW_META_UNIT - 1;
+    return SW_META_EXACT_MAX / SW_META_UNIT + sw_log2_ceil(bytes) - 13;
+}
+
+void sw_meta_init(sw_meta *meta) {
+    memset(meta, 0, sizeof *meta);
+    meta->next_chunk_bytes = SW_META_CHUNK_MIN;
+}
+
+static void keep(sw_meta *meta, void *block, size_t bytes) {
+    sw_meta_block *head = block;
+    size_t list = list_index(bytes);
+    head->next = meta->lists[list];
+    meta->lists[list] = head;
+}
+
+/* Cuts what is left of the newest chunk into blocks that a later request can use. */
+static void keep_rest(sw_meta *meta) {
+    while (meta->bump < meta->bump_end) {
+        size_t left = (size_t)(meta->bump_end - meta->bump);
+        size_t piece = left <= SW_META_EXACT_MAX ? left : SW_META_EXACT_MAX;
+        keep(meta, meta->bump, piece);
+        meta->bump += piece;
+    }
+}
+
+static bool add_chunk(sw_meta *meta, size_t need) {
+    size_t bytes = meta->next_chunk_bytes;
+    while (bytes < need + SW_META_UNIT) bytes *= 2;
+    sw_meta_block *chunk = sw_os_map(bytes);
+    if (chunk == NULL) return false;
+    keep_rest(meta);
+    chunk->next = meta->chunks;
+    chunk->bytes = bytes;
+    meta->chunks = chunk;
+    meta->bump = (char *)chunk + SW_META_UNIT;
+    meta->bump_end = (char *)chunk + bytes;
+    meta->held_bytes += bytes;
+    if (meta->next_chunk_bytes < SW_META_CHUNK_MAX) meta->next_chunk_bytes *= 2;
+    return true;
+}
+
+void *sw_meta_alloc(sw_meta *meta, size_t bytes) {
+    size_t size = rounded(bytes);
+    if (size > SW_META_POOLED_MAX) {
+        void *mapping = sw_os_map(size);
+        if (mapping != NULL) meta->held_bytes += size;
+        return mapping;
+    }
+    sw_meta_block **list = &meta->lists[list_index(size)];
+    if (*list != NULL) {
+        sw_meta_block *block = *list;
+        *list = block->next;
+        memset(block, 0, size);
+        return block;
+    }
+    if ((size_t)(meta->bump_end - meta->bump) < size && !add_chunk(meta, size)) return NULL;
+    void *block = meta->bump;
+    meta->bump += size;
+    return block;
+}
+
+void sw_meta_free(sw_meta *meta, void *block, size_t bytes) {
+    if (block == NULL) return;
+    size_t size = rounded(bytes);
+    if (size <= SW_META_POOLED_MAX) {
+        keep(meta, block, size);
+    } else if (sw_os_release(block, size)) {
+        meta->held_bytes -= size;
+    }
+}
+
+void sw_meta_destroy(sw_meta *meta) {
+    sw_meta_block *chunk = meta->chunks;
+    while (chunk != NULL) {
+        sw_meta_block *next = chunk->next;
+        (void)sw_os_release(chunk, chunk->bytes);
+        chunk = next;
+    }
+    sw_meta_init(meta);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pool for metadata: zeroed blocks of 64-byte multiples, carved from chunks that the OS gives.
+ * One pool a heap. Not thread-safe: the owner's lock covers it. Freed blocks are kept by size and
+ * reused exactly, so a run that repeats itself never grows the pool. Blocks above a limit are
+ * mappings of their own.
+ *
+ * held_bytes is the sum of chunk and mapping sizes: a function of the sequence of calls alone,
+ * which is what makes a dry heap's metadata equal the live one's.
+ */
+#ifndef SW_DS_META_H
+#define SW_DS_META_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SW_META_UNIT = 64,
+    SW_META_EXACT_MAX = 4096,         /* up to here a free list for each multiple of 64 */
+    SW_META_POOLED_MAX = 32 * 1024,   /* up to here a free list for each power of two */
+    SW_META_LISTS = SW_META_EXACT_MAX / SW_META_UNIT + 4,
+    SW_META_CHUNK_MIN = 16 * 1024,
+    SW_META_CHUNK_MAX = 256 * 1024,
+};
+
+typedef struct sw_meta_block sw_meta_block;
+
+typedef struct sw_meta {
+    sw_meta_block *lists[SW_META_LISTS];
+    sw_meta_block *chunks; /* all chunks, for destroy */
+    char *bump;            /* next free byte of the newest chunk */
+    char *bump_end;
+    size_t next_chunk_bytes;
+    uint64_t held_bytes;
+} sw_meta;
+
+void sw_meta_init(sw_meta *meta);
+/* Zeroed, aligned to 64. NULL when the OS refuses. */
+void *sw_meta_alloc(sw_meta *meta, size_t bytes);
+/* bytes as in the allocation. NULL is ignored. */
+void sw_meta_free(sw_meta *meta, void *block, size_t bytes);
+/* Releases the chunks. Blocks above SW_META_POOLED_MAX must have been freed before. */
+void sw_meta_destroy(sw_meta *meta);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of os.h on Linux: the only caller of mmap and friends. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+
+size_t sw_os_page_bytes(void) {
+    static size_t page; /* benign race: every thread writes the same value */
+    size_t known = __atomic_load_n(&page, __ATOMIC_RELAXED);
+    if (known == 0) {
+        long asked = sysconf(_SC_PAGESIZE);
+        known = asked > 0 ? (size_t)asked : 4096;
+        __atomic_store_n(&page, known, __ATOMIC_RELAXED);
+    }
+    return known;
+}
+
+static void *map(size_t bytes, int protection) {
+    void *p = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* Maps `align` more than asked for and unmaps what sticks out. A refused unmap only leaves
+ * address space reserved, which is harmless. */
+void *sw_os_reserve(size_t bytes, size_t align) {
+    if (align <= sw_os_page_bytes()) return map(bytes, PROT_NONE);
+    if (bytes > SIZE_MAX - align) return NULL;
+    char *wide = map(bytes + align, PROT_NONE);
+    if (wide == NULL) return NULL;
+    char *p = (char *)(uintptr_t)sw_align_up((uintptr_t)wide, align);
+    size_t before = (size_t)(p - wide);
+    size_t after = align - before;
+    if (before > 0) (void)munmap(wide, before);
+    if (after > 0) (void)munmap(p + bytes, after);
+    return p;
+}
+
+void *sw_os_reserve_readable(size_t bytes) { return map(bytes, PROT_READ); }
+
+bool sw_os_commit(void *p, size_t bytes) {
+    return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool sw_os_purge(void *p, size_t bytes) { return madvise(p, bytes, MADV_DONTNEED) == 0; }
+
+bool sw_os_release(void *p, size_t bytes) { return munmap(p, bytes) == 0; }
+
+void *sw_os_map(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }
+
+/* The second number of /proc/self/statm is the resident pages. Raw system calls and no stdio: it
+ * is called inside malloc. */
+uint64_t sw_os_resident_bytes(void) {
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    char text[128];
+    ssize_t n = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    const char *c = text;
+    while (*c != '\0' && *c != ' ') c++;
+    uint64_t pages = 0;
+    for (c += *c == ' '; *c >= '0' && *c <= '9'; c++) pages = pages * 10 + (uint64_t)(*c - '0');
+    return pages * sw_os_page_bytes();
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locks, clocks, thread identity, thread exit and fork of os.h on Linux. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "os/os.h"
+
+/* --- locks ------------------------------------------------------------------------------------
+ * The three-state futex mutex of Drepper, "Futexes are tricky" (2011), mutex 2. pthread mutexes
+ * would do as well, but can not be reset in a fork child in a defined way. */
+
+enum { FREE = 0, HELD = 1, CONTENDED = 2, SPINS = 64 };
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void futex_wait(uint32_t *word, uint32_t value) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    errno = saved;
+}
+
+static void futex_wake_one(uint32_t *word) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}
+
+static bool try_acquire(uint32_t *state) {
+    uint32_t expected = FREE;
+    return __atomic_compare_exchange_n(state, &expected, HELD, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+static sw_noinline void acquire_contended(uint32_t *state) {
+    for (int i = 0; i < SPINS; i++) {
+        if (__atomic_load_n(state, __ATOMIC_RELAXED) == FREE && try_acquire(state)) return;
+        relax();
+    }
+    while (__atomic_exchange_n(state, CONTENDED, __ATOMIC_ACQUIRE) != FREE)
+        futex_wait(state, CONTENDED);
+}
+
+void sw_os_lock_acquire(sw_os_lock *lock) {
+    if (sw_unlikely(!try_acquire(&lock->state))) acquire_contended(&lock->state);
+}
+
+void sw_os_lock_release(sw_os_lock *lock) {
+    if (__atomic_exchange_n(&lock->state, FREE, __ATOMIC_RELEASE) == CONTENDED)
+        futex_wake_one(&lock->state);
+}
+
+void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
+
+/* --- time and identity ------------------------------------------------------------------------ */
+
+static uint64_t read_clock(clockid_t clock) {
+    struct timespec t;
+    if (clock_gettime(clock, &t) != 0) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t sw_os_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+uint64_t sw_os_coarse_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
+uint64_t sw_os_thread_id(void) { return (uint64_t)syscall(SYS_gettid); }
+uint64_t sw_os_process_id(void) { return (uint64_t)getpid(); }
+
+/* --- thread exit ------------------------------------------------------------------------------ */
+
+static pthread_key_t exit_key;
+static pthread_once_t exit_key_once = PTHREAD_ONCE_INIT;
+static void (*exit_function)(void *);
+static bool exit_key_made;
+
+static void run_exit_function(void *arg) {
+    __atomic_load_n(&exit_function, __ATOMIC_ACQUIRE)(arg);
+}
+
+static void make_exit_key(void) {
+    exit_key_made = pthread_key_create(&exit_key, run_exit_function) == 0;
+}
+
+bool sw_os_at_thread_exit(void (*fn)(void *), void *arg) {
+    __atomic_store_n(&exit_function, fn, __ATOMIC_RELEASE);
+    if (pthread_once(&exit_key_once, make_exit_key) != 0 || !exit_key_made) return false;
+    return pthread_setspecific(exit_key, arg) == 0;
+}
+
+/* --- fork ------------------------------------------------------------------------------------- */
+
+bool sw_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+    return pthread_atfork(prepare, parent, child) == 0;
+}
