@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# zstd, as a static archive where there is one: the recorder lives in other people's processes and
+# the wheel on other people's machines, so neither may need a library of its own.
+# Defines spanwise_zstd::zstd.
+find_path(ZSTD_INCLUDE_DIR zstd.h)
+find_library(ZSTD_LIBRARY NAMES libzstd.a zstd)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(
+  zstd
+  REQUIRED_VARS ZSTD_LIBRARY ZSTD_INCLUDE_DIR
+  REASON_FAILURE_MESSAGE "install the zstd development files (Debian: apt-get install libzstd-dev)")
+mark_as_advanced(ZSTD_INCLUDE_DIR ZSTD_LIBRARY)
+if(zstd_FOUND AND NOT TARGET spanwise_zstd::zstd)
+  add_library(spanwise_zstd::zstd UNKNOWN IMPORTED)
+  set_target_properties(
+    spanwise_zstd::zstd PROPERTIES IMPORTED_LOCATION "${ZSTD_LIBRARY}"
+                                   INTERFACE_INCLUDE_DIRECTORIES "${ZSTD_INCLUDE_DIR}")
+endif()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# libspanwise, static and shared, from one set of position-independent objects (every layer except
+# the faces), and the faces: libraries for LD_PRELOAD.
+
+set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
+spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
+                 "watch/*" "trace/io/*" "trace/replay/*")
+add_library(spanwise_objects OBJECT ${core_sources})
+spanwise_compile(spanwise_objects)
+target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
+
+add_library(spanwise_static STATIC $<TARGET_OBJECTS:spanwise_objects>)
+add_library(spanwise_shared SHARED $<TARGET_OBJECTS:spanwise_objects>)
+foreach(target IN ITEMS spanwise_static spanwise_shared)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME spanwise LINKER_LANGUAGE C)
+  target_include_directories(
+    ${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  if(SPANWISE_SANITIZE)
+    target_link_options(${target} INTERFACE -fsanitize=${SPANWISE_SANITIZE})
+  endif()
+endforeach()
+# The archive's users bring zstd and threads themselves: spanwiseConfig.cmake and spanwise.pc.
+target_link_libraries(spanwise_static PUBLIC $<BUILD_INTERFACE:spanwise_zstd::zstd>
+                                             Threads::Threads)
+target_link_libraries(spanwise_shared PRIVATE spanwise_zstd::zstd Threads::Threads)
+# Before 1.0 each minor version may change the binary interface.
+set_target_properties(
+  spanwise_shared PROPERTIES VERSION ${PROJECT_VERSION}
+                             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+spanwise_link_shared(spanwise_shared)
+
+# A face: preloaded into programs that know nothing of it. Only what it defines for the C library's
+# names is visible (SW_API is empty), and -fno-builtin keeps compilers from turning a calloc that is
+# written as malloc and memset into a call of itself.
+function(spanwise_face name)
+  set(target spanwise_${name})
+  add_library(${target} SHARED ${ARGN})
+  spanwise_compile(${target})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME spanwise-${name})
+  target_compile_definitions(${target} PRIVATE SW_API=)
+  target_compile_options(${target} PRIVATE -fno-builtin -ftls-model=initial-exec)
+  target_link_libraries(${target} PRIVATE spanwise_zstd::zstd Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(${target} PRIVATE -static-libgcc)
+  spanwise_link_shared(${target})
+endfunction()
+
+set(spanwise_faces)
+if(SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
+  spanwise_sources(record_sources ${spanwise_floor} "trace/io/*" "face/record*")
+  spanwise_face(record ${record_sources})
+  list(APPEND spanwise_faces spanwise_record)
+endif()

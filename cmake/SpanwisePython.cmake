@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# What goes into the wheel (component `python`): the extension, which carries the whole library; the
+# faces in spanwise/_native; and headers, sources and generator in spanwise/_source, from which an
+# installed spanwise builds an allocator for another table.
+find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
+
+set(ffi_cdef "${PROJECT_SOURCE_DIR}/python/spanwise/_ffi.cdef.txt")
+set(ffi_prelude "${PROJECT_SOURCE_DIR}/cmake/ffi_prelude.c")
+set(ffi_source "${PROJECT_BINARY_DIR}/_spanwise.c")
+add_custom_command(
+  OUTPUT "${ffi_source}"
+  COMMAND Python::Interpreter -m cffi.gen_src read-sources spanwise._spanwise "${ffi_cdef}"
+          "${ffi_prelude}" "${ffi_source}"
+  DEPENDS "${ffi_cdef}" "${ffi_prelude}"
+  VERBATIM)
+
+# The stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, Debian 12 has 3.25.
+add_library(spanwise_extension MODULE "${ffi_source}")
+set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise
+                                                    SUFFIX ".abi3.so" C_STANDARD 11
+                                                    C_VISIBILITY_PRESET hidden)
+target_compile_definitions(spanwise_extension PRIVATE Py_LIMITED_API=0x030A0000)
+target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS})
+target_link_libraries(spanwise_extension PRIVATE spanwise_static)
+target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL)
+
+install(TARGETS spanwise_extension LIBRARY DESTINATION spanwise COMPONENT python)
+if(spanwise_faces)
+  install(TARGETS ${spanwise_faces} LIBRARY DESTINATION spanwise/_native COMPONENT python)
+endif()
+install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.c")
+install(DIRECTORY scripts DESTINATION spanwise/_source COMPONENT python
+        FILES_MATCHING PATTERN "*.py" PATTERN "check_layers.py" EXCLUDE)
+install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)

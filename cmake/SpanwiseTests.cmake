@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each tests/unit/test_*.c is one program with its own main, linked with the static library and free
+# to include the layers' own headers. `ctest -L unit` runs them.
+file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
+
+# Tests that need what src/os/none does not have: threads, forks, faults, real pages.
+set(spanwise_needs_linux "thread|fork|record|os_linux|limit")
+
+foreach(source IN LISTS unit_sources)
+  get_filename_component(name "${source}" NAME_WE)
+  string(REGEX REPLACE "^test_" "" module "${name}")
+  if(SPANWISE_OS STREQUAL "none" AND module MATCHES "${spanwise_needs_linux}")
+    continue()
+  endif()
+  add_executable(${name} "${source}")
+  spanwise_compile(${name})
+  target_link_libraries(${name} PRIVATE spanwise_static m)
+  add_test(NAME unit.${module} COMMAND ${name})
+  set_tests_properties(unit.${module} PROPERTIES LABELS unit TIMEOUT 300)
+endforeach()
+
+if(NOT SPANWISE_SANITIZE)
+  # What users' programs see: sw_ names from the library, libc's names from a face.
+  add_test(NAME exports.shared
+           COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/exports.sh" "${CMAKE_NM}"
+                   "$<TARGET_FILE:spanwise_shared>" "sw_")
+  set_tests_properties(exports.shared PROPERTIES LABELS unit)
+endif()

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that the C sources keep the layer order of src/LAYERS.md.
+
+Two proofs: every quoted #include of a file in src/ names a file of its own layer or of a layer that
+its own may use; and every undefined symbol of an object file is defined in such a layer (or outside
+the project). Exit status: 0 clean, 1 violations (one line each), 2 bad usage or input.
+
+Example:
+    python3 scripts/check_layers.py --objects build/release
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import fnmatch
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LAYER_LINE = re.compile(r"^\d+\. `(?P<name>[a-z-]+)`: (?P<rooms>`[^(]+`)(?P<note>.*)$")
+INCLUDE_LINE = re.compile(r'^\s*#\s*include\s+(?:"(?P<quoted>[^"]+)"|<(?P<angled>[^>]+)>)')
+PUBLIC = "include"
+
+
+class LayersError(Exception):
+    """LAYERS.md, the tree or the object files cannot be read as expected."""
+
+
+@dataclass
+class Layer:
+    """One floor of the house.
+
+    Attributes:
+        name: as written in LAYERS.md.
+        patterns: of paths relative to the root; a trailing slash means everything below.
+        allowed: names of the layers (its own included) that it may use.
+    """
+
+    name: str
+    patterns: list[str]
+    allowed: set[str] = field(default_factory=set)
+
+    def owns(self, path: str) -> bool:
+        """Whether the path (relative to the root, with slashes) is in one of the rooms."""
+        return any(
+            path.startswith(pattern) if pattern.endswith("/") else fnmatch.fnmatch(path, pattern)
+            for pattern in self.patterns
+        )
+
+
+def read_layers(text: str) -> list[Layer]:
+    """Parses the numbered list of LAYERS.md.
+
+    Raises:
+        LayersError: no layer found, a name twice, or "uses only" names an unknown layer.
+    """
+    layers: list[Layer] = []
+    for line in text.splitlines():
+        match = LAYER_LINE.match(line)
+        if match is None:
+            continue
+        name = match["name"]
+        known = {layer.name for layer in layers}
+        if name in known:
+            raise LayersError(f"LAYERS.md: layer '{name}' is listed twice")
+        allowed = known
+        if "uses only" in match["note"]:
+            allowed = set(re.findall(r"`([a-z-]+)`", match["note"]))
+            if not allowed <= known:
+                unknown = ", ".join(sorted(allowed - known))
+                raise LayersError(f"LAYERS.md: '{name}' uses '{unknown}', not a layer above it")
+        layers.append(Layer(name, re.findall(r"`([^`]+)`", match["rooms"]), allowed | {name}))
+    if not layers:
+        raise LayersError("LAYERS.md: no line of the form '1. `name`: `folder/`'")
+    return layers
+
+
+def layer_of(layers: Iterable[Layer], path: str) -> Layer | None:
+    """The layer that owns a path, or None."""
+    return next((layer for layer in layers if layer.owns(path)), None)
+
+
+def check_includes(root: Path, layers: list[Layer]) -> Iterator[str]:
+    """Yields one line for each include that breaks the order."""
+    sources = sorted([*root.glob("src/**/*.[ch]"), *root.glob("include/**/*.h")])
+    if not sources:
+        raise LayersError(f"{root}: no C source below src/ or include/")
+    for source in sources:
+        path = source.relative_to(root).as_posix()
+        own = layer_of(layers, path)
+        public = path.startswith(f"{PUBLIC}/")
+        if own is None and not public:
+            yield f"{path}:1: in no layer of src/LAYERS.md; add its folder there"
+            continue
+        for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE_LINE.match(line)
+            if match is None:
+                continue
+            name = match["quoted"] or match["angled"]
+            inside = (root / "src" / name).is_file()
+            if name.startswith("spanwise/") or (match["angled"] is not None and not inside):
+                continue
+            if public:
+                yield f'{path}:{number}: public header includes "{name}", which is not public'
+                continue
+            target = layer_of(layers, f"src/{name}")
+            if target is None or not inside:
+                yield f'{path}:{number}: "{name}" is no file of a layer; include by path from src/'
+            elif own is not None and target.name not in own.allowed:
+                yield f'{path}:{number}: layer {own.name} may not include {target.name} ("{name}")'
+
+
+@dataclass
+class Object:
+    """An object file: which source it comes from and the symbols that cross its border."""
+
+    target: str
+    source: str
+    layer: Layer
+    defined: set[str] = field(default_factory=set)
+    undefined: set[str] = field(default_factory=set)
+
+
+def read_objects(build: Path, layers: list[Layer], nm: str) -> list[Object]:
+    """Reads every object of CMake's object folders below `build` with nm.
+
+    Raises:
+        LayersError: no object found, or nm fails.
+    """
+    objects: list[Object] = []
+    for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
+        inside = path.relative_to(build / "CMakeFiles")
+        source = Path(*inside.parts[1:]).with_suffix("").as_posix()
+        layer = layer_of(layers, source)
+        if layer is None:
+            raise LayersError(f"{path}: {source} is in no layer of src/LAYERS.md")
+        item = Object(inside.parts[0], source, layer)
+        result = subprocess.run(
+            [nm, "--format=posix", "--extern-only", str(path)], capture_output=True, text=True
+        )
+        if result.returncode != 0:
+            raise LayersError(f"{nm} {path}: {result.stderr.strip()}")
+        for line in result.stdout.splitlines():
+            name, kind = line.split()[:2]
+            (item.undefined if kind in "Uw" else item.defined).add(name)
+        objects.append(item)
+    if not objects:
+        raise LayersError(f"{build}: no object files; build it first (cmake --build {build})")
+    return objects
+
+
+def in_c_library(name: str) -> bool:
+    """Whether the C library defines the name: then a face that defines it too only stands in."""
+    return hasattr(ctypes.CDLL(None), name)
+
+
+def check_symbols(objects: list[Object]) -> Iterator[str]:
+    """Yields one line for each reference to a symbol that only forbidden layers define."""
+    for item in objects:
+        # A library is one link: its objects see only the definitions of their own target.
+        definers: dict[str, list[Object]] = {}
+        for other in objects:
+            if other.target == item.target:
+                for name in other.defined & item.undefined:
+                    definers.setdefault(name, []).append(other)
+        for name, others in sorted(definers.items()):
+            if any(other.layer.name in item.layer.allowed for other in others):
+                continue
+            if in_c_library(name):
+                continue
+            yield (
+                f"{item.source}: layer {item.layer.name} may not use {name} of layer "
+                f"{others[0].layer.name} ({others[0].source})"
+            )
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    first, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the project's root (default: this script's project)",
+    )
+    parser.add_argument(
+        "--objects",
+        type=Path,
+        metavar="BUILD",
+        action="append",
+        default=[],
+        help="a CMake build folder whose objects are checked too (repeatable)",
+    )
+    parser.add_argument("--nm", default="nm", help="the nm program (default: nm)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs both proofs and returns the exit status."""
+    options = parse_arguments(arguments)
+    try:
+        layers = read_layers((options.root / "src/LAYERS.md").read_text(encoding="utf-8"))
+        violations = list(check_includes(options.root, layers))
+        count = 0
+        for build in options.objects:
+            objects = read_objects(build, layers, options.nm)
+            count += len(objects)
+            violations += check_symbols(objects)
+    except (LayersError, OSError) as error:
+        print(f"check_layers: {error}", file=sys.stderr)
+        return 2
+    for violation in violations:
+        print(violation)
+    print(f"check_layers: {len(layers)} layers, {count} objects, {len(violations)} violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
