@@ -39,12 +39,12 @@ typedef struct sw_span {
     uint32_t pages;
     uint32_t next, prev;    /* span list, 0 ends it */
     uint32_t remote_next;   /* owner's stack of spans with remote frees */
-    uint16_t word_count;    /* pairs that hold slots */
-    uint16_t cursor;        /* next pair to look at when the owner searches */
-    uint8_t span_class;     /* low 8 bits of class * 2 + noscan; see sw_span_class() */
+    uint16_t span_class;    /* class * 2 + noscan; 0 or 1: large object */
+    uint16_t cursor;        /* the pair that the owner looks at next when it searches */
     uint8_t state;          /* sw_span_state */
     uint8_t remote_queued;  /* atomic; 1: on its owner's remote stack */
     uint8_t needzero;       /* 1: slots may hold old bytes */
+    uint8_t zero;           /* keeps the record 64 bytes */
 } sw_span;
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page heap of one heap: runs of pages out of windows, first fit by logical address.
+ *
+ * Pages have logical numbers, windows one after the other with a gap of 64 between them, so that no
+ * run crosses a window. Placement depends on these numbers only: equal in every process and in a
+ * dry heap. Four bits a page:
+ *
+ *   free   no span has it                 (in runs)
+ *   held   handed out since the OS last had it: counts in held_bytes
+ *   dirty  may hold old bytes: whoever takes it must zero (needzero)
+ *   idle   free at the last decay tick as well: goes back at the next one
+ *
+ * held_pages == popcount(held);  free_held_pages == popcount(free & held);  not free => held.
+ * Pages that were only made accessible ahead of use are not held: they cost no memory.
+ * The heap's lock covers everything here.
+ */
+#ifndef SW_PAGE_PAGES_H
+#define SW_PAGE_PAGES_H
+
+#include "page/runs.h"
+#include "page/space.h"
+
+enum {
+    SW_WINDOWS_MAX = 64,
+    SW_WINDOW_FIRST_BYTES = 64 << 20,
+    SW_PAGE_GAP = 64,
+};
+
+typedef struct sw_pages {
+    sw_space *space;
+    sw_meta *meta;
+    sw_runs runs;
+    uint64_t *held;
+    uint64_t *dirty;
+    uint64_t *idle;
+    uint32_t page_shift;
+    uint32_t capacity; /* pages that held, dirty and idle have bits for */
+    uint32_t page_end; /* logical number after the last window and its gap */
+    uint32_t window_count;
+    sw_window windows[SW_WINDOWS_MAX];
+    uint64_t held_pages;
+    uint64_t free_held_pages;
+    uint64_t frontier_pages;  /* sum of the windows' frontiers */
+    uint64_t fixed_bytes;     /* metadata that is in neither meta nor the page map */
+    uint64_t limit_bytes;     /* UINT64_MAX: none */
+    uint64_t returned_bytes;  /* over the heap's life */
+    uint64_t retry_bytes;     /* the OS refused to take back; summed over attempts */
+    uint64_t decay_ns;
+    uint64_t tick_ns;         /* time of the last decay tick */
+} sw_pages;
+
+void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);
+/* Gives the windows back to the space. */
+void sw_pages_destroy(sw_pages *pages);
+
+/* n >= 1 pages whose first address is a multiple of align bytes (a power of two).
+ * *needzero: some page may hold old bytes. SW_NOMEM or SW_LIMIT leaves everything as it was. */
+sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
+                         bool *needzero);
+void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
+
+/* Decay: free pages that were idle at the last tick go back. Cheap when no tick is due. */
+void sw_pages_tick(sw_pages *pages, uint64_t now_ns);
+/* Every free page goes back now; returns bytes. */
+uint64_t sw_pages_trim(sw_pages *pages);
+
+uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
+/* Writes the span id into the page map for n pages. */
+void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
+const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
+
+/* Bytes of metadata, and of everything held. */
+uint64_t sw_pages_metadata_bytes(const sw_pages *pages);
+uint64_t sw_pages_held_bytes(const sw_pages *pages);
+
+/* Runs of free held pages: their number and the longest, in pages. */
+void sw_pages_holes(const sw_pages *pages, uint64_t *runs, uint64_t *longest);
+
+#endif

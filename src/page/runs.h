@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Index of free page runs: a bitmap with a summary tree over it, for address-ordered first fit.
+ *
+ * Leaf i summarises the 64 pages of word i by three lengths: the free run at its start, the
+ * longest, and the one at its end; an inner node joins its two children the same way. First fit
+ * walks down from the root to the lowest run that is long enough: O(log pages). The idea of
+ * (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree is binary here, because heaps
+ * for research are small and many, and their metadata is counted.
+ */
+#ifndef SW_PAGE_RUNS_H
+#define SW_PAGE_RUNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ds/meta.h"
+
+#define SW_PAGE_NONE UINT32_MAX
+
+typedef struct sw_run_summary {
+    uint32_t start, max, end;
+} sw_run_summary;
+
+typedef struct sw_runs {
+    uint64_t *free;       /* bit set: page is free */
+    sw_run_summary *tree; /* root at 1, leaf i at leaves + i */
+    uint32_t leaves;      /* a power of two, or 0 */
+} sw_runs;
+
+/* Grows to at least `pages` pages, the new ones not free. False: no memory, nothing changed. */
+bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages);
+void sw_runs_destroy(sw_runs *runs, sw_meta *meta);
+
+/* The lowest page that starts a run of n >= 1 free pages; SW_PAGE_NONE. */
+uint32_t sw_runs_first_fit(const sw_runs *runs, uint32_t n);
+void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n);
+void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
+uint32_t sw_runs_longest(const sw_runs *runs);
+/* True when every summary agrees with the bitmap. */
+bool sw_runs_check(const sw_runs *runs);
+
+/* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
+
+void sw_bits_set(uint64_t *bits, uint32_t from, uint32_t n);
+void sw_bits_clear(uint64_t *bits, uint32_t from, uint32_t n);
+uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32_t n);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "page/space.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "size/table.h"
+
+
+enum {
+    RESERVE_LOG2 = 40,             /* 1 TiB of addresses in the usual case */
+    CONSTRAINED_LOG2 = 26,         /* 64 MiB where that is refused */
+    SPANS_MAX = 1 << 25,
+    SPANS_CONSTRAINED = 1 << 18,
+    SPAN_COMMIT = 1024,            /* records made writable at a time */
+};
+
+/* Dry addresses start here: far from NULL, aligned to any window. */
+static const uintptr_t DRY_BASE = (uintptr_t)1 << 46;
+
+sw_space sw_live_space;
+static sw_os_lock live_lock;
+static uint32_t live_ready; /* atomic */
+
+sw_word sw_sentinel_word = {0, ~0ull};
+
+static bool commit(void *p, size_t bytes) {
+    size_t page = sw_os_page_bytes();
+    uintptr_t from = (uintptr_t)sw_align_down((uintptr_t)p, page);
+    uintptr_t to = (uintptr_t)sw_align_up((uintptr_t)p + bytes, page);
+    return sw_os_commit((void *)from, to - from);
+}
+
+/* Makes records [span_committed, +SPAN_COMMIT) writable, hot and cold. */
+static bool commit_spans(sw_space *space) {
+    if (space->span_committed >= space->span_limit) return false;
+    sw_span *hot = space->view.spans + space->span_committed;
+    sw_span_cold *cold = space->cold + space->span_committed;
+    if (!commit(hot, SPAN_COMMIT * sizeof *hot)) return false;
+    if (!commit(cold, SPAN_COMMIT * sizeof *cold)) return false;
+    space->span_committed += SPAN_COMMIT;
+    return true;
+}
+
+static bool make_span_records(sw_space *space) {
+    space->span_limit = space->constrained ? SPANS_CONSTRAINED : SPANS_MAX;
+    while (space->view.spans == NULL || space->cold == NULL) {
+        size_t count = space->span_limit;
+        space->view.spans = sw_os_reserve_readable(count * sizeof(sw_span));
+        space->cold = sw_os_reserve_readable(count * sizeof(sw_span_cold));
+        if (space->view.spans != NULL && space->cold != NULL) break;
+        if (space->view.spans != NULL) (void)sw_os_release(space->view.spans, count * sizeof(sw_span));
+        if (space->cold != NULL) (void)sw_os_release(space->cold, count * sizeof(sw_span_cold));
+        space->view.spans = NULL;
+        space->cold = NULL;
+        if (count <= SPAN_COMMIT) return false;
+        space->span_limit /= 2;
+    }
+    if (!commit_spans(space)) return false;
+    for (uint32_t id = 0; id < SW_SPAN_FIRST; id++) space->view.spans[id].words = &sw_sentinel_word;
+    space->span_next = SW_SPAN_FIRST;
+    return true;
+}
+
+/* Reserves addresses and page map for 2^log2 bytes as the main reservation. */
+static bool reserve_main(sw_space *space, uint32_t log2_bytes) {
+    size_t bytes = (size_t)1 << log2_bytes;
+    size_t frames = bytes >> SW_FRAME_SHIFT;
+    void *base = space->dry ? (void *)DRY_BASE : sw_os_reserve(bytes, bytes);
+    if (base == NULL) return false;
+    uint32_t *map = sw_os_reserve_readable(frames * sizeof *map);
+    if (map == NULL) {
+        if (!space->dry) (void)sw_os_release(base, bytes);
+        return false;
+    }
+    space->view.base = (uintptr_t)base;
+    space->view.page_map = map;
+    space->view.frames = frames;
+    space->reserved_frames = frames;
+    return true;
+}
+
+static bool make(sw_space *space, bool dry) {
+    space->dry = dry;
+    if (!reserve_main(space, RESERVE_LOG2)) {
+        space->constrained = true;
+        if (!reserve_main(space, CONSTRAINED_LOG2)) return false;
+    }
+    return make_span_records(space);
+}
+
+sw_space *sw_space_live(void) {
+    if (sw_likely(__atomic_load_n(&live_ready, __ATOMIC_ACQUIRE))) return &sw_live_space;
+    sw_os_lock_acquire(&live_lock);
+    if (!live_ready && make(&sw_live_space, false)) __atomic_store_n(&live_ready, 1, __ATOMIC_RELEASE);
+    bool ready = live_ready;
+    sw_os_lock_release(&live_lock);
+    return ready ? &sw_live_space : NULL;
+}
+
+sw_space *sw_space_dry_create(void) {
+    sw_space *space = sw_os_map(sizeof *space);
+    if (space == NULL) return NULL;
+    if (!make(space, true)) {
+        sw_space_dry_destroy(space);
+        return NULL;
+    }
+    return space;
+}
+
+void sw_space_dry_destroy(sw_space *space) {
+    if (space->view.page_map != NULL)
+        (void)sw_os_release((void *)(uintptr_t)space->view.page_map,
+                            space->reserved_frames * sizeof(uint32_t));
+    if (space->view.spans != NULL)
+        (void)sw_os_release(space->view.spans, space->span_limit * sizeof(sw_span));
+    if (space->cold != NULL) (void)sw_os_release(space->cold, space->span_limit * sizeof(sw_span_cold));
+    (void)sw_os_release(space, sizeof *space);
+}
+
+/* --- windows ---------------------------------------------------------------------------------- */
+
+static bool reuse_window(sw_space *space, uint64_t frames, sw_window *out) {
+    uint32_t best = space->free_window_count;
+    for (uint32_t i = 0; i < space->free_window_count; i++) {
+        uint64_t have = space->free_windows[i].frames;
+        if (have < frames || have > frames * 2) continue;
+        if (best == space->free_window_count || have < space->free_windows[best].frames) best = i;
+    }
+    if (best == space->free_window_count) return false;
+    *out = space->free_windows[best];
+    space->free_windows[best] = space->free_windows[--space->free_window_count];
+    return true;
+}
+
+static bool bump_window(sw_space *space, uint64_t frames, sw_window *out) {
+    uint64_t start = sw_align_up(space->next_frame, frames);
+    if (start + frames > space->reserved_frames) return false;
+    uint32_t *map = (uint32_t *)(uintptr_t)space->view.page_map + start;
+    if (!commit(map, frames * sizeof *map)) return false;
+    space->next_frame = start + frames;
+    *out = (sw_window){.base = space->view.base + (start << SW_FRAME_SHIFT), .map = map, .frames = frames};
+    return true;
+}
+
+/* A reservation of its own, with its own piece of page map. */
+static bool extra_window(sw_space *space, uint64_t frames, sw_window *out) {
+    if (space->dry || space->extra_count == SW_SPACE_EXTRAS) return false;
+    size_t bytes = (size_t)frames << SW_FRAME_SHIFT;
+    void *base = sw_os_reserve(bytes, 1u << 16); /* the largest page of any table */
+    if (base == NULL) return false;
+    uint32_t *map = sw_os_map(frames * sizeof *map);
+    if (map == NULL) {
+        (void)sw_os_release(base, bytes);
+        return false;
+    }
+    *out = (sw_window){.base = (uintptr_t)base, .map = map, .frames = frames};
+    space->extras[space->extra_count] = *out;
+    __atomic_store_n(&space->extra_count, space->extra_count + 1, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool sw_space_take_window(sw_space *space, uint64_t bytes, sw_window *out) {
+    if (bytes == 0 || bytes > (1ull << SW_WINDOW_LOG2_MAX)) return false;
+    uint64_t exact = sw_align_up(bytes, 1u << 18) >> SW_FRAME_SHIFT;
+    uint64_t frames = 1ull << sw_log2_ceil(exact);
+    sw_os_lock_acquire(&space->lock);
+    bool ok = reuse_window(space, frames, out) || bump_window(space, frames, out) ||
+              extra_window(space, exact, out);
+    sw_os_lock_release(&space->lock);
+    return ok;
+}
+
+void sw_space_return_window(sw_space *space, const sw_window *window) {
+    uint64_t bytes = window->frames << SW_FRAME_SHIFT;
+    memset(window->map, 0, window->frames * sizeof *window->map);
+    /* Purged, so that the next heap finds zeroes. If the OS refuses, the addresses are given up. */
+    if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
+    sw_os_lock_acquire(&space->lock);
+    if (space->free_window_count < sizeof space->free_windows / sizeof *space->free_windows)
+        space->free_windows[space->free_window_count++] = *window;
+    sw_os_lock_release(&space->lock);
+}
+
+const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address) {
+    uint64_t frame = (address - space->view.base) >> SW_FRAME_SHIFT;
+    if (frame < space->view.frames) return &space->view.page_map[frame];
+    uint32_t extras = __atomic_load_n(&space->extra_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < extras; i++) {
+        const sw_window *extra = &space->extras[i];
+        frame = (address - extra->base) >> SW_FRAME_SHIFT;
+        if (frame < extra->frames) return &extra->map[frame];
+    }
+    return NULL;
+}
+
+/* --- span records ----------------------------------------------------------------------------- */
+
+uint32_t sw_space_take_spans(sw_space *space) {
+    uint32_t first = 0;
+    sw_os_lock_acquire(&space->lock);
+    if (space->free_batches != 0) {
+        first = space->free_batches;
+        space->free_batches = space->view.spans[first].next;
+    } else {
+        bool room = space->span_next + SW_SPAN_BATCH <= space->span_committed || commit_spans(space);
+        if (room && space->span_next + SW_SPAN_BATCH <= space->span_committed) {
+            first = space->span_next;
+            space->span_next += SW_SPAN_BATCH;
+        }
+    }
+    sw_os_lock_release(&space->lock);
+    return first;
+}
+
+void sw_space_return_spans(sw_space *space, uint32_t first) {
+    memset(&space->view.spans[first], 0, SW_SPAN_BATCH * sizeof(sw_span));
+    memset(&space->cold[first], 0, SW_SPAN_BATCH * sizeof(sw_span_cold));
+    sw_os_lock_acquire(&space->lock);
+    space->view.spans[first].next = space->free_batches;
+    space->free_batches = first;
+    sw_os_lock_release(&space->lock);
+}
+
+void sw_space_reset_lock(sw_space *space) {
+    sw_os_lock_reset(&space->lock);
+    if (space == &sw_live_space) sw_os_lock_reset(&live_lock);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A space: a reservation of addresses, its page map and its span records. One live space serves
+ * every heap of the process, so one load finds the span of any pointer; each dry heap has a space
+ * of its own whose addresses are only numbers.
+ *
+ *   address:   base ........ windows handed to heaps, each a power of two, naturally aligned ...
+ *   page map:  u32 a frame (4 KiB) -> span id;  0 nobody's, 1 released (was an object's once)
+ *   spans:     sw_span[id], 64 B each; cold: sw_span_cold[id] beside it
+ *
+ * Where a large reservation is refused (ulimit -v) the space starts small and adds further ones;
+ * pointers into those are found by sw_space_entry on the slow path only.
+ * The space's lock covers windows and span ids; heaps take it inside their own lock.
+ */
+#ifndef SW_PAGE_SPACE_H
+#define SW_PAGE_SPACE_H
+
+#include "os/os.h"
+#include "spanwise/fast_abi.h"
+
+enum {
+    SW_SPAN_NONE = 0,     /* page-map id of frames that were never an object's */
+    SW_SPAN_RELEASED = 1, /* page-map id of frames whose objects are gone */
+    SW_SPAN_FIRST = 2,
+    SW_SPAN_BATCH = 64,   /* span records are given to heaps this many at a time */
+    SW_SPACE_EXTRAS = 256,
+    SW_WINDOW_LOG2_MAX = 40,
+};
+
+/* What only slow paths read of a span. */
+typedef struct sw_span_cold {
+    sw_heap *heap;
+    void *slack;             /* tracked: slot bytes - requested bytes, a u16 or u32 for each slot */
+    uint64_t requested;      /* large objects in tracked heaps */
+    uint64_t large_bytes;    /* large objects: bytes from base to the end of the last page */
+} sw_span_cold;
+
+/* A piece of address space that belongs to one heap. */
+typedef struct sw_window {
+    uintptr_t base;
+    uint32_t *map;        /* page-map entries of its frames */
+    uint64_t frames;
+    uint32_t first_page;  /* logical number of its first page (set by the heap) */
+    uint32_t pages;
+    uint32_t frontier;    /* pages committed so far, from the start */
+} sw_window;
+
+typedef struct sw_space {
+    sw_space_view view;      /* what fast paths read */
+    sw_span_cold *cold;
+    sw_os_lock lock;
+    bool dry;
+    bool constrained;        /* the large reservation was refused */
+    uint64_t reserved_frames;
+    uint64_t next_frame;     /* frames of the main reservation handed out so far */
+    uint32_t span_limit;     /* records that the reservation holds */
+    uint32_t span_committed; /* records that are writable */
+    uint32_t span_next;      /* first id never handed out */
+    uint32_t free_batches;   /* ids of returned batches, linked through sw_span.next */
+    sw_window free_windows[64]; /* returned windows, reused by size */
+    uint32_t free_window_count;
+    sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
+    uint32_t extra_count;
+} sw_space;
+
+/* The pair that the sentinel records', large objects' and empty cache slots' words point to: nothing
+ * can be allocated from it, every free that meets it takes the slow path. Never written. */
+extern sw_word sw_sentinel_word;
+
+/* The live space of the process; made at first use. NULL when not even a small one can be had. */
+sw_space *sw_space_live(void);
+extern sw_space sw_live_space; /* fast paths name it directly */
+
+/* A dry space. NULL: no memory. */
+sw_space *sw_space_dry_create(void);
+void sw_space_dry_destroy(sw_space *space);
+
+/* A window of at least `bytes`. False when addresses or page-map memory are exhausted. */
+bool sw_space_take_window(sw_space *space, uint64_t bytes, sw_window *out);
+/* Returns it: purges, forgets its page-map entries. */
+void sw_space_return_window(sw_space *space, const sw_window *window);
+
+/* The first id of SW_SPAN_BATCH fresh records; 0 when exhausted. */
+uint32_t sw_space_take_spans(sw_space *space);
+void sw_space_return_spans(sw_space *space, uint32_t first);
+
+/* The page-map entry of an address; NULL outside every reservation. Slow path. */
+const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address);
+
+static sw_always_inline sw_span *sw_space_span(const sw_space *space, uint32_t id) {
+    return &space->view.spans[id];
+}
+static sw_always_inline uint32_t sw_space_span_id(const sw_space *space, const sw_span *span) {
+    return (uint32_t)(span - space->view.spans);
+}
+static sw_always_inline sw_span_cold *sw_space_cold(const sw_space *space, const sw_span *span) {
+    return &space->cold[sw_space_span_id(space, span)];
+}
+
+/* Fork child: other threads' holds on the lock are void. */
+void sw_space_reset_lock(sw_space *space);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "span/span.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+_Static_assert(sizeof(sw_span) == 64, "a span record is one cache line");
+_Static_assert(SW_TABLE_SPAN_BYTES_MAX / 8 / 64 < UINT16_MAX, "cursor holds any pair index");
+
+void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
+                  sw_word *words, bool needzero) {
+    span->base = base;
+    span->size = cls->size;
+    span->magic = cls->magic;
+    span->words = words;
+    span->slots = cls->slots;
+    span->span_class = (uint16_t)span_class;
+    span->cursor = 0;
+    span->needzero = needzero;
+    for (uint32_t k = 0; k < sw_word_pairs(cls->slots); k++) {
+        uint64_t padding = sw_span_padding(span, k);
+        words[k] = (sw_word){.free = ~padding, .remote = padding};
+    }
+}
+
+void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero) {
+    span->base = base;
+    span->size = 0;
+    span->magic = 0;
+    span->words = &sw_sentinel_word;
+    span->slots = 0;
+    span->span_class = (uint16_t)sw_span_class_of(0, noscan);
+    span->needzero = needzero;
+    span->state = SW_SPAN_LARGE;
+}
+
+void sw_span_clear(sw_span *span) { memset(span, 0, sizeof *span); }
+
+sw_word *sw_span_find_word(sw_span *span) {
+    uint32_t count = sw_span_word_count(span);
+    uint32_t k = span->cursor;
+    for (uint32_t i = 0; i < count; i++, k++) {
+        if (k >= count) k = 0;
+        if (sw_word_free(&span->words[k]) == 0) continue;
+        span->cursor = (uint16_t)k;
+        return &span->words[k];
+    }
+    return NULL;
+}
+
+uint32_t sw_span_drain(sw_span *span, uintptr_t *doubled) {
+    uint32_t moved = 0;
+    *doubled = 0;
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+        sw_word *word = &span->words[k];
+        uint64_t padding = sw_span_padding(span, k);
+        if (sw_word_remote(word) == padding) continue;
+        uint64_t bits = __atomic_fetch_and(&word->remote, padding, __ATOMIC_ACQUIRE) & ~padding;
+        uint64_t already = bits & sw_word_free(word);
+        if (already != 0 && *doubled == 0)
+            *doubled = sw_span_word_base(span, word) + (uintptr_t)sw_ctz(already) * span->size;
+        sw_word_set_free(word, sw_word_free(word) | bits);
+        moved += sw_popcount(bits & ~already);
+        span->needzero = 1;
+    }
+    return moved;
+}
+
+uint32_t sw_span_free_slots(const sw_span *span) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+        const sw_word *word = &span->words[k];
+        n += sw_popcount((sw_word_free(word) | sw_word_remote(word)) & ~sw_span_padding(span, k));
+    }
+    return n;
+}
+
+bool sw_span_is_empty(const sw_span *span) {
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++)
+        if ((sw_word_free(&span->words[k]) | sw_word_remote(&span->words[k])) != ~0ull) return false;
+    return true;
+}
+
+bool sw_span_has_free(const sw_span *span) {
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++)
+        if (sw_word_free(&span->words[k]) != 0) return true;
+    return false;
+}
+
+sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
+    uint64_t offset = p - span->base;
+    if (offset >= (uint64_t)span->slots * span->size) return SW_SLOT_PAST_LAST;
+    *slot = sw_slot_of((uint32_t)offset, span->magic);
+    return (uint64_t)*slot * span->size == offset ? SW_SLOT_START : SW_SLOT_INTERIOR;
+}
+
+bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
+    const sw_word *word = &span->words[slot / 64];
+    return ((sw_word_free(word) | sw_word_remote(word)) >> (slot % 64) & 1) == 0;
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span) {
+    uint32_t id = sw_space_span_id(space, span);
+    span->prev = 0;
+    span->next = list->head;
+    if (list->head != 0) sw_space_span(space, list->head)->prev = id;
+    list->head = id;
+    list->count++;
+}
+
+void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span) {
+    if (span->prev != 0) {
+        sw_space_span(space, span->prev)->next = span->next;
+    } else {
+        sw_assert2(list->head == sw_space_span_id(space, span));
+        list->head = span->next;
+    }
+    if (span->next != 0) sw_space_span(space, span->next)->prev = span->prev;
+    span->next = span->prev = 0;
+    list->count--;
+}
+
+/* True when the policy prefers a to b. Logical page numbers stand for addresses, so that the choice
+ * is the same in a dry heap. */
+static bool better(const sw_span *a, const sw_span *b, sw_placement placement) {
+    if (placement == SW_PLACE_FULLEST) {
+        uint32_t free_a = sw_span_free_slots(a), free_b = sw_span_free_slots(b);
+        if (free_a != free_b) return free_a < free_b;
+    }
+    return a->page < b->page;
+}
+
+sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_placement placement) {
+    if (list->head == 0) return NULL;
+    sw_span *best = sw_space_span(space, list->head);
+    if (placement == SW_PLACE_LIFO) return best;
+    for (uint32_t id = best->next; id != 0; id = sw_space_span(space, id)->next) {
+        sw_span *span = sw_space_span(space, id);
+        if (better(span, best, placement)) best = span;
+    }
+    return best;
+}

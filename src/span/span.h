@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ONE span: a run of pages cut into slots, with its words of free bits. Pure bit work on the record
+ * and its words: no lists of a heap, no page heap, no locks.
+ *
+ *   base                                   span end
+ *   | slot 0 | slot 1 | ... | slot slots-1 | tail |
+ *   words:  [free remote] [free remote] ... one pair for 64 slots
+ *
+ * Who writes what: sw_word (fast_abi.h). `state` and the links belong to the owner, or to the holder of
+ * the heap's lock while owner is NULL.
+ */
+#ifndef SW_SPAN_SPAN_H
+#define SW_SPAN_SPAN_H
+
+#include "base/attributes.h"
+#include "base/bits.h"
+#include "page/space.h"
+#include "size/table.h"
+
+typedef enum sw_span_state {
+    SW_SPAN_UNUSED = 0,          /* record of no span */
+    SW_SPAN_CURRENT,             /* its cache allocates from it now */
+    SW_SPAN_PARTIAL,             /* owned, in its cache's partial list */
+    SW_SPAN_FULL,                /* owned, in its cache's full list */
+    SW_SPAN_CENTRAL_PARTIAL,     /* no owner, in the heap's partial list */
+    SW_SPAN_CENTRAL_FULL,        /* no owner, in the heap's full list */
+    SW_SPAN_LARGE,               /* one large object; not in any list */
+    SW_SPAN_STATE_COUNT
+} sw_span_state;
+
+/* --- words ------------------------------------------------------------------------------------ */
+
+static sw_always_inline uint64_t sw_word_free(const sw_word *word) {
+    return __atomic_load_n(&word->free, __ATOMIC_RELAXED);
+}
+static sw_always_inline void sw_word_set_free(sw_word *word, uint64_t bits) {
+    __atomic_store_n(&word->free, bits, __ATOMIC_RELAXED);
+}
+static sw_always_inline uint64_t sw_word_remote(const sw_word *word) {
+    return __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
+}
+
+/* Pairs that a span of `slots` needs: one more when the slots end on a word, so that the index of
+ * the tail meets padding too. */
+static inline uint32_t sw_word_pairs(uint32_t slots) { return slots / 64 + 1; }
+
+/* Bits of pair k that stand for no slot. */
+static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
+    uint32_t first = k * 64;
+    return span->slots >= first + 64 ? 0 : ~sw_low_mask(span->slots > first ? span->slots - first : 0);
+}
+
+/* --- spans ------------------------------------------------------------------------------------ */
+
+/* class * 2 + noscan: 2 .. 511 for slots, 0 and 1 for large objects. */
+static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
+    return cls * 2 + (noscan ? 1 : 0);
+}
+
+/* Sets up the record of a fresh span of slots, every slot free. words: sw_word_pairs(slots) zeroed
+ * pairs. */
+void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
+                  sw_word *words, bool needzero);
+/* Sets up the record of one large object. */
+void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero);
+/* Makes it the record of no span. */
+void sw_span_clear(sw_span *span);
+
+/* The next pair at or after `cursor`, round the end, that has a free bit; NULL when there is none.
+ * Owner (or lock) only. */
+sw_word *sw_span_find_word(sw_span *span);
+
+/* Pairs that hold slots. */
+static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63) / 64; }
+
+static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word) {
+    return span->base + (uintptr_t)(word - span->words) * 64 * span->size;
+}
+
+/* Moves every remote bit into `free`. *doubled: a bit that was free already (a double free that
+ * raced): it is dropped; the address of the first such slot, 0 if none. Returns the bits moved. */
+uint32_t sw_span_drain(sw_span *span, uintptr_t *doubled);
+
+uint32_t sw_span_free_slots(const sw_span *span);   /* free or remote */
+bool sw_span_is_empty(const sw_span *span);         /* every slot free (remote counts) */
+bool sw_span_has_free(const sw_span *span);         /* some `free` bit */
+
+/* Where a pointer lies in a span of slots. */
+typedef enum sw_slot_kind { SW_SLOT_START, SW_SLOT_INTERIOR, SW_SLOT_PAST_LAST } sw_slot_kind;
+sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot);
+/* True when the slot is allocated: its bit is in neither word. */
+bool sw_span_slot_live(const sw_span *span, uint32_t slot);
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+/* A doubly linked list of span ids; the links are in the records. */
+typedef struct sw_span_list {
+    uint32_t head;
+    uint32_t count;
+} sw_span_list;
+
+void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span);
+void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span);
+/* The span that the placement policy takes next, still in the list; NULL when empty. LIFO is O(1),
+ * the others walk the list (they are for research). */
+sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_placement placement);
+
+#endif
