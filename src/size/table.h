@@ -39,6 +39,10 @@ struct sw_table {
     const uint8_t *large_map;
 };
 
+/* The built-in tables, generated: src/gen/table_go.c, src/gen/table_c16.c. */
+extern const struct sw_table sw_table_go_data;
+extern const struct sw_table sw_table_c16_data;
+
 /* The class of 0 <= size <= table->max_size. Larger sizes must be ruled out by the caller. */
 static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t size) {
     if (sw_likely(size <= SW_SMALL_LIMIT)) return table->small_map[(size + 7) >> 3];

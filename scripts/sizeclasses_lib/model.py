@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a size-class table is, and the numbers that follow from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+SMALL_DIV = 8  # step of the small map, bytes
+SMALL_MAX = 1024  # sizes up to here use the small map, bytes
+LARGE_SHIFT_MAX = 7  # the large map steps by at most 1 << 7 bytes
+CLASSES_MAX = 255  # real classes, without the dummy class 0
+SIZE_MAX = 256 * 1024  # largest slot, bytes
+SPAN_BYTES_MAX = 4 << 20
+PAGE_BYTES_MIN = 4096
+PAGE_BYTES_MAX = 65536
+NAME_MAX = 63  # characters
+PATH_CUTOFF = 512  # default cut-off of the specialised paths, bytes
+
+_FNV_OFFSET = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+_MASK64 = (1 << 64) - 1
+
+
+class SizeClassError(Exception):
+    """Bad input: one line that names the place, the rule and the mend."""
+
+
+class ProofError(Exception):
+    """A table that a proof does not hold for: a defect of the generator."""
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """One class: slots of `size` bytes in spans of `pages` pages of the table."""
+
+    size: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One class with everything that the human table tells, as Go prints it."""
+
+    cls: int
+    size: int
+    span_bytes: int
+    objects: int
+    tail_waste: int
+    max_waste_pct: float
+    min_align: int
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the procedure of `go` and `c16` is given.
+
+    Attributes:
+        align: "go" (8 B steps below 32) or "16" (16 B steps from 16 up).
+        page_bytes: power of two, 4096 to 65536.
+        max_size: largest class in bytes, a power of two.
+        tail_limit: largest part of a span that its tail may waste, 0 <= limit < 1.
+    """
+
+    align: str = "go"
+    page_bytes: int = 8192
+    max_size: int = 32768
+    tail_limit: Fraction = Fraction(1, 8)
+
+    @property
+    def name(self) -> str:
+        """`go` or `c16`, followed by each parameter that differs from the built-in table's."""
+        name = "go" if self.align == "go" else "c16"
+        plain = Parameters(self.align)
+        if self.page_bytes != plain.page_bytes:
+            name += f"_p{self.page_bytes}"
+        if self.max_size != plain.max_size:
+            name += f"_m{self.max_size}"
+        if self.tail_limit != plain.tail_limit:
+            name += f"_t{self.tail_limit.numerator}_{self.tail_limit.denominator}"
+        return name
+
+
+BUILTINS = {"go": Parameters("go"), "c16": Parameters("16")}
+
+
+def magic_of(size: int) -> int:
+    """The multiplier that divides offsets by `size` bytes: ceil(2**32 / size)."""
+    return 0xFFFFFFFF // size + 1
+
+
+def slot_of(offset: int, magic: int) -> int:
+    """The slot index of a byte offset, as the C code computes it."""
+    return (offset * magic) >> 32
+
+
+@dataclass(frozen=True)
+class Table:
+    """A size-class table. `parameters` is None for a table that was read from a file."""
+
+    name: str
+    page_bytes: int
+    classes: tuple[SizeClass, ...]  # class 1 first; the dummy class 0 is not stored
+    parameters: Parameters | None = None
+
+    @property
+    def max_size(self) -> int:
+        """The largest slot in bytes."""
+        return self.classes[-1].size
+
+    @property
+    def identifier(self) -> str:
+        """The name as part of a C identifier."""
+        return re.sub(r"[^0-9A-Za-z]", "_", self.name)
+
+    @property
+    def has_tiny(self) -> bool:
+        """Whether pointer-free objects below 16 B may share 16 B blocks (Go's family only)."""
+        return self.parameters is not None and self.parameters.align == "go"
+
+    @cached_property
+    def large_shift(self) -> int:
+        """log2 of the large map's step: the coarsest that tells all classes above 1024 B apart."""
+        large = [c.size for c in self.classes if c.size > SMALL_MAX]
+        fits = (s for s in range(LARGE_SHIFT_MAX, 0, -1) if all(n % (1 << s) == 0 for n in large))
+        return next(fits)  # every size is a multiple of 8, so 3 fits at the latest
+
+    @cached_property
+    def small_map(self) -> tuple[int, ...]:
+        """Classes of sizes 0, 8, .. 1024; 0 where the table has no class that large."""
+        return tuple(self._classes_of(range(0, SMALL_MAX + 1, SMALL_DIV)))
+
+    @cached_property
+    def large_map(self) -> tuple[int, ...]:
+        """Classes of sizes 1024, 1024 + step, .. the largest; empty when that is 1024 or less."""
+        if self.max_size <= SMALL_MAX:
+            return ()
+        return tuple(self._classes_of(range(SMALL_MAX, self.max_size + 1, 1 << self.large_shift)))
+
+    def _classes_of(self, sizes: Sequence[int]) -> Iterator[int]:
+        """The class of each of the rising `sizes` by a walk along the classes; 0 for too large."""
+        cls = 1
+        for size in sizes:
+            while cls <= len(self.classes) and self.classes[cls - 1].size < size:
+                cls += 1
+            yield cls if cls <= len(self.classes) else 0
+
+    def class_of(self, size: int) -> int:
+        """The class of a request of 0 <= size <= max_size bytes, by the maps as in C."""
+        if size <= SMALL_MAX:
+            return self.small_map[(size + SMALL_DIV - 1) >> 3]
+        step = 1 << self.large_shift
+        return self.large_map[(size - SMALL_MAX + step - 1) >> self.large_shift]
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The human table, class 1 first."""
+        rows = []
+        previous = 0
+        for cls, c in enumerate(self.classes, 1):
+            span = c.pages * self.page_bytes
+            objects = span // c.size
+            tail = span - objects * c.size
+            worst = ((c.size - previous - 1) * objects + tail) / span
+            align = min(c.size & -c.size, self.page_bytes)
+            percent = float(format(100 * worst, ".2f"))
+            rows.append(Row(cls, c.size, span, objects, tail, percent, align))
+            previous = c.size
+        return tuple(rows)
+
+    @cached_property
+    def hash(self) -> int:
+        """FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32."""
+        value = _FNV_OFFSET
+        words = [self.page_bytes, *(n for c in self.classes for n in (c.size, c.pages))]
+        for byte in b"".join(word.to_bytes(4, "little") for word in words):
+            value = ((value ^ byte) * _FNV_PRIME) & _MASK64
+        return value
+
+    def path_cutoff(self, cutoff: int) -> int:
+        """The cut-off of the specialised paths in bytes, at most the largest class."""
+        return min(cutoff, self.max_size)

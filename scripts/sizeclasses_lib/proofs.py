@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs that run before anything is written. Each raises ProofError with the counterexample."""
+
+from __future__ import annotations
+
+from .model import ProofError, Table, magic_of, slot_of
+from .rules import division_is_exact
+
+# Tables with more offsets than this (spans of megabytes) are proved at slot boundaries only.
+BRUTE_FORCE_OFFSETS = 8 << 20
+
+WASTE_BOUND_PCT = 26.6
+# Class count, and the sizes whose worst waste is above the bound because alignment forces it.
+EXPECTED: dict[str, tuple[int, dict[int, float]]] = {
+    "go": (67, {8: 87.5, 16: 43.75, 24: 29.24, 48: 31.52}),
+    "c16": (66, {8: 87.5, 16: 43.75, 32: 46.88, 48: 31.52}),
+}
+
+
+def prove(table: Table) -> list[str]:
+    """Runs every proof that applies to the table; returns one line for each, for people."""
+    return [
+        _prove_division(table),
+        _prove_lookup(table),
+        *_prove_tails(table),
+        *_prove_bounds(table),
+    ]
+
+
+def _prove_division(table: Table) -> str:
+    offsets = sum(row.span_bytes + 1 for row in table.rows)
+    brute = offsets <= BRUTE_FORCE_OFFSETS
+    for row in table.rows:
+        magic = magic_of(row.size)
+        for slot in range(row.objects + 1):
+            first = slot * row.size
+            end = min(first + row.size, row.span_bytes + 1)
+            # The index never falls as the offset grows, so the two ends of a slot decide it.
+            probes = range(first, end) if brute else (first, end - 1)
+            if {(n * magic) >> 32 for n in probes} != {slot}:
+                bad = next(n for n in probes if slot_of(n, magic) != slot)
+                raise ProofError(
+                    f"table {table.name}: class {row.cls} ({row.size} bytes): offset {bad} gives"
+                    f" slot {slot_of(bad, magic)}, not {slot}"
+                )
+        if not division_is_exact(row.size, row.span_bytes):
+            raise ProofError(f"table {table.name}: class {row.cls}: the short proof disagrees")
+    how = "every offset" if brute else "both ends of every slot"
+    return f"division exact at {how} of every span ({offsets} offsets)"
+
+
+def _prove_lookup(table: Table) -> str:
+    cls = 1
+    for size in range(table.max_size + 1):
+        if size > table.classes[cls - 1].size:
+            cls += 1
+        found = table.class_of(size)
+        if found != cls:
+            raise ProofError(f"table {table.name}: size {size} gives class {found}, not {cls}")
+    for number, c in enumerate(table.classes, 1):
+        if table.class_of(c.size) != number:
+            raise ProofError(f"table {table.name}: class {number} is not the class of its own size")
+    return f"look-up smallest and monotone for every size 0..{table.max_size}"
+
+
+def _prove_tails(table: Table) -> list[str]:
+    if table.parameters is None:
+        return []
+    limit = table.parameters.tail_limit
+    for row in table.rows:
+        if row.tail_waste > row.span_bytes * limit:
+            raise ProofError(f"table {table.name}: class {row.cls}: tail above {limit} of its span")
+    if table.max_size != table.parameters.max_size:
+        raise ProofError(f"table {table.name}: largest class is {table.max_size}")
+    if table.parameters.align == "16" and any(c.size % 16 for c in table.classes[1:]):
+        raise ProofError(f"table {table.name}: a class above 8 is no multiple of 16")
+    return [f"no tail above {limit} of its span"]
+
+
+def _prove_bounds(table: Table) -> list[str]:
+    expected = EXPECTED.get(table.name)
+    if expected is None:
+        return []
+    count, exceptions = expected
+    if len(table.classes) != count:
+        raise ProofError(f"table {table.name}: {len(table.classes)} classes, expected {count}")
+    above = {r.size: r.max_waste_pct for r in table.rows if r.max_waste_pct > WASTE_BOUND_PCT}
+    if above != exceptions:
+        raise ProofError(f"table {table.name}: worst waste above the bound is {above}")
+    stated = ", ".join(f"{size} B {percent:.2f} %" for size, percent in exceptions.items())
+    return [f"{count} classes; worst waste {WASTE_BOUND_PCT} % but for {stated}"]

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Size-class tables: the built-in ones, and tables made at run time.
+ *
+ * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name], so
+ * that making one never calls a malloc, which this library may be the face of.
+ * Callers: every heap (look-up is inline in table.h), the public API.
+ * The rules and their texts are those of scripts/sizeclasses_lib/rules.py, tested on both sides.
+ * Design: docs/design/sizeclasses.md.
+ */
+#include "size/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "os/os.h"
+
+enum {
+    TABLE_NAME_MAX = 63,
+    PAGE_BYTES_MIN = SW_FRAME_BYTES,
+    PAGE_BYTES_MAX = 65536,
+    SIZE_UNIT = 8,
+    LARGE_SHIFT_MAX = 7,
+};
+
+/* A run-time table and what it takes to release it. `table` is first: sw_table * is its address. */
+typedef struct table_block {
+    sw_table table;
+    size_t block_bytes; /* of the whole mapping */
+} table_block;
+
+_Static_assert(offsetof(table_block, table) == 0, "sw_table_destroy casts back");
+_Static_assert(SW_SMALL_MAP_LEN == (SW_SMALL_LIMIT + SIZE_UNIT - 1) / SIZE_UNIT + 1,
+               "the small map ends with the class of SW_SMALL_LIMIT");
+_Static_assert(SW_TABLE_CLASSES_MAX <= UINT8_MAX + 1, "maps hold a class in a byte");
+
+/* --- the built-in tables ---------------------------------------------------------------------- */
+
+const sw_table *sw_table_go(void) { return &sw_table_go_data; }
+const sw_table *sw_table_c16(void) { return &sw_table_c16_data; }
+
+const sw_table *sw_table_builtin(const char *name) {
+    if (name == NULL) return NULL;
+    if (strcmp(name, sw_table_go_data.name) == 0) return &sw_table_go_data;
+    if (strcmp(name, sw_table_c16_data.name) == 0) return &sw_table_c16_data;
+    return NULL;
+}
+
+/* --- division by multiplication --------------------------------------------------------------- */
+
+static uint32_t magic_of(uint32_t size) { return UINT32_MAX / size + 1; }
+
+/* Whether sw_slot_of is exact for every offset 0..span, from two offsets.
+ *
+ * Let e = magic * size - 2^32, 0 <= e < size, and n = q * size + r. Then
+ * slot_of(n) = q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q exactly when
+ * n * e < 2^32. That only gets harder as n grows: if the last offset of the last slot passes, so do
+ * those of all slots. slot_of never falls as n grows and slot_of(q * size) >= q, hence all offsets
+ * of whole slots are right; n = span closes the tail. After Lemire, Kaser, Kurz, "Faster remainder
+ * by direct computation" (2019); tests/unit/test_size.c compares with brute force. */
+static bool division_is_exact(uint32_t size, uint64_t span) {
+    uint32_t magic = magic_of(size);
+    uint32_t slots = (uint32_t)(span / size);
+    return sw_slot_of(slots * size - 1, magic) == slots - 1 &&
+           sw_slot_of((uint32_t)span, magic) == slots;
+}
+
+/* --- rules: SW_OK, or a failure that names the class, the rule and the mend -------------------- */
+
+#define OP_CREATE "table_create"
+#define CLASS "class %" PRIu32 " (%" PRIu32 " bytes): " /* class number, size */
+
+static sw_status check_size(const sw_class_spec *specs, uint32_t cls) {
+    uint32_t size = specs[cls - 1].size_bytes;
+    uint32_t below = cls > 1 ? specs[cls - 2].size_bytes : 0;
+    if (size < SIZE_UNIT) {
+        return sw_fail(SW_INVALID, OP_CREATE, CLASS "size must be at least 8", cls, size);
+    }
+    if (size % SIZE_UNIT != 0) {
+        return sw_fail(SW_INVALID, OP_CREATE, CLASS "size must be a multiple of 8; use %" PRIu64,
+                       cls, size, sw_align_up(size, SIZE_UNIT));
+    }
+    if (size <= below) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "size must be above the %" PRIu32 " bytes of class %" PRIu32
+                             "; list the classes in rising order",
+                       cls, size, below, cls - 1);
+    }
+    if (size > SW_TABLE_SIZE_MAX) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "size must be at most %d; leave it out, larger requests get whole "
+                             "pages",
+                       cls, size, SW_TABLE_SIZE_MAX);
+    }
+    return SW_OK;
+}
+
+static sw_status check_span(uint32_t page_bytes, const sw_class_spec *spec, uint32_t cls) {
+    uint32_t size = spec->size_bytes;
+    uint64_t span = (uint64_t)spec->pages * page_bytes;
+    if (spec->pages == 0) {
+        return sw_fail(SW_INVALID, OP_CREATE, CLASS "pages must be at least 1", cls, size);
+    }
+    if (span < size) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "does not fit its span of %" PRIu64 " bytes; use %" PRIu64 " pages",
+                       cls, size, span, sw_div_up(size, page_bytes));
+    }
+    if (span > SW_TABLE_SPAN_BYTES_MAX) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "span of %" PRIu64 " bytes is above %d; use at most %" PRIu32 " pages",
+                       cls, size, span, SW_TABLE_SPAN_BYTES_MAX,
+                       SW_TABLE_SPAN_BYTES_MAX / page_bytes);
+    }
+    return SW_OK;
+}
+
+static sw_status check_division(uint32_t page_bytes, const sw_class_spec *spec, uint32_t cls) {
+    uint32_t size = spec->size_bytes;
+    uint64_t span = (uint64_t)spec->pages * page_bytes;
+    if (division_is_exact(size, span)) return SW_OK;
+    uint64_t less = span - page_bytes;
+    while (less >= size && !division_is_exact(size, less)) less -= page_bytes;
+    if (less >= size) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "slots of its span of %" PRIu64 " bytes can not be found by "
+                             "multiplication; use at most %" PRIu64 " pages",
+                       cls, size, span, less / page_bytes);
+    }
+    uint32_t next = size + SIZE_UNIT; /* not even for one slot; powers of two always pass */
+    while (!division_is_exact(next, sw_align_up(next, page_bytes))) next += SIZE_UNIT;
+    return sw_fail(SW_INVALID, OP_CREATE,
+                   CLASS "slots of its span of %" PRIu64 " bytes can not be found by "
+                         "multiplication; use size %" PRIu32,
+                   cls, size, span, next);
+}
+
+static sw_status check_table(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
+                             uint32_t count) {
+    if (name == NULL || name[0] == '\0' || memchr(name, 0, TABLE_NAME_MAX + 1) == NULL) {
+        return sw_fail(SW_INVALID, OP_CREATE, "name: must have 1 to %d characters", TABLE_NAME_MAX);
+    }
+    if (!sw_is_pow2(page_bytes) || page_bytes < PAGE_BYTES_MIN || page_bytes > PAGE_BYTES_MAX) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       "page_bytes %" PRIu32 ": must be a power of two from %d to %d", page_bytes,
+                       PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+    }
+    if (specs == NULL || count == 0 || count >= SW_TABLE_CLASSES_MAX) {
+        return sw_fail(SW_INVALID, OP_CREATE, "%" PRIu32 " classes: must be 1 to %d",
+                       specs == NULL ? 0 : count, SW_TABLE_CLASSES_MAX - 1);
+    }
+    for (uint32_t cls = 1; cls <= count; cls++) {
+        const sw_class_spec *spec = &specs[cls - 1];
+        sw_status status = check_size(specs, cls);
+        if (status == SW_OK) status = check_span(page_bytes, spec, cls);
+        if (status == SW_OK) status = check_division(page_bytes, spec, cls);
+        if (status != SW_OK) return status;
+    }
+    return SW_OK;
+}
+
+/* --- making ----------------------------------------------------------------------------------- */
+
+/* log2 of the large map's step: the coarsest, up to 128 B, that tells all large classes apart. */
+static uint32_t large_shift_of(const sw_class_spec *specs, uint32_t count) {
+    uint32_t bits = 1u << LARGE_SHIFT_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        if (specs[i].size_bytes > SW_SMALL_LIMIT) bits |= specs[i].size_bytes;
+    }
+    return sw_ctz(bits);
+}
+
+/* Fills map[i] with the class of first + i * step, 0 where every class is smaller. */
+static void fill_map(const sw_table *table, uint8_t *map, size_t len, uint32_t first,
+                     uint32_t step) {
+    uint32_t cls = 1;
+    for (size_t i = 0; i < len; i++) {
+        size_t size = first + i * step;
+        while (cls < table->class_count && table->classes[cls].size < size) cls++;
+        map[i] = cls < table->class_count ? (uint8_t)cls : 0;
+    }
+}
+
+static void hash_word(uint64_t *hash, uint32_t word) {
+    for (int shift = 0; shift < 32; shift += 8) {
+        *hash = (*hash ^ ((word >> shift) & 0xFF)) * UINT64_C(0x100000001B3);
+    }
+}
+
+/* FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32. */
+static uint64_t hash_of(const sw_table *table) {
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    hash_word(&hash, 1u << table->page_shift);
+    for (uint32_t cls = 1; cls < table->class_count; cls++) {
+        hash_word(&hash, table->classes[cls].size);
+        hash_word(&hash, table->classes[cls].pages);
+    }
+    return hash;
+}
+
+static size_t large_map_len(uint32_t max_size, uint32_t shift) {
+    return max_size <= SW_SMALL_LIMIT ? 0 : ((max_size - SW_SMALL_LIMIT) >> shift) + 1;
+}
+
+static void fill_classes(sw_class *classes, uint32_t page_bytes, const sw_class_spec *specs,
+                         uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t size = specs[i].size_bytes;
+        classes[i + 1] = (sw_class){
+            .size = size,
+            .magic = magic_of(size),
+            .slots = specs[i].pages * page_bytes / size,
+            .pages = specs[i].pages,
+        };
+    }
+}
+
+sw_status sw_table_create(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
+                          uint32_t count, sw_table **out) {
+    sw_status status = check_table(name, page_bytes, specs, count);
+    if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail(SW_INVALID, OP_CREATE, "out: must not be NULL");
+    uint32_t shift = large_shift_of(specs, count);
+    uint32_t max_size = specs[count - 1].size_bytes;
+    size_t large_len = large_map_len(max_size, shift);
+    size_t name_bytes = strlen(name) + 1;
+    size_t classes_bytes = (count + 1) * sizeof(sw_class);
+    size_t bytes = sizeof(table_block) + classes_bytes + SW_SMALL_MAP_LEN + large_len + name_bytes;
+    bytes = sw_align_up(bytes, sw_os_page_bytes());
+    table_block *block = sw_os_map(bytes);
+    if (block == NULL) {
+        return sw_fail(SW_NOMEM, OP_CREATE, "no memory for the %zu bytes of table %s", bytes, name);
+    }
+    sw_class *classes = (sw_class *)(block + 1);
+    uint8_t *small_map = (uint8_t *)classes + classes_bytes;
+    uint8_t *large_map = small_map + SW_SMALL_MAP_LEN;
+    char *name_copy = memcpy(large_map + large_len, name, name_bytes);
+    fill_classes(classes, page_bytes, specs, count);
+    block->block_bytes = bytes;
+    block->table = (sw_table){
+        .name = name_copy,
+        .page_shift = sw_log2_floor(page_bytes),
+        .class_count = count + 1,
+        .max_size = max_size,
+        .large_shift = shift,
+        .classes = classes,
+        .small_map = small_map,
+        .large_map = large_map,
+    };
+    fill_map(&block->table, small_map, SW_SMALL_MAP_LEN, 0, SIZE_UNIT);
+    fill_map(&block->table, large_map, large_len, SW_SMALL_LIMIT, 1u << shift);
+    block->table.hash = hash_of(&block->table);
+    *out = &block->table;
+    return SW_OK;
+}
+
+void sw_table_destroy(sw_table *table) {
+    if (table == NULL || table == &sw_table_go_data || table == &sw_table_c16_data) return;
+    table_block *block = (table_block *)(void *)table;
+    /* A refusal (the kernel's limit on mappings) leaves the block behind; nothing uses it. */
+    (void)sw_os_release(block, block->block_bytes);
+}
+
+/* --- questions -------------------------------------------------------------------------------- */
+
+const char *sw_table_name(const sw_table *table) { return table->name; }
+uint32_t sw_table_page_bytes(const sw_table *table) { return 1u << table->page_shift; }
+uint32_t sw_table_class_count(const sw_table *table) { return table->class_count - 1; }
+uint32_t sw_table_max_bytes(const sw_table *table) { return table->max_size; }
+uint64_t sw_table_hash(const sw_table *table) { return table->hash; }
+
+uint32_t sw_table_class_of(const sw_table *table, size_t size) {
+    return size <= table->max_size ? sw_size_class(table, size) : 0;
+}
+
+sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out) {
+    if (cls == 0 || cls >= table->class_count) {
+        return sw_fail(SW_INVALID, "table_class", "class %" PRIu32 ": table %s has 1 to %" PRIu32,
+                       cls, table->name, table->class_count - 1);
+    }
+    const sw_class *c = &table->classes[cls];
+    uint32_t span = c->pages << table->page_shift;
+    uint32_t tail = span - c->slots * c->size;
+    /* Every slot holds one byte more than the class below serves. Class 0 has size 0. */
+    uint32_t round_up = c->size - table->classes[cls - 1].size - 1;
+    uint64_t wasted = (uint64_t)round_up * c->slots + tail;
+    uint64_t align = sw_min_u64(1ull << sw_ctz(c->size), 1ull << table->page_shift);
+    *out = (sw_class_info){
+        .cls = cls,
+        .size_bytes = c->size,
+        .span_bytes = span,
+        .slots = c->slots,
+        .tail_bytes = tail,
+        .min_align = (uint32_t)align,
+        .max_waste_percent = 100.0 * ((double)wasted / span),
+    };
+    return SW_OK;
+}
+
+size_t sw_table_round_up(const sw_table *table, size_t size) {
+    if (size == 0) return 0;
+    if (size <= table->max_size) return table->classes[sw_size_class(table, size)].size;
+    return sw_pages_of(table, size) << table->page_shift;
+}
