@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of os.h in plain C: blocks of calloc stand for reservations, so nothing is ever inaccessible
+ * and giving pages back only clears them. Enough for dry heaps, the reader and small live heaps on
+ * any system; accounting is the same as elsewhere, since heaps count what they hold themselves.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+
+enum { PAGE_BYTES = 4096 };
+
+/* Lies right before each block that is handed out. */
+typedef struct origin {
+    void *raw; /* what calloc gave */
+} origin;
+
+static void *take(size_t bytes, size_t align) {
+    size_t extra = align + sizeof(origin);
+    if (bytes > SIZE_MAX - extra) return NULL;
+    char *raw = calloc(1, bytes + extra);
+    if (raw == NULL) return NULL;
+    char *block = (char *)(uintptr_t)sw_align_up((uintptr_t)raw + sizeof(origin), align);
+    memcpy(block - sizeof(origin), &(origin){.raw = raw}, sizeof(origin));
+    return block;
+}
+
+size_t sw_os_page_bytes(void) { return PAGE_BYTES; }
+
+void *sw_os_reserve(size_t bytes, size_t align) {
+    return take(bytes, align > PAGE_BYTES ? align : PAGE_BYTES);
+}
+
+void *sw_os_reserve_readable(size_t bytes) { return take(bytes, PAGE_BYTES); }
+
+bool sw_os_commit(void *p, size_t bytes) {
+    (void)p;
+    (void)bytes;
+    return true;
+}
+
+bool sw_os_purge(void *p, size_t bytes) {
+    memset(p, 0, bytes);
+    return true;
+}
+
+bool sw_os_release(void *p, size_t bytes) {
+    (void)bytes;
+    origin from;
+    memcpy(&from, (char *)p - sizeof(origin), sizeof from);
+    free(from.raw);
+    return true;
+}
+
+void *sw_os_map(size_t bytes) { return take(bytes, PAGE_BYTES); }
+
+uint64_t sw_os_resident_bytes(void) { return 0; }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locks, clocks and identity of os.h in plain C11. There is no fork, and a thread's exit can not be
+ * seen: caches of threads live until they are closed or their heap is destroyed.
+ */
+#include <time.h>
+
+#include "os/os.h"
+
+/* --- locks: a spin lock; sections under it are short ------------------------------------------ */
+
+enum { FREE = 0, HELD = 1 };
+
+void sw_os_lock_acquire(sw_os_lock *lock) {
+    while (__atomic_exchange_n(&lock->state, HELD, __ATOMIC_ACQUIRE) != FREE) {
+        while (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) {}
+    }
+}
+
+void sw_os_lock_release(sw_os_lock *lock) {
+    __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE);
+}
+
+void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
+
+/* --- time and identity ------------------------------------------------------------------------ */
+
+/* C11 has a calendar clock only, which may be set back: the greatest reading so far is kept. */
+uint64_t sw_os_now_ns(void) {
+    static uint64_t latest;
+    struct timespec t;
+    uint64_t now = 0;
+    if (timespec_get(&t, TIME_UTC) == TIME_UTC)
+        now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    uint64_t seen = __atomic_load_n(&latest, __ATOMIC_RELAXED);
+    while (now > seen) {
+        if (__atomic_compare_exchange_n(&latest, &seen, now, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return now;
+    }
+    return seen;
+}
+
+uint64_t sw_os_coarse_now_ns(void) { return sw_os_now_ns(); }
+
+/* The address of a thread's own variable is a thread's own number. */
+uint64_t sw_os_thread_id(void) {
+    static _Thread_local char mark;
+    return (uint64_t)(uintptr_t)&mark;
+}
+
+uint64_t sw_os_process_id(void) { return 1; }
+
+/* --- thread exit and fork --------------------------------------------------------------------- */
+
+bool sw_os_at_thread_exit(void (*fn)(void *), void *arg) {
+    (void)fn;
+    (void)arg;
+    return false;
+}
+
+bool sw_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+    (void)prepare;
+    (void)parent;
+    (void)child;
+    return true;
+}

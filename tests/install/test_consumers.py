@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strangers' projects find, link and run an installed library, by CMake and by pkg-config."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from install_tools import ROOT, run
+
+CONSUMER = ROOT / "tests/install/consumer"
+
+pytestmark = pytest.mark.slow
+
+
+def needed_libraries(program: Path) -> str:
+    return run("readelf", "-d", program)
+
+
+@pytest.mark.parametrize("linkage", ["shared", "static"])
+def test_cmake_package(linkage: str, prefix: Path, generator: list[str], tmp_path: Path) -> None:
+    static = "ON" if linkage == "static" else "OFF"
+    options = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSTATIC={static}"]
+    run("cmake", "-S", CONSUMER, "-B", tmp_path, *generator, *options)
+    run("cmake", "--build", tmp_path)
+    assert run(tmp_path / "consumer").startswith("consumer ok ")
+    uses_shared = "libspanwise.so" in needed_libraries(tmp_path / "consumer")
+    assert uses_shared == (linkage == "shared")
+
+
+@pytest.mark.parametrize("linkage", ["shared", "static"])
+def test_pkg_config(linkage: str, prefix: Path, libdir: Path, tmp_path: Path) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    static = ["--static"] if linkage == "static" else []
+    search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
+    flags = run("pkg-config", *static, "--cflags", "--libs", "spanwise", env=search).split()
+    assert f"-I{prefix}/include" in [str(Path(flag)) for flag in normal(flags)]
+    if linkage == "static":
+        flags = ["-l:libspanwise.a" if flag == "-lspanwise" else flag for flag in flags]
+    program = tmp_path / "consumer"
+    run("cc", "-std=c11", "-Wall", "-Werror", CONSUMER / "main.c", *flags, "-o", program)
+    said = run(program, env={"LD_LIBRARY_PATH": str(libdir)} if linkage == "shared" else {})
+    assert said.startswith("consumer ok ")
+
+
+def normal(flags: list[str]) -> list[str]:
+    """The flags with `a/b/..` folded, since a relocatable file names its prefix from its folder."""
+    return [f"{flag[:2]}{Path(flag[2:]).resolve()}" if "/" in flag else flag for flag in flags]
+
+
+def test_version_of_package_and_header_agree(libdir: Path) -> None:
+    header = (ROOT / "include/spanwise/spanwise.h").read_text()
+    search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    version = run("pkg-config", "--modversion", "spanwise", env=search).strip()
+    assert f'SPANWISE_VERSION "{version}"' in header
+
+
+def test_wrong_option_is_named(generator: list[str], tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="SPANWISE_CHECK is '7': use 0, 1, 2 or 3"):
+        run("cmake", "-S", ROOT, "-B", tmp_path, *generator, "-DSPANWISE_CHECK=7")
+
+
+def test_recorder_exports_the_malloc_family_only(libdir: Path) -> None:
+    symbols = run("nm", "-D", "--defined-only", libdir / "libspanwise-record.so")
+    names = {line.split()[-1].split("@")[0] for line in symbols.splitlines()}
+    assert {"malloc", "free", "calloc", "realloc"} <= names
+    assert not {name for name in names if name.startswith(("ZSTD", "HUF", "FSE"))}
+    needed = run("readelf", "-d", libdir / "libspanwise-record.so")
+    assert "libzstd" not in needed

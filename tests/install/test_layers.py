@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check_layers.py finds planted violations, by include and by symbol, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from install_tools import ROOT
+
+SCRIPT = ROOT / "scripts/check_layers.py"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small project of three layers without a violation."""
+    (tmp_path / "include/spanwise").mkdir(parents=True)
+    (tmp_path / "include/spanwise/a.h").write_text("int sw_low(void);\n")
+    for room in ("base", "heap", "trace/io"):
+        (tmp_path / "src" / room).mkdir(parents=True)
+    (tmp_path / "src/LAYERS.md").write_text(
+        "# Layers\n\n1. `base`: `src/base/`\n2. `heap`: `src/heap/`, `src/gen/paths_*`\n"
+        "3. `trace-io`: `src/trace/io/` (uses only `base`)\n"
+    )
+    (tmp_path / "src/base/base.h").write_text("int base_low(void);\n")
+    (tmp_path / "src/base/base.c").write_text('#include "base/base.h"\n#include <stdio.h>\n')
+    (tmp_path / "src/heap/heap.h").write_text('#include "base/base.h"\nint heap_high(void);\n')
+    (tmp_path / "src/heap/heap.c").write_text('#include "heap/heap.h"\n')
+    (tmp_path / "src/trace/io/io.c").write_text('#include "base/base.h"\n')
+    return tmp_path
+
+
+def check(tree: Path, *options: str) -> tuple[int, list[str]]:
+    command = [sys.executable, str(SCRIPT), "--root", str(tree), *options]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.returncode, (result.stdout + result.stderr).splitlines()
+
+
+def plant_objects(tree: Path, target: str = "lib") -> Path:
+    """Compiles every source of the tree to where CMake would put its object."""
+    build = tree / "build"
+    for source in tree.glob("src/**/*.c"):
+        inside = source.relative_to(tree)
+        out = build / f"CMakeFiles/{target}.dir" / inside.with_name(inside.name + ".o")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folders = ["-I", str(tree / "src"), "-I", str(tree / "include")]
+        subprocess.run(["cc", *folders, "-c", str(source), "-o", str(out)], check=True)
+    return build
+
+
+def test_clean_tree_passes(tree: Path) -> None:
+    build = plant_objects(tree)
+    status, lines = check(tree, "--objects", str(build))
+    assert (status, lines) == (0, ["check_layers: 3 layers, 3 objects, 0 violations"])
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "message"),
+    [
+        ("src/base/base.c", '"heap/heap.h"', 'layer base may not include heap ("heap/heap.h")'),
+        ("src/base/base.c", "<heap/heap.h>", 'layer base may not include heap ("heap/heap.h")'),
+        (
+            "src/trace/io/io.c",
+            '"heap/heap.h"',
+            'layer trace-io may not include heap ("heap/heap.h")',
+        ),
+        (
+            "src/heap/heap.c",
+            '"base.h"',
+            '"base.h" is no file of a layer; include by path from src/',
+        ),
+        (
+            "include/spanwise/a.h",
+            '"base/base.h"',
+            'public header includes "base/base.h", which is not public',
+        ),
+    ],
+)
+def test_planted_include_is_found(tree: Path, file: str, include: str, message: str) -> None:
+    path = tree / file
+    path.write_text(f"#include {include}\n")
+    status, lines = check(tree)
+    assert status == 1
+    assert lines[0] == f"{file}:1: {message}"
+
+
+def test_planted_symbol_is_found(tree: Path) -> None:
+    (tree / "src/heap/heap.c").write_text("int heap_high(void) { return 1; }\n")
+    (tree / "src/base/base.c").write_text(
+        "int heap_high(void);\nint base_low(void);\nint base_low(void) { return heap_high(); }\n"
+    )
+    status, lines = check(tree, "--objects", str(plant_objects(tree)))
+    assert status == 1
+    assert lines[0] == (
+        "src/base/base.c: layer base may not use heap_high of layer heap (src/heap/heap.c)"
+    )
+
+
+def test_stand_in_for_libc_is_not_an_upward_symbol(tree: Path) -> None:
+    (tree / "src/heap/heap.c").write_text("void *malloc(unsigned long n) { (void)n; return 0; }\n")
+    (tree / "src/base/base.c").write_text(
+        "void *malloc(unsigned long);\nvoid *base_low(void) { return malloc(1); }\n"
+    )
+    status, _ = check(tree, "--objects", str(plant_objects(tree)))
+    assert status == 0
+
+
+def test_file_of_no_layer_is_found(tree: Path) -> None:
+    (tree / "src/odd").mkdir()
+    (tree / "src/odd/odd.c").write_text("int odd;\n")
+    status, lines = check(tree)
+    assert status == 1
+    assert lines[0] == "src/odd/odd.c:1: in no layer of src/LAYERS.md; add its folder there"
+
+
+def test_build_without_objects_is_bad_input(tree: Path) -> None:
+    empty = tree / "nothing"
+    status, lines = check(tree, "--objects", str(empty))
+    assert status == 2
+    assert lines == [
+        f"check_layers: {empty}: no object files; build it first (cmake --build {empty})"
+    ]
+
+
+def test_layer_that_uses_a_later_one_is_bad_input(tree: Path) -> None:
+    text = "1. `base`: `src/base/` (uses only `heap`)\n2. `heap`: `src/heap/`\n"
+    (tree / "src/LAYERS.md").write_text(text)
+    status, lines = check(tree)
+    assert status == 2
+    assert lines == ["check_layers: LAYERS.md: 'base' uses 'heap', not a layer above it"]
+
+
+def test_the_project_itself_is_clean() -> None:
+    status, lines = check(ROOT)
+    assert status == 0, lines
+
+
+def test_violation_planted_in_the_project_is_found(tmp_path: Path) -> None:
+    for folder in ("src", "include"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    source = tmp_path / "src/base/fail.c"
+    source.write_text('#include "span/span.h"\n' + source.read_text())
+    status, lines = check(tmp_path)
+    assert status == 1
+    assert lines[0] == 'src/base/fail.c:1: layer base may not include span ("span/span.h")'

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of README.md run as they stand, and say what the README says they say.
+
+A fenced block `c` is a program, compiled against an installed library; `python` is a script run in
+this environment. A block `text` right after one is its exact output.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from install_tools import ROOT, run
+
+BLOCK = re.compile(
+    r"^```(?P<language>c|python)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Example(NamedTuple):
+    """One example of the README."""
+
+    line: int
+    code: str
+    output: str | None
+
+
+def examples(language: str) -> list[Example]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [
+        Example(text.count("\n", 0, match.start()) + 1, match["code"], match["output"])
+        for match in BLOCK.finditer(text)
+        if match["language"] == language
+    ]
+
+
+def test_there_are_examples() -> None:
+    assert examples("c")
+    assert examples("python")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", examples("c"), ids=lambda example: f"line{example.line}")
+def test_c_example(example: Example, libdir: Path, tmp_path: Path) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    (tmp_path / "example.c").write_text(example.code)
+    search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "spanwise", env=search).split()
+    program = tmp_path / "example"
+    run("cc", "-std=c11", "-Wall", "-Werror", tmp_path / "example.c", *flags, "-o", program)
+    said = run(program, env={"LD_LIBRARY_PATH": str(libdir)})
+    assert example.output is None or said == example.output
+
+
+@pytest.mark.parametrize("example", examples("python"), ids=lambda example: f"line{example.line}")
+def test_python_example(example: Example, tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(example.code)
+    said = run(sys.executable, script, cwd=tmp_path, env={"MPLBACKEND": "Agg"})
+    assert example.output is None or said == example.output

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel works where there is no checkout.
+
+It is built from the sdist, installed into an empty environment, and records and accounts a program.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from install_tools import LEDGER_PARTS, ROOT, run
+
+pytestmark = pytest.mark.slow
+
+BUILD_SDIST = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
+
+
+def build_wheel(source: Path, out: Path, scratch: Path) -> Path:
+    """Builds a wheel from a source tree with the build tools of this environment."""
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"),
+        *("-C", f"build-dir={scratch}", "-w", out, source),
+        cwd=out,
+    )
+    (wheel,) = out.glob("spanwise-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sdist")
+    name = run(sys.executable, "-c", BUILD_SDIST, out, cwd=ROOT).split()[-1]
+    return out / name
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that comes out of the sdist: what a package index would serve."""
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked)
+    (source,) = unpacked.iterdir()
+    scratch = tmp_path_factory.mktemp("scratch")
+    return build_wheel(source, tmp_path_factory.mktemp("wheel"), scratch)
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """bin/ of an environment that holds the wheel and what it depends on, nothing else."""
+    place = tmp_path_factory.mktemp("empty") / "env"
+    run(sys.executable, "-m", "venv", place)
+    run(place / "bin/python", "-m", "pip", "install", "-q", wheel, cwd=place)
+    return place / "bin"
+
+
+def test_one_wheel_for_every_python(wheel: Path) -> None:
+    assert "-cp310-abi3-linux_" in wheel.name
+
+
+def test_wheel_carries_everything(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    for name in (
+        "spanwise/_spanwise.abi3.so",
+        "spanwise/_native/libspanwise-record.so",
+        "spanwise/_source/include/spanwise/spanwise.h",
+        "spanwise/_source/src/heap/heap.h",
+        "spanwise/_source/scripts/sizeclasses.py",
+        "spanwise/__main__.py",
+        "spanwise/py.typed",
+    ):
+        assert name in names, name
+    strange = {name.split("/")[0] for name in names} - {"spanwise"}
+    assert all(name.endswith(".dist-info") for name in strange), strange
+
+
+def test_sources_in_the_wheel_are_those_of_the_checkout(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for folder in ("include", "src"):
+            for path in sorted(ROOT.glob(f"{folder}/**/*.[ch]")):
+                name = path.relative_to(ROOT).as_posix()
+                assert archive.read(f"spanwise/_source/{name}") == path.read_bytes(), name
+
+
+def test_installed_generator_runs(environment: Path, tmp_path: Path) -> None:
+    where = "import spanwise, pathlib; print(pathlib.Path(spanwise.__file__).parent)"
+    package = Path(run(environment / "python", "-c", where, cwd=tmp_path).strip())
+    said = run(environment / "python", package / "_source/scripts/sizeclasses.py", "--help")
+    assert "usage" in said
+
+
+def test_records_and_accounts_a_program(environment: Path, tmp_path: Path) -> None:
+    spanwise = environment / "spanwise"
+    recording = tmp_path / "ls.swt"
+    run(spanwise, "record", "-o", recording, "--", "/bin/ls", "/", cwd=tmp_path)
+    for table in ("go", "c16"):
+        said = run(spanwise, "ledger", recording, "--table", table, "--json", cwd=tmp_path)
+        ledger = json.loads(said)
+        assert ledger["events"] > 0
+        assert sum(ledger[part] for part in LEDGER_PARTS) == ledger["held_bytes"] > 0
+
+
+def test_installed_tables_are_right(environment: Path, tmp_path: Path) -> None:
+    said = run(environment / "spanwise", "classes", "--table", "go", "--json", cwd=tmp_path)
+    assert len(json.loads(said)["classes"]) in (67, 68)
