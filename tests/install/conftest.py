@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from install_tools import ROOT, run
 
-# Neither lib nor lib64: Debian's packages live in lib/<triplet>.
-LIBDIR = "lib/some-triplet"
+
+def debian_libdir() -> str:
+    """Where Debian's packages have their libraries: lib/<triplet>, two levels below the prefix."""
+    triplet = run("gcc", "-print-multiarch").strip()
+    return f"lib/{triplet}" if triplet else "lib"
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +35,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory, generator: list[str]) -> Pa
         build,
         *generator,
         f"-DCMAKE_INSTALL_PREFIX={first}",
-        f"-DCMAKE_INSTALL_LIBDIR={LIBDIR}",
+        f"-DCMAKE_INSTALL_LIBDIR={debian_libdir()}",
     )
     run("cmake", "--build", build, "-j2")
     run("cmake", "--install", build)
@@ -42,4 +45,4 @@ def prefix(tmp_path_factory: pytest.TempPathFactory, generator: list[str]) -> Pa
 @pytest.fixture(scope="session")
 def libdir(prefix: Path) -> Path:
     """The folder of the installed libraries."""
-    return prefix / LIBDIR
+    return prefix / debian_libdir()
