@@ -26,3 +26,10 @@ if(NOT SPANWISE_SANITIZE)
                    "$<TARGET_FILE:spanwise_shared>" "sw_")
   set_tests_properties(exports.shared PROPERTIES LABELS unit)
 endif()
+
+if(SPANWISE_OS STREQUAL "none")
+  add_test(NAME portable.static
+           COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/portable.sh" "${CMAKE_NM}"
+                   "$<TARGET_FILE:spanwise_static>")
+  set_tests_properties(portable.static PROPERTIES LABELS unit)
+endif()
