@@ -64,3 +64,11 @@ def test_python_example(example: Example, tmp_path: Path) -> None:
     script.write_text(example.code)
     said = run(sys.executable, script, cwd=tmp_path, env={"MPLBACKEND": "Agg"})
     assert example.output is None or said == example.output
+
+
+def test_every_command_of_the_table_exists() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `spanwise (\w+)", text, re.MULTILINE)
+    assert "demo" in names
+    for name in names:
+        assert "usage: " in run(sys.executable, "-m", "spanwise", name, "--help")
