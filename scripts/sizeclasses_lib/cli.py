@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import re
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import emit_c, emit_text
 from .model import (
@@ -19,7 +20,6 @@ from .model import (
     PATH_CUTOFF,
     SIZE_MAX,
     SMALL_MAX,
-    Parameters,
     ProofError,
     SizeClassError,
     Table,
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _shape_options(args: argparse.Namespace) -> dict[str, object]:
+def _shape_options(args: argparse.Namespace) -> dict[str, Any]:
     names = ("page_bytes", "max_size", "tail_limit", "align")
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
@@ -121,14 +121,7 @@ def _chosen_table(args: argparse.Namespace) -> Table:
     shape = _shape_options(args)
     builtin = BUILTINS.get(chosen)
     if builtin is not None:
-        return make_table(
-            Parameters(
-                align=args.align or builtin.align,
-                page_bytes=args.page_bytes or builtin.page_bytes,
-                max_size=args.max_size or builtin.max_size,
-                tail_limit=builtin.tail_limit if args.tail_limit is None else args.tail_limit,
-            )
-        )
+        return make_table(dataclasses.replace(builtin, **shape))
     if not chosen.endswith(".json"):
         raise SizeClassError(f"table {chosen!r} is unknown; give go, c16 or a file FILE.json")
     if shape:

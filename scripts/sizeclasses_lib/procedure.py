@@ -5,7 +5,9 @@ Method: Go 1.26.8, runtime/_mkmalloc/mksizeclasses.go (makeClasses). Candidates 
 grows with the size; the span of each is found by trial; a candidate that a span holds as often as
 the one below replaces it; at the end each class grows as far as its span holds it equally often.
 What differs here: the limits are parameters, and align "16" starts the 16 B step at 16 instead of
-32, which leaves every class from 16 B up a multiple of 16 and drops exactly the 24 B class.
+32, which leaves every class from 16 B up a multiple of 16 and drops exactly the 24 B class. Under
+other limits than Go's a class may grow to the size of those above it (1408 to 1536 B with 4 KiB
+pages); it then takes their place, and none grows past the largest.
 """
 
 from __future__ import annotations
@@ -72,13 +74,17 @@ def make_table(p: Parameters) -> Table:
         if merged and merged[-1].pages == pages and span // merged[-1].size == span // size:
             merged.pop()
         merged.append(SizeClass(size, pages))
-    classes = tuple(_grown(c, p.page_bytes) for c in merged)
+    classes: tuple[SizeClass, ...] = ()
+    for c in merged:
+        grown = _grown(c, p)
+        if not classes or grown.size > classes[-1].size:  # else the one below serves these sizes
+            classes += (grown,)
     check_classes(p.page_bytes, classes)
     return Table(p.name, p.page_bytes, classes, p)
 
 
-def _grown(c: SizeClass, page_bytes: int) -> SizeClass:
+def _grown(c: SizeClass, p: Parameters) -> SizeClass:
     """The class at the largest size, in growth units, that its span holds equally often."""
-    span = c.pages * page_bytes
-    largest = span // (span // c.size)
+    span = c.pages * p.page_bytes
+    largest = min(span // (span // c.size), p.max_size)
     return SizeClass(max(c.size, largest - largest % _GROWTH_UNIT), c.pages)

@@ -7,7 +7,7 @@ from .model import ProofError, Table, magic_of, slot_of
 from .rules import division_is_exact
 
 # Tables with more offsets than this (spans of megabytes) are proved at slot boundaries only.
-BRUTE_FORCE_OFFSETS = 8 << 20
+BRUTE_FORCE_OFFSETS = 2 << 20
 
 WASTE_BOUND_PCT = 26.6
 # Class count, and the sizes whose worst waste is above the bound because alignment forces it.

@@ -7,16 +7,15 @@
 
 /* Go 1.26.8, internal/runtime/gc/sizeclasses.go: bytes and pages of classes 1..67. */
 static const sw_class_spec go_numbers[] = {
-    {8, 1},     {16, 1},    {24, 1},    {32, 1},     {48, 1},    {64, 1},     {80, 1},
-    {96, 1},    {112, 1},   {128, 1},   {144, 1},    {160, 1},   {176, 1},    {192, 1},
-    {208, 1},   {224, 1},   {240, 1},   {256, 1},    {288, 1},   {320, 1},    {352, 1},
-    {384, 1},   {416, 1},   {448, 1},   {480, 1},    {512, 1},   {576, 1},    {640, 1},
-    {704, 1},   {768, 1},   {896, 1},   {1024, 1},   {1152, 1},  {1280, 1},   {1408, 2},
-    {1536, 1},  {1792, 2},  {2048, 1},  {2304, 2},   {2688, 1},  {3072, 3},   {3200, 2},
-    {3456, 3},  {4096, 1},  {4864, 3},  {5376, 2},   {6144, 3},  {6528, 4},   {6784, 5},
-    {6912, 6},  {8192, 1},  {9472, 7},  {9728, 6},   {10240, 5}, {10880, 4},  {12288, 3},
-    {13568, 5}, {14336, 7}, {16384, 2}, {18432, 9},  {19072, 7}, {20480, 5},  {21760, 8},
-    {24576, 3}, {27264, 10}, {28672, 7}, {32768, 4},
+    {8, 1},      {16, 1},    {24, 1},    {32, 1},    {48, 1},    {64, 1},    {80, 1},    {96, 1},
+    {112, 1},    {128, 1},   {144, 1},   {160, 1},   {176, 1},   {192, 1},   {208, 1},   {224, 1},
+    {240, 1},    {256, 1},   {288, 1},   {320, 1},   {352, 1},   {384, 1},   {416, 1},   {448, 1},
+    {480, 1},    {512, 1},   {576, 1},   {640, 1},   {704, 1},   {768, 1},   {896, 1},   {1024, 1},
+    {1152, 1},   {1280, 1},  {1408, 2},  {1536, 1},  {1792, 2},  {2048, 1},  {2304, 2},  {2688, 1},
+    {3072, 3},   {3200, 2},  {3456, 3},  {4096, 1},  {4864, 3},  {5376, 2},  {6144, 3},  {6528, 4},
+    {6784, 5},   {6912, 6},  {8192, 1},  {9472, 7},  {9728, 6},  {10240, 5}, {10880, 4}, {12288, 3},
+    {13568, 5},  {14336, 7}, {16384, 2}, {18432, 9}, {19072, 7}, {20480, 5}, {21760, 8}, {24576, 3},
+    {27264, 10}, {28672, 7}, {32768, 4},
 };
 enum { GO_CLASSES = sizeof go_numbers / sizeof go_numbers[0] };
 
@@ -98,8 +97,8 @@ static void test_builtin_names(void) {
 
 static void test_round_up(void) {
     static const size_t go_cases[][2] = {
-        {0, 0},       {1, 8},           {8, 8},           {33, 48},         {40, 48},
-        {66, 80},     {1024, 1024},     {1025, 1152},     {32768, 32768},   {32769, 40960},
+        {0, 0},         {1, 8},         {8, 8},       {33, 48},       {40, 48},
+        {66, 80},       {1024, 1024},   {1025, 1152}, {32768, 32768}, {32769, 40960},
         {40960, 40960}, {40961, 49152}, {17, 24},
     };
     for (size_t i = 0; i < sizeof go_cases / sizeof go_cases[0]; i++) {
@@ -227,7 +226,8 @@ static void check_refused(const char *name, uint32_t page, const sw_class_spec *
 }
 
 static void test_refused_tables(void) {
-    static const char long_name[] = "0123456789012345678901234567890123456789012345678901234567890123";
+    static const char long_name[] =
+        "0123456789012345678901234567890123456789012345678901234567890123";
     const sw_class_spec ok[] = {{8, 1}};
     check_refused(NULL, 8192, ok, 1, "name: must have 1 to 63 characters");
     check_refused("", 8192, ok, 1, "name: must have 1 to 63 characters");
@@ -260,14 +260,18 @@ static void test_refused_classes(void) {
         {{{8, 0}}, "class 1 (8 bytes): pages must be at least 1"},
         {{{8, 1}, {10240, 1}},
          "class 2 (10240 bytes): does not fit its span of 8192 bytes; use 2 pages"},
-        {{{8, 513}}, "class 1 (8 bytes): span of 4202496 bytes is above 4194304; use at most 512 "
-                     "pages"},
-        {{{8, UINT32_MAX}}, "class 1 (8 bytes): span of 35184372080640 bytes is above 4194304; use "
-                            "at most 512 pages"},
-        {{{4088, 512}}, "class 1 (4088 bytes): slots of its span of 4194304 bytes can not be found "
-                        "by multiplication; use at most 129 pages"},
-        {{{262136, 32}}, "class 1 (262136 bytes): slots of its span of 262144 bytes can not be "
-                         "found by multiplication; use size 262144"},
+        {{{8, 513}},
+         "class 1 (8 bytes): span of 4202496 bytes is above 4194304; use at most 512 "
+         "pages"},
+        {{{8, UINT32_MAX}},
+         "class 1 (8 bytes): span of 35184372080640 bytes is above 4194304; use "
+         "at most 512 pages"},
+        {{{4088, 512}},
+         "class 1 (4088 bytes): slots of its span of 4194304 bytes can not be found "
+         "by multiplication; use at most 129 pages"},
+        {{{262136, 32}},
+         "class 1 (262136 bytes): slots of its span of 262144 bytes can not be "
+         "found by multiplication; use size 262144"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t count = cases[i].specs[1].size_bytes ? 2 : 1;
