@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recording on disk: blocks out, the END block, descriptor care. Used by the other record_*.c.
+ */
+#ifndef SW_FACE_RECORD_FILE_H
+#define SW_FACE_RECORD_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trace/io/raw.h"
+
+struct record_thread;
+
+/* Creates `path` and writes its first blocks. fresh: an existing file is replaced; else it is an
+ * error (EEXIST). False: errno tells why. A disk that is full from the start is not an error. */
+bool record_file_open(const char *path, bool fresh);
+bool record_file_is_open(void);
+
+/* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
+void record_file_flush(struct record_thread *thread);
+/* Writes a block of another kind; an empty payload is nothing to do. False: recording stopped. */
+bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
+/* Writes CLOCK and END at the end of the file without moving the end: later blocks replace them. */
+void record_file_tail(void);
+
+/* Ends recording for this process, whatever is still to come; the first reason is kept. */
+void record_file_stop(swt_drop_reason reason);
+uint64_t record_file_calls(void); /* recorded in whole blocks */
+
+/* In a fork child: closes the parent's file and forgets it. */
+void record_file_after_fork(void);
+
+#endif

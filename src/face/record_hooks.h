@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions outside the malloc family that the recorder defines; see record_hooks.c. */
+#ifndef SW_FACE_RECORD_HOOKS_H
+#define SW_FACE_RECORD_HOOKS_H
+
+/* Finds the functions underneath. */
+void record_resolve_hooks(void);
+/* Everything is written and the list of children removed (record_process.c). */
+void record_before_exit(void);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads of the recorded program. A thread gets a record with an open block at its first call.
+ * Records are listed for ever and used again; the last flush is in the last round of the thread's
+ * key destructors, so that what other destructors free is still recorded in the block. What comes
+ * even later borrows a record for the one call. */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "face/record.h"
+#include "face/record_file.h"
+#include "face/record_meta.h"
+
+sw_tls_fast record_thread *record_self;
+bool record_off;
+uint32_t record_special;
+
+enum {
+    THREAD_OWN_CALL = 1,  /* the recorder's own errand, before there is a record */
+    THREAD_GONE = 2,      /* the exit function has run */
+    THREAD_BORROWING = 4, /* in a call of a thread that is gone */
+    EXIT_ROUNDS = 4,      /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
+};
+
+typedef struct thread_state {
+    uint32_t flags, id;
+} thread_state;
+
+static sw_tls_fast thread_state self_state;
+
+static record_thread *all_threads;
+static uint32_t thread_count;
+static uint64_t dropped_without_record;
+
+static void leave_thread(void *arg);
+
+/* --- records ------------------------------------------------------------------------------------ */
+
+record_thread *record_all_threads(void) {
+    return __atomic_load_n(&all_threads, __ATOMIC_ACQUIRE);
+}
+
+uint64_t record_thread_count(void) { return __atomic_load_n(&thread_count, __ATOMIC_RELAXED); }
+
+uint64_t record_dropped(void) {
+    uint64_t sum = __atomic_load_n(&dropped_without_record, __ATOMIC_RELAXED);
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
+        sum += __atomic_load_n(&t->dropped, __ATOMIC_RELAXED);
+    return sum;
+}
+
+static record_thread *reuse_record(void) {
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next) {
+        uint32_t expected = 0;
+        if (__atomic_load_n(&t->taken, __ATOMIC_RELAXED) == 0 &&
+            __atomic_compare_exchange_n(&t->taken, &expected, 1, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return t;
+    }
+    return NULL;
+}
+
+static record_thread *new_record(void) {
+    size_t head = (sizeof(record_thread) + SW_CACHE_LINE - 1) / SW_CACHE_LINE * SW_CACHE_LINE;
+    char *memory = sw_os_map(head + SWT_RAW_EVENTS_MAX * sizeof(swt_event));
+    if (memory == NULL) return NULL;
+    record_thread *thread = (record_thread *)(void *)memory;
+    thread->taken = 1;
+    thread->raw.events = (swt_event *)(void *)(memory + head);
+    record_thread *head_now = record_all_threads();
+    do {
+        thread->next = head_now;
+    } while (!__atomic_compare_exchange_n(&all_threads, &head_now, thread, true, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED));
+    return thread;
+}
+
+static record_thread *take_record(uint32_t id) {
+    record_thread *thread = reuse_record();
+    if (thread == NULL) thread = new_record();
+    if (thread == NULL) {
+        __atomic_add_fetch(&dropped_without_record, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    swt_raw_init(&thread->raw, thread->raw.events, SWT_RAW_EVENTS_MAX, id);
+    thread->exit_rounds = 0;
+    thread->stack_high = 0;
+    return thread;
+}
+
+static void give_record(record_thread *thread) {
+    record_set_phase(thread, RECORD_WRITING);
+    if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+    record_set_phase(thread, RECORD_IDLE);
+    __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
+}
+
+/* --- birth and exit ----------------------------------------------------------------------------- */
+
+static record_thread *attach(void) {
+    int saved = errno;
+    self_state.flags |= THREAD_OWN_CALL;
+    self_state.id = __atomic_fetch_add(&thread_count, 1, __ATOMIC_RELAXED);
+    record_thread *thread = take_record(self_state.id);
+    if (thread != NULL) {
+        if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
+        (void)sw_os_at_thread_exit(leave_thread, thread); /* else: its last block comes at the end */
+        record_self = thread;
+    }
+    self_state.flags &= ~(uint32_t)THREAD_OWN_CALL;
+    errno = saved;
+    return thread;
+}
+
+/* Runs once in each round of key destructors, because it registers itself again. */
+static void leave_thread(void *arg) {
+    record_thread *thread = arg;
+    if (thread != record_self) return; /* of the parent, seen in a fork child */
+    int saved = errno;
+    record_set_phase(thread, RECORD_OWN);
+    if (++thread->exit_rounds < EXIT_ROUNDS && sw_os_at_thread_exit(leave_thread, thread)) {
+        record_set_phase(thread, RECORD_IDLE);
+    } else {
+        record_self = NULL;
+        self_state.flags |= THREAD_GONE;
+        give_record(thread);
+    }
+    errno = saved;
+}
+
+static record_thread *borrow(void) {
+    int saved = errno;
+    record_thread *thread = take_record(self_state.id);
+    if (thread != NULL) self_state.flags |= THREAD_BORROWING;
+    errno = saved;
+    return thread;
+}
+
+void record_leave_slow(record_thread *thread) {
+    if ((self_state.flags & THREAD_BORROWING) == 0) return;
+    int saved = errno;
+    give_record(thread);
+    self_state.flags &= ~(uint32_t)THREAD_BORROWING;
+    errno = saved;
+}
+
+/* --- the slow road ------------------------------------------------------------------------------ */
+
+bool record_is_own_call(void) {
+    if ((self_state.flags & THREAD_OWN_CALL) != 0) return true;
+    return record_self != NULL && record_self->phase == RECORD_OWN;
+}
+
+void record_own_call_begin(void) { self_state.flags |= THREAD_OWN_CALL; }
+void record_own_call_end(void) { self_state.flags &= ~(uint32_t)THREAD_OWN_CALL; }
+
+sw_cold record_thread *record_enter_slow(void) {
+    if ((self_state.flags & (THREAD_OWN_CALL | THREAD_BORROWING)) != 0) return NULL;
+    record_thread *thread = record_self;
+    if (thread != NULL) {
+        if (thread->phase != RECORD_OWN) record_count(&thread->nested);
+        return NULL;
+    }
+    record_start();
+    if (record_off) return NULL;
+    return (self_state.flags & THREAD_GONE) != 0 ? borrow() : attach();
+}
+
+static bool put(record_thread *thread, const record_event *e) {
+    swt_raw *raw = &thread->raw;
+    switch (e->kind) {
+    case RECORD_ALLOC:
+        return swt_raw_alloc(raw, e->raw_kind, e->stamp, e->ticks, e->address, e->size,
+                             e->align_log2, e->site);
+    case RECORD_FREE: return swt_raw_free(raw, e->stamp, e->ticks, e->address, e->site);
+    case RECORD_REALLOC:
+    default:
+        if (!swt_raw_realloc(raw, e->old_stamp, e->old_ticks, e->old_address, e->stamp, e->ticks,
+                             e->address, e->size, e->site))
+            return false;
+        thread->reallocs++;
+        return true;
+    }
+}
+
+sw_cold void record_slow_put(record_thread *thread, const record_event *event) {
+    int saved = errno;
+    if (record_is_stray_copy()) record_in_fork_child();
+    if ((record_special & RECORD_UNOPENED) != 0) record_open_child();
+    uint32_t special = __atomic_load_n(&record_special, __ATOMIC_ACQUIRE);
+    if (record_off || (special & RECORD_STOPPED) != 0) {
+        record_count(&thread->dropped);
+    } else if ((special & RECORD_FROZEN) != 0) {
+        record_set_phase(thread, RECORD_CALLING); /* whoever ends the recording may flush us */
+        record_late_begin();
+        record_set_phase(thread, RECORD_WRITING);
+        if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+        (void)put(thread, event);
+        record_late_end(thread);
+    } else {
+        record_modules_flush();
+        if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+        (void)put(thread, event);
+    }
+    errno = saved;
+}
+
+void record_threads_after_fork(void) {
+    record_thread *self = record_self;
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next) {
+        t->dropped = 0;
+        t->nested = 0;
+        t->reallocs = 0;
+        swt_raw_clear(&t->raw);
+        if (t == self) continue;
+        t->phase = RECORD_IDLE;
+        t->taken = 0;
+    }
+    dropped_without_record = 0;
+    thread_count = self != NULL ? 1 : 0;
+    self_state.id = 0;
+    if (self != NULL) self->raw.thread = 0;
+}
