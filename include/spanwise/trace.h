@@ -15,7 +15,7 @@
  * Thread rule: one thread at a time for each sw_trace and each sw_trace_writer. Paths are byte
  * strings, as the system takes them. Messages are one line: the file, the byte offset, what is
  * wrong, the mend. Memory is bounded by the peak of live objects, the number of threads and call
- * sites, and 32 bytes a block (one in a million of a recording's uncompressed size, or so).
+ * sites, and the index: 32 bytes for each block of up to 8192 operations (64 when merging).
  */
 #ifndef SPANWISE_TRACE_H
 #define SPANWISE_TRACE_H
@@ -49,7 +49,7 @@ typedef enum sw_trace_drop {
 /* What the head of the file says. Numbers that the file does not state are 0. */
 typedef struct sw_trace_info {
     uint64_t file_bytes;
-    uint64_t ops;           /* ordered: operations in the file; raw: an upper bound */
+    uint64_t ops;           /* ordered: operations in the file; raw: events, about as many */
     uint64_t pid;
     uint64_t page_bytes;    /* of the recorded system */
     uint64_t stack_depth;   /* return addresses asked for at each call; 0: call sites off */

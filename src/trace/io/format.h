@@ -41,6 +41,8 @@ enum {
 enum {
     SWT_SITE_HEAD_BYTES = 8,
     SWT_MODULE_HEAD_BYTES = 32,
+    SWT_MODULE_PATH_MAX = 4096, /* with its NUL; longer paths are cut */
+    SWT_MODULE_BUILD_ID_MAX = 64,
     SWT_CLOCK_BYTES = 24,
     SWT_END_BYTES = 48,
 };

@@ -46,7 +46,8 @@ bool swt_put_site(swt_buffer *buffer, uint32_t site, const uint64_t *addresses, 
 bool swt_put_module(swt_buffer *buffer, uint64_t start, uint64_t end, uint64_t bias,
                     const char *path, const void *build_id, uint32_t build_id_bytes) {
     size_t path_bytes = strlen(path) + 1;
-    if (path_bytes > UINT16_MAX || build_id_bytes > UINT8_MAX) return false;
+    if (path_bytes > SWT_MODULE_PATH_MAX) path_bytes = SWT_MODULE_PATH_MAX;
+    if (build_id_bytes > SWT_MODULE_BUILD_ID_MAX) build_id_bytes = 0;
     uint8_t *p = take(buffer, SWT_MODULE_HEAD_BYTES + path_bytes + build_id_bytes);
     if (p == NULL) return false;
     swt_put64(p, start);
@@ -54,7 +55,9 @@ bool swt_put_module(swt_buffer *buffer, uint64_t start, uint64_t end, uint64_t b
     swt_put64(p + 16, bias);
     swt_put32(p + 24, (uint32_t)path_bytes);
     swt_put32(p + 28, build_id_bytes);
-    put_bytes(put_bytes(p + SWT_MODULE_HEAD_BYTES, path, path_bytes), build_id, build_id_bytes);
+    p = put_bytes(p + SWT_MODULE_HEAD_BYTES, path, path_bytes);
+    p[-1] = 0; /* also of a path that was cut */
+    put_bytes(p, build_id, build_id_bytes);
     return true;
 }
 

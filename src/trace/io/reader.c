@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public reader: spanwise/trace.h. */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "trace/io/source.h"
+
+enum { MESSAGE_BYTES = 240 };
+
+struct sw_trace {
+    swt_file file;
+    swt_source source;
+    const sw_op *rest; /* sw_trace_read: operations of the last batch not copied yet */
+    size_t rest_count;
+    sw_trace_summary summary;
+    bool summarised;
+    sw_status failed; /* the error that ended reading, told again at every call */
+    char message[MESSAGE_BYTES];
+};
+
+static sw_status remember(sw_trace *trace, sw_status status) {
+    trace->failed = status;
+    snprintf(trace->message, sizeof trace->message, "%s", sw_last_error()->message);
+    return status;
+}
+
+sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out) {
+    if (path == NULL || out == NULL || (flags & ~(unsigned)SW_TRACE_VALID_PREFIX) != 0)
+        return sw_fail(SW_INVALID, "sw_trace_open", "path or result is NULL, or flags 0x%x unknown",
+                       flags);
+    sw_trace *trace = calloc(1, sizeof *trace);
+    if (trace == NULL) return sw_fail(SW_NOMEM, "sw_trace_open", "out of memory");
+    sw_status status = swt_file_open(&trace->file, path, (flags & SW_TRACE_VALID_PREFIX) != 0);
+    if (status == SW_OK) status = swt_source_init(&trace->source, &trace->file);
+    if (status != SW_OK) {
+        sw_trace_close(trace);
+        return status;
+    }
+    *out = trace;
+    return SW_OK;
+}
+
+void sw_trace_close(sw_trace *trace) {
+    if (trace == NULL) return;
+    swt_source_free(&trace->source);
+    swt_file_close(&trace->file);
+    free(trace);
+}
+
+sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
+    if (trace->failed != SW_OK)
+        return sw_fail(trace->failed, "sw_trace_next", "%s", trace->message);
+    size_t n;
+    sw_status status = swt_source_next(&trace->source, &n);
+    if (status != SW_OK) return remember(trace, status);
+    *ops = trace->source.ops;
+    *count = n;
+    return SW_OK;
+}
+
+sw_status sw_trace_read(sw_trace *trace, sw_op *out, size_t capacity, size_t *count) {
+    size_t got = 0;
+    while (got < capacity) {
+        if (trace->rest_count == 0) {
+            sw_status status = sw_trace_next(trace, &trace->rest, &trace->rest_count);
+            if (status != SW_OK) return status;
+            if (trace->rest_count == 0) break;
+        }
+        size_t n = trace->rest_count < capacity - got ? trace->rest_count : capacity - got;
+        memcpy(out + got, trace->rest, n * sizeof *out);
+        got += n;
+        trace->rest += n;
+        trace->rest_count -= n;
+    }
+    *count = got;
+    return SW_OK;
+}
+
+sw_status sw_trace_rewind(sw_trace *trace) {
+    swt_source_free(&trace->source);
+    trace->rest_count = 0;
+    sw_status status = swt_source_init(&trace->source, &trace->file);
+    trace->failed = SW_OK;
+    return status == SW_OK ? SW_OK : remember(trace, status);
+}
+
+static uint64_t number(const swt_file *file, const char *key) {
+    const char *text = swt_notes_find(&file->notes, key);
+    return text == NULL ? 0 : strtoull(text, NULL, 10);
+}
+
+void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out) {
+    const swt_file *file = &trace->file;
+    *out = (sw_trace_info){
+        .file_bytes = file->bytes,
+        .ops = file->count,
+        .pid = number(file, "pid"),
+        .page_bytes = number(file, "page_bytes"),
+        .stack_depth = number(file, "stack_depth"),
+        .start_unix_ns = number(file, "start_unix_ns"),
+        .damage_offset = file->damage_at,
+        .version = file->header.version,
+        .form = file->header.form,
+        .pythonmalloc = number(file, "pythonmalloc") != 0,
+        .damaged = file->damaged,
+    };
+}
+
+sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
+    const swt_file *file = &trace->file;
+    if (!trace->summarised && file->complete && !file->damaged &&
+        file->header.form == SW_TRACE_ORDERED) {
+        trace->summary = file->notes.summary;
+        trace->summarised = true;
+    }
+    if (!trace->summarised) {
+        sw_status status = swt_source_summarise(&trace->file, &trace->summary);
+        if (status != SW_OK) return status;
+        trace->summarised = true;
+    }
+    *out = trace->summary;
+    return SW_OK;
+}
+
+/* --- notes ------------------------------------------------------------------------------------ */
+
+size_t sw_trace_meta_count(const sw_trace *trace) { return trace->file.notes.meta_used / 2; }
+
+int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **key, const char **value) {
+    const swt_notes *notes = &trace->file.notes;
+    if (index >= notes->meta_used / 2) return 0;
+    *key = notes->text + notes->meta[2 * index];
+    *value = notes->text + notes->meta[2 * index + 1];
+    return 1;
+}
+
+const char *sw_trace_meta_find(const sw_trace *trace, const char *key) {
+    return swt_notes_find(&trace->file.notes, key);
+}
+
+size_t sw_trace_site_count(const sw_trace *trace) { return trace->file.notes.site_count; }
+
+size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses) {
+    const swt_notes *notes = &trace->file.notes;
+    if (site == 0 || site > notes->site_count) return 0;
+    uint64_t place = notes->sites[site - 1];
+    size_t depth = (size_t)(place & 0xFF);
+    if (depth != 0) *addresses = notes->frames + (place >> 8);
+    return depth;
+}
+
+size_t sw_trace_module_count(const sw_trace *trace) { return trace->file.notes.module_count; }
+
+int sw_trace_module_at(const sw_trace *trace, size_t index, sw_trace_module *out) {
+    const swt_notes *notes = &trace->file.notes;
+    if (index >= notes->module_count) return 0;
+    const swt_module *module = &notes->modules[index];
+    size_t bytes = module->build_id_bytes;
+    *out = (sw_trace_module){
+        .start = module->start,
+        .end = module->end,
+        .bias = module->bias,
+        .path = notes->text + module->path,
+        .build_id = bytes != 0 ? (const uint8_t *)notes->text + module->build_id : NULL,
+        .build_id_bytes = bytes,
+    };
+    return 1;
+}
