@@ -38,13 +38,11 @@ typedef struct sw_span {
     uint32_t page;          /* first logical page in its heap */
     uint32_t pages;
     uint32_t next, prev;    /* span list, 0 ends it */
-    uint32_t remote_next;   /* owner's stack of spans with remote frees */
     uint16_t span_class;    /* class * 2 + noscan; 0 or 1: large object */
     uint16_t cursor;        /* the pair that the owner looks at next when it searches */
     uint8_t state;          /* sw_span_state */
-    uint8_t remote_queued;  /* atomic; 1: on its owner's remote stack */
     uint8_t needzero;       /* 1: slots may hold old bytes */
-    uint8_t zero;           /* keeps the record 64 bytes */
+    uint8_t unused[6];      /* keeps the record 64 bytes */
 } sw_span;
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
@@ -63,11 +61,20 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
+/* How a heap differs from the plain one: such heaps take the generic path. */
+enum {
+    SW_MODE_TRACKED = 1, /* requested sizes are kept */
+    SW_MODE_DRY = 2,     /* addresses are numbers */
+    SW_MODE_TINY = 4,    /* pointer-free objects below 16 B share blocks */
+};
+
 /* The head of a cache; `slots` is indexed by class * 2 + noscan. */
 struct sw_cache {
+    const sw_space_view *view;
     const sw_table *table;
     sw_heap *heap;
     struct sw_cache_more *more; /* what only slow paths read */
+    uint64_t mode;              /* SW_MODE_... */
     sw_cache_slot slots[];
 };
 

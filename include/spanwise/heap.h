@@ -62,6 +62,7 @@ SW_API sw_status sw_heap_destroy(sw_heap *heap);
 SW_API sw_heap *sw_heap_default(void);
 SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
+SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers */
 
 /* NULL with errno ENOMEM when memory or the limit is exhausted or size > PTRDIFF_MAX.
  * size 0 gives a unique smallest slot. */

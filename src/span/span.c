@@ -6,7 +6,6 @@
 #include "base/assert.h"
 
 _Static_assert(sizeof(sw_span) == 64, "a span record is one cache line");
-_Static_assert(SW_TABLE_SPAN_BYTES_MAX / 8 / 64 < UINT16_MAX, "cursor holds any pair index");
 
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero) {
@@ -49,22 +48,34 @@ sw_word *sw_span_find_word(sw_span *span) {
     return NULL;
 }
 
-uint32_t sw_span_drain(sw_span *span, uintptr_t *doubled) {
-    uint32_t moved = 0;
+sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot) {
+    sw_word *word = &span->words[slot / 64];
+    uint64_t bit = 1ull << (slot % 64);
+    uint64_t padding = sw_span_padding(span, slot / 64);
+    if ((sw_word_free(word) & bit) != 0) return SW_REMOTE_DOUBLE;
+    uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
+    if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
+    if (before != padding) return SW_REMOTE_DONE;
+    uint64_t *announced = &sw_space_cold(space, span)->remote_words;
+    bool first = __atomic_fetch_or(announced, 1ull << (slot / 64), __ATOMIC_ACQ_REL) == 0;
+    return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
+}
+
+void sw_span_drain(sw_space *space, sw_span *span, uintptr_t *doubled) {
+    uint64_t *announced = &sw_space_cold(space, span)->remote_words;
+    uint64_t words = __atomic_exchange_n(announced, 0, __ATOMIC_ACQ_REL);
     *doubled = 0;
-    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+    for (; words != 0; words &= words - 1) {
+        uint32_t k = sw_ctz(words);
         sw_word *word = &span->words[k];
         uint64_t padding = sw_span_padding(span, k);
-        if (sw_word_remote(word) == padding) continue;
-        uint64_t bits = __atomic_fetch_and(&word->remote, padding, __ATOMIC_ACQUIRE) & ~padding;
+        uint64_t bits = __atomic_fetch_and(&word->remote, padding, __ATOMIC_ACQ_REL) & ~padding;
         uint64_t already = bits & sw_word_free(word);
         if (already != 0 && *doubled == 0)
             *doubled = sw_span_word_base(span, word) + (uintptr_t)sw_ctz(already) * span->size;
         sw_word_set_free(word, sw_word_free(word) | bits);
-        moved += sw_popcount(bits & ~already);
-        span->needzero = 1;
     }
-    return moved;
+    span->needzero = 1;
 }
 
 uint32_t sw_span_free_slots(const sw_span *span) {
@@ -78,7 +89,9 @@ uint32_t sw_span_free_slots(const sw_span *span) {
 
 bool sw_span_is_empty(const sw_span *span) {
     for (uint32_t k = 0; k < sw_span_word_count(span); k++)
-        if ((sw_word_free(&span->words[k]) | sw_word_remote(&span->words[k])) != ~0ull) return false;
+        if ((sw_word_free(&span->words[k]) | sw_span_padding(span, k)) != ~0ull ||
+            sw_word_remote(&span->words[k]) != sw_span_padding(span, k))
+            return false;
     return true;
 }
 

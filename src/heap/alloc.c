@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allocation: the generic path, aligned and tiny objects, and the public entry points. */
+#include <errno.h>
+
+#include "base/fail.h"
+#include "gen/paths.h"
+#include "heap/heap.h"
+#include "heap/template.h"
+
+/* --- generic path ------------------------------------------------------------------------------- */
+
+/* Remembers the requested size of the object that has just been taken from the slot's word. */
+static void note_requested(sw_cache *cache, const sw_cache_slot *slot, uintptr_t p, size_t size) {
+    const sw_span *span = slot->span;
+    uint32_t index = sw_slot_of((uint32_t)(p - span->base), span->magic);
+    void *slack = sw_space_cold(cache->heap->space, span)->slack;
+    sw_slack_set(slack, span->size, index, span->size - (uint32_t)size);
+}
+
+static void *finish(sw_cache *cache, const sw_cache_slot *slot, void *p, size_t size,
+                    unsigned flags) {
+    unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
+    if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, slot, (uintptr_t)p, size);
+    if (sw_template_must_zero(slot, flags, kind) && (cache->mode & SW_MODE_DRY) == 0)
+        memset(p, 0, slot->span->size);
+    return p;
+}
+
+void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    sw_cache_slot *slot = &cache->slots[span_class];
+    uint32_t bytes = cache->table->classes[span_class / 2].size;
+    void *p = sw_template_take(slot, bytes);
+    if (p == NULL && !sw_cache_refill(cache, span_class)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (p == NULL) p = sw_template_take(slot, bytes);
+    return finish(cache, slot, p, size, flags);
+}
+
+/* A small object of a known class. */
+static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
+    uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
+    sw_cache_slot *slot = &cache->slots[span_class];
+    void *p = sw_template_take(slot, cache->table->classes[cls].size);
+    if (sw_unlikely(p == NULL)) return sw_alloc_slow(cache, size, flags, span_class);
+    if (sw_likely(cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)) return p;
+    return finish(cache, slot, p, size, flags);
+}
+
+static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {
+    return (cache->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
+}
+
+static sw_always_inline void *alloc_generic(sw_cache *cache, size_t size, unsigned flags) {
+    if (sw_unlikely(size > cache->table->max_size))
+        return sw_large_alloc(cache->heap, size, 1, flags);
+    if (sw_unlikely(is_tiny(cache, size, flags))) return sw_template_tiny(cache, size, flags);
+    return alloc_class(cache, size, flags, sw_size_class(cache->table, size));
+}
+
+/* --- tiny objects -------------------------------------------------------------------------------- */
+
+void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
+    struct sw_cache_more *more = cache->more;
+    (void)flags; /* a tiny block is always cleared */
+    void *block = alloc_class(cache, 16, SW_ZERO, sw_size_class(cache->table, 16));
+    if (block == NULL) return NULL;
+    /* Keep whichever block has more room. */
+    if (more->tiny_block == 0 || size < more->tiny_used) {
+        more->tiny_block = (uintptr_t)block;
+        more->tiny_used = (uint32_t)size;
+    }
+    return block;
+}
+
+/* --- aligned objects ------------------------------------------------------------------------------ */
+
+/* The first class from the size's own whose every slot is aligned; 0 when only pages will do. */
+static uint32_t aligned_class(const sw_table *table, size_t size, size_t align) {
+    if (size > table->max_size || align > ((size_t)1 << table->page_shift)) return 0;
+    for (uint32_t cls = sw_size_class(table, size); cls < table->class_count; cls++)
+        if ((table->classes[cls].size & (align - 1)) == 0) return cls;
+    return 0;
+}
+
+static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    if (!sw_is_pow2(align)) {
+        sw_fail(SW_INVALID, "alloc_aligned", "alignment %zu is not a power of two", align);
+        errno = EINVAL;
+        return NULL;
+    }
+    if (align == 1) return alloc_generic(cache, size, flags);
+    uint32_t cls = aligned_class(cache->table, size, align);
+    if (cls == 0) return sw_large_alloc(cache->heap, size, align, flags);
+    return alloc_class(cache, size, flags, cls);
+}
+
+/* --- public: explicit heaps and caches ------------------------------------------------------------- */
+
+static void *no_cache(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
+    return alloc_generic(cache, size, flags);
+}
+
+void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    return alloc_aligned(cache, size, align, flags);
+}
+
+void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags) {
+    sw_cache *cache = sw_thread_cache(heap);
+    return cache == NULL ? no_cache() : alloc_generic(cache, size, flags);
+}
+
+void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags) {
+    sw_cache *cache = sw_thread_cache(heap);
+    return cache == NULL ? no_cache() : alloc_aligned(cache, size, align, flags);
+}
+
+/* --- public: the default heap (c16, plain) ---------------------------------------------------------- */
+
+static sw_always_inline void *alloc_default(size_t size, unsigned flags) {
+    sw_cache *cache = sw_tls_cache;
+    if (sw_unlikely(cache == NULL)) {
+        cache = sw_thread_default_cache();
+        if (cache == NULL) return no_cache();
+    }
+    if (sw_likely(size <= sw_paths_c16_cutoff)) return sw_paths_c16_noscan[size](cache, size, flags);
+    return alloc_generic(cache, size, flags);
+}
+
+void *sw_malloc(size_t size) { return alloc_default(size, 0); }
+
+void *sw_calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (sw_mul_overflow(count, size, &bytes)) return no_cache();
+    return alloc_default(bytes, SW_ZERO);
+}
+
+void *sw_aligned_alloc(size_t align, size_t size) {
+    sw_cache *cache = sw_thread_default_cache();
+    return cache == NULL ? no_cache() : alloc_aligned(cache, size, align, 0);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cache: its current, partial and full spans, refill, and frees by other threads. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fail.h"
+#include "heap/heap.h"
+
+static void empty_slot(sw_cache_slot *slot) {
+    *slot = (sw_cache_slot){.word = &sw_sentinel_word};
+}
+
+static void report_double(sw_cache *cache, uintptr_t p) {
+    sw_misuse_report(&(sw_fault){.code = SW_MISUSE_DOUBLE_FREE,
+                                 .op = "free",
+                                 .ptr = (const void *)p,
+                                 .heap_id = cache->heap->id,
+                                 .thread = sw_os_thread_id()});
+}
+
+/* --- giving spans up ---------------------------------------------------------------------------- */
+
+static void release(sw_cache *cache, sw_span *span) {
+    sw_heap *heap = cache->heap;
+    sw_os_lock_acquire(&heap->lock);
+    sw_central_tick(heap);
+    sw_central_release(heap, span);
+    sw_os_lock_release(&heap->lock);
+}
+
+/* A partial span has become wholly free: keep it for its class, or give it up. */
+static void release_or_keep(sw_cache *cache, sw_span *span) {
+    struct sw_cache_more *more = cache->more;
+    uint32_t span_class = span->span_class;
+    if (more->kept[span_class] < cache->heap->options.batch_spans) {
+        more->kept[span_class]++;
+        return;
+    }
+    sw_span_list_remove(&more->partial[span_class], cache->heap->space, span);
+    release(cache, span);
+}
+
+void sw_cache_transition(sw_cache *cache, sw_span *span) {
+    struct sw_cache_more *more = cache->more;
+    sw_space *space = cache->heap->space;
+    if (span->state == SW_SPAN_FULL) {
+        sw_span_list_remove(&more->full[span->span_class], space, span);
+        sw_span_list_push(&more->partial[span->span_class], space, span);
+        span->state = SW_SPAN_PARTIAL;
+    }
+    if (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)) release_or_keep(cache, span);
+}
+
+/* --- frees by other threads --------------------------------------------------------------------- */
+
+static void push_remote(sw_cache *owner, sw_space *space, sw_span *span) {
+    uint32_t *head = &owner->more->remote_head;
+    uint32_t *link = &sw_space_cold(space, span)->remote_next;
+    uint32_t top = __atomic_load_n(head, __ATOMIC_RELAXED);
+    do {
+        *link = top;
+    } while (!__atomic_compare_exchange_n(head, &top, sw_space_span_id(space, span), true,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+}
+
+/* One popped span. It may have changed hands since it was announced. */
+static void drain_one(sw_cache *cache, sw_span *span, bool as_owner, uintptr_t *doubled) {
+    sw_heap *heap = cache->heap;
+    *doubled = 0;
+    sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
+    if (owner == NULL) {
+        sw_os_lock_acquire(&heap->lock);
+        owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE); /* adopted meanwhile? */
+        if (owner == NULL) sw_central_drain(heap, span, doubled);
+        sw_os_lock_release(&heap->lock);
+        if (owner == NULL) return;
+    }
+    if (owner != cache || !as_owner) {
+        sw_cache_announce(owner, span);
+        return;
+    }
+    sw_span_drain(heap->space, span, doubled);
+    sw_cache_transition(cache, span);
+}
+
+/* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
+ * cache only. */
+static void drain_stack(sw_cache *cache, bool as_owner) {
+    sw_space *space = cache->heap->space;
+    uint32_t id = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
+    while (id != 0) {
+        sw_span *span = sw_space_span(space, id);
+        uintptr_t doubled;
+        id = sw_space_cold(space, span)->remote_next; /* before the span can be announced again */
+        drain_one(cache, span, as_owner, &doubled);
+        if (doubled != 0) report_double(cache, doubled);
+    }
+}
+
+void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true); }
+
+/* A cache that closes looks at its stack after it has set `closed`; an announcer looks at `closed`
+ * after its push. So one of them sees the other, and the span is not forgotten. */
+void sw_cache_announce(sw_cache *owner, sw_span *span) {
+    push_remote(owner, owner->heap->space, span);
+    if (sw_unlikely(__atomic_load_n(&owner->more->closed, __ATOMIC_SEQ_CST) != 0))
+        drain_stack(owner, false);
+}
+
+/* --- refill ------------------------------------------------------------------------------------- */
+
+static bool point_at_word(sw_cache_slot *slot) {
+    sw_word *word = slot->span == NULL ? NULL : sw_span_find_word(slot->span);
+    if (word == NULL) return false;
+    slot->word = word;
+    slot->base = sw_span_word_base(slot->span, word);
+    return true;
+}
+
+/* A span for the slot from this cache's own partial spans; NULL. */
+static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
+    struct sw_cache_more *more = cache->more;
+    sw_span_list *partial = &more->partial[span_class];
+    sw_heap *heap = cache->heap;
+    sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
+    if (span == NULL) return NULL;
+    if (more->kept[span_class] > 0 && sw_span_is_empty(span)) more->kept[span_class]--;
+    sw_span_list_remove(partial, heap->space, span);
+    span->state = SW_SPAN_CURRENT;
+    return span;
+}
+
+static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
+    sw_heap *heap = cache->heap;
+    sw_status why = SW_OK;
+    sw_os_lock_acquire(&heap->lock);
+    sw_span *span = sw_central_take(heap, cache, span_class, &why);
+    sw_os_lock_release(&heap->lock);
+    if (span == NULL)
+        sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
+                heap->table->classes[span_class / 2].pages << heap->table->page_shift,
+                sw_status_text(why));
+    return span;
+}
+
+bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
+    sw_cache_slot *slot = &cache->slots[span_class];
+    if (point_at_word(slot)) return true;
+    if (__atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {
+        sw_cache_drain_remote(cache);
+        if (point_at_word(slot)) return true;
+    }
+    if (slot->span != NULL) {
+        slot->span->state = SW_SPAN_FULL;
+        sw_span_list_push(&cache->more->full[span_class], cache->heap->space, slot->span);
+        empty_slot(slot);
+    }
+    sw_span *span = take_partial(cache, span_class);
+    if (span == NULL) span = take_central(cache, span_class);
+    if (span == NULL) return false;
+    slot->span = span;
+    return point_at_word(slot);
+}
+
+/* --- opening and closing ------------------------------------------------------------------------ */
+
+static size_t cache_bytes(const sw_heap *heap) {
+    return sizeof(sw_cache) + heap->span_classes * sizeof(sw_cache_slot);
+}
+
+static size_t more_bytes(const sw_heap *heap) {
+    return sizeof(struct sw_cache_more) +
+           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
+}
+
+static sw_cache *reuse_closed(sw_heap *heap) {
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+        if (cache->more->closed == 1) return cache;
+    return NULL;
+}
+
+static sw_cache *fresh_cache(sw_heap *heap) {
+    sw_cache *cache = sw_meta_alloc(&heap->meta, cache_bytes(heap));
+    struct sw_cache_more *more = sw_meta_alloc(&heap->meta, more_bytes(heap));
+    if (cache == NULL || more == NULL) {
+        sw_meta_free(&heap->meta, cache, cache_bytes(heap));
+        sw_meta_free(&heap->meta, more, more_bytes(heap));
+        return NULL;
+    }
+    more->partial = (sw_span_list *)(more + 1);
+    more->full = more->partial + heap->span_classes;
+    more->kept = (uint16_t *)(more->full + heap->span_classes);
+    more->number = ++heap->cache_numbers;
+    more->next = heap->caches;
+    cache->view = &heap->space->view;
+    cache->table = heap->table;
+    cache->heap = heap;
+    cache->mode = heap->mode;
+    cache->more = more;
+    heap->caches = cache;
+    return cache;
+}
+
+sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_cache *cache = reuse_closed(heap);
+    if (cache == NULL) cache = fresh_cache(heap);
+    if (cache != NULL) {
+        for (uint32_t i = 0; i < heap->span_classes; i++) empty_slot(&cache->slots[i]);
+        heap->cache_count++;
+        cache->more->loose = 0;
+        __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
+    }
+    sw_os_lock_release(&heap->lock);
+    if (cache == NULL) return sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a cache", heap->id);
+    *out = cache;
+    return SW_OK;
+}
+
+static void disown(sw_heap *heap, sw_span *span) {
+    __atomic_store_n(&span->owner, NULL, __ATOMIC_RELEASE);
+    sw_central_put(heap, span);
+}
+
+static void disown_list(sw_heap *heap, sw_span_list *list) {
+    while (list->head != 0) {
+        sw_span *span = sw_space_span(heap->space, list->head);
+        sw_span_list_remove(list, heap->space, span);
+        disown(heap, span);
+    }
+}
+
+void sw_cache_shut(sw_cache *cache) {
+    sw_heap *heap = cache->heap;
+    struct sw_cache_more *more = cache->more;
+    sw_cache_drain_remote(cache);
+    sw_os_lock_acquire(&heap->lock);
+    for (uint32_t i = 0; i < heap->span_classes; i++) {
+        if (cache->slots[i].span != NULL) disown(heap, cache->slots[i].span);
+        empty_slot(&cache->slots[i]);
+        disown_list(heap, &more->partial[i]);
+        disown_list(heap, &more->full[i]);
+        more->kept[i] = 0;
+    }
+    more->tiny_block = 0;
+    more->tiny_used = 0;
+    heap->cache_count--;
+    __atomic_store_n(&more->closed, 1, __ATOMIC_SEQ_CST);
+    sw_os_lock_release(&heap->lock);
+    drain_stack(cache, false); /* spans announced while it closed: they are not its own any more */
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spans between caches and the page heap. Everything here runs under heap->lock. */
+#include "base/assert.h"
+#include "heap/heap.h"
+
+void sw_central_tick(sw_heap *heap) {
+    if (heap->options.decay_ns == SW_DECAY_NEVER) return;
+    sw_pages_tick(&heap->pages,
+                  heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns());
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+static bool add_batch(sw_heap *heap) {
+    uint32_t first = sw_space_take_spans(heap->space);
+    if (first == 0) return false;
+    for (uint32_t id = first; id < first + SW_SPAN_BATCH; id++) {
+        sw_span *span = sw_space_span(heap->space, id);
+        sw_span_clear(span);
+        span->next = id + 1 < first + SW_SPAN_BATCH ? id + 1 : heap->free_records;
+    }
+    sw_space_cold(heap->space, sw_space_span(heap->space, first))->batch_next = heap->batches;
+    heap->batches = first;
+    heap->free_records = first;
+    heap->pages.fixed_bytes += SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold));
+    return true;
+}
+
+sw_span *sw_central_record(sw_heap *heap) {
+    if (heap->free_records == 0 && !add_batch(heap)) return NULL;
+    sw_span *span = sw_space_span(heap->space, heap->free_records);
+    heap->free_records = span->next;
+    sw_span_clear(span);
+    sw_span_cold *cold = sw_space_cold(heap->space, span);
+    cold->heap = heap;
+    cold->slack = NULL;
+    cold->requested = 0;
+    cold->remote_words = 0;
+    return span;
+}
+
+void sw_central_drop_record(sw_heap *heap, sw_span *span) {
+    sw_span_clear(span);
+    sw_space_cold(heap->space, span)->heap = NULL;
+    span->next = heap->free_records;
+    heap->free_records = sw_space_span_id(heap->space, span);
+}
+
+/* --- making and giving up spans ---------------------------------------------------------------- */
+
+static size_t words_bytes(const sw_class *cls) { return sw_word_pairs(cls->slots) * sizeof(sw_word); }
+
+/* Metadata of a fresh span: words, and slack when tracked. */
+static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, void **slack) {
+    *slack = NULL;
+    *words = sw_meta_alloc(&heap->meta, words_bytes(cls));
+    if (*words == NULL) return false;
+    if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
+    *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(cls));
+    if (*slack != NULL) return true;
+    sw_meta_free(&heap->meta, *words, words_bytes(cls));
+    return false;
+}
+
+static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
+    const sw_class *cls = &heap->table->classes[span_class / 2];
+    sw_word *words;
+    void *slack;
+    *why = SW_NOMEM;
+    sw_span *span = sw_central_record(heap);
+    if (span == NULL) return NULL;
+    if (!take_metadata(heap, cls, &words, &slack)) {
+        sw_central_drop_record(heap, span);
+        return NULL;
+    }
+    bool needzero;
+    uint32_t page;
+    *why = sw_pages_alloc(&heap->pages, cls->pages, 1, &page, &needzero);
+    if (*why != SW_OK) {
+        sw_meta_free(&heap->meta, words, words_bytes(cls));
+        sw_meta_free(&heap->meta, slack, sw_slack_bytes(cls));
+        sw_central_drop_record(heap, span);
+        return NULL;
+    }
+    span->page = page;
+    span->pages = cls->pages;
+    sw_span_init(span, sw_pages_address(&heap->pages, page), cls, span_class, words, needzero);
+    sw_space_cold(heap->space, span)->slack = slack;
+    sw_pages_map(&heap->pages, page, cls->pages, sw_space_span_id(heap->space, span));
+    return span;
+}
+
+void sw_central_release(sw_heap *heap, sw_span *span) {
+    const sw_class *cls = &heap->table->classes[span->span_class / 2];
+    uint32_t page = span->page, pages = span->pages;
+    sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
+    sw_meta_free(&heap->meta, span->words, words_bytes(cls));
+    sw_meta_free(&heap->meta, sw_space_cold(heap->space, span)->slack, sw_slack_bytes(cls));
+    sw_central_drop_record(heap, span);
+    sw_pages_free(&heap->pages, page, pages);
+}
+
+/* --- spans without owner ------------------------------------------------------------------------ */
+
+sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw_status *why) {
+    sw_central_tick(heap);
+    sw_span_list *partial = &heap->central_partial[span_class];
+    sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
+    if (span != NULL) {
+        sw_span_list_remove(partial, heap->space, span);
+    } else {
+        span = fresh_span(heap, span_class, why);
+        if (span == NULL) return NULL;
+    }
+    span->state = SW_SPAN_CURRENT;
+    __atomic_store_n(&span->owner, cache, __ATOMIC_RELEASE);
+    return span;
+}
+
+void sw_central_put(sw_heap *heap, sw_span *span) {
+    if (sw_span_is_empty(span)) {
+        sw_central_release(heap, span);
+    } else if (sw_span_has_free(span)) {
+        span->state = SW_SPAN_CENTRAL_PARTIAL;
+        sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
+    } else {
+        span->state = SW_SPAN_CENTRAL_FULL;
+        sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
+    }
+}
+
+/* Takes a span without owner out of its list. */
+static void unlist(sw_heap *heap, sw_span *span) {
+    sw_span_list *list = span->state == SW_SPAN_CENTRAL_PARTIAL
+                             ? &heap->central_partial[span->span_class]
+                             : &heap->central_full[span->span_class];
+    sw_span_list_remove(list, heap->space, span);
+}
+
+void sw_central_drain(sw_heap *heap, sw_span *span, uintptr_t *doubled) {
+    unlist(heap, span);
+    sw_span_drain(heap->space, span, doubled);
+    sw_central_put(heap, span);
+}
+
+sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot) {
+    sw_word *word = &span->words[slot / 64];
+    uint64_t bit = 1ull << (slot % 64);
+    if (((sw_word_free(word) | sw_word_remote(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
+    unlist(heap, span);
+    sw_word_set_free(word, sw_word_free(word) | bit);
+    span->needzero = 1;
+    sw_central_put(heap, span);
+    return SW_REMOTE_DONE;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every free: the validated fast path, frees of other threads' objects, large objects, misuse. */
+#include <errno.h>
+
+#include "base/assert.h"
+#include "base/fail.h"
+#include "heap/heap.h"
+#include "heap/template.h"
+
+/* --- where a pointer leads ---------------------------------------------------------------------- */
+
+static sw_target bad(sw_misuse misuse, sw_span *span) {
+    return (sw_target){.misuse = misuse, .span = span};
+}
+
+static sw_target find_in_slots(sw_span *span, uintptr_t p) {
+    uint32_t slot = 0;
+    switch (sw_span_locate(span, p, &slot)) {
+    case SW_SLOT_PAST_LAST: return bad(SW_MISUSE_PAST_LAST_SLOT, span);
+    case SW_SLOT_INTERIOR: return bad(SW_MISUSE_INTERIOR, span);
+    case SW_SLOT_START: break;
+    }
+    if (!sw_span_slot_live(span, slot)) return bad(SW_MISUSE_DOUBLE_FREE, span);
+    return (sw_target){.misuse = SW_MISUSE_NONE, .span = span, .slot = slot};
+}
+
+sw_target sw_target_find(sw_heap *heap, const void *ptr) {
+    uintptr_t p = (uintptr_t)ptr;
+    const uint32_t *entry = sw_space_entry(heap->space, p);
+    if (entry == NULL || *entry == SW_SPAN_NONE) return bad(SW_MISUSE_FOREIGN, NULL);
+    if (*entry == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
+    sw_span *span = sw_space_span(heap->space, *entry);
+    if (sw_space_cold(heap->space, span)->heap != heap) return bad(SW_MISUSE_WRONG_HEAP, span);
+    if (span->state != SW_SPAN_LARGE) return find_in_slots(span, p);
+    return bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
+}
+
+void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
+                      size_t size) {
+    sw_span *span = target->span;
+    sw_heap *owner = span == NULL ? NULL : sw_space_cold(heap->space, span)->heap;
+    sw_fault fault = {.code = target->misuse,
+                      .op = op,
+                      .ptr = ptr,
+                      .size = size != 0 ? size : span == NULL ? 0 : span->size,
+                      .heap_id = owner == NULL ? 0 : owner->id,
+                      .thread = sw_os_thread_id()};
+    sw_misuse_report(&fault);
+}
+
+/* --- the slow free ------------------------------------------------------------------------------ */
+
+/* A slot of a span that this cache does not own. Retries when the owner changes under way. */
+static bool free_remote(sw_cache *cache, sw_span *span, uint32_t slot) {
+    sw_heap *heap = cache->heap;
+    for (;;) {
+        sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
+        if (owner != NULL) {
+            sw_remote_result result = sw_span_remote_free(heap->space, span, slot);
+            if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span);
+            return result != SW_REMOTE_DOUBLE;
+        }
+        sw_os_lock_acquire(&heap->lock);
+        bool central = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) == NULL;
+        sw_remote_result result = SW_REMOTE_DONE;
+        if (central) result = sw_central_free(heap, span, slot);
+        sw_os_lock_release(&heap->lock);
+        if (central) return result != SW_REMOTE_DOUBLE;
+    }
+}
+
+/* In a heap that packs tiny objects, a 16-byte block may hold several: none can be freed alone. */
+static bool is_shared_block(const sw_heap *heap, const sw_span *span) {
+    return (heap->mode & SW_MODE_TINY) != 0 && span->size == 16 && (span->span_class & 1) != 0;
+}
+
+void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    sw_heap *heap = cache->heap;
+    int saved_errno = errno;
+    sw_target target = sw_target_find(heap, ptr);
+    if (target.misuse == SW_MISUSE_NONE && is_shared_block(heap, target.span))
+        target.misuse = SW_MISUSE_COLLECTED;
+    if (target.misuse == SW_MISUSE_NONE) {
+        bool done;
+        if (target.span->state == SW_SPAN_LARGE) {
+            done = sw_large_free(heap, target.span, (uintptr_t)ptr);
+        } else {
+            /* An object of the cache itself comes here when its frame lies outside the main
+             * reservation, or when the heap packs tiny objects. */
+            sw_cache *owner = __atomic_load_n(&target.span->owner, __ATOMIC_RELAXED);
+            done = owner == cache ? sw_template_free_own(cache, target.span, target.slot)
+                                  : free_remote(cache, target.span, target.slot);
+        }
+        if (!done) target.misuse = SW_MISUSE_DOUBLE_FREE;
+    }
+    errno = saved_errno;
+    if (target.misuse != SW_MISUSE_NONE) sw_target_report(heap, &target, op, ptr, 0);
+}
+
+static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char *op) {
+    if (sw_unlikely((cache->mode & SW_MODE_TINY) != 0) ||
+        sw_unlikely(!sw_template_free(cache, cache->view, ptr)))
+        sw_free_slow(cache, ptr, op);
+}
+
+/* --- public ------------------------------------------------------------------------------------- */
+
+void sw_cache_free(sw_cache *cache, void *ptr) {
+    if (ptr != NULL) free_generic(cache, ptr, "free");
+}
+
+void sw_heap_free(sw_heap *heap, void *ptr) {
+    if (ptr == NULL) return;
+    sw_cache *cache = sw_thread_cache(heap);
+    if (cache != NULL) free_generic(cache, ptr, "free"); /* without a cache the object is leaked */
+}
+
+/* The stated size must be of the object's class, or of its page count. */
+static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) {
+    if (span->state == SW_SPAN_LARGE)
+        return sw_pages_of(heap->table, size == 0 ? 1 : size) == span->pages;
+    return size <= heap->table->max_size &&
+           sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
+}
+
+static void free_sized(sw_cache *cache, void *ptr, size_t size) {
+    sw_heap *heap = cache->heap;
+    sw_target target = sw_target_find(heap, ptr);
+    if (target.misuse == SW_MISUSE_NONE && !size_matches(heap, target.span, size))
+        target.misuse = SW_MISUSE_SIZE_MISMATCH;
+    if (target.misuse == SW_MISUSE_NONE) {
+        free_generic(cache, ptr, "free_sized");
+    } else {
+        sw_target_report(heap, &target, "free_sized", ptr, size);
+    }
+}
+
+void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
+    if (ptr == NULL) return;
+    sw_cache *cache = sw_thread_cache(heap);
+    if (cache != NULL) free_sized(cache, ptr, size);
+}
+
+void sw_free(void *ptr) {
+    if (ptr == NULL) return;
+    sw_cache *cache = sw_tls_cache;
+    if (sw_unlikely(cache == NULL)) cache = sw_thread_default_cache();
+    if (cache != NULL && sw_unlikely(!sw_template_free(cache, &sw_live_space.view, ptr)))
+        sw_free_slow(cache, ptr, "free");
+}
+
+void sw_free_sized(void *ptr, size_t size) {
+    if (ptr == NULL) return;
+    sw_cache *cache = sw_thread_default_cache();
+    if (cache != NULL) free_sized(cache, ptr, size);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making and ending heaps, their clock and their returns to the OS. */
+#include "heap/heap.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fail.h"
+#include "spanwise/spanwise.h"
+
+const char *sw_version(void) { return SPANWISE_VERSION; }
+
+void sw_heap_options_init(sw_heap_options *options) {
+    memset(options, 0, sizeof *options);
+    options->table = sw_table_c16();
+    options->decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
+}
+
+static sw_status check_options(const sw_heap_options *options) {
+    if ((uint32_t)options->placement > SW_PLACE_FULLEST)
+        return sw_fail(SW_INVALID, "heap_create", "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
+                       (int)options->placement);
+    if (options->batch_spans > UINT16_MAX)
+        return sw_fail(SW_INVALID, "heap_create", "batch_spans %u is above %u", options->batch_spans,
+                       (unsigned)UINT16_MAX);
+    return SW_OK;
+}
+
+static bool make_central(sw_heap *heap) {
+    size_t bytes = heap->span_classes * sizeof(sw_span_list);
+    heap->central_partial = sw_meta_alloc(&heap->meta, bytes);
+    heap->central_full = sw_meta_alloc(&heap->meta, bytes);
+    return heap->central_partial != NULL && heap->central_full != NULL;
+}
+
+static void set_options(sw_heap *heap, const sw_heap_options *options) {
+    heap->options = *options;
+    if (heap->options.table == NULL) heap->options.table = sw_table_c16();
+    if (heap->options.decay_ns == 0) heap->options.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
+    heap->table = heap->options.table;
+    heap->span_classes = 2 * heap->table->class_count;
+    heap->mode = (options->tracked ? SW_MODE_TRACKED : 0u) | (options->dry ? SW_MODE_DRY : 0u) |
+                 (options->tiny ? SW_MODE_TINY : 0u);
+}
+
+static void release_all(sw_heap *heap) {
+    sw_space *space = heap->space;
+    sw_pages_destroy(&heap->pages);
+    for (uint32_t first = heap->batches; first != 0;) {
+        uint32_t next = sw_space_cold(space, sw_space_span(space, first))->batch_next;
+        sw_space_return_spans(space, first);
+        first = next;
+    }
+    sw_meta_destroy(&heap->meta);
+    if ((heap->mode & SW_MODE_DRY) != 0) sw_space_dry_destroy(space);
+    (void)sw_os_release(heap, sizeof *heap);
+}
+
+sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
+    sw_heap_options defaults;
+    if (options == NULL) {
+        sw_heap_options_init(&defaults);
+        options = &defaults;
+    }
+    sw_status status = check_options(options);
+    if (status != SW_OK) return status;
+    sw_heap *heap = sw_os_map(sizeof *heap);
+    if (heap == NULL) return sw_fail(SW_NOMEM, "heap_create", "no memory for a heap");
+    set_options(heap, options);
+    heap->space = options->dry ? sw_space_dry_create() : sw_space_live();
+    if (heap->space == NULL) {
+        (void)sw_os_release(heap, sizeof *heap);
+        return sw_fail(SW_NOMEM, "heap_create", "no address space for a heap");
+    }
+    sw_meta_init(&heap->meta);
+    sw_pages_init(&heap->pages, heap->space, &heap->meta, heap->table->page_shift);
+    heap->pages.fixed_bytes = sizeof *heap;
+    heap->pages.decay_ns = heap->options.decay_ns;
+    if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
+    if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
+    if (!make_central(heap)) {
+        release_all(heap);
+        return sw_fail(SW_NOMEM, "heap_create", "no memory for a heap");
+    }
+    if (!sw_registry_add(heap)) {
+        release_all(heap);
+        return sw_fail(SW_LIMIT, "heap_create", "%d heaps live already", SW_HEAPS_MAX);
+    }
+    *out = heap;
+    return SW_OK;
+}
+
+sw_status sw_heap_destroy(sw_heap *heap) {
+    if (heap == NULL) return SW_OK;
+    if (heap->id == 1) return sw_fail(SW_STATE, "heap_destroy", "the default heap lives as long as the process");
+    sw_registry_remove(heap);
+    release_all(heap);
+    return SW_OK;
+}
+
+uint32_t sw_heap_id(const sw_heap *heap) { return heap->id; }
+const sw_table *sw_heap_table(const sw_heap *heap) { return heap->table; }
+int sw_heap_is_dry(const sw_heap *heap) { return (heap->mode & SW_MODE_DRY) != 0; }
+
+void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
+    if (!heap->options.manual_clock || now_ns < heap->now_ns) return;
+    heap->now_ns = now_ns;
+    if (now_ns - heap->pages.tick_ns < heap->options.decay_ns) return;
+    sw_os_lock_acquire(&heap->lock);
+    sw_central_tick(heap);
+    sw_os_lock_release(&heap->lock);
+}
+
+size_t sw_heap_trim(sw_heap *heap) {
+    sw_os_lock_acquire(&heap->lock);
+    size_t bytes = sw_pages_trim(&heap->pages);
+    sw_os_lock_release(&heap->lock);
+    return bytes;
+}
+
+sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step) {
+    uint32_t id = window->map[(uint64_t)n << (heap->table->page_shift - SW_FRAME_SHIFT)];
+    sw_span *span = id < SW_SPAN_FIRST ? NULL : sw_space_span(heap->space, id);
+    *step = span == NULL ? 1 : span->pages;
+    return span;
+}
+
+sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
+    sw_status status = sw_cache_make(heap, out);
+    if (status == SW_OK) (*out)->more->loose = 1;
+    return status;
+}
+
+void sw_cache_close(sw_cache *cache) {
+    if (cache != NULL) sw_cache_shut(cache);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The heap, from the inside.
+ *
+ * Nouns. A *heap* owns pages (page/), a metadata pool (ds/meta) and span records. A *cache* is one
+ * thread's front of it and owns spans: for each span class (class * 2 + noscan) one current span, a
+ * list of partial ones and a list of full ones. *Central* lists hold spans that no cache owns.
+ *
+ * Allocation of a small object
+ *   1. class of the size, slot of the span class in the cache           (template.h, alloc.c)
+ *   2. lowest set bit of the slot's current word; clear it; done
+ *   3. word empty: the current span's next word with a bit              (cache.c, refill)
+ *   4. none: drain frees of other threads; span full -> full list; a partial span of this cache
+ *   5. none: under the heap's lock, a central partial span, else a new one from the page heap
+ *   6. no pages: the OS, within the limit; else NULL and ENOMEM
+ *
+ * Free of a small object, mirrored
+ *   1. frame -> page map -> span record; slot by magic division         (free.c)
+ *   2. own span, start of a slot, bit clear in both words: set it; done
+ *   3. word was empty or is now wholly free: the span may change list or be given up (cache.c)
+ *   4. other owner: OR into the remote word, announce                   (free.c, span.h)
+ *   5. no owner: under the heap's lock                                  (central.c)
+ *   6. anything else: large object, or misuse with its reason           (free.c)
+ *
+ * Locks, outermost first: registry (thread.c) < heap.lock < space.lock. No lock on steps 1-4 of an
+ * allocation, 1-4 of a free.
+ *
+ * Address map: space > windows of this heap > page runs > spans > slots. No byte of an object is
+ * read or written here except to zero it.
+ */
+#ifndef SW_HEAP_HEAP_H
+#define SW_HEAP_HEAP_H
+
+#include "ds/meta.h"
+#include "page/pages.h"
+#include "size/table.h"
+#include "span/span.h"
+
+enum { SW_HEAPS_MAX = 4096 };
+
+struct sw_heap {
+    sw_os_lock lock;         /* pages, meta, central, caches, free records */
+    uint32_t id;             /* never reused; 1 is the default heap */
+    uint32_t index;          /* place in the registry and in each thread's table; reused */
+    const sw_table *table;
+    sw_space *space;
+    sw_meta meta;
+    sw_pages pages;
+    sw_heap_options options;
+    uint64_t mode;           /* SW_MODE_... */
+    uint32_t span_classes;   /* 2 * table->class_count */
+    sw_span_list *central_partial; /* by span class: no owner, some slot free */
+    sw_span_list *central_full;    /* by span class: no owner, no slot free */
+    sw_cache *caches;        /* every cache ever opened, open or closed */
+    uint32_t cache_count;    /* of them open */
+    uint32_t cache_numbers;  /* opened so far, for numbering */
+    uint32_t free_records;   /* unused span records, linked by next */
+    uint32_t batches;        /* first records of the batches taken from the space */
+    uint64_t now_ns;         /* manual clock */
+};
+
+/* What only slow paths read of a cache. The record is never freed while the heap lives, because a
+ * freer may still hold a pointer to it; a closed one is reused by the next cache. */
+struct sw_cache_more {
+    sw_cache *next;          /* all caches of the heap */
+    uint32_t number;         /* 1, 2, ... */
+    uint32_t closed;         /* atomic */
+    uint32_t remote_head;    /* atomic: stack of spans with announced remote frees */
+    uint32_t tiny_used;      /* bytes used of the tiny block */
+    uint32_t loose;          /* 1: opened by sw_cache_open, no thread's own */
+    uintptr_t tiny_block;    /* 0: none */
+    sw_span_list *partial;   /* by span class */
+    sw_span_list *full;
+    uint16_t *kept;          /* by span class: wholly free spans in `partial` */
+};
+
+/* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
+sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
+
+/* --- cache.c ---------------------------------------------------------------------------------- */
+
+/* Gives the cache slot a word with a free bit. False: no memory (the slot is left empty). */
+bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
+/* After a free that found its word empty or left it wholly free. */
+void sw_cache_transition(sw_cache *cache, sw_span *span);
+/* Merges frees that other threads announced. */
+void sw_cache_drain_remote(sw_cache *cache);
+/* Pushes a span on its owner's remote stack. The caller is its announcer. */
+void sw_cache_announce(sw_cache *owner, sw_span *span);
+/* Opens or closes without taking the registry's lock. */
+sw_status sw_cache_make(sw_heap *heap, sw_cache **out);
+void sw_cache_shut(sw_cache *cache);
+
+/* --- central.c: all under heap->lock ----------------------------------------------------------- */
+
+/* A span of the class with a free slot, owned by the cache from now on, in no list. NULL with
+ * *why set. */
+sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw_status *why);
+/* Puts a span that has no owner into the list it belongs to, or gives it up when it is empty. */
+void sw_central_put(sw_heap *heap, sw_span *span);
+/* Drains a span without owner that has just been popped from a remote stack. */
+void sw_central_drain(sw_heap *heap, sw_span *span, uintptr_t *doubled);
+/* A free into a span without owner. SW_REMOTE_DOUBLE or DONE. */
+sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot);
+/* Gives a wholly free span, in no list, back to the page heap. */
+void sw_central_release(sw_heap *heap, sw_span *span);
+/* A cleared record; NULL: no memory. */
+sw_span *sw_central_record(sw_heap *heap);
+void sw_central_drop_record(sw_heap *heap, sw_span *span);
+/* Reads the clock (manual or system) and lets the page heap give back idle pages. */
+void sw_central_tick(sw_heap *heap);
+
+/* --- slack: requested sizes of tracked heaps ---------------------------------------------------- */
+
+/* Bytes of the slack array of a span of this class. */
+static inline size_t sw_slack_bytes(const sw_class *cls) {
+    return (size_t)cls->slots * (cls->size > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
+}
+static inline uint32_t sw_slack_get(const void *slack, uint32_t slot_bytes, uint32_t slot) {
+    return slot_bytes > UINT16_MAX ? ((const uint32_t *)slack)[slot] : ((const uint16_t *)slack)[slot];
+}
+static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot, uint32_t value) {
+    if (slot_bytes > UINT16_MAX) {
+        ((uint32_t *)slack)[slot] = value;
+    } else {
+        ((uint16_t *)slack)[slot] = (uint16_t)value;
+    }
+}
+
+/* --- large.c ------------------------------------------------------------------------------------ */
+
+void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags);
+/* p is the start of this live large object. False: another thread freed it first. */
+bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p);
+/* Resizes in place when the page count shrinks or stays; false otherwise. */
+bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size);
+
+/* --- free.c ------------------------------------------------------------------------------------- */
+
+/* Where a pointer that a caller passed leads. */
+typedef struct sw_target {
+    sw_misuse misuse; /* NONE: a live object of `heap` */
+    sw_span *span;
+    uint32_t slot;    /* of a span of slots */
+} sw_target;
+
+sw_target sw_target_find(sw_heap *heap, const void *ptr);
+/* Reports; returns only if the handler chose to leak and continue. */
+void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
+                      size_t size);
+/* Any free that the fast path did not finish. */
+void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
+
+/* --- alloc.c ------------------------------------------------------------------------------------ */
+
+/* The generic path after its first word was empty, and every mode. */
+void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
+
+/* --- thread.c ----------------------------------------------------------------------------------- */
+
+extern sw_tls_fast sw_cache *sw_tls_cache; /* this thread's cache of the default heap, or NULL */
+/* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
+sw_cache *sw_thread_cache(sw_heap *heap);
+/* This thread's cache of the default heap, which is created if need be. */
+sw_cache *sw_thread_default_cache(void);
+/* Gives the heap an index; false when SW_HEAPS_MAX heaps live. */
+bool sw_registry_add(sw_heap *heap);
+/* Forgets the heap and every thread's cache of it. */
+void sw_registry_remove(sw_heap *heap);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large objects: whole pages, one span record each. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fail.h"
+#include "heap/heap.h"
+
+static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags, sw_status *why) {
+    sw_central_tick(heap);
+    *why = SW_NOMEM;
+    sw_span *span = sw_central_record(heap);
+    if (span == NULL) return NULL;
+    bool needzero;
+    *why = sw_pages_alloc(&heap->pages, pages, align, &span->page, &needzero);
+    if (*why != SW_OK) {
+        sw_central_drop_record(heap, span);
+        return NULL;
+    }
+    span->pages = pages;
+    sw_span_init_large(span, sw_pages_address(&heap->pages, span->page), (flags & SW_SCAN) == 0,
+                       needzero);
+    sw_pages_map(&heap->pages, span->page, pages, sw_space_span_id(heap->space, span));
+    return span;
+}
+
+void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
+    size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
+    sw_status why = SW_NOMEM;
+    sw_span *span = NULL;
+    if (pages != 0 && pages < UINT32_MAX / 4) {
+        sw_os_lock_acquire(&heap->lock);
+        span = take(heap, (uint32_t)pages, align, flags, &why);
+        if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
+        sw_os_lock_release(&heap->lock);
+    }
+    if (span == NULL) {
+        sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *p = (void *)span->base;
+    bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero;
+    if (zero && (heap->mode & SW_MODE_DRY) == 0) memset(p, 0, size);
+    return p;
+}
+
+bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_central_tick(heap);
+    bool live = span->state == SW_SPAN_LARGE && span->base == p;
+    if (live) {
+        uint32_t page = span->page, pages = span->pages;
+        sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
+        sw_central_drop_record(heap, span);
+        sw_pages_free(&heap->pages, page, pages);
+    }
+    sw_os_lock_release(&heap->lock);
+    return live;
+}
+
+bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size) {
+    size_t pages = sw_pages_of(heap->table, size);
+    if (pages == 0 || pages > span->pages) return false;
+    sw_os_lock_acquire(&heap->lock);
+    uint32_t cut = span->pages - (uint32_t)pages;
+    if (cut > 0) {
+        uint32_t first = span->page + (uint32_t)pages;
+        sw_pages_map(&heap->pages, first, cut, SW_SPAN_RELEASED);
+        span->pages = (uint32_t)pages;
+        sw_central_tick(heap);
+        sw_pages_free(&heap->pages, first, cut);
+    }
+    sw_space_cold(heap->space, span)->requested = size;
+    sw_os_lock_release(&heap->lock);
+    return true;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Resizing and asking: both look the object up first, so both are validated like a free. */
+#include <errno.h>
+
+#include "base/fail.h"
+#include "heap/heap.h"
+#include "heap/template.h"
+
+static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
+    return span->state == SW_SPAN_LARGE ? (size_t)span->pages << heap->table->page_shift : span->size;
+}
+
+/* The requested size where it is kept, else the usable one. */
+static size_t known_bytes(const sw_heap *heap, const sw_target *target) {
+    const sw_span *span = target->span;
+    if ((heap->mode & SW_MODE_TRACKED) == 0) return usable_bytes(heap, span);
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    if (span->state == SW_SPAN_LARGE) return cold->requested;
+    return span->size - sw_slack_get(cold->slack, span->size, target->slot);
+}
+
+/* True when the object may stay where it is: same class, or same or fewer pages. A large object
+ * that would fit a class moves into one. */
+static bool resize_in_place(sw_heap *heap, const sw_target *target, size_t size) {
+    sw_span *span = target->span;
+    if (span->state == SW_SPAN_LARGE)
+        return size > heap->table->max_size && sw_large_resize(heap, span, size);
+    if (size > heap->table->max_size ||
+        sw_size_class(heap->table, size) != (uint32_t)span->span_class / 2)
+        return false;
+    if ((heap->mode & SW_MODE_TRACKED) != 0)
+        sw_slack_set(sw_space_cold(heap->space, span)->slack, span->size, target->slot,
+                     span->size - (uint32_t)size);
+    return true;
+}
+
+static void zero_grown(sw_heap *heap, void *ptr, size_t old, size_t size, unsigned flags) {
+    if ((flags & SW_ZERO) == 0 || size <= old || (heap->mode & SW_MODE_DRY) != 0) return;
+    memset((char *)ptr + old, 0, size - old);
+}
+
+static void *move(sw_cache *cache, void *ptr, size_t old, size_t size, unsigned flags) {
+    void *fresh = sw_cache_alloc(cache, size, flags & ~(unsigned)SW_ZERO);
+    if (fresh == NULL) return NULL;
+    if ((cache->mode & SW_MODE_DRY) == 0) {
+        memcpy(fresh, ptr, old < size ? old : size);
+        zero_grown(cache->heap, fresh, old, size, flags);
+    }
+    sw_cache_free(cache, ptr);
+    return fresh;
+}
+
+static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
+    sw_heap *heap = cache->heap;
+    if (ptr == NULL) return sw_cache_alloc(cache, size, flags);
+    sw_target target = sw_target_find(heap, ptr);
+    if (target.misuse != SW_MISUSE_NONE) {
+        sw_target_report(heap, &target, "realloc", ptr, size);
+        errno = ENOMEM;
+        return NULL;
+    }
+    size_t old = known_bytes(heap, &target);
+    if (!resize_in_place(heap, &target, size)) return move(cache, ptr, old, size, flags);
+    zero_grown(heap, ptr, old, size, flags);
+    return ptr;
+}
+
+void *sw_cache_realloc(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
+    return resize(cache, ptr, size, flags);
+}
+
+void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned flags) {
+    sw_cache *cache = sw_thread_cache(heap);
+    if (cache != NULL) return resize(cache, ptr, size, flags);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *sw_realloc(void *ptr, size_t size) {
+    sw_cache *cache = sw_thread_default_cache();
+    if (cache != NULL) return resize(cache, ptr, size, 0);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static size_t usable(sw_heap *heap, const void *ptr) {
+    if (ptr == NULL) return 0;
+    sw_target target = sw_target_find(heap, ptr);
+    if (target.misuse == SW_MISUSE_NONE) return usable_bytes(heap, target.span);
+    sw_target_report(heap, &target, "usable_size", ptr, 0);
+    return 0;
+}
+
+size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) { return usable(heap, ptr); }
+
+size_t sw_usable_size(const void *ptr) {
+    sw_heap *heap = sw_heap_default();
+    return heap == NULL ? 0 : usable(heap, ptr);
+}

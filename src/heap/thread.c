@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads, the registry of heaps, and fork.
+ *
+ * A thread has one record with a table of its caches, indexed by heap. The registry's lock covers
+ * the list of records, the array of heaps and the growth of tables; a thread reads its own table
+ * without a lock.
+ */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fail.h"
+#include "heap/heap.h"
+
+typedef struct sw_thread {
+    struct sw_thread *next, **back;
+    sw_cache **caches; /* by heap index; mapped */
+    size_t capacity;
+} sw_thread;
+
+sw_tls_fast sw_cache *sw_tls_cache;
+static sw_tls_fast sw_thread *tls_thread;
+
+static sw_os_lock registry_lock;
+static sw_thread *threads;
+static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
+static uint32_t heap_ids;            /* given out so far */
+static sw_heap *default_heap;        /* atomic */
+static sw_os_lock default_lock;
+static uint32_t fork_registered;
+
+static void fork_prepare(void);
+static void fork_parent(void);
+static void fork_child(void);
+
+/* --- registry of heaps --------------------------------------------------------------------------- */
+
+bool sw_registry_add(sw_heap *heap) {
+    bool added = false;
+    sw_os_lock_acquire(&registry_lock);
+    for (uint32_t i = 0; i < SW_HEAPS_MAX && !added; i++) {
+        if (heaps[i] != NULL) continue;
+        heap->index = i;
+        heap->id = ++heap_ids;
+        __atomic_store_n(&heaps[i], heap, __ATOMIC_RELEASE);
+        added = true;
+    }
+    bool first = fork_registered == 0;
+    fork_registered = 1;
+    sw_os_lock_release(&registry_lock);
+    /* A refusal leaves fork unprotected for multi-threaded children only; allocation must not fail
+     * for that. */
+    if (first) (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
+    return added;
+}
+
+void sw_registry_remove(sw_heap *heap) {
+    sw_os_lock_acquire(&registry_lock);
+    for (sw_thread *thread = threads; thread != NULL; thread = thread->next)
+        if (heap->index < thread->capacity)
+            __atomic_store_n(&thread->caches[heap->index], NULL, __ATOMIC_RELEASE);
+    heaps[heap->index] = NULL;
+    sw_os_lock_release(&registry_lock);
+}
+
+sw_heap *sw_heap_default(void) {
+    sw_heap *heap = __atomic_load_n(&default_heap, __ATOMIC_ACQUIRE);
+    if (sw_likely(heap != NULL)) return heap;
+    sw_os_lock_acquire(&default_lock);
+    heap = default_heap;
+    if (heap == NULL && sw_heap_create(NULL, &heap) == SW_OK)
+        __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
+    sw_os_lock_release(&default_lock);
+    return heap;
+}
+
+/* --- thread records ------------------------------------------------------------------------------ */
+
+enum { TABLE_MIN = 512 }; /* one page of pointers */
+
+static void end_thread(void *record) {
+    sw_thread *thread = record;
+    sw_os_lock_acquire(&registry_lock);
+    if (thread->next != NULL) thread->next->back = thread->back;
+    *thread->back = thread->next;
+    sw_os_lock_release(&registry_lock);
+    for (size_t i = 0; i < thread->capacity; i++)
+        if (thread->caches[i] != NULL) sw_cache_shut(thread->caches[i]);
+    (void)sw_os_release(thread->caches, thread->capacity * sizeof *thread->caches);
+    (void)sw_os_release(thread, sizeof *thread);
+    sw_tls_cache = NULL;
+    tls_thread = NULL;
+}
+
+static sw_thread *make_thread(void) {
+    sw_thread *thread = sw_os_map(sizeof *thread);
+    if (thread == NULL) return NULL;
+    thread->caches = sw_os_map(TABLE_MIN * sizeof *thread->caches);
+    if (thread->caches == NULL) {
+        (void)sw_os_release(thread, sizeof *thread);
+        return NULL;
+    }
+    thread->capacity = TABLE_MIN;
+    sw_os_lock_acquire(&registry_lock);
+    thread->next = threads;
+    thread->back = &threads;
+    if (threads != NULL) threads->back = &thread->next;
+    threads = thread;
+    sw_os_lock_release(&registry_lock);
+    tls_thread = thread;
+    /* A refusal means that this thread's spans stay its own after it ends: lost to reuse, not
+     * harmful. */
+    (void)sw_os_at_thread_exit(end_thread, thread);
+    return thread;
+}
+
+static bool grow_table(sw_thread *thread, uint32_t index) {
+    size_t capacity = thread->capacity;
+    while (capacity <= index) capacity *= 2;
+    sw_cache **wider = sw_os_map(capacity * sizeof *wider);
+    if (wider == NULL) return false;
+    sw_os_lock_acquire(&registry_lock);
+    memcpy(wider, thread->caches, thread->capacity * sizeof *wider);
+    (void)sw_os_release(thread->caches, thread->capacity * sizeof *wider);
+    thread->caches = wider;
+    thread->capacity = capacity;
+    sw_os_lock_release(&registry_lock);
+    return true;
+}
+
+static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
+    sw_thread *thread = tls_thread;
+    if (thread == NULL) thread = make_thread();
+    if (thread == NULL || (heap->index >= thread->capacity && !grow_table(thread, heap->index))) {
+        sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
+        return NULL;
+    }
+    sw_cache *cache;
+    if (sw_cache_make(heap, &cache) != SW_OK) return NULL;
+    __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
+    return cache;
+}
+
+sw_cache *sw_thread_cache(sw_heap *heap) {
+    sw_thread *thread = tls_thread;
+    if (sw_likely(thread != NULL && heap->index < thread->capacity)) {
+        sw_cache *cache = __atomic_load_n(&thread->caches[heap->index], __ATOMIC_RELAXED);
+        if (sw_likely(cache != NULL)) return cache;
+    }
+    return open_for_thread(heap);
+}
+
+sw_cache *sw_thread_default_cache(void) {
+    if (sw_likely(sw_tls_cache != NULL)) return sw_tls_cache;
+    sw_heap *heap = sw_heap_default();
+    if (heap == NULL) return NULL;
+    sw_tls_cache = sw_thread_cache(heap);
+    return sw_tls_cache;
+}
+
+/* --- fork ------------------------------------------------------------------------------------------
+ * Before a fork every lock is taken, in order, so that what they cover is whole in the child. Other
+ * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
+ * the words of their spans, and moves every such span to the central lists. A slot that was being
+ * taken at that instant is lost; nothing else is.
+ */
+
+static void each_heap(void (*fn)(sw_heap *)) {
+    for (uint32_t i = 0; i < SW_HEAPS_MAX; i++)
+        if (heaps[i] != NULL) fn(heaps[i]);
+}
+
+static void lock_heap(sw_heap *heap) { sw_os_lock_acquire(&heap->lock); }
+static void unlock_heap(sw_heap *heap) { sw_os_lock_release(&heap->lock); }
+
+static void fork_prepare(void) {
+    sw_os_lock_acquire(&default_lock);
+    sw_os_lock_acquire(&registry_lock);
+    each_heap(lock_heap);
+    sw_os_lock_acquire(&sw_live_space.lock);
+}
+
+static void fork_parent(void) {
+    sw_os_lock_release(&sw_live_space.lock);
+    each_heap(unlock_heap);
+    sw_os_lock_release(&registry_lock);
+    sw_os_lock_release(&default_lock);
+}
+
+/* Whether the cache belongs to a thread that does not live on in the child. Caches opened with
+ * sw_cache_open are no thread's own: they stay what they are. */
+static bool is_lost(const sw_cache *cache) {
+    sw_thread *thread = tls_thread;
+    uint32_t index = cache->heap->index;
+    if (cache->more->closed != 0 || cache->more->loose != 0) return false;
+    return thread == NULL || index >= thread->capacity || thread->caches[index] != cache;
+}
+
+/* Drains every word, announced or not: its announcer may be lost. */
+static void drain_all(sw_heap *heap, sw_span *span) {
+    uintptr_t doubled;
+    sw_space_cold(heap->space, span)->remote_words = sw_low_mask(sw_span_word_count(span));
+    if (span->owner == NULL) {
+        sw_central_drain(heap, span, &doubled);
+    } else if (is_lost(span->owner)) {
+        span->owner = NULL;
+        sw_span_drain(heap->space, span, &doubled);
+        sw_central_put(heap, span);
+    } else {
+        sw_span_drain(heap->space, span, &doubled);
+        sw_cache_transition(span->owner, span);
+    }
+}
+
+static void recover_spans(sw_heap *heap) {
+    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
+        const sw_window *window = &heap->pages.windows[i];
+        uint32_t step;
+        for (uint32_t n = 0; n < window->frontier; n += step) {
+            sw_span *span = sw_heap_span_at(heap, window, n, &step);
+            if (span != NULL && span->state != SW_SPAN_LARGE) drain_all(heap, span);
+        }
+    }
+}
+
+static void recover_cache(sw_heap *heap, sw_cache *cache) {
+    struct sw_cache_more *more = cache->more;
+    more->remote_head = 0; /* every span is drained */
+    if (!is_lost(cache)) return;
+    for (uint32_t i = 0; i < heap->span_classes; i++) {
+        more->partial[i] = more->full[i] = (sw_span_list){0};
+        more->kept[i] = 0;
+    }
+    more->tiny_block = 0;
+    more->tiny_used = 0;
+    more->closed = 1;
+    heap->cache_count--;
+}
+
+static void recover_heap(sw_heap *heap) {
+    sw_os_lock_reset(&heap->lock);
+    recover_spans(heap);
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+        recover_cache(heap, cache);
+}
+
+static void fork_child(void) {
+    sw_space_reset_lock(&sw_live_space);
+    sw_os_lock_reset(&registry_lock);
+    sw_os_lock_reset(&default_lock);
+    each_heap(recover_heap);
+    threads = tls_thread;
+    if (tls_thread != NULL) {
+        tls_thread->next = NULL;
+        tls_thread->back = &threads;
+    }
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its own, so
+ * that frees across threads take the same path as in the recorded program.
+ */
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "os/os.h"
+#include "spanwise/replay.h"
+#include "spanwise/stats.h"
+
+enum { SAMPLES_MAX = 2048, THREADS_MAX = 1 << 20 };
+
+typedef struct object {
+    void *address; /* NULL: not live */
+    uint64_t size;
+} object;
+
+struct sw_runner {
+    sw_heap *heap;
+    object *objects;
+    size_t object_capacity;
+    sw_cache **caches; /* by recorded thread; NULL: not seen yet */
+    size_t cache_capacity;
+    sw_run_stats stats;
+    sw_run_sample *samples;
+    size_t sample_count;
+    uint64_t sample_every;
+    uint64_t sample_next;
+    bool touch;
+};
+
+/* --- arrays that double --------------------------------------------------------------------------- */
+
+/* Grows a mapped array so that `index` fits; keeps its contents. */
+static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes) {
+    size_t wider = *capacity == 0 ? 4096 : *capacity;
+    while (wider <= index) wider *= 2;
+    void *fresh = sw_os_map(wider * item_bytes);
+    if (fresh == NULL) return false;
+    if (*array != NULL) {
+        memcpy(fresh, *array, *capacity * item_bytes);
+        (void)sw_os_release(*array, *capacity * item_bytes);
+    }
+    *array = fresh;
+    *capacity = wider;
+    return true;
+}
+
+sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
+    sw_runner *runner = sw_os_map(sizeof *runner);
+    if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
+    runner->heap = heap;
+    *out = runner;
+    return SW_OK;
+}
+
+void sw_runner_destroy(sw_runner *runner) {
+    if (runner == NULL) return;
+    for (size_t i = 0; i < runner->cache_capacity; i++) sw_cache_close(runner->caches[i]);
+    if (runner->objects != NULL)
+        (void)sw_os_release(runner->objects, runner->object_capacity * sizeof(object));
+    if (runner->caches != NULL)
+        (void)sw_os_release(runner->caches, runner->cache_capacity * sizeof(sw_cache *));
+    if (runner->samples != NULL)
+        (void)sw_os_release(runner->samples, SAMPLES_MAX * sizeof *runner->samples);
+    (void)sw_os_release(runner, sizeof *runner);
+}
+
+/* --- one operation -------------------------------------------------------------------------------- */
+
+static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, sw_cache **out) {
+    if (thread >= THREADS_MAX)
+        return sw_fail(SW_LIMIT, "run", "thread %u: at most %d threads", thread, THREADS_MAX);
+    if (thread >= runner->cache_capacity &&
+        !grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *)))
+        return sw_fail(SW_NOMEM, "run", "no memory for thread %u", thread);
+    sw_status status = sw_cache_open(runner->heap, &runner->caches[thread]);
+    *out = runner->caches[thread];
+    return status;
+}
+
+static inline sw_status cache_of(sw_runner *runner, uint32_t thread, sw_cache **out) {
+    if (sw_likely(thread < runner->cache_capacity && runner->caches[thread] != NULL)) {
+        *out = runner->caches[thread];
+        return SW_OK;
+    }
+    return new_cache(runner, thread, out);
+}
+
+static void touch_ends(const sw_runner *runner, void *p, uint64_t size) {
+    if (!runner->touch || size == 0) return;
+    ((volatile char *)p)[0] = 1;
+    ((volatile char *)p)[size - 1] = 1;
+}
+
+static void count_birth(sw_runner *runner, uint64_t size) {
+    sw_run_stats *s = &runner->stats;
+    s->allocs++;
+    s->allocated_bytes += size;
+    s->requested_bytes += size;
+    s->live_objects++;
+    if (s->live_objects > s->peak_live_objects) s->peak_live_objects = s->live_objects;
+}
+
+static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+    if (sw_unlikely(op->object >= runner->object_capacity) &&
+        !grow((void **)&runner->objects, &runner->object_capacity, op->object, sizeof(object)))
+        return sw_fail(SW_NOMEM, "run", "no memory for object %u", op->object);
+    object *o = &runner->objects[op->object];
+    if (sw_unlikely(o->address != NULL)) {
+        runner->stats.skipped++;
+        return SW_OK;
+    }
+    unsigned flags = ((op->flags & SW_OP_ZEROED) != 0 ? SW_ZERO : 0u) |
+                     ((op->flags & SW_OP_SCAN) != 0 ? SW_SCAN : 0u);
+    void *p = op->align_log2 == 0
+                  ? sw_cache_alloc(cache, op->size, flags)
+                  : sw_cache_alloc_aligned(cache, op->size, (size_t)1 << op->align_log2, flags);
+    if (sw_unlikely(p == NULL)) {
+        runner->stats.failed++;
+        return SW_OK;
+    }
+    o->address = p;
+    o->size = op->size;
+    touch_ends(runner, p, op->size);
+    count_birth(runner, op->size);
+    return SW_OK;
+}
+
+static object *live_object(sw_runner *runner, uint32_t id) {
+    object *o = id < runner->object_capacity ? &runner->objects[id] : NULL;
+    if (sw_likely(o != NULL && o->address != NULL)) return o;
+    runner->stats.skipped++;
+    return NULL;
+}
+
+static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+    object *o = live_object(runner, op->object);
+    if (o == NULL) return;
+    sw_cache_free(cache, o->address);
+    o->address = NULL;
+    runner->stats.frees++;
+    runner->stats.requested_bytes -= o->size;
+    runner->stats.live_objects--;
+}
+
+static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+    object *o = live_object(runner, op->object);
+    if (o == NULL) return;
+    void *p = sw_cache_realloc(cache, o->address, op->size, 0);
+    if (p == NULL) {
+        runner->stats.failed++;
+        return;
+    }
+    runner->stats.reallocs++;
+    runner->stats.requested_bytes += op->size - o->size;
+    if (op->size > o->size) runner->stats.allocated_bytes += op->size - o->size;
+    o->address = p;
+    o->size = op->size;
+    touch_ends(runner, p, op->size);
+}
+
+/* --- measures ------------------------------------------------------------------------------------- */
+
+static void note_peaks(sw_runner *runner) {
+    sw_run_stats *s = &runner->stats;
+    uint64_t held = sw_heap_held_bytes(runner->heap);
+    s->held_bytes = held;
+    if (s->requested_bytes > s->peak_requested_bytes) {
+        s->peak_requested_bytes = s->requested_bytes;
+        s->peak_op = s->ops;
+        s->held_at_peak = held;
+    }
+    if (held > s->peak_held_bytes) {
+        s->peak_held_bytes = held;
+        s->requested_at_peak_held = s->requested_bytes;
+    }
+    if (s->requested_bytes == 0) return;
+    s->held_over_requested_sum += (double)held / (double)s->requested_bytes;
+    s->held_over_requested_count++;
+}
+
+/* Drops every second row and doubles the distance. */
+static void thin_samples(sw_runner *runner) {
+    for (size_t i = 0; i < SAMPLES_MAX / 2; i++) runner->samples[i] = runner->samples[2 * i];
+    runner->sample_count = SAMPLES_MAX / 2;
+    runner->sample_every *= 2;
+}
+
+static sw_noinline void take_sample(sw_runner *runner, uint64_t time_ns) {
+    if (runner->sample_count == SAMPLES_MAX) thin_samples(runner);
+    sw_ledger ledger;
+    if (sw_heap_ledger(runner->heap, &ledger, NULL, 0) != SW_OK) return;
+    runner->samples[runner->sample_count++] = (sw_run_sample){
+        .op = runner->stats.ops,
+        .time_ns = time_ns,
+        .requested_bytes = runner->stats.requested_bytes,
+        .live_objects = runner->stats.live_objects,
+        .slot_bytes = ledger.requested_bytes + ledger.roundup_bytes + ledger.large_rounding_bytes,
+        .held_bytes = ledger.held_bytes,
+        .free_page_bytes = ledger.free_page_bytes,
+    };
+    runner->sample_next = runner->stats.ops + runner->sample_every;
+}
+
+/* --- public --------------------------------------------------------------------------------------- */
+
+static sw_status run_one(sw_runner *runner, const sw_op *op, size_t index) {
+    sw_cache *cache;
+    sw_status status = cache_of(runner, op->thread, &cache);
+    if (sw_unlikely(status != SW_OK)) return status;
+    sw_heap_set_time(runner->heap, op->time_ns);
+    switch ((sw_op_kind)op->kind) {
+    case SW_OP_ALLOC:
+        if (op->align_log2 > 47)
+            return sw_fail(SW_INVALID, "run", "op %zu: alignment 2^%u is impossible", index, op->align_log2);
+        return run_alloc(runner, cache, op);
+    case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
+    case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
+    case SW_OP_KIND_COUNT:
+    default: break;
+    }
+    return sw_fail(SW_INVALID, "run", "op %zu: kind %u is unknown", index, op->kind);
+}
+
+sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
+                        const volatile int *cancel, size_t *done) {
+    runner->touch = touch != 0 && !sw_heap_is_dry(runner->heap);
+    sw_status status = SW_OK;
+    size_t i = 0;
+    for (; i < count; i++) {
+        if (cancel != NULL && (i & 0xFFFF) == 0 && *cancel != 0) break;
+        status = run_one(runner, &ops[i], i);
+        if (sw_unlikely(status != SW_OK)) break;
+        runner->stats.ops++;
+        note_peaks(runner);
+        if (sw_unlikely(runner->stats.ops >= runner->sample_next) && runner->sample_every != 0)
+            take_sample(runner, ops[i].time_ns);
+    }
+    if (done != NULL) *done = i;
+    return status;
+}
+
+void sw_runner_stats(const sw_runner *runner, sw_run_stats *out) {
+    *out = runner->stats;
+    out->held_bytes = sw_heap_held_bytes(runner->heap);
+}
+
+sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
+    if (every != 0 && runner->samples == NULL) {
+        runner->samples = sw_os_map(SAMPLES_MAX * sizeof *runner->samples);
+        if (runner->samples == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for samples");
+    }
+    runner->sample_every = every;
+    runner->sample_next = runner->stats.ops + every;
+    return SW_OK;
+}
+
+size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity) {
+    size_t n = runner->sample_count < capacity ? runner->sample_count : capacity;
+    if (n > 0) memcpy(rows, runner->samples, n * sizeof *rows);
+    return runner->sample_count;
+}
+
+void *sw_runner_address(const sw_runner *runner, uint32_t id) {
+    return id < runner->object_capacity ? runner->objects[id].address : NULL;
+}
+
+void sw_runner_drain(sw_runner *runner) {
+    sw_cache *cache;
+    if (cache_of(runner, 0, &cache) != SW_OK) return;
+    for (size_t id = 0; id < runner->object_capacity; id++) {
+        sw_op op = {.kind = SW_OP_FREE, .object = (uint32_t)id};
+        if (runner->objects[id].address != NULL) run_free(runner, cache, &op);
+    }
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ledger: where every held byte is. docs/design/ledger.md defines each term. */
+#include <string.h>
+
+#include "base/fail.h"
+#include "spanwise/stats.h"
+#include "watch/walk.h"
+
+typedef struct tally {
+    sw_ledger *ledger;
+    sw_ledger_class *rows; /* NULL: not asked for */
+} tally;
+
+/* Sum of the slack of a span's live slots. */
+static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
+    const void *slack = sw_space_cold(heap->space, span)->slack;
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+        const sw_word *word = &span->words[k];
+        uint64_t live = ~(sw_word_free(word) | sw_word_remote(word));
+        for (; live != 0; live &= live - 1)
+            sum += sw_slack_get(slack, span->size, k * 64 + sw_ctz(live));
+    }
+    return sum;
+}
+
+static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
+    uint64_t bytes = (uint64_t)span->pages << heap->table->page_shift;
+    bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    uint64_t requested = tracked ? sw_space_cold(heap->space, span)->requested : bytes;
+    t->ledger->requested_bytes += requested;
+    t->ledger->large_rounding_bytes += bytes - requested;
+    t->ledger->large_bytes += bytes;
+    t->ledger->large_objects++;
+    t->ledger->live_objects++;
+    if (t->rows == NULL) return;
+    sw_ledger_class *row = &t->rows[0];
+    row->spans++;
+    row->span_bytes += bytes;
+    row->slots++;
+    row->live_objects++;
+    row->requested_bytes += requested;
+    row->roundup_bytes += bytes - requested;
+    row->occupancy[SW_OCCUPANCY_BINS - 1]++;
+}
+
+/* One span of slots as a row of its class. */
+static sw_ledger_class span_row(const sw_heap *heap, const sw_span *span) {
+    uint32_t free_slots = sw_span_free_slots(span);
+    uint32_t live = span->slots - free_slots;
+    uint64_t live_bytes = (uint64_t)live * span->size, free_bytes = (uint64_t)free_slots * span->size;
+    bool cached = sw_walk_is_cached(span);
+    sw_ledger_class row = {.spans = 1, .slots = span->slots, .live_objects = live};
+    row.span_bytes = (uint64_t)span->pages << heap->table->page_shift;
+    row.roundup_bytes = (heap->mode & SW_MODE_TRACKED) != 0 ? live_slack(heap, span) : 0;
+    row.requested_bytes = live_bytes - row.roundup_bytes;
+    row.tail_bytes = row.span_bytes - live_bytes - free_bytes;
+    row.free_slot_bytes = cached ? 0 : free_bytes;
+    row.cached_bytes = cached ? free_bytes : 0;
+    row.occupancy[live * (SW_OCCUPANCY_BINS - 1) / span->slots] = 1;
+    return row;
+}
+
+static void add_row(sw_ledger_class *to, const sw_ledger_class *row) {
+    to->spans += row->spans;
+    to->span_bytes += row->span_bytes;
+    to->slots += row->slots;
+    to->live_objects += row->live_objects;
+    to->requested_bytes += row->requested_bytes;
+    to->roundup_bytes += row->roundup_bytes;
+    to->tail_bytes += row->tail_bytes;
+    to->free_slot_bytes += row->free_slot_bytes;
+    to->cached_bytes += row->cached_bytes;
+    for (int i = 0; i < SW_OCCUPANCY_BINS; i++) to->occupancy[i] += row->occupancy[i];
+}
+
+static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
+    tally *t = arg;
+    if (span->state == SW_SPAN_LARGE) {
+        add_large(heap, span, t);
+        return true;
+    }
+    sw_ledger_class row = span_row(heap, span);
+    t->ledger->spans++;
+    t->ledger->live_objects += row.live_objects;
+    t->ledger->requested_bytes += row.requested_bytes;
+    t->ledger->roundup_bytes += row.roundup_bytes;
+    t->ledger->tail_bytes += row.tail_bytes;
+    t->ledger->free_slot_bytes += row.free_slot_bytes;
+    t->ledger->cached_bytes += row.cached_bytes;
+    if (t->rows != NULL) add_row(&t->rows[span->span_class / 2], &row);
+    return true;
+}
+
+static void add_pages(const sw_heap *heap, sw_ledger *ledger) {
+    const sw_pages *pages = &heap->pages;
+    uint64_t longest;
+    ledger->free_page_bytes = pages->free_held_pages << pages->page_shift;
+    sw_pages_holes(pages, &ledger->free_runs, &longest);
+    ledger->largest_hole_bytes = longest << pages->page_shift;
+    ledger->metadata_bytes = sw_pages_metadata_bytes(pages);
+    ledger->held_bytes = sw_pages_held_bytes(pages);
+    ledger->returned_bytes = pages->returned_bytes;
+    ledger->retry_bytes = pages->retry_bytes;
+}
+
+static void name_rows(const sw_heap *heap, sw_ledger_class *rows) {
+    for (uint32_t cls = 0; cls < heap->table->class_count; cls++) {
+        memset(&rows[cls], 0, sizeof rows[cls]);
+        rows[cls].cls = cls;
+        rows[cls].size_bytes = heap->table->classes[cls].size;
+    }
+}
+
+sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, size_t capacity) {
+    if (rows != NULL && capacity < heap->table->class_count)
+        return sw_fail(SW_INVALID, "ledger", "room for %zu rows, the table needs %u (classes + 1)",
+                       capacity, heap->table->class_count);
+    memset(out, 0, sizeof *out);
+    if (rows != NULL) name_rows(heap, rows);
+    tally t = {.ledger = out, .rows = rows};
+    sw_os_lock_acquire(&heap->lock);
+    (void)sw_walk_spans(heap, add_span, &t);
+    add_pages(heap, out);
+    out->caches = heap->cache_count;
+    sw_os_lock_release(&heap->lock);
+    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    return SW_OK;
+}
+
+uint64_t sw_heap_held_bytes(const sw_heap *heap) { return sw_pages_held_bytes(&heap->pages); }
+
+/* --- spans and objects --------------------------------------------------------------------------- */
+
+typedef struct span_rows {
+    sw_span_info *rows;
+    size_t capacity, count;
+} span_rows;
+
+static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
+    span_rows *out = arg;
+    size_t i = out->count++;
+    if (i >= out->capacity) return true;
+    bool large = span->state == SW_SPAN_LARGE;
+    out->rows[i] = (sw_span_info){
+        .address = span->base,
+        .bytes = (uint64_t)span->pages << heap->table->page_shift,
+        .cls = span->span_class / 2,
+        .slots = large ? 1 : span->slots,
+        .live = large ? 1 : span->slots - sw_span_free_slots(span),
+        .cache = span->owner == NULL ? 0 : span->owner->more->number,
+        .scan = (span->span_class & 1) == 0,
+        .current = span->state == SW_SPAN_CURRENT,
+        .needzero = span->needzero,
+    };
+    return true;
+}
+
+size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity) {
+    span_rows out = {.rows = rows, .capacity = rows == NULL ? 0 : capacity};
+    sw_os_lock_acquire(&heap->lock);
+    (void)sw_walk_spans(heap, add_span_info, &out);
+    sw_os_lock_release(&heap->lock);
+    return out.count;
+}
+
+typedef struct object_visit {
+    sw_object_fn *fn;
+    void *arg;
+    int result;
+} object_visit;
+
+static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
+    object_visit *visit = arg;
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    if (span->state == SW_SPAN_LARGE) {
+        uint64_t bytes = tracked ? cold->requested : (uint64_t)span->pages << heap->table->page_shift;
+        visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);
+        return visit->result == 0;
+    }
+    for (uint32_t slot = 0; slot < span->slots; slot++) {
+        if (!sw_span_slot_live(span, slot)) continue;
+        uint32_t slack = tracked ? sw_slack_get(cold->slack, span->size, slot) : 0;
+        void *p = (void *)(span->base + (uintptr_t)slot * span->size);
+        visit->result = visit->fn(p, span->size - slack, span->span_class / 2, visit->arg);
+        if (visit->result != 0) return false;
+    }
+    return true;
+}
+
+int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg) {
+    object_visit visit = {.fn = fn, .arg = arg};
+    sw_os_lock_acquire(&heap->lock);
+    (void)sw_walk_spans(heap, visit_objects, &visit);
+    sw_os_lock_release(&heap->lock);
+    return visit.result;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/walk.h"
+
+bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg) {
+    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
+        const sw_window *window = &heap->pages.windows[i];
+        uint32_t step;
+        for (uint32_t n = 0; n < window->frontier; n += step) {
+            sw_span *span = sw_heap_span_at(heap, window, n, &step);
+            if (span != NULL && !fn(heap, span, arg)) return false;
+        }
+    }
+    return true;
+}
+
+bool sw_walk_is_cached(const sw_span *span) {
+    return span->state == SW_SPAN_CURRENT ||
+           (span->state == SW_SPAN_PARTIAL && sw_span_free_slots(span) == span->slots);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walks over a heap's spans in heap order. Read-only; the caller holds the heap's lock. */
+#ifndef SW_WATCH_WALK_H
+#define SW_WATCH_WALK_H
+
+#include "heap/heap.h"
+
+/* fn returns false to stop. Returns false when it was stopped. */
+typedef bool sw_span_visit(sw_heap *heap, sw_span *span, void *arg);
+bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg);
+
+/* True when some cache allocates from the span, or keeps it though it is wholly free. */
+bool sw_walk_is_cached(const sw_span *span);
+
+#endif
