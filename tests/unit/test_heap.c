@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The heap against a model: contents survive, memory is zero where promised, verify and the ledger's
+ * identity hold after random work, in live and dry heaps, under several tables. */
+#include <errno.h>
+#include <stdbool.h>
+
+#include "check.h"
+#include "spanwise/spanwise.h"
+
+enum { OBJECTS = 4000 };
+
+typedef struct item {
+    unsigned char *p;
+    size_t size;
+    unsigned char fill;
+} item;
+
+static size_t random_size(uint64_t *rng) {
+    uint64_t r = check_random(rng);
+    switch (r % 8) {
+    case 0: return (r >> 8) % 16;
+    case 1: case 2: case 3: return (r >> 8) % 256;
+    case 4: case 5: return (r >> 8) % 2048;
+    case 6: return (r >> 8) % 40000;
+    default: return (r >> 8) % 100 == 0 ? (r >> 16) % 3000000 : (r >> 8) % 512;
+    }
+}
+
+static bool verified(sw_heap *heap) {
+    if (sw_heap_verify(heap) == SW_OK) return true;
+    puts(sw_last_error()->message);
+    return false;
+}
+
+static bool filled(const unsigned char *p, size_t n, unsigned char fill) {
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != fill) return false;
+    return true;
+}
+
+static void model_run(const sw_table *table, bool tracked, sw_placement placement, uint64_t seed) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table;
+    options.tracked = tracked;
+    options.placement = placement;
+    sw_heap *heap = NULL;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    static item items[OBJECTS];
+    memset(items, 0, sizeof items);
+    uint64_t rng = seed, live = 0, requested = 0;
+    for (int step = 0; step < 60000; step++) {
+        item *it = &items[check_random(&rng) % OBJECTS];
+        uint64_t r = check_random(&rng);
+        if (it->p == NULL) {
+            it->size = random_size(&rng);
+            bool zero = r & 1;
+            size_t align = (r & 6) == 0 ? (size_t)1 << (r >> 8) % 14 : 1;
+            unsigned flags = (zero ? SW_ZERO : 0u) | ((r & 8) != 0 ? SW_SCAN : 0u);
+            it->p = sw_heap_alloc_aligned(heap, it->size, align, flags);
+            CHECK(it->p != NULL);
+            CHECK_EQ((uintptr_t)it->p % align, 0);
+            if (zero || (flags & SW_SCAN) != 0) CHECK(filled(it->p, it->size, 0));
+            CHECK(sw_heap_usable_size(heap, it->p) >= it->size);
+            live++;
+            requested += it->size;
+        } else if ((r & 3) == 0) {
+            size_t size = random_size(&rng), keep = it->size < size ? it->size : size;
+            unsigned char *p = sw_heap_realloc(heap, it->p, size, 0);
+            CHECK(p != NULL);
+            CHECK(filled(p, keep, it->fill));
+            requested += size - it->size;
+            it->p = p;
+            it->size = size;
+        } else {
+            CHECK(filled(it->p, it->size, it->fill));
+            sw_heap_free(heap, it->p);
+            it->p = NULL;
+            live--;
+            requested -= it->size;
+            continue;
+        }
+        it->fill = (unsigned char)(r >> 40);
+        memset(it->p, it->fill, it->size);
+        if (step % 6000 == 0) {
+            CHECK(verified(heap));
+        }
+    }
+    CHECK(verified(heap));
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, live);
+    if (tracked) CHECK_EQ(ledger.requested_bytes, requested);
+    for (int i = 0; i < OBJECTS; i++) sw_heap_free(heap, items[i].p);
+    CHECK(verified(heap));
+    sw_heap_trim(heap);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+    CHECK_EQ(ledger.requested_bytes + ledger.roundup_bytes, 0);
+    CHECK_EQ(ledger.free_page_bytes, 0);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* The same operations through a live and a dry tracked heap: equal ledgers, to the byte. */
+static void dry_equals_live(const sw_table *table, sw_placement placement, uint64_t seed) {
+    enum { COUNT = 80000 };
+    static sw_op ops[COUNT];
+    static bool live[OBJECTS];
+    memset(live, 0, sizeof live);
+    uint64_t rng = seed;
+    for (size_t i = 0; i < COUNT; i++) {
+        uint32_t id = (uint32_t)(check_random(&rng) % OBJECTS);
+        uint64_t r = check_random(&rng);
+        ops[i] = (sw_op){.time_ns = i * 40000, .object = id, .thread = (uint32_t)(r >> 8) % 5};
+        ops[i].kind = !live[id] ? SW_OP_ALLOC : (r & 7) == 0 ? SW_OP_REALLOC : SW_OP_FREE;
+        if (ops[i].kind != SW_OP_FREE) ops[i].size = random_size(&rng);
+        if (ops[i].kind == SW_OP_ALLOC && (r & 0x70) == 0) ops[i].align_log2 = (uint8_t)((r >> 16) % 15);
+        live[id] = ops[i].kind != SW_OP_FREE;
+    }
+    sw_heap *heaps[2];
+    sw_runner *runners[2];
+    for (int dry = 0; dry < 2; dry++) {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.table = table;
+        options.tracked = 1;
+        options.dry = (uint8_t)dry;
+        options.manual_clock = 1;
+        options.placement = placement;
+        CHECK_EQ(sw_heap_create(&options, &heaps[dry]), SW_OK);
+        CHECK_EQ(sw_runner_create(heaps[dry], &runners[dry]), SW_OK);
+    }
+    for (size_t at = 0; at < COUNT; at += COUNT / 8) {
+        sw_ledger ledgers[2];
+        static sw_ledger_class rows[2][SW_TABLE_CLASSES_MAX];
+        memset(rows, 0, sizeof rows);
+        for (int dry = 0; dry < 2; dry++) {
+            size_t done = 0;
+            CHECK_EQ(sw_runner_run(runners[dry], ops + at, COUNT / 8, 1, NULL, &done), SW_OK);
+            CHECK_EQ(done, COUNT / 8);
+            CHECK(verified(heaps[dry]));
+            CHECK_EQ(sw_heap_ledger(heaps[dry], &ledgers[dry], rows[dry], SW_TABLE_CLASSES_MAX), SW_OK);
+        }
+        CHECK(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]) == 0);
+        CHECK(memcmp(rows[0], rows[1], sizeof rows[0]) == 0);
+    }
+    sw_run_stats stats;
+    sw_runner_stats(runners[1], &stats);
+    CHECK_EQ(stats.failed, 0);
+    CHECK_EQ(stats.skipped, 0);
+    for (int dry = 0; dry < 2; dry++) {
+        sw_runner_drain(runners[dry]);
+        sw_runner_destroy(runners[dry]);
+        CHECK(verified(heaps[dry]));
+        CHECK_EQ(sw_heap_destroy(heaps[dry]), SW_OK);
+    }
+}
+
+static void zero_and_huge(void) {
+    CHECK(sw_malloc(0) != sw_malloc(0));
+    errno = 0;
+    CHECK(sw_malloc(SIZE_MAX) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(sw_malloc((size_t)PTRDIFF_MAX) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(sw_calloc(SIZE_MAX / 2, 3) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(sw_aligned_alloc(24, 100) == NULL && errno == EINVAL);
+    void *p = sw_aligned_alloc(1 << 21, 100);
+    CHECK(p != NULL && (uintptr_t)p % (1 << 21) == 0);
+    sw_free(p);
+    CHECK(verified(sw_heap_default()));
+}
+
+static void limits(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.limit_bytes = 4 << 20;
+    sw_heap *heap;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    int n = 0;
+    while (sw_heap_alloc(heap, 1000, 0) != NULL) n++;
+    CHECK(errno == ENOMEM);
+    CHECK_EQ(sw_last_error()->status, SW_LIMIT);
+    CHECK(n > 3000 && n < 4200);
+    CHECK(sw_heap_held_bytes(heap) <= 4 << 20);
+    CHECK(verified(heap));
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+int main(void) {
+    zero_and_huge();
+    limits();
+    const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
+    for (int t = 0; t < 2; t++)
+        for (int placement = 0; placement < 3; placement++) {
+            model_run(tables[t], placement != 1, (sw_placement)placement, 11 + (uint64_t)placement);
+            dry_equals_live(tables[t], (sw_placement)placement, 5 + (uint64_t)placement);
+        }
+    return check_result();
+}
