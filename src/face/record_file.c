@@ -46,6 +46,7 @@ static uint64_t recorded_calls;
 static uint32_t drop_reason;
 
 bool record_file_is_open(void) { return file.fd >= 0; }
+bool record_file_is_regular(void) { return file.regular; }
 uint64_t record_file_calls(void) { return __atomic_load_n(&recorded_calls, __ATOMIC_RELAXED); }
 
 /* --- writing ------------------------------------------------------------------------------------ */

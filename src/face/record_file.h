@@ -15,6 +15,7 @@ struct record_thread;
  * error (EEXIST). False: errno tells why. A disk that is full from the start is not an error. */
 bool record_file_open(const char *path, bool fresh);
 bool record_file_is_open(void);
+bool record_file_is_regular(void); /* else a device; holds after the file is lost, too */
 
 /* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
 void record_file_flush(struct record_thread *thread);

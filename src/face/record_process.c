@@ -108,14 +108,11 @@ static void open_root_file(bool again) {
         open_own_file();
         return;
     }
-    if (again) {
-        set_earlier_image_aside();
-    } else {
-        record_children_begin();
-    }
+    if (again) set_earlier_image_aside();
     if (!record_file_open(record_option.file, true)) {
         report_open_failure(record_option.file);
-        record_children_end();
+    } else if (!again && record_file_is_regular()) {
+        record_children_begin();
     }
 }
 
@@ -257,13 +254,12 @@ static void flush_all(void) {
  * writing of this very thread. */
 static bool may_finish(void) {
     return __atomic_load_n(&start_state, __ATOMIC_ACQUIRE) == STARTED && !record_off &&
-           record_file_is_open() && !record_is_stray_copy() &&
-           sw_os_process_id() == process.pid &&
+           !record_is_stray_copy() && sw_os_process_id() == process.pid &&
            (record_self == NULL || record_self->phase != RECORD_WRITING);
 }
 
 void record_finish(void) {
-    if (!may_finish()) return;
+    if (!may_finish() || !record_file_is_open()) return;
     int saved = errno;
     record_own_call_begin();
     record_modules_flush();
@@ -292,7 +288,7 @@ void record_late_end(record_thread *thread) {
 static void finish_for_good(void) {
     if (!may_finish()) return;
     record_finish();
-    if (process.is_root) record_children_end();
+    if (process.is_root && record_file_is_regular()) record_children_end();
 }
 
 void record_before_exit(void) { finish_for_good(); }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prints what a recording holds, one "name value" a line, for the tests of the recorder.
+ *   summary FILE          totals, form, metadata
+ *   summary --sites FILE  each call site: id and addresses, then the modules
+ * Exit 1 and the error message when the recording can not be read whole. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "spanwise/trace.h"
+
+static int fail(void) {
+    fprintf(stderr, "%s\n", sw_last_error()->message);
+    return 1;
+}
+
+static void print_totals(const sw_trace_summary *s) {
+#define LINE(field) printf("%s %" PRIu64 "\n", #field, s->field)
+    LINE(ops); LINE(allocs); LINE(frees); LINE(reallocs); LINE(zeroed_allocs);
+    LINE(aligned_allocs); LINE(allocated_bytes); LINE(reallocated_bytes);
+    LINE(peak_requested_bytes); LINE(peak_live_objects); LINE(end_requested_bytes);
+    LINE(end_live_objects); LINE(largest_bytes); LINE(duration_ns); LINE(threads); LINE(sites);
+    LINE(unknown_frees); LINE(unknown_reallocs); LINE(missed_frees); LINE(calls);
+    LINE(dropped_calls); LINE(drop_reason); LINE(children_unrecorded); LINE(children_recorded);
+    LINE(incomplete);
+#undef LINE
+}
+
+static int totals(sw_trace *trace) {
+    sw_trace_summary summary;
+    sw_trace_info info;
+    if (sw_trace_get_summary(trace, &summary) != SW_OK) return fail();
+    sw_trace_get_info(trace, &info);
+    print_totals(&summary);
+    printf("file_bytes %" PRIu64 "\npid %" PRIu64 "\nstack_depth %" PRIu64 "\n", info.file_bytes,
+           info.pid, info.stack_depth);
+    printf("page_bytes %" PRIu64 "\nstart_unix_ns %" PRIu64 "\npythonmalloc %u\n",
+           info.page_bytes, info.start_unix_ns, info.pythonmalloc);
+    const char *key, *value;
+    for (size_t i = 0; sw_trace_meta_at(trace, i, &key, &value); i++)
+        printf("meta.%s %s\n", key, value);
+    return 0;
+}
+
+static int sites(const sw_trace *trace) {
+    for (uint32_t id = 1; id <= sw_trace_site_count(trace); id++) {
+        const uint64_t *addresses;
+        size_t depth = sw_trace_site(trace, id, &addresses);
+        printf("site %u", id);
+        for (size_t i = 0; i < depth; i++) printf(" %" PRIx64, addresses[i]);
+        printf("\n");
+    }
+    sw_trace_module m;
+    for (size_t i = 0; sw_trace_module_at(trace, i, &m); i++)
+        printf("module %" PRIx64 " %" PRIx64 " %" PRIx64 " %zu %s\n", m.start, m.end, m.bias,
+               m.build_id_bytes, m.path);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    sw_trace *trace;
+    int want_sites = argc == 3 && strcmp(argv[1], "--sites") == 0;
+    unsigned flags = argc == 3 && !want_sites ? SW_TRACE_VALID_PREFIX : 0;
+    if (argc < 2 || sw_trace_open(argv[argc - 1], flags, &trace) != SW_OK) return fail();
+    int result = want_sites ? sites(trace) : totals(trace);
+    sw_trace_close(trace);
+    return result;
+}
