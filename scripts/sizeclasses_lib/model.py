@@ -15,6 +15,7 @@ LARGE_SHIFT_MAX = 7  # the large map steps by at most 1 << 7 bytes
 CLASSES_MAX = 255  # real classes, without the dummy class 0
 SIZE_MAX = 256 * 1024  # largest slot, bytes
 SPAN_BYTES_MAX = 4 << 20
+SLOTS_MAX = 8192
 PAGE_BYTES_MIN = 4096
 PAGE_BYTES_MAX = 65536
 NAME_MAX = 63  # characters

@@ -12,6 +12,7 @@ from .model import (
     PAGE_BYTES_MAX,
     PAGE_BYTES_MIN,
     SIZE_MAX,
+    SLOTS_MAX,
     SPAN_BYTES_MAX,
     SizeClass,
     SizeClassError,
@@ -81,6 +82,9 @@ def _broken_span(page_bytes: int, c: SizeClass) -> str | None:
     if span > SPAN_BYTES_MAX:
         most = SPAN_BYTES_MAX // page_bytes
         return f"span of {span} bytes is above {SPAN_BYTES_MAX}; use at most {most} pages"
+    if span // c.size > SLOTS_MAX:
+        most = SLOTS_MAX * c.size // page_bytes
+        return f"span holds {span // c.size} objects, above {SLOTS_MAX}; use at most {most} pages"
     return None
 
 

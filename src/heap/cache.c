@@ -53,33 +53,35 @@ void sw_cache_transition(sw_cache *cache, sw_span *span) {
 
 /* --- frees by other threads --------------------------------------------------------------------- */
 
-static void push_remote(sw_cache *owner, sw_space *space, sw_span *span) {
+static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_t half) {
     uint32_t *head = &owner->more->remote_head;
-    uint32_t *link = &sw_space_cold(space, span)->remote_next;
+    uint32_t *link = &sw_space_cold(space, span)->remote_next[half];
+    uint32_t node = sw_space_span_id(space, span) * 2 + half;
     uint32_t top = __atomic_load_n(head, __ATOMIC_RELAXED);
     do {
         *link = top;
-    } while (!__atomic_compare_exchange_n(head, &top, sw_space_span_id(space, span), true,
-                                          __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST,
+                                          __ATOMIC_RELAXED));
 }
 
-/* One popped span. It may have changed hands since it was announced. */
-static void drain_one(sw_cache *cache, sw_span *span, bool as_owner, uintptr_t *doubled) {
+/* One popped half. The span may have changed hands since it was announced. */
+static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_owner,
+                      uintptr_t *doubled) {
     sw_heap *heap = cache->heap;
     *doubled = 0;
     sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
     if (owner == NULL) {
         sw_os_lock_acquire(&heap->lock);
         owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE); /* adopted meanwhile? */
-        if (owner == NULL) sw_central_drain(heap, span, doubled);
+        if (owner == NULL) sw_central_drain(heap, span, half, doubled);
         sw_os_lock_release(&heap->lock);
         if (owner == NULL) return;
     }
     if (owner != cache || !as_owner) {
-        sw_cache_announce(owner, span);
+        sw_cache_announce(owner, span, half);
         return;
     }
-    sw_span_drain(heap->space, span, doubled);
+    sw_span_drain(heap->space, span, half, doubled);
     sw_cache_transition(cache, span);
 }
 
@@ -87,12 +89,13 @@ static void drain_one(sw_cache *cache, sw_span *span, bool as_owner, uintptr_t *
  * cache only. */
 static void drain_stack(sw_cache *cache, bool as_owner) {
     sw_space *space = cache->heap->space;
-    uint32_t id = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
-    while (id != 0) {
-        sw_span *span = sw_space_span(space, id);
+    uint32_t node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
+    while (node != 0) {
+        sw_span *span = sw_space_span(space, node / 2);
+        uint32_t half = node % 2;
         uintptr_t doubled;
-        id = sw_space_cold(space, span)->remote_next; /* before the span can be announced again */
-        drain_one(cache, span, as_owner, &doubled);
+        node = sw_space_cold(space, span)->remote_next[half]; /* before it is announced again */
+        drain_one(cache, span, half, as_owner, &doubled);
         if (doubled != 0) report_double(cache, doubled);
     }
 }
@@ -101,8 +104,8 @@ void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true); }
 
 /* A cache that closes looks at its stack after it has set `closed`; an announcer looks at `closed`
  * after its push. So one of them sees the other, and the span is not forgotten. */
-void sw_cache_announce(sw_cache *owner, sw_span *span) {
-    push_remote(owner, owner->heap->space, span);
+void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
+    push_remote(owner, owner->heap->space, span, half);
     if (sw_unlikely(__atomic_load_n(&owner->more->closed, __ATOMIC_SEQ_CST) != 0))
         drain_stack(owner, false);
 }

@@ -35,7 +35,7 @@ sw_span *sw_central_record(sw_heap *heap) {
     cold->heap = heap;
     cold->slack = NULL;
     cold->requested = 0;
-    cold->remote_words = 0;
+    cold->remote_words[0] = cold->remote_words[1] = 0;
     return span;
 }
 
@@ -137,9 +137,9 @@ static void unlist(sw_heap *heap, sw_span *span) {
     sw_span_list_remove(list, heap->space, span);
 }
 
-void sw_central_drain(sw_heap *heap, sw_span *span, uintptr_t *doubled) {
+void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled) {
     unlist(heap, span);
-    sw_span_drain(heap->space, span, doubled);
+    sw_span_drain(heap->space, span, half, doubled);
     sw_central_put(heap, span);
 }
 

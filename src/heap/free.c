@@ -57,7 +57,7 @@ static bool free_remote(sw_cache *cache, sw_span *span, uint32_t slot) {
         sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
         if (owner != NULL) {
             sw_remote_result result = sw_span_remote_free(heap->space, span, slot);
-            if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span);
+            if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(slot));
             return result != SW_REMOTE_DOUBLE;
         }
         sw_os_lock_acquire(&heap->lock);

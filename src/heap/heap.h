@@ -64,7 +64,7 @@ struct sw_cache_more {
     sw_cache *next;          /* all caches of the heap */
     uint32_t number;         /* 1, 2, ... */
     uint32_t closed;         /* atomic */
-    uint32_t remote_head;    /* atomic: stack of spans with announced remote frees */
+    uint32_t remote_head;    /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;      /* bytes used of the tiny block */
     uint32_t loose;          /* 1: opened by sw_cache_open, no thread's own */
     uintptr_t tiny_block;    /* 0: none */
@@ -84,8 +84,8 @@ bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
 void sw_cache_transition(sw_cache *cache, sw_span *span);
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
-/* Pushes a span on its owner's remote stack. The caller is its announcer. */
-void sw_cache_announce(sw_cache *owner, sw_span *span);
+/* Pushes half of a span on its owner's remote stack. The caller is its announcer. */
+void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
 /* Opens or closes without taking the registry's lock. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
@@ -97,8 +97,8 @@ void sw_cache_shut(sw_cache *cache);
 sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw_status *why);
 /* Puts a span that has no owner into the list it belongs to, or gives it up when it is empty. */
 void sw_central_put(sw_heap *heap, sw_span *span);
-/* Drains a span without owner that has just been popped from a remote stack. */
-void sw_central_drain(sw_heap *heap, sw_span *span, uintptr_t *doubled);
+/* Drains half a span without owner that has just been popped from a remote stack. */
+void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled);
 /* A free into a span without owner. SW_REMOTE_DOUBLE or DONE. */
 sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot);
 /* Gives a wholly free span, in no list, back to the page heap. */

@@ -195,19 +195,28 @@ static bool is_lost(const sw_cache *cache) {
     return thread == NULL || index >= thread->capacity || thread->caches[index] != cache;
 }
 
+/* A bit for each word of the half. */
+static uint64_t words_of_half(const sw_span *span, uint32_t half) {
+    uint32_t count = sw_span_word_count(span), before = half * 64;
+    return count <= before ? 0 : sw_low_mask(count - before);
+}
+
 /* Drains every word, announced or not: its announcer may be lost. */
 static void drain_all(sw_heap *heap, sw_span *span) {
-    uintptr_t doubled;
-    sw_space_cold(heap->space, span)->remote_words = sw_low_mask(sw_span_word_count(span));
-    if (span->owner == NULL) {
-        sw_central_drain(heap, span, &doubled);
-    } else if (is_lost(span->owner)) {
+    if (span->owner != NULL && is_lost(span->owner)) {
         span->owner = NULL;
-        sw_span_drain(heap->space, span, &doubled);
-        sw_central_put(heap, span);
-    } else {
-        sw_span_drain(heap->space, span, &doubled);
-        sw_cache_transition(span->owner, span);
+        span->state = SW_SPAN_CENTRAL_FULL; /* in no list yet */
+        sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
+    }
+    for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
+        uintptr_t doubled; /* a drain may give the span up: its record is then unused */
+        sw_space_cold(heap->space, span)->remote_words[half] = words_of_half(span, half);
+        if (span->owner == NULL) {
+            sw_central_drain(heap, span, half, &doubled);
+        } else {
+            sw_span_drain(heap->space, span, half, &doubled);
+            sw_cache_transition(span->owner, span);
+        }
     }
 }
 

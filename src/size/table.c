@@ -113,6 +113,12 @@ static sw_status check_span(uint32_t page_bytes, const sw_class_spec *spec, uint
                        cls, size, span, SW_TABLE_SPAN_BYTES_MAX,
                        SW_TABLE_SPAN_BYTES_MAX / page_bytes);
     }
+    if (span / size > SW_TABLE_SLOTS_MAX) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "span holds %" PRIu64 " objects, above %d; use at most %" PRIu32 " pages",
+                       cls, size, span / size, SW_TABLE_SLOTS_MAX,
+                       (uint32_t)SW_TABLE_SLOTS_MAX * size / page_bytes);
+    }
     return SW_OK;
 }
 

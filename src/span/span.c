@@ -6,6 +6,7 @@
 #include "base/assert.h"
 
 _Static_assert(sizeof(sw_span) == 64, "a span record is one cache line");
+_Static_assert(SW_TABLE_SLOTS_MAX <= 2 * 64 * 64, "each word has a bit in remote_words");
 
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero) {
@@ -56,17 +57,17 @@ sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t sl
     uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
     if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
     if (before != padding) return SW_REMOTE_DONE;
-    uint64_t *announced = &sw_space_cold(space, span)->remote_words;
-    bool first = __atomic_fetch_or(announced, 1ull << (slot / 64), __ATOMIC_ACQ_REL) == 0;
+    uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
+    bool first = __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
     return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
 }
 
-void sw_span_drain(sw_space *space, sw_span *span, uintptr_t *doubled) {
-    uint64_t *announced = &sw_space_cold(space, span)->remote_words;
+void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled) {
+    uint64_t *announced = &sw_space_cold(space, span)->remote_words[half];
     uint64_t words = __atomic_exchange_n(announced, 0, __ATOMIC_ACQ_REL);
     *doubled = 0;
     for (; words != 0; words &= words - 1) {
-        uint32_t k = sw_ctz(words);
+        uint32_t k = half * 64 + sw_ctz(words);
         sw_word *word = &span->words[k];
         uint64_t padding = sw_span_padding(span, k);
         uint64_t bits = __atomic_fetch_and(&word->remote, padding, __ATOMIC_ACQ_REL) & ~padding;

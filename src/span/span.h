@@ -28,8 +28,6 @@ typedef enum sw_span_state {
     SW_SPAN_STATE_COUNT
 } sw_span_state;
 
-enum { SW_SPAN_SLOTS_MAX = 4096 }; /* so that remote_words has a bit for each word */
-
 /* --- words ------------------------------------------------------------------------------------ */
 
 static sw_always_inline uint64_t sw_word_free(const sw_word *word) {
@@ -81,25 +79,28 @@ static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *wo
 
 /* --- frees by other threads -------------------------------------------------------------------
  * A freer ORs its bit into the word's `remote`. The one that finds no pending bit there is the
- * word's *announcer*: it sets bit k of remote_words, and if that was 0 it pushes the span on the
- * owner's remote stack. The owner drains a word only after its announcement. So
+ * word's *announcer*: it sets the word's bit in remote_words, and if that half was 0 it pushes the
+ * half span on the owner's remote stack. The owner drains a word only after its announcement. So
  *   - a span with pending bits stays a span: it is given up only when every slot is in `free`;
  *   - nobody but an announcer touches the span after its OR, and an announcer's word is pending
- *     until the owner has popped the span: no record is touched after its release;
+ *     until the owner has popped the half: no record is touched after its release;
  *   - no announcement is lost: a drained word has a new announcer.
  */
 typedef enum sw_remote_result {
     SW_REMOTE_DONE,     /* the bit is set; somebody else announces */
-    SW_REMOTE_ANNOUNCE, /* the caller must push the span on its owner's stack */
+    SW_REMOTE_ANNOUNCE, /* the caller must push the slot's half on the owner's stack */
     SW_REMOTE_DOUBLE,   /* the slot was free already: nothing changed */
 } sw_remote_result;
 
 sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot);
 
-/* Takes the announcements and moves the bits of those words into `free`. Only for whoever has just
- * popped the span. *doubled: address of a slot that was free already (a double free that raced),
+/* Half of a span's words, as the remote stack names it. */
+static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
+
+/* Takes the announcements of a half and moves the bits of those words into `free`. Only for whoever
+ * has just popped it. *doubled: address of a slot that was free already (a double free that raced),
  * else 0. */
-void sw_span_drain(sw_space *space, sw_span *span, uintptr_t *doubled);
+void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled);
 
 uint32_t sw_span_free_slots(const sw_span *span);   /* free or remote */
 bool sw_span_is_empty(const sw_span *span);         /* every slot in `free`, none pending */
