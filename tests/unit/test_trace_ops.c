@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ordered recordings: what is appended is what is read, up to object names; what is invalid is
+ * refused with its index; summary, metadata, rewind and read. */
+#include "trace_fixture.h"
+
+enum { IDS = 700, COUNT = 50000 };
+
+static sw_op ops[COUNT];
+
+static void write_ops(const char *path, const sw_op *from, size_t count, sw_trace_summary *sum) {
+    sw_trace_writer *w;
+    CHECK_EQ(sw_trace_create(path, &w), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "source", "test"), SW_OK);
+    for (size_t at = 0; at < count;) { /* appended in uneven pieces */
+        size_t n = at % 999 + 1 < count - at ? at % 999 + 1 : count - at;
+        CHECK_EQ(sw_trace_append(w, from + at, n), SW_OK);
+        at += n;
+    }
+    CHECK_EQ(sw_trace_commit(w, sum), SW_OK);
+}
+
+/* The totals again, counted in another way. */
+static void check_summary(const sw_trace_summary *sum, size_t count) {
+    static uint64_t size[IDS];
+    uint64_t live = 0, bytes = 0, peak = 0, peak_op = 0, most = 0, allocs = 0, frees = 0;
+    memset(size, 0, sizeof size);
+    for (size_t i = 0; i < count; i++) {
+        allocs += ops[i].kind == SW_OP_ALLOC;
+        frees += ops[i].kind == SW_OP_FREE;
+        live = allocs - frees;
+        bytes = bytes - size[ops[i].object] + ops[i].size;
+        size[ops[i].object] = ops[i].size;
+        if (bytes > peak) peak_op = i + 1;
+        if (bytes > peak) peak = bytes;
+        if (live > most) most = live;
+    }
+    CHECK_EQ(sum->ops, count);
+    CHECK_EQ(sum->allocs, allocs);
+    CHECK_EQ(sum->frees, frees);
+    CHECK_EQ(sum->reallocs, count - allocs - frees);
+    CHECK_EQ(sum->peak_requested_bytes, peak);
+    CHECK_EQ(sum->peak_op, peak_op);
+    CHECK_EQ(sum->peak_live_objects, most);
+    CHECK_EQ(sum->end_live_objects, live);
+    CHECK_EQ(sum->end_requested_bytes, bytes);
+    CHECK_EQ(sum->duration_ns, ops[count - 1].time_ns);
+    CHECK_EQ(sum->incomplete, 0);
+}
+
+static void round_trip(uint64_t seed, size_t count) {
+    const char *path = fixture_path("ops.swt");
+    sw_trace_summary sum, again;
+    sw_op *got;
+    size_t n;
+    random_ops(&seed, ops, count, IDS);
+    write_ops(path, ops, count, &sum);
+    CHECK_EQ(read_all(path, 0, &got, &n), SW_OK);
+    CHECK_EQ(n, count);
+    CHECK(same_history(ops, got, count, IDS));
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) top = got[i].object > top ? got[i].object : top;
+    CHECK(count == 0 || top + 1 == sum.peak_live_objects);
+    if (count != 0) check_summary(&sum, count);
+    free(got);
+
+    sw_trace *t;
+    sw_trace_info info;
+    CHECK_EQ(sw_trace_open(path, SW_TRACE_VALID_PREFIX, &t), SW_OK);
+    CHECK_EQ(sw_trace_get_summary(t, &again), SW_OK);
+    CHECK(memcmp(&sum, &again, sizeof sum) == 0);
+    sw_trace_get_info(t, &info);
+    CHECK_EQ(info.ops, count);
+    CHECK_EQ(info.form, SW_TRACE_ORDERED);
+    CHECK_EQ(info.damaged, 0);
+    CHECK_STR(sw_trace_meta_find(t, "source"), "test");
+    CHECK(sw_trace_meta_find(t, "nothing") == NULL);
+    sw_trace_close(t);
+    remove(path);
+}
+
+static void read_and_rewind(void) {
+    const char *path = fixture_path("rewind.swt");
+    static sw_op first[COUNT], second[COUNT];
+    uint64_t seed = 7;
+    size_t n = 0, got = 0;
+    sw_trace *t;
+    random_ops(&seed, ops, 20000, IDS);
+    write_ops(path, ops, 20000, NULL);
+    CHECK_EQ(sw_trace_open(path, 0, &t), SW_OK);
+    while (n < 20000 && sw_trace_read(t, first + n, 777, &got) == SW_OK && got != 0) n += got;
+    CHECK_EQ(n, 20000);
+    CHECK_EQ(sw_trace_read(t, first + n, 5, &got), SW_OK);
+    CHECK_EQ(got, 0);
+    CHECK_EQ(sw_trace_rewind(t), SW_OK);
+    CHECK_EQ(sw_trace_read(t, second, COUNT, &got), SW_OK);
+    CHECK_EQ(got, 20000);
+    CHECK(memcmp(first, second, 20000 * sizeof *first) == 0);
+    CHECK(same_history(ops, first, 20000, IDS));
+    sw_trace_close(t);
+    remove(path);
+}
+
+/* Appends one bad operation after a good one: refused by name, and no file appears. */
+static void refused(sw_op bad, const char *message) {
+    const char *path = fixture_path("refused.swt");
+    const sw_op good = {.time_ns = 10, .size = 5, .object = 3};
+    sw_trace_writer *w;
+    CHECK_EQ(sw_trace_create(path, &w), SW_OK);
+    CHECK_EQ(sw_trace_append(w, &good, 1), SW_OK);
+    CHECK_EQ(sw_trace_append(w, &bad, 1), SW_INVALID);
+    CHECK_STR(sw_last_error()->message, message);
+    CHECK_EQ(sw_trace_append(w, &good, 1), SW_STATE);
+    CHECK_EQ(sw_trace_commit(w, NULL), SW_STATE);
+    CHECK(fopen(path, "rb") == NULL);
+}
+
+static void validation(void) {
+    refused((sw_op){.time_ns = 10, .object = 3}, "operation 1 (kind 0, object 3): its object is "
+                                                 "live already");
+    refused((sw_op){.time_ns = 10, .object = 4, .kind = SW_OP_FREE},
+            "operation 1 (kind 1, object 4): its object is not live");
+    refused((sw_op){.time_ns = 10, .object = 2, .kind = SW_OP_REALLOC},
+            "operation 1 (kind 2, object 2): its object is not live");
+    refused((sw_op){.time_ns = 10, .object = 2, .kind = 3},
+            "operation 1 (kind 3, object 2): its kind is unknown");
+    refused((sw_op){.time_ns = 9, .object = 2},
+            "operation 1 (kind 0, object 2): its time is before the last operation's");
+    refused((sw_op){.time_ns = 10, .object = 2, .thread = 2},
+            "operation 1 (kind 0, object 2): its thread id skips (a new thread has the next id)");
+    refused((sw_op){.time_ns = 10, .object = 2, .size = 1ull << 63},
+            "operation 1 (kind 0, object 2): its size is above 2^63 - 1");
+    refused((sw_op){.time_ns = 10, .object = 2, .align_log2 = 48},
+            "operation 1 (kind 0, object 2): its alignment is above 2^47");
+    refused((sw_op){.time_ns = 10, .object = 2, .flags = 4},
+            "operation 1 (kind 0, object 2): its flags are unknown");
+    refused((sw_op){.time_ns = 10, .object = 3, .size = 1, .kind = SW_OP_FREE},
+            "operation 1 (kind 1, object 3): a FREE has no size, alignment or flags");
+    refused((sw_op){.time_ns = 10, .object = 4000000000u},
+            "operation 1 (kind 0, object 4000000000): its object id is not dense");
+}
+
+static void extremes(void) {
+    const char *path = fixture_path("extreme.swt");
+    const sw_op some[] = {
+        {.time_ns = 0, .size = INT64_MAX, .object = 0, .site = UINT32_MAX},
+        {.time_ns = UINT64_MAX, .size = 0, .object = 1, .thread = 1, .align_log2 = 47},
+        {.time_ns = UINT64_MAX, .size = INT64_MAX, .object = 1, .kind = SW_OP_REALLOC, .flags = 1},
+        {.time_ns = UINT64_MAX, .object = 0, .thread = 1, .kind = SW_OP_FREE},
+    };
+    sw_op *got;
+    size_t n;
+    write_ops(path, some, 4, NULL);
+    CHECK_EQ(read_all(path, 0, &got, &n), SW_OK);
+    CHECK_EQ(n, 4);
+    CHECK(same_history(some, got, 4, 2));
+    free(got);
+    remove(path);
+}
+
+static void metadata(void) {
+    const char *path = fixture_path("meta.swt"), *key, *value;
+    static char longest[200000];
+    sw_trace_writer *w;
+    sw_trace *t;
+    memset(longest, 'x', sizeof longest - 1);
+    CHECK_EQ(sw_trace_create(path, &w), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "arg", ""), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "arg", longest), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "arg", longest), SW_OK); /* begins a second block */
+    CHECK_EQ(sw_trace_append(w, ops, 0), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "late", "1"), SW_STATE);
+    CHECK_EQ(sw_trace_commit(w, NULL), SW_OK);
+    CHECK_EQ(sw_trace_open(path, 0, &t), SW_OK);
+    CHECK_EQ(sw_trace_meta_count(t), 3);
+    CHECK(sw_trace_meta_at(t, 2, &key, &value));
+    CHECK_STR(key, "arg");
+    CHECK_EQ(strlen(value), sizeof longest - 1);
+    CHECK(!sw_trace_meta_at(t, 3, &key, &value));
+    sw_trace_close(t);
+    remove(path);
+}
+
+int main(void) {
+    for (uint64_t seed = 1; seed <= 12; seed++) round_trip(seed, (size_t)(seed * 3000));
+    round_trip(99, 0);
+    round_trip(98, SW_TRACE_OPS_MAX);
+    round_trip(97, SW_TRACE_OPS_MAX + 1);
+    read_and_rewind();
+    validation();
+    extremes();
+    metadata();
+    CHECK_EQ(sw_trace_open(NULL, 0, NULL), SW_INVALID);
+    CHECK_EQ(sw_trace_create("", NULL), SW_INVALID);
+    return check_result();
+}
