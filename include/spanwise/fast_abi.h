@@ -53,10 +53,10 @@ typedef struct sw_cache_slot {
     sw_span *span;   /* NULL when there is none */
 } sw_cache_slot;
 
-/* What a free needs to find a span. */
+/* What a free needs to find a span. Constant once its space is made, so each cache has a copy. */
 typedef struct sw_space_view {
     uintptr_t base;           /* address of frame 0 */
-    uint64_t frames;          /* frames whose page-map entry is readable */
+    uint64_t frames;          /* frames that page_map covers */
     const uint32_t *page_map; /* frame -> index into spans */
     sw_span *spans;
 } sw_space_view;
@@ -68,9 +68,9 @@ enum {
     SW_MODE_TINY = 4,    /* pointer-free objects below 16 B share blocks */
 };
 
-/* The head of a cache; `slots` is indexed by class * 2 + noscan. */
+/* A cache: one line that every call reads, then the slots, indexed by class * 2 + noscan. */
 struct sw_cache {
-    const sw_space_view *view;
+    sw_space_view view;
     const sw_table *table;
     sw_heap *heap;
     struct sw_cache_more *more; /* what only slow paths read */

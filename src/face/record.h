@@ -205,12 +205,11 @@ extern bool record_has_cycles;       /* ticks are the processor's, else nanoseco
 extern bool record_ticks_are_stamps; /* ... and order events of all threads: no counter */
 extern uint64_t record_stamp_counter;
 
-/* The cycle counter, read after every earlier instruction is done. */
+/* The cycle counter. Not serialised: it may be read some instructions early or late, which is no
+ * matter for a time (stamps order the events). */
 static sw_always_inline uint64_t record_cycles(void) {
 #if defined(__x86_64__)
-    uint32_t low, high, core;
-    __asm__ volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(core) : : "memory");
-    return (uint64_t)high << 32 | low;
+    return __builtin_ia32_rdtsc();
 #else
     return 0;
 #endif

@@ -195,7 +195,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     more->kept = (uint16_t *)(more->full + heap->span_classes);
     more->number = ++heap->cache_numbers;
     more->next = heap->caches;
-    cache->view = &heap->space->view;
+    cache->view = heap->space->view;
     cache->table = heap->table;
     cache->heap = heap;
     cache->mode = heap->mode;

@@ -88,7 +88,7 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
             /* An object of the cache itself comes here when its frame lies outside the main
              * reservation, or when the heap packs tiny objects. */
             sw_cache *owner = __atomic_load_n(&target.span->owner, __ATOMIC_RELAXED);
-            done = owner == cache ? sw_template_free_own(cache, target.span, target.slot)
+            done = owner == cache ? sw_fast_free_own(cache, target.span, target.slot)
                                   : free_remote(cache, target.span, target.slot);
         }
         if (!done) target.misuse = SW_MISUSE_DOUBLE_FREE;
@@ -99,7 +99,7 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
 
 static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char *op) {
     if (sw_unlikely((cache->mode & SW_MODE_TINY) != 0) ||
-        sw_unlikely(!sw_template_free(cache, cache->view, ptr)))
+        sw_unlikely(!sw_fast_try_free(cache, ptr)))
         sw_free_slow(cache, ptr, op);
 }
 
@@ -145,7 +145,7 @@ void sw_free(void *ptr) {
     if (ptr == NULL) return;
     sw_cache *cache = sw_tls_cache;
     if (sw_unlikely(cache == NULL)) cache = sw_thread_default_cache();
-    if (cache != NULL && sw_unlikely(!sw_template_free(cache, &sw_live_space.view, ptr)))
+    if (cache != NULL && sw_unlikely(!sw_fast_try_free(cache, ptr)))
         sw_free_slow(cache, ptr, "free");
 }
 

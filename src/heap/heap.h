@@ -34,6 +34,7 @@
 #include "page/pages.h"
 #include "size/table.h"
 #include "span/span.h"
+#include "spanwise/fast.h"
 
 enum { SW_HEAPS_MAX = 4096 };
 
@@ -80,8 +81,6 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 
 /* Gives the cache slot a word with a free bit. False: no memory (the slot is left empty). */
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
-/* After a free that found its word empty or left it wholly free. */
-void sw_cache_transition(sw_cache *cache, sw_span *span);
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
 /* Pushes half of a span on its owner's remote stack. The caller is its announcer. */
@@ -147,18 +146,16 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr);
 /* Reports; returns only if the handler chose to leak and continue. */
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);
-/* Any free that the fast path did not finish. */
-void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
+/* sw_free_slow (fast.h): any free that the fast path did not finish. */
 
 /* --- alloc.c ------------------------------------------------------------------------------------ */
 
-/* The generic path after its first word was empty, and every mode. */
-void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+/* sw_alloc_slow (fast.h): any path whose first word was empty. */
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 
 /* --- thread.c ----------------------------------------------------------------------------------- */
 
-extern sw_tls_fast sw_cache *sw_tls_cache; /* this thread's cache of the default heap, or NULL */
+/* sw_tls_cache (fast.h): this thread's cache of the default heap, or NULL. */
 /* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
 sw_cache *sw_thread_cache(sw_heap *heap);
 /* This thread's cache of the default heap, which is created if need be. */

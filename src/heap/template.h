@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocation and free templates. Always inlined with constants, they become the specialised
- * paths of src/gen/paths_*.c; with run-time values, the generic path of alloc.c.
+/* The allocation template. Always inlined with constants, it becomes the specialised paths of
+ * src/gen/paths_*.c; with run-time values, the generic path of alloc.c. (The free template is
+ * public: fast.h.)
  *
  * Specialised paths serve plain heaps only (sw_cache.mode == 0) whose table is the one that the
  * constants come from.
@@ -53,32 +54,6 @@ static sw_always_inline void *sw_template_tiny(sw_cache *cache, size_t size, uns
     if (sw_unlikely(more->tiny_block == 0 || at + size > 16)) return sw_alloc_tiny(cache, size, flags);
     more->tiny_used = at + (uint32_t)size;
     return (void *)(more->tiny_block + at);
-}
-
-/* Sets the slot's bit in a span that the cache owns. False: it is free already. */
-static sw_always_inline bool sw_template_free_own(sw_cache *cache, sw_span *span, uint32_t slot) {
-    sw_word *word = &span->words[slot / 64];
-    uint64_t bit = 1ull << (slot % 64);
-    uint64_t free_bits = sw_word_free(word), remote = sw_word_remote(word);
-    if (sw_unlikely(((free_bits | remote) & bit) != 0)) return false;
-    sw_word_set_free(word, free_bits | bit);
-    span->needzero = 1;
-    if (sw_unlikely(free_bits == 0 || (free_bits | bit | remote) == ~0ull))
-        sw_cache_transition(cache, span);
-    return true;
-}
-
-/* The fast part of a free. False: nothing was done, the slow path must look at it. */
-static sw_always_inline bool sw_template_free(sw_cache *cache, const sw_space_view *view, void *ptr) {
-    uintptr_t p = (uintptr_t)ptr;
-    uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
-    if (sw_unlikely(frame >= view->frames)) return false;
-    sw_span *span = &view->spans[view->page_map[frame]];
-    uint64_t offset = p - span->base;
-    uint32_t slot = sw_slot_of((uint32_t)offset, span->magic);
-    if (sw_unlikely((uint64_t)slot * span->size != offset)) return false;
-    if (sw_unlikely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache)) return false;
-    return sw_template_free_own(cache, span, slot);
 }
 
 #endif

@@ -17,7 +17,7 @@ typedef struct sw_thread {
     size_t capacity;
 } sw_thread;
 
-sw_tls_fast sw_cache *sw_tls_cache;
+_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
 static sw_tls_fast sw_thread *tls_thread;
 
 static sw_os_lock registry_lock;

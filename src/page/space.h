@@ -72,7 +72,7 @@ extern sw_word sw_sentinel_word;
 
 /* The live space of the process; made at first use. NULL when not even a small one can be had. */
 sw_space *sw_space_live(void);
-extern sw_space sw_live_space; /* fast paths name it directly */
+extern sw_space sw_live_space;
 
 /* A dry space. NULL: no memory. */
 sw_space *sw_space_dry_create(void);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inline allocation and free on the default heap, for code that counts nanoseconds.
+ *
+ * With a size that is constant when compiled, the class and its slot size fold to numbers and an
+ * allocation is a handful of instructions; other sizes call the library. A free is validated exactly
+ * as sw_free is. Works in C11 and C++11 with gcc and clang.
+ *
+ * Binary compatibility: this code reads the records of fast_abi.h and the class numbers of the
+ * library's default table. It refers to a symbol that is named after the table, so that a library of
+ * another table fails at link or load.
+ */
+#ifndef SPANWISE_FAST_H
+#define SPANWISE_FAST_H
+
+#include <string.h>
+
+#include <spanwise/fast_abi.h>
+#include <spanwise/gen/fast_c16.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_FAST_TLS __attribute__((tls_model("initial-exec")))
+#define SW_FAST_INLINE static inline __attribute__((always_inline))
+
+/* This thread's cache of the default heap; NULL before its first use. */
+#ifdef __cplusplus
+extern SW_API thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
+#else
+extern SW_API _Thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
+#endif
+
+/* The slow continuations. Not for direct use. */
+SW_API void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+SW_API void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
+SW_API void sw_cache_transition(sw_cache *cache, sw_span *span);
+
+/* Makes every user of this header need the table's symbol. */
+__attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_TABLE_SYMBOL;
+
+/* --- allocation --------------------------------------------------------------------------------- */
+
+/* An object of a constant class out of the cache's current word. */
+SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
+                                  uint32_t bytes) {
+    uint32_t span_class = cls * 2 + 1;
+    sw_cache_slot *slot = &cache->slots[span_class];
+    uint64_t bits = __atomic_load_n(&slot->word->free, __ATOMIC_RELAXED);
+    if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
+    __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
+    void *p = (void *)(slot->base + (uintptr_t)__builtin_ctzll(bits) * bytes);
+    if ((flags & SW_ZERO) != 0) memset(p, 0, bytes);
+    return p;
+}
+
+/* As sw_cache_alloc on a cache of a plain heap with the default table. */
+SW_FAST_INLINE void *sw_fast_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
+    if (__builtin_constant_p(size) && size <= SW_FAST_SIZE_MAX && (flags & SW_SCAN) == 0) {
+        uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
+        return sw_fast_take(cache, size, flags, cls, sw_fast_class_bytes[cls]);
+    }
+    return sw_cache_alloc(cache, size, flags);
+}
+
+/* As sw_malloc. */
+SW_FAST_INLINE void *sw_fast_malloc(size_t size) {
+    sw_cache *cache = sw_tls_cache;
+    if (__builtin_expect(cache == NULL, 0) || !__builtin_constant_p(size)) return sw_malloc(size);
+    return sw_fast_cache_alloc(cache, size, 0);
+}
+
+/* As sw_calloc(1, size). */
+SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
+    sw_cache *cache = sw_tls_cache;
+    if (__builtin_expect(cache == NULL, 0) || !__builtin_constant_p(size)) return sw_calloc(1, size);
+    return sw_fast_cache_alloc(cache, size, SW_ZERO);
+}
+
+/* --- free --------------------------------------------------------------------------------------- */
+
+/* Sets the bit of a slot in a span that the cache owns. 0: the slot is free already. */
+SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint32_t slot) {
+    sw_word *word = &span->words[slot / 64];
+    uint64_t bit = UINT64_C(1) << (slot % 64);
+    uint64_t bits = __atomic_load_n(&word->free, __ATOMIC_RELAXED);
+    uint64_t remote = __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
+    if (__builtin_expect(((bits | remote) & bit) != 0, 0)) return 0;
+    __atomic_store_n(&word->free, bits | bit, __ATOMIC_RELAXED);
+    span->needzero = 1;
+    if (__builtin_expect(bits == 0 || (bits | bit | remote) == ~UINT64_C(0), 0))
+        sw_cache_transition(cache, span);
+    return 1;
+}
+
+/* The fast part of a free. 0: nothing was done, sw_free_slow must look at it. */
+SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
+    const sw_space_view *view = &cache->view;
+    uintptr_t p = (uintptr_t)ptr;
+    uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
+    if (__builtin_expect(frame >= view->frames, 0)) return 0;
+    sw_span *span = &view->spans[view->page_map[frame]];
+    uint64_t offset = p - span->base;
+    uint32_t slot = (uint32_t)(((uint64_t)(uint32_t)offset * span->magic) >> 32);
+    if (__builtin_expect((uint64_t)slot * span->size != offset, 0)) return 0;
+    if (__builtin_expect(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache, 0)) return 0;
+    return sw_fast_free_own(cache, span, slot);
+}
+
+/* As sw_cache_free on a cache of a plain heap (any table). */
+SW_FAST_INLINE void sw_fast_cache_free(sw_cache *cache, void *ptr) {
+    if (ptr != NULL && __builtin_expect(!sw_fast_try_free(cache, ptr), 0))
+        sw_free_slow(cache, ptr, "free");
+}
+
+/* As sw_free. */
+SW_FAST_INLINE void sw_fast_free(void *ptr) {
+    sw_cache *cache = sw_tls_cache;
+    if (__builtin_expect(cache == NULL, 0)) {
+        sw_free(ptr);
+    } else {
+        sw_fast_cache_free(cache, ptr);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
