@@ -31,7 +31,7 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     if (*entry == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
     sw_span *span = sw_space_span(heap->space, *entry);
     if (sw_space_cold(heap->space, span)->heap != heap) return bad(SW_MISUSE_WRONG_HEAP, span);
-    if (span->state != SW_SPAN_LARGE) return find_in_slots(span, p);
+    if (!sw_span_is_large(span)) return find_in_slots(span, p);
     return bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
 }
 
@@ -82,7 +82,7 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
         target.misuse = SW_MISUSE_COLLECTED;
     if (target.misuse == SW_MISUSE_NONE) {
         bool done;
-        if (target.span->state == SW_SPAN_LARGE) {
+        if (sw_span_is_large(target.span)) {
             done = sw_large_free(heap, target.span, (uintptr_t)ptr);
         } else {
             /* An object of the cache itself comes here when its frame lies outside the main
@@ -117,7 +117,7 @@ void sw_heap_free(sw_heap *heap, void *ptr) {
 
 /* The stated size must be of the object's class, or of its page count. */
 static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) {
-    if (span->state == SW_SPAN_LARGE)
+    if (sw_span_is_large(span))
         return sw_pages_of(heap->table, size == 0 ? 1 : size) == span->pages;
     return size <= heap->table->max_size &&
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;

@@ -7,7 +7,7 @@
 #include "heap/template.h"
 
 static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
-    return span->state == SW_SPAN_LARGE ? (size_t)span->pages << heap->table->page_shift : span->size;
+    return sw_span_is_large(span) ? (size_t)span->pages << heap->table->page_shift : span->size;
 }
 
 /* The requested size where it is kept, else the usable one. */
@@ -15,7 +15,7 @@ static size_t known_bytes(const sw_heap *heap, const sw_target *target) {
     const sw_span *span = target->span;
     if ((heap->mode & SW_MODE_TRACKED) == 0) return usable_bytes(heap, span);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
-    if (span->state == SW_SPAN_LARGE) return cold->requested;
+    if (sw_span_is_large(span)) return cold->requested;
     return span->size - sw_slack_get(cold->slack, span->size, target->slot);
 }
 
@@ -23,7 +23,7 @@ static size_t known_bytes(const sw_heap *heap, const sw_target *target) {
  * that would fit a class moves into one. */
 static bool resize_in_place(sw_heap *heap, const sw_target *target, size_t size) {
     sw_span *span = target->span;
-    if (span->state == SW_SPAN_LARGE)
+    if (sw_span_is_large(span))
         return size > heap->table->max_size && sw_large_resize(heap, span, size);
     if (size > heap->table->max_size ||
         sw_size_class(heap->table, size) != (uint32_t)span->span_class / 2)

@@ -23,7 +23,7 @@ static sw_tls_fast sw_thread *tls_thread;
 static sw_os_lock registry_lock;
 static sw_thread *threads;
 static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
-static uint32_t heap_ids;            /* given out so far */
+static uint32_t heap_ids = 1;        /* given out so far; 1 is kept for the default heap */
 static sw_heap *default_heap;        /* atomic */
 static sw_os_lock default_lock;
 static uint32_t fork_registered;
@@ -67,8 +67,10 @@ sw_heap *sw_heap_default(void) {
     if (sw_likely(heap != NULL)) return heap;
     sw_os_lock_acquire(&default_lock);
     heap = default_heap;
-    if (heap == NULL && sw_heap_create(NULL, &heap) == SW_OK)
+    if (heap == NULL && sw_heap_create(NULL, &heap) == SW_OK) {
+        heap->id = 1;
         __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
+    }
     sw_os_lock_release(&default_lock);
     return heap;
 }
@@ -236,6 +238,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     more->remote_head = 0; /* every span is drained */
     if (!is_lost(cache)) return;
     for (uint32_t i = 0; i < heap->span_classes; i++) {
+        cache->slots[i] = (sw_cache_slot){.word = &sw_sentinel_word};
         more->partial[i] = more->full[i] = (sw_span_list){0};
         more->kept[i] = 0;
     }

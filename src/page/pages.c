@@ -37,10 +37,10 @@ void sw_pages_destroy(sw_pages *pages) {
 /* --- where a page is -------------------------------------------------------------------------- */
 
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page) {
-    for (uint32_t i = pages->window_count; i-- > 0;)
-        if (page >= pages->windows[i].first_page) return &pages->windows[i];
-    sw_assert1(!"page of no window");
-    return NULL;
+    uint32_t i = pages->window_count - 1;
+    while (i > 0 && page < pages->windows[i].first_page) i--;
+    sw_assert2(page - pages->windows[i].first_page < pages->windows[i].pages);
+    return &pages->windows[i];
 }
 
 uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page) {

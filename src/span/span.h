@@ -70,6 +70,10 @@ void sw_span_clear(sw_span *span);
  * Owner (or lock) only. */
 sw_word *sw_span_find_word(sw_span *span);
 
+/* True for the record of one large object. Unlike `state` this does not change while an object lives, so
+ * any thread that holds the object may ask. */
+static inline bool sw_span_is_large(const sw_span *span) { return span->size == 0; }
+
 /* Pairs that hold slots. */
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63) / 64; }
 

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads: frees across threads, threads that die with objects alive, many heaps, double frees across
+ * threads, fork with threads at work. Run under ThreadSanitizer as well. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "spanwise/spanwise.h"
+
+enum { THREADS = 6, MAILBOX = 1024, ROUNDS = 60000 };
+
+static sw_heap *heap;
+static _Atomic(void *) mailbox[MAILBOX];
+static atomic_int faults;
+static atomic_int stop;
+
+static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
+    (void)arg;
+    (void)fault;
+    atomic_fetch_add(&faults, 1);
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+/* Puts objects into random boxes and frees what it finds there: most frees are of other threads'
+ * objects. The first word of an object is its size. */
+static void *swap_objects(void *arg) {
+    uint64_t rng = (uint64_t)(uintptr_t)arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t r = check_random(&rng);
+        size_t size = 8 + (r >> 20) % ((r & 15) == 0 ? 40000 : 600);
+        size_t *p = sw_heap_alloc(heap, size, (r & 32) != 0 ? SW_ZERO : 0);
+        if (p == NULL) abort();
+        if ((r & 32) != 0 && (p[0] != 0 || ((char *)p)[size - 1] != 0)) abort();
+        ((char *)p)[size - 1] = 7;
+        p[0] = size;
+        size_t *old = atomic_exchange(&mailbox[r % MAILBOX], p);
+        if (old == NULL) continue;
+        if (old[0] < 8 || old[0] > 41000) abort();
+        sw_heap_free(heap, old);
+    }
+    return NULL;
+}
+
+static void empty_mailbox(void) {
+    for (int i = 0; i < MAILBOX; i++) sw_heap_free(heap, atomic_exchange(&mailbox[i], NULL));
+}
+
+static void run_threads(void *(*fn)(void *), int count, int seed) {
+    pthread_t threads[64];
+    for (int i = 0; i < count; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, fn, (void *)(uintptr_t)(seed + i)), 0);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+}
+
+/* After all threads are gone and all objects freed, nothing is left but metadata. */
+static void check_empty(void) {
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    if (sw_last_error()->status != SW_OK) puts(sw_last_error()->message);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+    /* what the main thread's own current spans hold, and nothing of the dead threads */
+    CHECK(ledger.spans <= 2 * (uint64_t)sw_table_class_count(sw_heap_table(heap)));
+    CHECK_EQ(ledger.caches, 1);
+}
+
+static void generations(void) {
+    for (int generation = 0; generation < 3; generation++) {
+        run_threads(swap_objects, THREADS, generation * 100 + 1);
+        empty_mailbox();
+        sw_clear_error();
+        check_empty();
+    }
+    CHECK_EQ(atomic_load(&faults), 0);
+}
+
+/* One thread allocates, dies; the next frees. */
+static void *allocate_and_die(void *arg) {
+    (void)arg;
+    for (int i = 0; i < MAILBOX; i++) atomic_store(&mailbox[i], sw_heap_alloc(heap, 64, 0));
+    return NULL;
+}
+
+static void adoption(void) {
+    for (int round = 0; round < 20; round++) {
+        run_threads(allocate_and_die, 1, 0);
+        empty_mailbox();
+    }
+    sw_clear_error();
+    check_empty();
+}
+
+/* A double free ordered by the join is found, whoever frees first. */
+static void *free_it(void *p) {
+    sw_heap_free(heap, p);
+    return NULL;
+}
+
+static void ordered_double_free(void) {
+    for (int first = 0; first < 2; first++) {
+        void *p = sw_heap_alloc(heap, 64, 0), *keep = sw_heap_alloc(heap, 64, 0);
+        pthread_t thread;
+        atomic_store(&faults, 0);
+        if (first == 0) sw_heap_free(heap, p);
+        pthread_create(&thread, NULL, free_it, p);
+        pthread_join(thread, NULL);
+        if (first == 1) sw_heap_free(heap, p);
+        CHECK_EQ(atomic_load(&faults), 1);
+        pthread_create(&thread, NULL, free_it, p);
+        pthread_join(thread, NULL);
+        CHECK_EQ(atomic_load(&faults), 2);
+        sw_heap_free(heap, keep);
+    }
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    atomic_store(&faults, 0);
+}
+
+/* Short-lived heaps while other threads use the shared one. */
+static void *many_heaps(void *arg) {
+    uint64_t rng = (uint64_t)(uintptr_t)arg;
+    for (int i = 0; i < 40; i++) {
+        sw_heap *own;
+        if (sw_heap_create(NULL, &own) != SW_OK) abort();
+        for (int j = 0; j < 200; j++) {
+            void *p = sw_heap_alloc(own, check_random(&rng) % 3000, 0);
+            void *q = sw_heap_alloc(heap, check_random(&rng) % 3000, 0);
+            if (j % 3 != 0) sw_heap_free(own, p);
+            sw_heap_free(heap, q);
+        }
+        if (sw_heap_verify(own) != SW_OK) abort();
+        sw_heap_destroy(own);
+    }
+    return NULL;
+}
+
+/* Children of a process whose other threads allocate: each allocates, frees, verifies. */
+static void *churn(void *arg) {
+    uint64_t rng = (uint64_t)(uintptr_t)arg;
+    void *held[64] = {0};
+    while (!atomic_load(&stop)) {
+        uint64_t r = check_random(&rng);
+        sw_heap_free(heap, held[r % 64]);
+        held[r % 64] = sw_heap_alloc(heap, (r >> 8) % 2000, 0);
+    }
+    for (int i = 0; i < 64; i++) sw_heap_free(heap, held[i]);
+    return NULL;
+}
+
+static int child_work(void) {
+    void *p[100];
+    for (int i = 0; i < 100; i++) p[i] = sw_heap_alloc(heap, (size_t)i * 37, 0);
+    for (int i = 0; i < 100; i++) sw_heap_free(heap, p[i]);
+    if (sw_heap_verify(heap) == SW_OK) return 0;
+    fprintf(stderr, "child: %s\n", sw_last_error()->message);
+    return 1;
+}
+
+static void forks(int count) {
+    pthread_t threads[3];
+    atomic_store(&stop, 0);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)(i + 1));
+    for (int i = 0; i < count; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20); /* a hang is a failure, not a wait */
+            _exit(child_work());
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        CHECK_EQ(status, 0);
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+}
+
+int main(void) {
+    sw_set_fault_handler(count_fault, NULL);
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    generations();
+    adoption();
+    ordered_double_free();
+    run_threads(many_heaps, THREADS, 77);
+#if !defined(__SANITIZE_THREAD__) /* its runtime does not survive fork with threads */
+    forks(200);
+#endif
+    CHECK_EQ(atomic_load(&faults), 0);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    return check_result();
+}
