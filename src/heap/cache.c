@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache: its current, partial and full spans, refill, and frees by other threads. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -22,10 +23,12 @@ static void report_double(sw_cache *cache, uintptr_t p) {
 
 static void release(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
+    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
     sw_os_lock_acquire(&heap->lock);
     sw_central_tick(heap);
     sw_central_release(heap, span);
     sw_os_lock_release(&heap->lock);
+    errno = saved_errno;
 }
 
 /* A partial span has become wholly free: keep it for its class, or give it up. */

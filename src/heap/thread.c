@@ -26,11 +26,6 @@ static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
 static uint32_t heap_ids = 1;        /* given out so far; 1 is kept for the default heap */
 static sw_heap *default_heap;        /* atomic */
 static sw_os_lock default_lock;
-static uint32_t fork_registered;
-
-static void fork_prepare(void);
-static void fork_parent(void);
-static void fork_child(void);
 
 /* --- registry of heaps --------------------------------------------------------------------------- */
 
@@ -44,12 +39,7 @@ bool sw_registry_add(sw_heap *heap) {
         __atomic_store_n(&heaps[i], heap, __ATOMIC_RELEASE);
         added = true;
     }
-    bool first = fork_registered == 0;
-    fork_registered = 1;
     sw_os_lock_release(&registry_lock);
-    /* A refusal leaves fork unprotected for multi-threaded children only; allocation must not fail
-     * for that. */
-    if (first) (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
     return added;
 }
 
@@ -136,6 +126,8 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
         return NULL;
     }
+    /* Registering the record may have allocated, where this heap serves malloc. */
+    if (thread->caches[heap->index] != NULL) return thread->caches[heap->index];
     sw_cache *cache;
     if (sw_cache_make(heap, &cache) != SW_OK) return NULL;
     __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
@@ -265,4 +257,11 @@ static void fork_child(void) {
         tls_thread->next = NULL;
         tls_thread->back = &threads;
     }
+}
+
+/* At load time, before there are threads: registering allocates in some C libraries, so it must not
+ * happen under a lock of ours. A refusal leaves only the children of multi-threaded parents
+ * unprotected. */
+__attribute__((constructor)) static void register_fork(void) {
+    (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
 }
