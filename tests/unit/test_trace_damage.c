@@ -3,6 +3,7 @@
  * and never other operations than were written.
  */
 #include <unistd.h>
+#include <zstd.h>
 
 #include "trace_fixture.h"
 
@@ -251,6 +252,67 @@ static void hostile_payloads(void) {
     }
 }
 
+/* The file with every block unpacked, a few bytes of one payload changed, and sealed again. */
+static bytes resealed(const sample *s, uint64_t *seed) {
+    static uint8_t payload[SWT_PAYLOAD_BYTES_MAX];
+    bytes file = {0};
+    size_t victim = check_random(seed) % 12, index = 0;
+    bytes_add(&file, s->file.data, SWT_FILE_HEADER_BYTES);
+    for (size_t at = SWT_FILE_HEADER_BYTES; at < s->file.used; index++) {
+        swt_block block;
+        CHECK(swt_block_decode(s->file.data + at, &block) == NULL);
+        const uint8_t *body = s->file.data + at + SWT_BLOCK_HEADER_BYTES;
+        if (block.codec == SWT_CODEC_STORED) memcpy(payload, body, block.raw_bytes);
+        else ZSTD_decompress(payload, sizeof payload, body, block.stored_bytes);
+        at += SWT_BLOCK_HEADER_BYTES + block.stored_bytes;
+        size_t n = block.raw_bytes;
+        for (uint64_t k = 1 + check_random(seed) % 3; index == victim && n != 0 && k > 0; k--) {
+            uint64_t r = check_random(seed);
+            size_t place = r >> 60 < 4 ? (size_t)(r % 36) : (size_t)r; /* often in the head */
+            payload[place % n] = (uint8_t)(r >> 50);
+            if (r >> 58 == 1) n -= (r >> 8) % n;
+            if (r >> 58 == 2) block.first = r;
+            if (r >> 58 == 3 && block.count > 1) block.count--;
+        }
+        add_sealed(&file, block, payload, n);
+    }
+    return file;
+}
+
+/* Whatever comes out keeps the rules of sw_op. */
+static bool rules_hold(const sw_op *got, size_t n) {
+    uint8_t *live = calloc(n + 1, 1);
+    uint64_t time = 0;
+    bool good = true;
+    for (size_t i = 0; good && i < n; i++) {
+        good = got[i].object < n && got[i].time_ns >= time && got[i].kind < SW_OP_KIND_COUNT &&
+               got[i].size <= INT64_MAX && (live[got[i].object] != 0) == (got[i].kind != 0);
+        if (good) live[got[i].object] = got[i].kind != SW_OP_FREE;
+        time = got[i].time_ns;
+    }
+    free(live);
+    return good;
+}
+
+static void hostile_changes(const sample *s) {
+    uint64_t seed = 31;
+    file_write(path, "", 0);
+    for (int round = 0; round < 4000; round++) {
+        bytes file = resealed(s, &seed);
+        file_patch(path, 0, file.data, file.used);
+        CHECK_EQ(truncate(path, (off_t)file.used), 0);
+        free(file.data);
+        for (unsigned flags = 0; flags < 2; flags++) {
+            sw_op *got;
+            size_t n;
+            sw_status status = read_all(path, flags, &got, &n);
+            CHECK(status == SW_OK || (status == SW_FORMAT && flags == 0));
+            CHECK(rules_hold(got, n));
+            free(got);
+        }
+    }
+}
+
 /* An OPS payload by hand: tags and columns as given. */
 static size_t ops_payload(uint8_t *out, const uint8_t *tags, size_t count,
                           const uint8_t *const columns[5], const size_t lengths[5]) {
@@ -339,6 +401,7 @@ int main(void) {
         cut_everywhere(&s, form == 0);
         flip_everywhere(&s, form == 0);
         noise(&s, form == 0);
+        hostile_changes(&s);
         if (form == 0) messages(&s);
         drop(&s);
     }

@@ -58,13 +58,14 @@ sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason) {
 /* Reads and judges the block header at an offset. NULL: fine. *io: it is a failed read. */
 static const char *read_header(swt_file *file, uint64_t at, swt_block *block, bool *io) {
     *io = false;
-    if (file->bytes - at < SWT_BLOCK_HEADER_BYTES) return "the file is cut within a block header";
+    uint8_t bytes[SWT_BLOCK_HEADER_BYTES];
+    if (file->bytes - at < sizeof bytes) return "the file is cut within a block header";
     if (!seek(file->stream, at) ||
-        fread(file->stored, 1, SWT_BLOCK_HEADER_BYTES, file->stream) != SWT_BLOCK_HEADER_BYTES) {
+        fread(bytes, 1, sizeof bytes, file->stream) != sizeof bytes) {
         *io = true;
         return "read a block header";
     }
-    const char *wrong = swt_block_decode(file->stored, block);
+    const char *wrong = swt_block_decode(bytes, block);
     if (wrong != NULL) return wrong;
     if (file->bytes - at - SWT_BLOCK_HEADER_BYTES < block->stored_bytes)
         return "the file is cut within a block";
@@ -75,11 +76,13 @@ static const char *decompress(swt_file *file, const swt_block *block) {
     const uint8_t *body = file->stored + SWT_BLOCK_HEADER_BYTES;
     if (swt_sum(body, block->stored_bytes) != block->payload_sum)
         return "checksum of a block is wrong";
+    if (!swt_grow(&file->payload, &file->payload_capacity, (size_t)block->raw_bytes + 1, 1))
+        return swt_no_memory;
     if (block->codec == SWT_CODEC_STORED) {
         memcpy(file->payload, body, block->raw_bytes);
         return NULL;
     }
-    size_t got = ZSTD_decompressDCtx(file->decompressor, file->payload, SWT_PAYLOAD_BYTES_MAX, body,
+    size_t got = ZSTD_decompressDCtx(file->decompressor, file->payload, block->raw_bytes, body,
                                      block->stored_bytes);
     return got == block->raw_bytes ? NULL : "a block does not decompress to its length";
 }
@@ -89,6 +92,7 @@ static const char *read_payload(swt_file *file, uint64_t at, size_t stored_bytes
                                 bool *io) {
     size_t bytes = SWT_BLOCK_HEADER_BYTES + stored_bytes;
     *io = false;
+    if (!swt_grow(&file->stored, &file->stored_capacity, bytes, 1)) return swt_no_memory;
     if (!seek(file->stream, at) || fread(file->stored, 1, bytes, file->stream) != bytes) {
         *io = true;
         return "read a block";
@@ -224,11 +228,7 @@ static sw_status open_all(swt_file *file) {
     if (status == SW_OK) status = read_file_header(file);
     if (status != SW_OK) return status;
     file->decompressor = ZSTD_createDCtx();
-    file->stored = malloc(SWT_BLOCK_HEADER_BYTES + SWT_STORED_BYTES_MAX);
-    file->payload = malloc(SWT_PAYLOAD_BYTES_MAX);
-    if (file->decompressor == NULL || file->stored == NULL || file->payload == NULL)
-        return swt_file_no_memory(file);
-    return scan(file);
+    return file->decompressor != NULL ? scan(file) : swt_file_no_memory(file);
 }
 
 sw_status swt_file_open(swt_file *file, const char *path, bool prefix) {

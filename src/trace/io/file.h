@@ -63,7 +63,8 @@ typedef struct swt_file {
     swt_notes notes;
     void *decompressor;
     uint8_t *stored;  /* header and payload as in the file */
-    uint8_t *payload; /* of the block that was loaded last; SWT_PAYLOAD_BYTES_MAX */
+    uint8_t *payload; /* of the block that was loaded last */
+    size_t stored_capacity, payload_capacity;
     bool prefix;      /* opened for the valid prefix */
     bool complete;    /* the last block is END or SUMMARY */
     bool damaged;     /* and this is the prefix */
