@@ -25,10 +25,6 @@ static sw_always_inline void leave(record_thread *thread) {
     if (sw_unlikely(record_self == NULL)) record_leave_slow(thread);
 }
 
-static sw_always_inline uint32_t site_of(const record_thread *thread, sw_os_frame frame) {
-    return record_option.stacks == 0 ? 0 : record_site(thread, frame);
-}
-
 /* --- events ----------------------------------------------------------------------------------- */
 
 static sw_noinline void slow_alloc(record_thread *thread, swt_raw_kind kind, uint64_t stamp,
@@ -42,10 +38,9 @@ static sw_noinline void slow_alloc(record_thread *thread, swt_raw_kind kind, uin
 
 static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind, const void *p,
                                         size_t size, uint32_t align_log2, sw_os_frame frame) {
-    uint64_t stamp, ticks;
-    record_now(&stamp, &ticks);
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
-    uint32_t site = site_of(thread, frame);
+    uint32_t site = record_site(thread, frame);
     if (sw_unlikely(record_special != 0 ||
                     !swt_raw_alloc(&thread->raw, kind, stamp, ticks, (uintptr_t)p, size,
                                    align_log2, site)))
@@ -61,8 +56,7 @@ static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_
 
 /* Frees carry no call site: the one that is studied is the allocation's. */
 static sw_always_inline void note_free(record_thread *thread, const void *p) {
-    uint64_t stamp, ticks;
-    record_now(&stamp, &ticks);
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     if (sw_unlikely(record_special != 0 ||
                     !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
@@ -72,10 +66,9 @@ static sw_always_inline void note_free(record_thread *thread, const void *p) {
 static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_stamp,
                                           uint64_t old_ticks, uintptr_t old, const void *p,
                                           size_t size, sw_os_frame frame) {
-    uint64_t stamp, ticks;
-    record_now(&stamp, &ticks);
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
-    uint32_t site = site_of(thread, frame);
+    uint32_t site = record_site(thread, frame);
     if (sw_likely(record_special == 0 &&
                   swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old, stamp, ticks,
                                   (uintptr_t)p, size, site))) {
@@ -213,8 +206,7 @@ RECORD_EXPORT void *realloc(void *ptr, size_t size) {
         return own != NULL ? own : record_real.realloc(ptr, size);
     }
     uintptr_t old = (uintptr_t)ptr;
-    uint64_t old_stamp, old_ticks;
-    record_now(&old_stamp, &old_ticks);
+    uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
     void *p = record_real.realloc(ptr, size);
     note_resized(thread, old_stamp, old_ticks, old, p, size, SW_OS_CALLER_FRAME());
     leave(thread);
@@ -228,8 +220,7 @@ RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) return record_real.reallocarray(ptr, count, size);
     uintptr_t old = (uintptr_t)ptr;
-    uint64_t old_stamp, old_ticks;
-    record_now(&old_stamp, &old_ticks);
+    uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
     void *p = record_real.reallocarray(ptr, count, size);
     if (!overflow)
         note_resized(thread, old_stamp, old_ticks, old, p, bytes, SW_OS_CALLER_FRAME());

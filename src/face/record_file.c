@@ -155,14 +155,10 @@ bool record_file_put(swt_block_kind kind, const swt_buffer *payload) {
 
 /* --- clock -------------------------------------------------------------------------------------- */
 
-static uint64_t clock_ticks(uint64_t now_ns) {
-    return record_has_cycles ? record_cycles() : now_ns;
-}
-
 /* The two readings lie some microseconds apart in the worst case (an interrupt between them). */
 static void put_clock(swt_buffer *buffer) {
     uint64_t ns = sw_os_now_ns();
-    uint64_t ticks = clock_ticks(ns);
+    uint64_t ticks = record_read_ticks();
     if (ticks > file.start_ticks && ns > file.start_ns) {
         __extension__ typedef unsigned __int128 wide;
         wide ratio = ((wide)(ns - file.start_ns) << 32) / (ticks - file.start_ticks);
@@ -175,7 +171,7 @@ static void put_clock(swt_buffer *buffer) {
 /* The frequency is not known at the start: the first estimate is over 50 microseconds. */
 static void calibrate(void) {
     file.start_ns = sw_os_now_ns();
-    file.start_ticks = clock_ticks(file.start_ns);
+    file.start_ticks = record_read_ticks();
     while (sw_os_now_ns() - file.start_ns < 50000) {}
 }
 
@@ -205,8 +201,7 @@ void record_file_flush(record_thread *thread) {
     bool done = false;
     if (f != NULL) {
         const uint8_t *block;
-        uint32_t flags = record_ticks_are_stamps ? SWT_RAW_TICKS_ARE_STAMPS : 0;
-        size_t n = swt_encode_raw(f->encoder, &thread->raw, flags, &block);
+        size_t n = swt_encode_raw(f->encoder, &thread->raw, 0, &block);
         done = append(block, n, true);
         sw_os_lock_release(&f->lock);
     }

@@ -29,7 +29,6 @@
 #include "face/record_meta.h"
 
 bool record_has_cycles;
-bool record_ticks_are_stamps;
 uint64_t record_stamp_counter;
 
 enum { UNSTARTED = 0, STARTING = 1, STARTED = 2 };
@@ -45,25 +44,12 @@ static struct {
 
 /* --- clock -------------------------------------------------------------------------------------- */
 
-static bool clocksource_is_tsc(void) {
-    char text[16] = "";
-    int fd = (int)syscall(SYS_openat, AT_FDCWD,
-                          "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-                          O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return false;
-    long n = syscall(SYS_read, fd, text, sizeof text - 1);
-    (void)syscall(SYS_close, fd);
-    return n >= 3 && memcmp(text, "tsc\n", 4) == 0;
-}
-
-/* Ticks need a counter of constant rate. That the kernel itself keeps time by it says that all cores
- * agree on it, so it may order events too. */
+/* Ticks need a counter of constant rate: an invariant TSC. */
 static void choose_clock(void) {
 #if defined(__x86_64__)
     unsigned a = 0, b = 0, c = 0, d = 0;
     record_has_cycles = __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d >> 8 & 1) != 0;
 #endif
-    record_ticks_are_stamps = record_has_cycles && clocksource_is_tsc() && 0;
 }
 
 /* --- start -------------------------------------------------------------------------------------- */

@@ -84,6 +84,8 @@ static record_thread *take_record(uint32_t id) {
     swt_raw_init(&thread->raw, thread->raw.events, SWT_RAW_EVENTS_MAX, id);
     thread->exit_rounds = 0;
     thread->stack_high = 0;
+    thread->ticks = 0;
+    thread->until_reading = thread->stride = 1;
     return thread;
 }
 
