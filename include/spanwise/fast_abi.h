@@ -61,20 +61,13 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
-/* How a heap differs from the plain one: such heaps take the generic path. */
-enum {
-    SW_MODE_TRACKED = 1, /* requested sizes are kept */
-    SW_MODE_DRY = 2,     /* addresses are numbers */
-    SW_MODE_TINY = 4,    /* pointer-free objects below 16 B share blocks */
-};
-
 /* A cache: one line that every call reads, then the slots, indexed by class * 2 + noscan. */
 struct sw_cache {
     sw_space_view view;
     const sw_table *table;
     sw_heap *heap;
-    struct sw_cache_more *more; /* what only slow paths read */
-    uint64_t mode;              /* SW_MODE_... */
+    struct sw_cache_more *more;   /* what only slow paths read */
+    const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     sw_cache_slot slots[];
 };
 

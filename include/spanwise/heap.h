@@ -67,6 +67,15 @@ SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers
 /* NULL with errno ENOMEM when memory or the limit is exhausted or size > PTRDIFF_MAX.
  * size 0 gives a unique smallest slot. */
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
+/* Which path serves a request of this heap: a function generated for its class (plain heaps of a
+ * built-in table, sizes up to the cut-off), tiny packing, the generic path, or whole pages. */
+typedef enum sw_path {
+    SW_PATH_SPECIALISED,
+    SW_PATH_TINY,
+    SW_PATH_GENERIC,
+    SW_PATH_LARGE
+} sw_path;
+SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 /* align: a power of two (else NULL, EINVAL). */
 SW_API void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags);
 /* ptr NULL: allocates. size 0 keeps a smallest slot (never frees). On failure NULL and the old

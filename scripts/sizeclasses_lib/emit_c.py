@@ -197,13 +197,24 @@ def paths_source(table: Table, origin: Origin, cutoff: int, header: str) -> str:
             _path_name(table, "tiny", n) if n in sizes else "0" for n in range(1, TINY_MAX + 1)
         ]
         lines += ["", *_array(f"sw_path_fn *const sw_paths_{table.identifier}_tiny", names)]
-    return _text(lines)
+    name = table.identifier
+    lines += [
+        "",
+        f"const sw_paths sw_paths_{name} = {{",
+        f"    .cutoff = {bytes_max},",
+        f"    .scan = sw_paths_{name}_scan,",
+        f"    .noscan = sw_paths_{name}_noscan,",
+    ]
+    if len(_tiny_sizes(table, cutoff)) == TINY_MAX:  # all of them, or the generic code packs
+        lines.append(f"    .tiny = sw_paths_{name}_tiny,")
+    return _text([*lines, "};"])
 
 
 def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: str) -> str:
     """The declarations of paths_<name>.c for each of the tables."""
     what = (
-        "The specialised paths. sw_paths_<table>_<kind>[n] serves a request of n bytes, for\n"
+        "The specialised paths, and sw_paths_<table>, which holds them all.\n"
+        "sw_paths_<table>_<kind>[n] serves a request of n bytes, for\n"
         "0 <= n <= sw_paths_<table>_cutoff; kind scan: may hold pointers, noscan: does not, tiny\n"
         f"(n <= {TINY_MAX}, where the table has it): shares 16 B blocks, null above the cut-off."
     )
@@ -211,7 +222,8 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
     lines += ['#include "heap/template.h"']
     for table in tables:
         name = table.identifier
-        lines += ["", f"/* {table.name} */", f"extern const uint32_t sw_paths_{name}_cutoff;"]
+        lines += ["", f"/* {table.name} */", f"extern const sw_paths sw_paths_{name};"]
+        lines.append(f"extern const uint32_t sw_paths_{name}_cutoff;")
         for kind in ("scan", "noscan", *(("tiny",) if table.has_tiny else ())):
             lines.append(f"extern sw_path_fn *const sw_paths_{name}_{kind}[];")
         for kind in ("scan", "noscan"):

@@ -3,7 +3,8 @@
  * Command:    python3 scripts/sizeclasses.py --write
  * Parameters: tables go and c16, cut-off 512 B
  *
- * The specialised paths. sw_paths_<table>_<kind>[n] serves a request of n bytes, for
+ * The specialised paths, and sw_paths_<table>, which holds them all.
+ * sw_paths_<table>_<kind>[n] serves a request of n bytes, for
  * 0 <= n <= sw_paths_<table>_cutoff; kind scan: may hold pointers, noscan: does not, tiny
  * (n <= 15, where the table has it): shares 16 B blocks, null above the cut-off.
  */
@@ -13,6 +14,7 @@
 #include "heap/template.h"
 
 /* go */
+extern const sw_paths sw_paths_go;
 extern const uint32_t sw_paths_go_cutoff;
 extern sw_path_fn *const sw_paths_go_scan[];
 extern sw_path_fn *const sw_paths_go_noscan[];
@@ -86,6 +88,7 @@ void *sw_path_go_tiny_14(sw_cache *cache, size_t size, unsigned flags);
 void *sw_path_go_tiny_15(sw_cache *cache, size_t size, unsigned flags);
 
 /* c16 */
+extern const sw_paths sw_paths_c16;
 extern const uint32_t sw_paths_c16_cutoff;
 extern sw_path_fn *const sw_paths_c16_scan[];
 extern sw_path_fn *const sw_paths_c16_noscan[];

@@ -548,3 +548,9 @@ sw_path_fn *const sw_paths_c16_noscan[513] = {
     sw_path_c16_noscan_25, sw_path_c16_noscan_25, sw_path_c16_noscan_25, sw_path_c16_noscan_25,
     sw_path_c16_noscan_25,
 };
+
+const sw_paths sw_paths_c16 = {
+    .cutoff = 512,
+    .scan = sw_paths_c16_scan,
+    .noscan = sw_paths_c16_noscan,
+};

@@ -633,3 +633,10 @@ sw_path_fn *const sw_paths_go_tiny[16] = {
     sw_path_go_tiny_10, sw_path_go_tiny_11, sw_path_go_tiny_12, sw_path_go_tiny_13,
     sw_path_go_tiny_14, sw_path_go_tiny_15,
 };
+
+const sw_paths sw_paths_go = {
+    .cutoff = 512,
+    .scan = sw_paths_go_scan,
+    .noscan = sw_paths_go_noscan,
+    .tiny = sw_paths_go_tiny,
+};

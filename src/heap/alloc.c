@@ -20,21 +20,20 @@ static void note_requested(sw_cache *cache, const sw_cache_slot *slot, uintptr_t
 static void *finish(sw_cache *cache, const sw_cache_slot *slot, void *p, size_t size,
                     unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
-    if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, slot, (uintptr_t)p, size);
-    if (sw_template_must_zero(slot, flags, kind) && (cache->mode & SW_MODE_DRY) == 0)
+    uint64_t mode = cache->heap->mode;
+    if ((mode & SW_MODE_TRACKED) != 0) note_requested(cache, slot, (uintptr_t)p, size);
+    if (sw_template_must_zero(slot, flags, kind) && (mode & SW_MODE_DRY) == 0)
         memset(p, 0, slot->span->size);
     return p;
 }
 
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    uint32_t bytes = cache->table->classes[span_class / 2].size;
-    void *p = sw_template_take(slot, bytes);
-    if (p == NULL && !sw_cache_refill(cache, span_class)) {
+    if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) {
         errno = ENOMEM;
         return NULL;
     }
-    if (p == NULL) p = sw_template_take(slot, bytes);
+    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->span->size);
     return finish(cache, slot, p, size, flags);
 }
 
@@ -42,20 +41,32 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
 static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
-    void *p = sw_template_take(slot, cache->table->classes[cls].size);
-    if (sw_unlikely(p == NULL)) return sw_alloc_slow(cache, size, flags, span_class);
-    if (sw_likely(cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)) return p;
+    uint64_t bits = sw_word_free(slot->word);
+    if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
+    void *p = sw_template_pop(slot, bits, cache->table->classes[cls].size);
+    if (sw_likely(cache->heap->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)) return p;
     return finish(cache, slot, p, size, flags);
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {
-    return (cache->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
+    return (cache->heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
 }
 
-static sw_always_inline void *alloc_generic(sw_cache *cache, size_t size, unsigned flags) {
+static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
+    sw_path_fn *const *by_size = cache->heap->tiny_paths;
+    return by_size != NULL ? by_size[size](cache, size, flags) : sw_template_tiny(cache, size, flags);
+}
+
+/* Any size in any heap: specialised path, tiny, class or pages. */
+static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned flags) {
+    const sw_paths *paths = cache->paths;
+    if (paths != NULL && size <= paths->cutoff) {
+        sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
+        return by_size[size](cache, size, flags);
+    }
     if (sw_unlikely(size > cache->table->max_size))
         return sw_large_alloc(cache->heap, size, 1, flags);
-    if (sw_unlikely(is_tiny(cache, size, flags))) return sw_template_tiny(cache, size, flags);
+    if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
     return alloc_class(cache, size, flags, sw_size_class(cache->table, size));
 }
 
@@ -90,7 +101,7 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
         errno = EINVAL;
         return NULL;
     }
-    if (align == 1) return alloc_generic(cache, size, flags);
+    if (align == 1) return alloc_any(cache, size, flags);
     uint32_t cls = aligned_class(cache->table, size, align);
     if (cls == 0) return sw_large_alloc(cache->heap, size, align, flags);
     return alloc_class(cache, size, flags, cls);
@@ -104,7 +115,7 @@ static void *no_cache(void) {
 }
 
 void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
-    return alloc_generic(cache, size, flags);
+    return alloc_any(cache, size, flags);
 }
 
 void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {
@@ -113,7 +124,7 @@ void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigne
 
 void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? no_cache() : alloc_generic(cache, size, flags);
+    return cache == NULL ? no_cache() : alloc_any(cache, size, flags);
 }
 
 void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags) {
@@ -123,14 +134,17 @@ void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned f
 
 /* --- public: the default heap (c16, plain) ---------------------------------------------------------- */
 
+/* This thread's first allocation, and sizes above the cut-off of the specialised paths. */
+static sw_noinline void *alloc_default_slow(size_t size, unsigned flags) {
+    sw_cache *cache = sw_thread_default_cache();
+    return cache == NULL ? no_cache() : alloc_any(cache, size, flags);
+}
+
 static sw_always_inline void *alloc_default(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls_cache;
-    if (sw_unlikely(cache == NULL)) {
-        cache = sw_thread_default_cache();
-        if (cache == NULL) return no_cache();
-    }
-    if (sw_likely(size <= sw_paths_c16_cutoff)) return sw_paths_c16_noscan[size](cache, size, flags);
-    return alloc_generic(cache, size, flags);
+    if (sw_likely(cache != NULL && size <= sw_paths_c16_cutoff))
+        return sw_paths_c16_noscan[size](cache, size, flags);
+    return alloc_default_slow(size, flags);
 }
 
 void *sw_malloc(size_t size) { return alloc_default(size, 0); }

@@ -201,7 +201,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     cache->view = heap->space->view;
     cache->table = heap->table;
     cache->heap = heap;
-    cache->mode = heap->mode;
+    cache->paths = sw_paths_for(heap->table, heap->mode);
     cache->more = more;
     heap->caches = cache;
     return cache;

@@ -98,7 +98,7 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
 }
 
 static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_unlikely((cache->mode & SW_MODE_TINY) != 0) ||
+    if (sw_unlikely((cache->heap->mode & SW_MODE_TINY) != 0) ||
         sw_unlikely(!sw_fast_try_free(cache, ptr)))
         sw_free_slow(cache, ptr, op);
 }

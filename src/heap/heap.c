@@ -41,6 +41,7 @@ static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->span_classes = 2 * heap->table->class_count;
     heap->mode = (options->tracked ? SW_MODE_TRACKED : 0u) | (options->dry ? SW_MODE_DRY : 0u) |
                  (options->tiny ? SW_MODE_TINY : 0u);
+    heap->tiny_paths = sw_paths_tiny(heap->table);
 }
 
 static void release_all(sw_heap *heap) {

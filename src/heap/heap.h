@@ -38,6 +38,16 @@
 
 enum { SW_HEAPS_MAX = 4096 };
 
+/* How a heap differs from the plain one. Such heaps take the generic path. */
+enum {
+    SW_MODE_TRACKED = 1, /* requested sizes are kept */
+    SW_MODE_DRY = 2,     /* addresses are numbers */
+    SW_MODE_TINY = 4,    /* pointer-free objects below 16 B share blocks */
+};
+
+/* One specialised path; see paths.c. */
+typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
+
 struct sw_heap {
     sw_os_lock lock;         /* pages, meta, central, caches, free records */
     uint32_t id;             /* never reused; 1 is the default heap */
@@ -48,6 +58,7 @@ struct sw_heap {
     sw_pages pages;
     sw_heap_options options;
     uint64_t mode;           /* SW_MODE_... */
+    sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */
     uint32_t span_classes;   /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
@@ -147,6 +158,21 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr);
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);
 /* sw_free_slow (fast.h): any free that the fast path did not finish. */
+
+/* --- paths.c ------------------------------------------------------------------------------------ */
+
+/* The specialised paths of a built-in table, by size in bytes. */
+typedef struct sw_paths {
+    size_t cutoff; /* largest size that they serve */
+    sw_path_fn *const *scan;
+    sw_path_fn *const *noscan;
+    sw_path_fn *const *tiny; /* sizes 1 .. 15 where tiny objects are packed; NULL: none generated */
+} sw_paths;
+
+/* NULL unless the table is built in and the heap plain. */
+const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode);
+/* The paths that pack tiny objects; NULL: the generic one does. */
+sw_path_fn *const *sw_paths_tiny(const sw_table *table);
 
 /* --- alloc.c ------------------------------------------------------------------------------------ */
 

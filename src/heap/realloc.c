@@ -42,7 +42,7 @@ static void zero_grown(sw_heap *heap, void *ptr, size_t old, size_t size, unsign
 static void *move(sw_cache *cache, void *ptr, size_t old, size_t size, unsigned flags) {
     void *fresh = sw_cache_alloc(cache, size, flags & ~(unsigned)SW_ZERO);
     if (fresh == NULL) return NULL;
-    if ((cache->mode & SW_MODE_DRY) == 0) {
+    if ((cache->heap->mode & SW_MODE_DRY) == 0) {
         memcpy(fresh, ptr, old < size ? old : size);
         zero_grown(cache->heap, fresh, old, size, flags);
     }

@@ -3,7 +3,7 @@
  * src/gen/paths_*.c; with run-time values, the generic path of alloc.c. (The free template is
  * public: fast.h.)
  *
- * Specialised paths serve plain heaps only (sw_cache.mode == 0) whose table is the one that the
+ * Specialised paths serve plain heaps only (sw_heap.mode is 0) whose table is the one that the
  * constants come from.
  */
 #ifndef SW_HEAP_TEMPLATE_H
@@ -13,14 +13,10 @@
 
 #include "heap/heap.h"
 
-typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
-
 enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 
-/* Takes the lowest free slot of the cache slot's word; NULL when the word is empty. */
-static sw_always_inline void *sw_template_take(sw_cache_slot *slot, uint32_t bytes) {
-    uint64_t bits = sw_word_free(slot->word);
-    if (sw_unlikely(bits == 0)) return NULL;
+/* Takes the slot of the lowest set bit; bits is the word's content, not 0. */
+static sw_always_inline void *sw_template_pop(sw_cache_slot *slot, uint64_t bits, uint32_t bytes) {
     sw_word_set_free(slot->word, bits & (bits - 1));
     return (void *)(slot->base + (uintptr_t)sw_ctz(bits) * bytes);
 }
@@ -36,8 +32,9 @@ static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, un
                                                 uint32_t cls, uint32_t bytes, unsigned kind) {
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);
     sw_cache_slot *slot = &cache->slots[span_class];
-    void *p = sw_template_take(slot, bytes);
-    if (sw_unlikely(p == NULL)) return sw_alloc_slow(cache, size, flags, span_class);
+    uint64_t bits = sw_word_free(slot->word);
+    if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
+    void *p = sw_template_pop(slot, bits, bytes);
     if (sw_template_must_zero(slot, flags, kind)) memset(p, 0, bytes);
     return p;
 }

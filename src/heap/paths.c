@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which path serves a request: the generated ones for plain heaps of a built-in table, else generic. */
+#include "gen/paths.h"
+#include "heap/heap.h"
+
+static const sw_paths *builtin_paths(const sw_table *table) {
+    if (table == sw_table_go()) return &sw_paths_go;
+    return table == sw_table_c16() ? &sw_paths_c16 : NULL;
+}
+
+const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode) {
+    return mode == 0 ? builtin_paths(table) : NULL;
+}
+
+sw_path_fn *const *sw_paths_tiny(const sw_table *table) {
+    const sw_paths *paths = builtin_paths(table);
+    return paths == NULL ? NULL : paths->tiny;
+}
+
+sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags) {
+    const sw_paths *paths = sw_paths_for(heap->table, heap->mode);
+    if (size > heap->table->max_size) return SW_PATH_LARGE;
+    if (paths != NULL && size <= paths->cutoff) return SW_PATH_SPECIALISED;
+    bool tiny = (heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
+    return tiny ? SW_PATH_TINY : SW_PATH_GENERIC;
+}
