@@ -9,7 +9,7 @@
  *   while (!(status = sw_trace_next(t, &ops, &n)) && n) sw_runner_run(r, ops, n, ...);
  *   sw_trace_close(t);
  *
- *   sw_trace_writer *w;                                   writing: the file appears at commit, whole
+ *   sw_trace_writer *w;                                  writing: the file appears at commit, whole
  *   sw_trace_create("b.swt", &w); sw_trace_append(w, ops, n); sw_trace_commit(w, NULL);
  *
  * Thread rule: one thread at a time for each sw_trace and each sw_trace_writer. Paths are byte
@@ -31,9 +31,10 @@ typedef struct sw_trace sw_trace;
 typedef struct sw_trace_writer sw_trace_writer;
 
 enum {
-    SW_TRACE_VERSION = 1,       /* of the format that this library writes; it reads 1..this */
-    SW_TRACE_OPS_MAX = 8192,    /* most operations in one batch of sw_trace_next */
-    SW_TRACE_VALID_PREFIX = 1,  /* flag: a cut or damaged file gives what is whole before the damage */
+    SW_TRACE_VERSION = 1,    /* of the format that this library writes; it reads 1..this */
+    SW_TRACE_OPS_MAX = 8192, /* most operations in one batch of sw_trace_next */
+    SW_TRACE_VALID_PREFIX =
+        1, /* flag: a cut or damaged file gives what is whole before the damage */
 };
 
 typedef enum sw_trace_form { SW_TRACE_RAW = 1, SW_TRACE_ORDERED = 2 } sw_trace_form;
@@ -49,46 +50,46 @@ typedef enum sw_trace_drop {
 /* What the head of the file says. Numbers that the file does not state are 0. */
 typedef struct sw_trace_info {
     uint64_t file_bytes;
-    uint64_t ops;           /* ordered: operations in the file; raw: events, about as many */
+    uint64_t ops; /* ordered: operations in the file; raw: events, about as many */
     uint64_t pid;
     uint64_t page_bytes;    /* of the recorded system */
     uint64_t stack_depth;   /* return addresses asked for at each call; 0: call sites off */
     uint64_t start_unix_ns; /* wall clock when the recording began */
     uint64_t damage_offset; /* with SW_TRACE_VALID_PREFIX: where the damage begins */
     uint32_t version;
-    uint32_t form;          /* sw_trace_form */
-    uint32_t pythonmalloc;  /* 1: the recorder set PYTHONMALLOC=malloc for the program */
-    uint32_t damaged;       /* 1: the file is cut or damaged and this is its valid prefix */
+    uint32_t form;         /* sw_trace_form */
+    uint32_t pythonmalloc; /* 1: the recorder set PYTHONMALLOC=malloc for the program */
+    uint32_t damaged;      /* 1: the file is cut or damaged and this is its valid prefix */
 } sw_trace_info;
 
 /* Totals of a whole recording: all of them 64 bits, in the order of the file's SUMMARY block.
  * ops == allocs + frees + reallocs. */
 typedef struct sw_trace_summary {
     uint64_t ops, allocs, frees, reallocs;
-    uint64_t zeroed_allocs;         /* of allocs: calloc */
-    uint64_t aligned_allocs;        /* of allocs: with an alignment asked for */
-    uint64_t allocated_bytes;       /* requested by allocs */
-    uint64_t reallocated_bytes;     /* new sizes asked for by reallocs */
-    uint64_t peak_requested_bytes;  /* most requested bytes live at once */
-    uint64_t peak_op;               /* after how many operations that was first reached */
+    uint64_t zeroed_allocs;        /* of allocs: calloc */
+    uint64_t aligned_allocs;       /* of allocs: with an alignment asked for */
+    uint64_t allocated_bytes;      /* requested by allocs */
+    uint64_t reallocated_bytes;    /* new sizes asked for by reallocs */
+    uint64_t peak_requested_bytes; /* most requested bytes live at once */
+    uint64_t peak_op;              /* after how many operations that was first reached */
     uint64_t peak_live_objects;
-    uint64_t end_requested_bytes;   /* still live after the last operation */
+    uint64_t end_requested_bytes; /* still live after the last operation */
     uint64_t end_live_objects;
-    uint64_t largest_bytes;         /* largest single request */
-    uint64_t duration_ns;           /* time of the last operation */
-    uint64_t threads;               /* that made at least one operation */
-    uint64_t sites;                 /* in the call-site table */
+    uint64_t largest_bytes; /* largest single request */
+    uint64_t duration_ns;   /* time of the last operation */
+    uint64_t threads;       /* that made at least one operation */
+    uint64_t sites;         /* in the call-site table */
     /* What could not be ordered when a raw recording was merged; never dropped silently. */
-    uint64_t unknown_frees;         /* free of an address that was not live: no operation */
-    uint64_t unknown_reallocs;      /* realloc of such an address: became an ALLOC */
-    uint64_t missed_frees;          /* address given out while live: a FREE was put before it */
+    uint64_t unknown_frees;    /* free of an address that was not live: no operation */
+    uint64_t unknown_reallocs; /* realloc of such an address: became an ALLOC */
+    uint64_t missed_frees;     /* address given out while live: a FREE was put before it */
     /* What the recorder says of itself. */
-    uint64_t calls;                 /* allocation calls that it saw; 0 when it was killed */
-    uint64_t dropped_calls;         /* of these, not in the file */
-    uint64_t drop_reason;           /* sw_trace_drop */
-    uint64_t children_unrecorded;   /* processes that the program started, not recorded */
-    uint64_t children_recorded;     /* ... recorded to files of their own */
-    uint64_t incomplete;            /* 1: made from the valid prefix of a cut or damaged file */
+    uint64_t calls;               /* allocation calls that it saw; 0 when it was killed */
+    uint64_t dropped_calls;       /* of these, not in the file */
+    uint64_t drop_reason;         /* sw_trace_drop */
+    uint64_t children_unrecorded; /* processes that the program started, not recorded */
+    uint64_t children_recorded;   /* ... recorded to files of their own */
+    uint64_t incomplete;          /* 1: made from the valid prefix of a cut or damaged file */
 } sw_trace_summary;
 
 /* A mapped range of a module of the recorded program. Strings and bytes live as long as the

@@ -53,7 +53,7 @@ static void ids(void) {
     static uint32_t live[20000];
     swt_ids pool = {0};
     size_t count = 0;
-    uint32_t id;
+    uint32_t id = 0;
     uint64_t seed = 2;
     for (uint32_t i = 0; i < 10000; i++) {
         CHECK(swt_ids_take(&pool, &id) && id == i);
@@ -66,7 +66,7 @@ static void ids(void) {
         CHECK(swt_ids_live(&pool, id) && swt_ids_give(&pool, id));
         CHECK(!swt_ids_live(&pool, id) && !swt_ids_give(&pool, id));
         if (i % 3 == 0 && count > 10) continue;
-        uint32_t again;
+        uint32_t again = 0;
         CHECK(swt_ids_take(&pool, &again) && again == id); /* the last freed first */
         live[count++] = again;
     }

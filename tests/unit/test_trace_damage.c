@@ -55,7 +55,8 @@ static sample make_raw(uint64_t steps) {
         }
         if (address[who] == 0) {
             address[who] = 0x10000 + (r >> 8) % 1000 * 16;
-            swt_raw_alloc(own, SWT_RAW_MALLOC, i, 1000 + i * 90, address[who], (r >> 20) % 900, 0, 1);
+            swt_raw_alloc(own, SWT_RAW_MALLOC, i, 1000 + i * 90, address[who], (r >> 20) % 900, 0,
+                          1);
         } else {
             swt_raw_free(own, i, 1000 + i * 90, address[who], 0);
             address[who] = 0;
@@ -150,17 +151,19 @@ static void messages(sample *s) {
     CHECK_STR(message_of("hello", 5),
               ": not a spanwise recording: it does not begin with the .swt magic; make one with "
               "spanwise record");
-    CHECK_STR(message_of(s->file.data, 20),
-              ": byte 20: the file is cut within its header; there is nothing to read, record again");
+    CHECK_STR(
+        message_of(s->file.data, 20),
+        ": byte 20: the file is cut within its header; there is nothing to read, record again");
     swt_header_encode(header, &(swt_header){.version = 9, .form = 1});
     CHECK_STR(message_of(header, sizeof header),
               ": byte 8: written by a newer spanwise (format 9, this reads up to 1): upgrade "
               "spanwise");
     memcpy(header, s->file.data, sizeof header);
     header[20] ^= 1;
-    CHECK_STR(message_of(header, sizeof header),
-              ": byte 0: the file header is damaged; copy the file again from its source, or record "
-              "again");
+    CHECK_STR(
+        message_of(header, sizeof header),
+        ": byte 0: the file header is damaged; copy the file again from its source, or record "
+        "again");
     snprintf(want, sizeof want,
              ": byte %zu: the recording has no end (the file is cut); use --valid-prefix to read "
              "the %d operations before it",
@@ -217,7 +220,7 @@ static void prefix_of_blocks(void) {
     free(file.data);
 }
 
-/* --- files with right checksums and wrong contents --------------------------------------------- */
+/* --- files with right checksums and wrong contents -------------------------------------------- */
 
 static void add_sealed(bytes *file, swt_block block, const void *payload, size_t n) {
     const uint8_t *out;
@@ -262,8 +265,10 @@ static bytes resealed(const sample *s, uint64_t *seed) {
         swt_block block;
         CHECK(swt_block_decode(s->file.data + at, &block) == NULL);
         const uint8_t *body = s->file.data + at + SWT_BLOCK_HEADER_BYTES;
-        if (block.codec == SWT_CODEC_STORED) memcpy(payload, body, block.raw_bytes);
-        else ZSTD_decompress(payload, sizeof payload, body, block.stored_bytes);
+        if (block.codec == SWT_CODEC_STORED)
+            memcpy(payload, body, block.raw_bytes);
+        else
+            ZSTD_decompress(payload, sizeof payload, body, block.stored_bytes);
         at += SWT_BLOCK_HEADER_BYTES + block.stored_bytes;
         size_t n = block.raw_bytes;
         for (uint64_t k = 1 + check_random(seed) % 3; index == victim && n != 0 && k > 0; k--) {

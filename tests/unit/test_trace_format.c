@@ -22,8 +22,9 @@ static void sum_sees_every_bit(void) {
 }
 
 static void varints(void) {
-    const uint64_t values[] = {0, 1, 127, 128, 16383, 16384, UINT32_MAX, 1ull << 56,
-                               (1ull << 63) - 1, 1ull << 63, UINT64_MAX};
+    const uint64_t values[] = {
+        0,          1,         127, 128, 16383, 16384, UINT32_MAX, 1ull << 56, (1ull << 63) - 1,
+        1ull << 63, UINT64_MAX};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         uint8_t room[SWT_VARINT_BYTES_MAX];
         const uint8_t *at = room, *end = swt_varint_put(room, values[i]);

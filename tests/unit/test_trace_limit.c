@@ -15,8 +15,10 @@ static void device_full(void) {
     sw_trace_writer *w;
     CHECK_EQ(sw_trace_create("/dev/full", &w), SW_OK);
     sw_status status = sw_trace_append(w, ops, COUNT);
-    if (status == SW_OK) status = sw_trace_commit(w, NULL);
-    else sw_trace_abort(w);
+    if (status == SW_OK)
+        status = sw_trace_commit(w, NULL);
+    else
+        sw_trace_abort(w);
     CHECK_EQ(status, SW_IO);
     CHECK_STR(sw_last_error()->message,
               "/dev/full: cannot write the recording: No space left on device; nothing was left "
@@ -40,14 +42,17 @@ static int files_like(const char *start) {
 
 static void file_limit(rlim_t bytes_allowed) {
     const char *path = fixture_path("full.swt");
-    const struct rlimit tight = {bytes_allowed, RLIM_INFINITY}, loose = {RLIM_INFINITY, RLIM_INFINITY};
+    const struct rlimit tight = {bytes_allowed, RLIM_INFINITY},
+                        loose = {RLIM_INFINITY, RLIM_INFINITY};
     sw_trace_writer *w;
     file_write(path, "old", 3);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
     CHECK_EQ(sw_trace_create(path, &w), SW_OK);
     sw_status status = sw_trace_append(w, ops, COUNT);
-    if (status == SW_OK) status = sw_trace_commit(w, NULL);
-    else sw_trace_abort(w);
+    if (status == SW_OK)
+        status = sw_trace_commit(w, NULL);
+    else
+        sw_trace_abort(w);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &loose), 0);
     CHECK_EQ(status, SW_IO);
     CHECK(strstr(sw_last_error()->message, "File too large") != NULL);
@@ -61,8 +66,9 @@ static void file_limit(rlim_t bytes_allowed) {
 static void no_such_place(void) {
     sw_trace_writer *w;
     CHECK_EQ(sw_trace_create("no/such/place.swt", &w), SW_IO);
-    CHECK_STR(sw_last_error()->message, "no/such/place.swt: cannot create a file beside it: No such "
-                                        "file or directory; nothing was left there");
+    CHECK_STR(sw_last_error()->message,
+              "no/such/place.swt: cannot create a file beside it: No such "
+              "file or directory; nothing was left there");
 }
 
 int main(void) {

@@ -28,7 +28,10 @@ typedef struct model {
     uint64_t seed, stamp;
     uint64_t free_addresses[ADDRESSES];
     size_t free_count;
-    struct { uint64_t address; uint32_t object; } live[ADDRESSES];
+    struct {
+        uint64_t address;
+        uint32_t object;
+    } live[ADDRESSES];
     size_t live_count;
     truth truth[OPS];
     size_t truth_count;
@@ -48,13 +51,13 @@ static void flush_block(actor *a) {
 }
 
 static void tell(actor *a, uint64_t stamp, sw_op_kind kind) {
-    m.truth[m.truth_count++] = (truth){
-        stamp,
-        {.size = kind == SW_OP_FREE ? 0 : a->size,
-         .object = a->object,
-         .thread = (uint32_t)(a - m.actors),
-         .kind = (uint8_t)kind,
-         .flags = kind == SW_OP_ALLOC && a->zeroed ? SW_OP_ZEROED : 0}};
+    m.truth[m.truth_count++] =
+        (truth){stamp,
+                {.size = kind == SW_OP_FREE ? 0 : a->size,
+                 .object = a->object,
+                 .thread = (uint32_t)(a - m.actors),
+                 .kind = (uint8_t)kind,
+                 .flags = kind == SW_OP_ALLOC && a->zeroed ? SW_OP_ZEROED : 0}};
 }
 
 /* The recorder's view of stamps: none at all where ticks order the events. */
@@ -110,8 +113,10 @@ static void step(actor *a) {
         m.free_addresses[m.free_count++] = a->old_address;
         return;
     default:
-        if (a->phase == 1) record_alloc(a);
-        else record_realloc(a);
+        if (a->phase == 1)
+            record_alloc(a);
+        else
+            record_realloc(a);
         m.live[m.live_count].address = a->address;
         m.live[m.live_count++].object = a->object;
         break;
@@ -223,7 +228,7 @@ static void threads_merge(uint64_t seed, uint32_t flags, int late) {
     remove(done);
 }
 
-/* --- what can not be ordered, and the other blocks --------------------------------------------- */
+/* --- what can not be ordered, and the other blocks -------------------------------------------- */
 
 static void finish_file(bytes *file, const char *path) {
     end_raw(file, &(swt_end){.calls = 9, .dropped_calls = 2, .drop_reason = SWT_DROP_DISK});
@@ -242,11 +247,11 @@ static void unordered(void) {
     size_t n;
     begin_raw(&file);
     swt_raw_init(&raw, events, 16, 0);
-    swt_raw_free(&raw, 1, 2000, 0x1000, 0);                               /* from before */
-    swt_raw_realloc(&raw, 2, 3000, 0x2000, 3, 3000, 0x3000, 64, 0);       /* from before */
-    swt_raw_alloc(&raw, SWT_RAW_MALLOC, 4, 4000, 0x3000, 100, 0, 7);      /* free was missed */
+    swt_raw_free(&raw, 1, 2000, 0x1000, 0);                          /* from before */
+    swt_raw_realloc(&raw, 2, 3000, 0x2000, 3, 3000, 0x3000, 64, 0);  /* from before */
+    swt_raw_alloc(&raw, SWT_RAW_MALLOC, 4, 4000, 0x3000, 100, 0, 7); /* free was missed */
     swt_raw_alloc(&raw, SWT_RAW_MALLOC, 5, 5000, 0x4000, 200, 6, 0);
-    swt_raw_realloc(&raw, 6, 6000, 0x4000, 7, 6000, 0x3000, 300, 0);      /* onto a live one */
+    swt_raw_realloc(&raw, 6, 6000, 0x4000, 7, 6000, 0x3000, 300, 0); /* onto a live one */
     add_raw(&file, &raw, 0);
     finish_file(&file, path);
     CHECK_EQ(read_all(path, 0, &got, &n), SW_OK);

@@ -177,12 +177,14 @@ static inline bool same_history(const sw_op *a, const sw_op *b, size_t count, ui
     bool same = true;
     for (size_t i = 0; same && i < count; i++) {
         same = a[i].kind == b[i].kind && a[i].size == b[i].size && a[i].time_ns == b[i].time_ns &&
-               a[i].thread == b[i].thread && a[i].site == b[i].site &&
-               a[i].flags == b[i].flags && a[i].align_log2 == b[i].align_log2 && a[i].object < ids;
+               a[i].thread == b[i].thread && a[i].site == b[i].site && a[i].flags == b[i].flags &&
+               a[i].align_log2 == b[i].align_log2 && a[i].object < ids;
         if (!same) break;
         uint32_t *known = &name[a[i].object];
-        if (a[i].kind == SW_OP_ALLOC) same = *known == 0;
-        else same = *known == b[i].object + 1;
+        if (a[i].kind == SW_OP_ALLOC)
+            same = *known == 0;
+        else
+            same = *known == b[i].object + 1;
         *known = a[i].kind == SW_OP_FREE ? 0 : b[i].object + 1;
     }
     free(name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Live addresses of a raw recording -> object ids.
  *
- * Neighbours in the recorded heap are neighbours here: a *leaf* holds the ids of the 64 addresses of
- * 1 KiB that agree in their low four bits, and an open table (linear probing, at most half full)
+ * Neighbours in the recorded heap are neighbours here: a *leaf* holds the ids of the 64 addresses
+ * of 1 KiB that agree in their low four bits, and an open table (linear probing, at most half full)
  * finds leaves. A plain hash of addresses misses the cache at nearly every event. A leaf without
  * live addresses is given back, so memory is at most 256 + 32 bytes a live object, and 5 to 20
  * where objects are small.

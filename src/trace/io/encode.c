@@ -20,8 +20,8 @@ enum {
     SITE_MAX = 5,
     COLUMN_COUNT = SWT_RAW_COLUMNS,
     HEAD_BYTES = SWT_RAW_HEAD_BYTES,
-    SCRATCH_BYTES = HEAD_BYTES + SWT_RAW_EVENTS_MAX * (1 + ADDRESS_MAX + SIZED_MAX + TICKS_MAX +
-                                                       STAMP_MAX + SITE_MAX),
+    SCRATCH_BYTES = HEAD_BYTES +
+        SWT_RAW_EVENTS_MAX * (1 + ADDRESS_MAX + SIZED_MAX + TICKS_MAX + STAMP_MAX + SITE_MAX),
     OUT_BYTES = SWT_BLOCK_HEADER_BYTES + SWT_STORED_BYTES_MAX,
 };
 _Static_assert((size_t)SCRATCH_BYTES <= (size_t)SWT_PAYLOAD_BYTES_MAX, "a RAW block always fits");

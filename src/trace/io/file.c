@@ -60,8 +60,7 @@ static const char *read_header(swt_file *file, uint64_t at, swt_block *block, bo
     *io = false;
     uint8_t bytes[SWT_BLOCK_HEADER_BYTES];
     if (file->bytes - at < sizeof bytes) return "the file is cut within a block header";
-    if (!seek(file->stream, at) ||
-        fread(bytes, 1, sizeof bytes, file->stream) != sizeof bytes) {
+    if (!seek(file->stream, at) || fread(bytes, 1, sizeof bytes, file->stream) != sizeof bytes) {
         *io = true;
         return "read a block header";
     }
@@ -149,8 +148,7 @@ static const char *take_block(swt_file *file, uint64_t at, swt_block *block, boo
     if (last && (block->kind == SWT_BLOCK_SUMMARY) != ordered)
         return "a kind of block that this form of recording does not have";
     const char *wrong = swt_notes_add(&file->notes, block, file->payload);
-    if (wrong == NULL && block->kind == SWT_BLOCK_SUMMARY &&
-        file->notes.summary.ops != file->count)
+    if (wrong == NULL && block->kind == SWT_BLOCK_SUMMARY && file->notes.summary.ops != file->count)
         wrong = "the summary counts other operations than the file holds";
     file->complete = last && wrong == NULL;
     return wrong;
@@ -188,9 +186,10 @@ static sw_status measure(swt_file *file) {
 }
 
 static sw_status foreign(const swt_file *file) {
-    return sw_fail(SW_FORMAT, op,
-                   "%s: not a spanwise recording: %s; make one with spanwise record", file->name,
-                   file->bytes == 0 ? "the file is empty" : "it does not begin with the .swt magic");
+    return sw_fail(SW_FORMAT, op, "%s: not a spanwise recording: %s; make one with spanwise record",
+                   file->name,
+                   file->bytes == 0 ? "the file is empty"
+                                    : "it does not begin with the .swt magic");
 }
 
 static sw_status read_file_header(swt_file *file) {

@@ -25,7 +25,7 @@ typedef struct swt_entry {
 
 typedef struct swt_module {
     uint64_t start, end, bias;
-    size_t path;     /* offsets into `text` */
+    size_t path; /* offsets into `text` */
     size_t build_id;
     size_t build_id_bytes;
 } swt_module;
@@ -44,7 +44,7 @@ typedef struct swt_notes {
     size_t module_count, module_capacity;
     uint64_t *frames; /* return addresses of all sites */
     size_t frame_count, frame_capacity;
-    uint64_t *sites;  /* by id - 1: first frame << 8 | depth */
+    uint64_t *sites; /* by id - 1: first frame << 8 | depth */
     size_t site_count, site_capacity;
     swt_clock first_clock, last_clock;
     size_t clock_count;
@@ -59,15 +59,15 @@ typedef struct swt_file {
     uint64_t bytes;
     swt_entry *entries;
     size_t entry_count, entry_capacity;
-    uint64_t count;   /* operations or events of all entries */
+    uint64_t count; /* operations or events of all entries */
     swt_notes notes;
     void *decompressor;
     uint8_t *stored;  /* header and payload as in the file */
     uint8_t *payload; /* of the block that was loaded last */
     size_t stored_capacity, payload_capacity;
-    bool prefix;      /* opened for the valid prefix */
-    bool complete;    /* the last block is END or SUMMARY */
-    bool damaged;     /* and this is the prefix */
+    bool prefix;   /* opened for the valid prefix */
+    bool complete; /* the last block is END or SUMMARY */
+    bool damaged;  /* and this is the prefix */
     uint64_t damage_at;
 } swt_file;
 

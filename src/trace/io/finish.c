@@ -92,7 +92,8 @@ sw_status sw_trace_finish(const char *path, const char *out_path, unsigned flags
                           const volatile int *cancel, volatile uint64_t *done,
                           sw_trace_summary *out) {
     if (path == NULL || out_path == NULL || (flags & ~(unsigned)SW_TRACE_VALID_PREFIX) != 0)
-        return sw_fail(SW_INVALID, "sw_trace_finish", "a path is NULL, or flags 0x%x unknown", flags);
+        return sw_fail(SW_INVALID, "sw_trace_finish", "a path is NULL, or flags 0x%x unknown",
+                       flags);
     swt_file file;
     swt_source source;
     sw_trace_writer *writer = NULL;

@@ -15,8 +15,8 @@ typedef struct swt_ids {
     uint32_t *free_ids; /* [free_count): freed, not taken again; the last is next */
     uint64_t *live;     /* a bit for each id below `next` */
     size_t free_count;
-    size_t capacity;    /* ids that both arrays can hold; a multiple of 64 */
-    uint32_t next;      /* ids below it were given out; live + free_count == next */
+    size_t capacity; /* ids that both arrays can hold; a multiple of 64 */
+    uint32_t next;   /* ids below it were given out; live + free_count == next */
 } swt_ids;
 
 /* Makes room for more ids; false when memory or ids run out. */

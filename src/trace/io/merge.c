@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merge: a binary heap of threads by stamp, and the history that comes out. trace/io/merge.h. */
+/* The merge: a binary heap of threads by stamp, and the history that comes out (merge.h). */
 #include "trace/io/merge.h"
 
 #include <stdlib.h>
@@ -14,8 +14,7 @@ static int compare_entries(const void *a, const void *b) {
 
 static size_t count_threads(const swt_entry *order, size_t count) {
     size_t threads = 0;
-    for (size_t i = 0; i < count; i++)
-        threads += i == 0 || order[i].thread != order[i - 1].thread;
+    for (size_t i = 0; i < count; i++) threads += i == 0 || order[i].thread != order[i - 1].thread;
     return threads;
 }
 
@@ -203,11 +202,15 @@ sw_status swt_merge_next(swt_merge *m, sw_op *ops, size_t *count) {
     while (m->heap_count != 0 && !m->ended && m->count + 2 <= SW_TRACE_OPS_MAX) {
         swt_stream *s = &m->streams[m->heap[0].stream];
         sw_status status = SW_OK;
-        if (s->left == 0) status = swt_stream_load(m, s);
-        else status = run_stream(m, s);
+        if (s->left == 0)
+            status = swt_stream_load(m, s);
+        else
+            status = run_stream(m, s);
         if (status != SW_OK) return status;
-        if (s->left == 0) m->heap[0] = m->heap[--m->heap_count];
-        else m->heap[0].stamp = s->next_stamp;
+        if (s->left == 0)
+            m->heap[0] = m->heap[--m->heap_count];
+        else
+            m->heap[0].stamp = s->next_stamp;
         if (m->heap_count != 0) sift_down(m, 0);
     }
     *count = m->count;

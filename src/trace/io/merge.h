@@ -4,8 +4,8 @@
  *
  * An allocation is stamped after it returned, a free before it began. So when an address goes from
  * one thread to another, its free is before its next allocation in stamps whatever the timing, and
- * the order of stamps is a history that could have happened. A reallocation gives up the old address
- * at its first stamp and has the new one at its second; its operation stands at the second.
+ * the order of stamps is a history that could have happened. A reallocation gives up the old
+ * address at its first stamp and has the new one at its second; its operation stands at the second.
  */
 #ifndef SW_TRACE_IO_MERGE_H
 #define SW_TRACE_IO_MERGE_H
@@ -16,18 +16,18 @@
 
 /* One thread's events, decoded one at a time from its loaded block. */
 typedef struct swt_stream {
-    size_t entry, entry_end;  /* in merge->order */
-    uint8_t *payload;         /* NULL: not loaded */
+    size_t entry, entry_end; /* in merge->order */
+    uint8_t *payload;        /* NULL: not loaded */
     size_t payload_capacity;
-    uint64_t at;              /* offset of the loaded block, for messages */
-    uint32_t left;            /* events of it that are still to come */
+    uint64_t at;   /* offset of the loaded block, for messages */
+    uint32_t left; /* events of it that are still to come */
     uint32_t flags, tick_shift, address_shift;
     const uint8_t *tag, *address, *size, *ticks, *stamp, *site;
     uint64_t last_address, last_ticks;
-    uint64_t next_stamp;      /* of the next event; never falls */
-    uint32_t thread;          /* dense id; UINT32_MAX before its first operation */
-    uint32_t moving;          /* object of a reallocation between its two events ... */
-    bool is_moving;           /* ... when there is one */
+    uint64_t next_stamp; /* of the next event; never falls */
+    uint32_t thread;     /* dense id; UINT32_MAX before its first operation */
+    uint32_t moving;     /* object of a reallocation between its two events ... */
+    bool is_moving;      /* ... when there is one */
 } swt_stream;
 
 typedef struct swt_heap_item {
@@ -37,19 +37,19 @@ typedef struct swt_heap_item {
 
 typedef struct swt_merge {
     swt_file *file;
-    swt_entry *order;     /* the file's entries, by thread, then as in the file */
+    swt_entry *order; /* the file's entries, by thread, then as in the file */
     swt_stream *streams;
     size_t stream_count;
-    swt_heap_item *heap;  /* streams that are not at their end; least stamp first */
+    swt_heap_item *heap; /* streams that are not at their end; least stamp first */
     size_t heap_count;
-    size_t open_count;    /* streams with a payload */
-    bool ended;           /* damage was met: no more events */
+    size_t open_count; /* streams with a payload */
+    bool ended;        /* damage was met: no more events */
     swt_ids ids;
     swt_addresses addresses;
     uint64_t tick_q32, tick_origin;
     uint64_t time_ns;
     uint32_t threads;
-    sw_op *ops;           /* the batch under way */
+    sw_op *ops; /* the batch under way */
     size_t count;
     sw_trace_summary lost; /* the three counts of what could not be ordered */
 } swt_merge;

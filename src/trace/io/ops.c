@@ -30,8 +30,8 @@ void swt_ops_put(swt_ops_columns *c, swt_ops_state *state, const sw_op *op) {
     }
     if (op->kind != SW_OP_FREE) c->size = swt_varint_put(c->size, op->size);
     if (op->kind != SW_OP_ALLOC)
-        c->object = swt_varint_put(
-            c->object, swt_zigzag((uint64_t)op->object - (uint64_t)state->object));
+        c->object =
+            swt_varint_put(c->object, swt_zigzag((uint64_t)op->object - (uint64_t)state->object));
     c->time = swt_varint_put(c->time, op->time_ns - state->time_ns);
     if (op->thread != state->thread) {
         tag |= SWT_TAG_THREAD;
@@ -155,8 +155,8 @@ static sw_always_inline const char *decode_op(swt_ops_state *state, cursors *c, 
     return wrong;
 }
 
-const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t bytes,
-                           size_t count, sw_op *ops, size_t *good) {
+const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t bytes, size_t count,
+                           sw_op *ops, size_t *good) {
     cursors c;
     *good = 0;
     const char *wrong = open_columns(&c, payload, bytes, count);

@@ -22,17 +22,16 @@ enum {
     SWT_TAG_THREAD = 32,  /* another thread than the operation before */
     SWT_TAG_UNUSED = 0xC0,
     SWT_ALIGN_LOG2_MAX = 47,
-    SWT_OPS_SCRATCH_BYTES =
-        SWT_OPS_HEAD_BYTES + SW_TRACE_OPS_MAX * (1 + SWT_VARINT_BYTES_MAX + 1 + 5 +
-                                                 SWT_VARINT_BYTES_MAX + 5 + 5),
+    SWT_OPS_SCRATCH_BYTES = SWT_OPS_HEAD_BYTES +
+        SW_TRACE_OPS_MAX * (1 + SWT_VARINT_BYTES_MAX + 1 + 5 + SWT_VARINT_BYTES_MAX + 5 + 5),
 };
 
 /* What both sides know after an operation. */
 typedef struct swt_ops_state {
     swt_ids ids;
-    uint64_t count;   /* operations so far */
+    uint64_t count; /* operations so far */
     uint64_t time_ns;
-    uint32_t object;  /* of the last operation */
+    uint32_t object; /* of the last operation */
     uint32_t thread;
     uint32_t threads; /* seen: a new one has this id */
 } swt_ops_state;
@@ -53,7 +52,7 @@ size_t swt_ops_end(swt_ops_columns *columns);
 
 /* Decodes a payload into ops[0..count). NULL, or what is wrong: swt_no_memory or another constant
  * string. *good: operations decoded before the wrong one. */
-const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t bytes,
-                           size_t count, sw_op *ops, size_t *good);
+const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t bytes, size_t count,
+                           sw_op *ops, size_t *good);
 
 #endif

@@ -39,7 +39,8 @@ bool swt_put_site(swt_buffer *buffer, uint32_t site, const uint64_t *addresses, 
     if (p == NULL) return false;
     swt_put32(p, site);
     swt_put32(p + 4, depth);
-    for (uint32_t i = 0; i < depth; i++) swt_put64(p + SWT_SITE_HEAD_BYTES + (size_t)i * 8, addresses[i]);
+    for (uint32_t i = 0; i < depth; i++)
+        swt_put64(p + SWT_SITE_HEAD_BYTES + (size_t)i * 8, addresses[i]);
     return true;
 }
 
@@ -71,12 +72,8 @@ bool swt_put_clock(swt_buffer *buffer, uint64_t ticks, uint64_t ns, uint64_t ns_
 }
 
 bool swt_put_end(swt_buffer *buffer, const swt_end *end) {
-    const uint64_t fields[] = {end->calls,
-                               end->dropped_calls,
-                               end->drop_reason,
-                               end->threads,
-                               end->children_unrecorded,
-                               end->children_recorded};
+    const uint64_t fields[] = {end->calls,   end->dropped_calls,       end->drop_reason,
+                               end->threads, end->children_unrecorded, end->children_recorded};
     enum { COUNT = sizeof fields / sizeof fields[0] };
     _Static_assert(COUNT * 8 == SWT_END_BYTES, "as docs/design/trace.md says");
     uint8_t *p = take(buffer, SWT_END_BYTES);

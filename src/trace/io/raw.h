@@ -43,7 +43,7 @@ enum {
 
 typedef enum swt_raw_kind {
     SWT_RAW_MALLOC = 0,
-    SWT_RAW_CALLOC = 1,      /* malloc whose memory reads as zero */
+    SWT_RAW_CALLOC = 1, /* malloc whose memory reads as zero */
     SWT_RAW_FREE = 2,
     SWT_RAW_REALLOC_OLD = 3, /* internal: first slot of a reallocation */
     SWT_RAW_REALLOC_NEW = 4, /* internal: second slot */
@@ -61,7 +61,7 @@ typedef struct swt_event {
 
 /* One thread's open block. Owned by the thread until it is handed to whoever flushes. */
 typedef struct swt_raw {
-    swt_event *next;     /* events <= next <= limit */
+    swt_event *next; /* events <= next <= limit */
     swt_event *limit;
     swt_event *events;
     uint64_t base_stamp; /* of the first event; every slot's stamp counts from it */
@@ -198,9 +198,9 @@ typedef enum swt_drop_reason {
 } swt_drop_reason;
 
 typedef struct swt_end {
-    uint64_t calls;               /* malloc-family calls seen, recorded or not */
-    uint64_t dropped_calls;       /* of these, not recorded */
-    uint64_t drop_reason;         /* swt_drop_reason */
+    uint64_t calls;         /* malloc-family calls seen, recorded or not */
+    uint64_t dropped_calls; /* of these, not recorded */
+    uint64_t drop_reason;   /* swt_drop_reason */
     uint64_t threads;
     uint64_t children_unrecorded; /* processes started that were not recorded */
     uint64_t children_recorded;

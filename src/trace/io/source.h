@@ -9,7 +9,7 @@
 
 typedef struct swt_source {
     swt_file *file;
-    sw_op *ops; /* SW_TRACE_OPS_MAX */
+    sw_op *ops;          /* SW_TRACE_OPS_MAX */
     swt_merge merge;     /* raw form */
     swt_ops_state state; /* ordered form */
     size_t entry;        /* ordered form: the next block */

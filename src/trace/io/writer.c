@@ -26,8 +26,8 @@ enum {
 struct sw_trace_writer {
     FILE *stream;
     char *path;
-    char *part;     /* beside it, renamed at commit; NULL: `path` is a device, written directly */
-    void *memory;   /* of the encoder */
+    char *part;   /* beside it, renamed at commit; NULL: `path` is a device, written directly */
+    void *memory; /* of the encoder */
     swt_encoder *encoder;
     swt_buffer meta;
     uint32_t *objects; /* caller's id -> file's id + 1; 0: not live */
@@ -102,8 +102,8 @@ static sw_status open_stream(sw_trace_writer *w, const char *path) {
     w->part = malloc(length + 32);
     if (w->part == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
     for (unsigned attempt = 0; attempt < 100 && w->stream == NULL; attempt++) {
-        snprintf(w->part, length + 32, "%s.%" PRIu64 ".%u.part", path, sw_os_process_id() % 10000000,
-                 attempt);
+        snprintf(w->part, length + 32, "%s.%" PRIu64 ".%u.part", path,
+                 sw_os_process_id() % 10000000, attempt);
         w->stream = fopen(w->part, "wbx");
         if (w->stream == NULL && errno != EEXIST) break;
     }
@@ -287,7 +287,8 @@ static sw_status put_in_place(sw_trace_writer *w) {
 sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
     sw_status status = SW_OK;
     if (w->failed)
-        status = sw_fail(SW_STATE, "sw_trace_commit", "the recording failed before: nothing written");
+        status =
+            sw_fail(SW_STATE, "sw_trace_commit", "the recording failed before: nothing written");
     if (status == SW_OK) status = start(w);
     if (status == SW_OK) status = flush(w);
     if (status == SW_OK) status = write_summary(w);
