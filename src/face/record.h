@@ -118,9 +118,10 @@ extern bool record_off;
 /* Nonzero: events take the slow road (frozen for the end, or stopped by an error). */
 extern uint32_t record_special;
 enum {
-    RECORD_FROZEN = 1,  /* the end was written: each event goes out by itself */
-    RECORD_STOPPED = 2, /* nothing more is recorded */
-    RECORD_UNOPENED = 4 /* a fork child that has no file yet */
+    RECORD_FROZEN = 1,   /* the END block is there, and exec under way: wait for its outcome */
+    RECORD_STOPPED = 2,  /* by an error: nothing more is recorded, calls are counted */
+    RECORD_UNOPENED = 4, /* a fork child that has no file yet */
+    RECORD_CLOSED = 8,   /* the process is ending */
 };
 
 typedef enum record_event_kind { RECORD_ALLOC, RECORD_FREE, RECORD_REALLOC } record_event_kind;
@@ -144,9 +145,9 @@ void record_slow_put(record_thread *thread, const record_event *event);
 bool record_is_own_call(void);
 /* After thread exit: a record borrowed for one call. */
 void record_leave_slow(record_thread *thread);
-/* Marks what follows in this thread as the recorder's own errand. */
-void record_own_call_begin(void);
-void record_own_call_end(void);
+/* Marks what follows in this thread as the recorder's own errand; end gets what begin returned. */
+uint32_t record_own_call_begin(void);
+void record_own_call_end(uint32_t before);
 uint64_t record_dropped(void);
 /* Every record, also of threads that are gone. */
 record_thread *record_all_threads(void);
@@ -202,12 +203,12 @@ void record_sites_after_fork(void);
 
 /* Runs once; nested and concurrent callers see it happen only once. */
 void record_start(void);
-/* Writes everything out, the END block too. Recording may go on after it, event by event. */
-void record_finish(void);
-void record_resume(void); /* after a finish that was not the end */
-/* Around one event after a finish: takes its lock; writes the event and the END block again. */
-void record_late_begin(void);
-void record_late_end(record_thread *thread);
+/* Writes everything out, the END block too; nothing is recorded after it. */
+void record_before_exit(void);
+/* As before_exit, but other threads wait for exec's outcome; if it fails recording goes on. */
+void record_before_exec(void);
+void record_exec_failed(void);
+void record_wait_for_exec(void);
 /* True in a process that came out of a fork which the handlers did not see. */
 bool record_is_stray_copy(void);
 void record_in_fork_child(void);

@@ -305,6 +305,12 @@ bool record_file_open(const char *path, bool fresh) {
     return true;
 }
 
+void record_file_cut_tail(void) {
+    sw_os_lock_acquire(&file.lock);
+    if (file.fd >= 0 && is_ours(file.fd)) cut_back();
+    sw_os_lock_release(&file.lock);
+}
+
 void record_file_after_fork(void) {
     if (file.fd >= 0 && is_ours(file.fd)) (void)syscall(SYS_close, file.fd);
     file.fd = -1;

@@ -21,8 +21,9 @@ bool record_file_is_regular(void); /* else a device; holds after the file is los
 void record_file_flush(struct record_thread *thread);
 /* Writes a block of another kind; an empty payload is nothing to do. False: recording stopped. */
 bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
-/* Writes CLOCK and END at the end of the file without moving the end: later blocks replace them. */
+/* Writes CLOCK and END at the end of the file without moving the end; cut_tail removes them. */
 void record_file_tail(void);
+void record_file_cut_tail(void);
 
 /* Ends recording for this process, whatever is still to come; the first reason is kept. */
 void record_file_stop(swt_drop_reason reason);

@@ -40,13 +40,13 @@ void record_resolve_hooks(void) {
 
 static void before_exec(void) {
     record_start();
-    record_finish();
+    record_before_exec();
 }
 
 /* exec came back: it failed, and the program goes on. */
 static int after_exec(int result) {
     int saved = errno;
-    record_resume();
+    record_exec_failed();
     errno = saved;
     return result;
 }

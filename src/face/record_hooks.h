@@ -5,7 +5,5 @@
 
 /* Finds the functions underneath. */
 void record_resolve_hooks(void);
-/* Everything is written and the list of children removed (record_process.c). */
-void record_before_exit(void);
 
 #endif

@@ -39,7 +39,9 @@ static struct {
     bool is_root;
     bool barrier;       /* membarrier is there */
     uint32_t *original; /* 1; the kernel makes it 0 in a fork child. NULL: not offered */
-    sw_os_lock finish;
+    sw_os_lock finish;  /* held through exec */
+    bool in_exec;
+    uint32_t exec_phase;
 } process;
 
 /* --- clock -------------------------------------------------------------------------------------- */
@@ -166,9 +168,9 @@ sw_cold void record_start(void) {
     int saved = errno;
     if (__atomic_compare_exchange_n(&start_state, &expected, STARTING, false, __ATOMIC_ACQUIRE,
                                     __ATOMIC_ACQUIRE)) {
-        record_own_call_begin();
+        uint32_t before = record_own_call_begin();
         start();
-        record_own_call_end();
+        record_own_call_end(before);
         __atomic_store_n(&start_state, STARTED, __ATOMIC_RELEASE);
     }
     while (__atomic_load_n(&start_state, __ATOMIC_ACQUIRE) != STARTED) (void)sched_yield();
@@ -188,6 +190,7 @@ void record_in_fork_child(void) {
     if (process.original != NULL) *process.original = 1;
     process.pid = sw_os_process_id();
     process.is_root = false;
+    process.in_exec = false;
     sw_os_lock_reset(&process.finish);
     record_file_after_fork();
     record_meta_after_fork();
@@ -204,10 +207,10 @@ void record_in_fork_child(void) {
 
 /* Put off to the first event: most children only call exec. */
 void record_open_child(void) {
-    record_own_call_begin();
+    uint32_t before = record_own_call_begin();
     __atomic_store_n(&record_special, 0, __ATOMIC_RELEASE);
     open_own_file();
-    record_own_call_end();
+    record_own_call_end(before);
 }
 
 /* --- the end ------------------------------------------------------------------------------------ */
@@ -240,56 +243,72 @@ static void flush_all(void) {
  * writing of this very thread. */
 static bool may_finish(void) {
     return __atomic_load_n(&start_state, __ATOMIC_ACQUIRE) == STARTED && !record_off &&
-           !record_is_stray_copy() && sw_os_process_id() == process.pid &&
-           (record_self == NULL || record_self->phase != RECORD_WRITING);
+           (record_special & (RECORD_CLOSED | RECORD_UNOPENED)) == 0 && !record_is_stray_copy() &&
+           sw_os_process_id() == process.pid &&
+           (record_self == NULL || (record_self->phase != RECORD_WRITING &&
+                                    record_self->phase != RECORD_OWN));
 }
 
-void record_finish(void) {
-    if (!may_finish() || !record_file_is_open()) return;
-    int saved = errno;
-    record_own_call_begin();
-    record_modules_flush();
-    sw_os_lock_acquire(&process.finish);
+/* With the finish lock held. */
+static void write_end(void) {
     freeze();
+    if (!record_file_is_open()) return;
     flush_all();
     if (process.is_root) record_children_read();
     record_file_tail();
+}
+
+void record_before_exit(void) {
+    if (!may_finish()) return;
+    int saved = errno;
+    uint32_t before = record_own_call_begin();
+    record_modules_flush();
+    sw_os_lock_acquire(&process.finish);
+    write_end();
+    __atomic_or_fetch(&record_special, RECORD_CLOSED, __ATOMIC_RELEASE);
     sw_os_lock_release(&process.finish);
-    record_own_call_end();
+    if (process.is_root && record_file_is_regular()) record_children_end();
+    record_own_call_end(before);
     errno = saved;
 }
 
-void record_resume(void) {
-    if (may_finish()) __atomic_and_fetch(&record_special, ~(uint32_t)RECORD_FROZEN, __ATOMIC_SEQ_CST);
+void record_before_exec(void) {
+    if (!may_finish()) return;
+    uint32_t before = record_own_call_begin();
+    record_modules_flush();
+    sw_os_lock_acquire(&process.finish);
+    process.in_exec = true;
+    process.exec_phase = before;
+    write_end();
 }
 
-void record_late_begin(void) { sw_os_lock_acquire(&process.finish); }
+/* Only the thread that is in exec comes here while in_exec is set: others wait. */
+void record_exec_failed(void) {
+    if (!process.in_exec || record_is_stray_copy() || sw_os_process_id() != process.pid) return;
+    process.in_exec = false;
+    record_file_cut_tail();
+    __atomic_and_fetch(&record_special, ~(uint32_t)RECORD_FROZEN, __ATOMIC_SEQ_CST);
+    uint32_t before = process.exec_phase;
+    sw_os_lock_release(&process.finish);
+    record_own_call_end(before);
+}
 
-void record_late_end(record_thread *thread) {
-    record_file_flush(thread);
-    record_file_tail();
+void record_wait_for_exec(void) {
+    sw_os_lock_acquire(&process.finish);
     sw_os_lock_release(&process.finish);
 }
-
-static void finish_for_good(void) {
-    if (!may_finish()) return;
-    record_finish();
-    if (process.is_root && record_file_is_regular()) record_children_end();
-}
-
-void record_before_exit(void) { finish_for_good(); }
 
 /* --- what the loader calls ---------------------------------------------------------------------- */
 
 static void at_last(int status, void *arg) {
     (void)status;
     (void)arg;
-    finish_for_good();
+    record_before_exit();
 }
 
 static void at_quick_exit_last(void *arg) {
     (void)arg;
-    finish_for_good();
+    record_before_exit();
 }
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
@@ -298,17 +317,17 @@ int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 __attribute__((constructor)) static void library_loaded(void) {
     record_start();
     if (record_off) return;
-    record_own_call_begin();
+    uint32_t before = record_own_call_begin();
     (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
-    record_own_call_end();
+    record_own_call_end(before);
 }
 
 /* Other libraries are unloaded after this one, and free objects. A function that is registered while
  * exit functions run is run after all of them, the loader's own included. */
 __attribute__((destructor)) static void library_unloaded(void) {
     if (record_off) return;
-    record_own_call_begin();
+    uint32_t before = record_own_call_begin();
     int failed = on_exit(at_last, NULL);
-    record_own_call_end();
-    if (failed != 0) finish_for_good();
+    record_own_call_end(before);
+    if (failed != 0) record_before_exit();
 }

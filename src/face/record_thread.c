@@ -89,9 +89,23 @@ static record_thread *take_record(uint32_t id) {
     return thread;
 }
 
+/* Waits while another thread is in exec. False: nothing may be written any more. In and out in the
+ * writing phase; between, the other thread may write our block. */
+static bool may_write(record_thread *thread) {
+    for (;;) {
+        uint32_t special = __atomic_load_n(&record_special, __ATOMIC_ACQUIRE);
+        if (record_off || (special & (RECORD_STOPPED | RECORD_CLOSED)) != 0) return false;
+        if ((special & RECORD_FROZEN) == 0) return true;
+        record_set_phase(thread, RECORD_CALLING);
+        record_wait_for_exec();
+        record_set_phase(thread, RECORD_WRITING);
+    }
+}
+
 static void give_record(record_thread *thread) {
     record_set_phase(thread, RECORD_WRITING);
-    if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+    bool open = may_write(thread) || (record_special & RECORD_STOPPED) != 0; /* then it counts */
+    if (open && swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
     record_set_phase(thread, RECORD_IDLE);
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
 }
@@ -152,8 +166,17 @@ bool record_is_own_call(void) {
     return record_self != NULL && record_self->phase == RECORD_OWN;
 }
 
-void record_own_call_begin(void) { self_state.flags |= THREAD_OWN_CALL; }
-void record_own_call_end(void) { self_state.flags &= ~(uint32_t)THREAD_OWN_CALL; }
+uint32_t record_own_call_begin(void) {
+    uint32_t before = record_self != NULL ? record_self->phase : RECORD_IDLE;
+    self_state.flags |= THREAD_OWN_CALL;
+    if (record_self != NULL) record_set_phase(record_self, RECORD_OWN);
+    return before;
+}
+
+void record_own_call_end(uint32_t before) {
+    self_state.flags &= ~(uint32_t)THREAD_OWN_CALL;
+    if (record_self != NULL) record_set_phase(record_self, (record_phase)before);
+}
 
 sw_cold record_thread *record_enter_slow(void) {
     if ((self_state.flags & (THREAD_OWN_CALL | THREAD_BORROWING)) != 0) return NULL;
@@ -188,20 +211,12 @@ sw_cold void record_slow_put(record_thread *thread, const record_event *event) {
     int saved = errno;
     if (record_is_stray_copy()) record_in_fork_child();
     if ((record_special & RECORD_UNOPENED) != 0) record_open_child();
-    uint32_t special = __atomic_load_n(&record_special, __ATOMIC_ACQUIRE);
-    if (record_off || (special & RECORD_STOPPED) != 0) {
-        record_count(&thread->dropped);
-    } else if ((special & RECORD_FROZEN) != 0) {
-        record_set_phase(thread, RECORD_CALLING); /* whoever ends the recording may flush us */
-        record_late_begin();
-        record_set_phase(thread, RECORD_WRITING);
-        if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
-        (void)put(thread, event);
-        record_late_end(thread);
-    } else {
+    if (may_write(thread)) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
         (void)put(thread, event);
+    } else if ((record_special & RECORD_STOPPED) != 0) {
+        record_count(&thread->dropped);
     }
     errno = saved;
 }
