@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Status and misuse names, the thread's last error, the fault handler, the fatal lines. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/fail.h"
+#include "check.h"
+
+#define STATUS_PAIR(name, text) {SW_##name, #name, text},
+#define MISUSE_PAIR(name, text) {SW_MISUSE_##name, #name, text},
+
+static void names(void) {
+    static const struct { sw_status status; const char *name, *text; } statuses[] = {
+        SW_STATUS_LIST(STATUS_PAIR)};
+    static const struct { sw_misuse misuse; const char *name, *text; } misuses[] = {
+        SW_MISUSE_LIST(MISUSE_PAIR)};
+    for (size_t i = 0; i < SW_STATUS_COUNT; i++) {
+        CHECK_EQ(statuses[i].status, i);
+        CHECK_STR(sw_status_name((sw_status)i), statuses[i].name);
+        CHECK_STR(sw_status_text((sw_status)i), statuses[i].text);
+    }
+    for (size_t i = 0; i < SW_MISUSE_COUNT; i++) {
+        CHECK_EQ(misuses[i].misuse, i);
+        CHECK_STR(sw_misuse_name((sw_misuse)i), misuses[i].name);
+        CHECK_STR(sw_misuse_text((sw_misuse)i), misuses[i].text);
+    }
+    CHECK_EQ(SW_OK, 0);
+    CHECK_STR(sw_status_name(SW_STATUS_COUNT), "unknown");
+    CHECK_STR(sw_status_text((sw_status)12345), "unknown");
+    CHECK_STR(sw_misuse_name(SW_MISUSE_COUNT), "unknown");
+    CHECK_STR(sw_misuse_text((sw_misuse)12345), "unknown");
+}
+
+static void last_error(void) {
+    sw_clear_error();
+    CHECK_EQ(sw_last_error()->status, SW_OK);
+    CHECK_STR(sw_last_error()->op, "");
+    CHECK_STR(sw_last_error()->message, "");
+    CHECK_EQ(sw_fail(SW_LIMIT, "grow", "heap %u: %d bytes", 7u, -1), SW_LIMIT);
+    CHECK_EQ(sw_last_error()->status, SW_LIMIT);
+    CHECK_STR(sw_last_error()->op, "grow");
+    CHECK_STR(sw_last_error()->message, "heap 7: -1 bytes");
+    CHECK_EQ(sw_last_error()->fault.code, SW_MISUSE_NONE);
+    char text[1000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    (void)sw_fail(SW_IO, "write", "%s", text); /* cut, not overrun */
+    CHECK(strlen(sw_last_error()->message) < 400);
+    CHECK(sw_last_error()->message[0] == 'x');
+    sw_clear_error();
+    CHECK_EQ(sw_last_error()->status, SW_OK);
+}
+
+static sw_fault seen;
+static int calls;
+
+static sw_fault_action go_on(const sw_fault *fault, void *arg) {
+    seen = *fault;
+    calls += *(int *)arg;
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+static sw_fault_action give_up(const sw_fault *fault, void *arg) {
+    (void)fault;
+    (void)arg;
+    return SW_FAULT_ABORT;
+}
+
+static const sw_fault example = {.code = SW_MISUSE_INTERIOR,
+                                 .op = "realloc",
+                                 .ptr = (const void *)(uintptr_t)0xABCDE,
+                                 .size = 48,
+                                 .heap_id = 3,
+                                 .thread = 12345};
+
+static void handler(void) {
+    int step = 2;
+    sw_set_fault_handler(go_on, &step);
+    sw_misuse_report(&example);
+    CHECK_EQ(calls, 2);
+    CHECK_EQ(seen.code, SW_MISUSE_INTERIOR);
+    CHECK(seen.ptr == example.ptr);
+    CHECK_EQ(sw_last_error()->fault.code, SW_MISUSE_INTERIOR);
+    CHECK_EQ(sw_last_error()->fault.size, 48);
+    CHECK_STR(sw_last_error()->op, "realloc");
+    sw_set_fault_handler(NULL, NULL);
+}
+
+/* --- what goes to fd 2 before an abort ---------------------------------------------------------- */
+
+static void report(void) { sw_misuse_report(&example); }
+static void report_refused(void) {
+    sw_set_fault_handler(give_up, NULL);
+    sw_misuse_report(&example);
+}
+static void failed_assert(void) { sw_assert_failed("x == y", "file.c", 12); }
+static void just_print(void) {
+    sw_emergency_print("%s|%u|%x|%p|%%|%u\n", "text", UINT64_MAX, (uint64_t)0xDEADBEEF, NULL,
+                       (uint64_t)0);
+    raise(SIGABRT);
+}
+
+static void check_dying_words(void (*fn)(void), const char *want) {
+    int fds[2];
+    CHECK_EQ(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fds[1], 2);
+        fn();
+        _exit(0);
+    }
+    close(fds[1]);
+    char text[600] = {0};
+    size_t used = 0;
+    ssize_t n;
+    while (used < sizeof text - 1 && (n = read(fds[0], text + used, sizeof text - 1 - used)) > 0)
+        used += (size_t)n;
+    close(fds[0]);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    CHECK_STR(text, want);
+}
+
+static void bit_tricks(void) {
+    CHECK_EQ(sw_low_mask(0), 0);
+    CHECK_EQ(sw_low_mask(63), UINT64_MAX >> 1);
+    CHECK_EQ(sw_low_mask(64), UINT64_MAX);
+    for (uint32_t k = 0; k < 63; k++) {
+        uint64_t x = 1ull << k;
+        CHECK_EQ(sw_log2_ceil(x), k);
+        CHECK_EQ(sw_log2_floor(x), k);
+        CHECK(sw_is_pow2(x));
+        if (k > 1) CHECK_EQ(sw_log2_ceil(x + 1), k + 1);
+        if (k > 1) CHECK_EQ(sw_log2_ceil(x - 1), k);
+        if (k > 1) CHECK_EQ(sw_log2_floor(x - 1), k - 1);
+        if (k > 1) CHECK(!sw_is_pow2(x + 1));
+        CHECK_EQ(sw_ctz(x), k);
+        CHECK_EQ(sw_clz(x), 63 - k);
+        CHECK_EQ(sw_align_up(x + 1, x), 2 * x);
+        CHECK_EQ(sw_align_down(2 * x - 1, x), x);
+    }
+    CHECK(!sw_is_pow2(0));
+    CHECK_EQ(sw_div_up(10, 4), 3);
+    CHECK_EQ(sw_div_up(12, 4), 3);
+    size_t product;
+    CHECK(sw_mul_overflow(SIZE_MAX, 2, &product));
+    CHECK(!sw_mul_overflow(SIZE_MAX, 1, &product) && product == SIZE_MAX);
+}
+
+int main(void) {
+    names();
+    last_error();
+    handler();
+    bit_tricks();
+    const char *words = "spanwise: fatal: INTERIOR op=realloc ptr=0xabcde size=48 heap=3 thread=12345\n"
+                        "spanwise: pointer is inside an object, not at its start\n";
+    check_dying_words(report, words);
+    check_dying_words(report_refused, words);
+    check_dying_words(failed_assert, "spanwise: fatal: ASSERT x == y at file.c:12\n");
+    check_dying_words(just_print, "text|18446744073709551615|deadbeef|0x0|%|0\n");
+    return check_result();
+}
