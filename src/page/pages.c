@@ -157,9 +157,7 @@ static bool extend(sw_pages *pages, uint32_t n) {
     return false;
 }
 
-static uint32_t find_or_grow(sw_pages *pages, uint32_t n, uint64_t align) {
-    uint32_t page = sw_runs_first_fit(&pages->runs, n);
-    if (page != SW_PAGE_NONE) return page;
+static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     if (!extend(pages, n) && !(add_window(pages, n, align) && extend(pages, n)))
         return SW_PAGE_NONE;
     return sw_runs_first_fit(&pages->runs, n);
@@ -181,6 +179,15 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     pages->free_held_pages -= held;
 }
 
+/* Whether n more pages could be taken if every free page went back, with the page map of `mapped`
+ * more accessible ones. A request that fails here has not grown anything. */
+static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
+    uint64_t used = pages->held_pages - pages->free_held_pages;
+    uint64_t frames = (uint64_t)mapped << (pages->page_shift - SW_FRAME_SHIFT);
+    uint64_t bytes = ((used + n) << pages->page_shift) + frames * sizeof(uint32_t);
+    return bytes + sw_pages_metadata_bytes(pages) <= pages->limit_bytes;
+}
+
 /* True when taking pages [page, +n) keeps the heap within its limit, if need be by giving back
  * other free pages. */
 static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
@@ -199,8 +206,14 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     /* An aligned run is found inside a longer one; windows start on multiples of their size. */
     uint64_t slack = align > page_bytes ? (align >> pages->page_shift) - 1 : 0;
     if (slack + n > UINT32_MAX / 4) return SW_NOMEM;
-    uint32_t found = find_or_grow(pages, n + (uint32_t)slack, align);
-    if (found == SW_PAGE_NONE) return SW_NOMEM;
+    uint32_t run = n + (uint32_t)slack;
+    if (!could_hold(pages, n, 0)) return SW_LIMIT;
+    uint32_t found = sw_runs_first_fit(&pages->runs, run);
+    if (found == SW_PAGE_NONE) {
+        if (!could_hold(pages, n, run)) return SW_LIMIT;
+        found = grow(pages, run, align);
+        if (found == SW_PAGE_NONE) return SW_NOMEM;
+    }
     uintptr_t address = sw_pages_address(pages, found);
     found += (uint32_t)((sw_align_up(address, sw_max_u64(align, page_bytes)) - address) >>
                         pages->page_shift);

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page heap against a naive one: arrays of bools for the four bits of a page, first fit by
+ * looking at every page. Memory that is promised to be zero is read. */
+#include <stdbool.h>
+
+#include "base/bits.h"
+#include "check.h"
+#include "page/pages.h"
+#include "spanwise/heap.h"
+
+enum { PAGES_MAX = 1 << 20, RUNS = 300, DECAY = 1000 };
+
+typedef struct model {
+    bool free[PAGES_MAX], held[PAGES_MAX], dirty[PAGES_MAX], idle[PAGES_MAX];
+    uint32_t frontier[SW_WINDOWS_MAX];
+    uint32_t end;
+    uint64_t tick;
+} model;
+
+typedef struct run {
+    uint32_t page, n;
+} run;
+
+static model m;
+
+/* --- the model --------------------------------------------------------------------------------- */
+
+/* Pages that became accessible since the last look are free and fresh. */
+static void model_follow(const sw_pages *pages) {
+    for (uint32_t i = 0; i < pages->window_count; i++) {
+        const sw_window *window = &pages->windows[i];
+        for (uint32_t n = m.frontier[i]; n < window->frontier; n++) m.free[window->first_page + n] = true;
+        m.frontier[i] = window->frontier;
+    }
+    m.end = pages->page_end;
+    CHECK(m.end < PAGES_MAX);
+}
+
+static uint32_t model_first_fit(uint32_t n) {
+    uint32_t length = 0;
+    for (uint32_t i = 0; i < m.end; i++) {
+        length = m.free[i] ? length + 1 : 0;
+        if (length == n) return i + 1 - n;
+    }
+    return SW_PAGE_NONE;
+}
+
+static bool model_take(uint32_t page, uint32_t n) {
+    bool needzero = false;
+    for (uint32_t i = page; i < page + n; i++) {
+        CHECK(m.free[i]);
+        needzero = needzero || m.dirty[i];
+        m.free[i] = false;
+        m.held[i] = true;
+        m.idle[i] = false;
+    }
+    return needzero;
+}
+
+static void model_give(uint32_t page, uint32_t n) {
+    for (uint32_t i = page; i < page + n; i++) m.free[i] = m.dirty[i] = true;
+}
+
+static uint64_t model_purge(bool idle_only) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m.end; i++) {
+        if (!m.free[i] || !m.held[i] || (idle_only && !m.idle[i])) continue;
+        m.held[i] = m.dirty[i] = false;
+        n++;
+    }
+    return n;
+}
+
+static void model_tick(uint64_t now) {
+    if (now - m.tick < DECAY) return;
+    bool late = now - m.tick >= 2 * DECAY;
+    m.tick = now;
+    (void)model_purge(!late);
+    for (uint32_t i = 0; i < m.end; i++) m.idle[i] = m.free[i] && m.held[i];
+}
+
+static bool bit(const uint64_t *bits, uint32_t page) { return bits[page / 64] >> (page % 64) & 1; }
+
+static void compare(const sw_pages *pages) {
+    uint64_t wrong = 0, held = 0, free_held = 0, runs = 0, longest = 0, length = 0;
+    for (uint32_t i = 0; i < m.end; i++) {
+        bool hole = m.free[i] && m.held[i];
+        wrong += m.free[i] != bit(pages->runs.free, i);
+        wrong += m.held[i] != bit(pages->held, i);
+        wrong += m.dirty[i] != bit(pages->dirty, i);
+        wrong += hole && m.idle[i] != bit(pages->idle, i);
+        held += m.held[i];
+        free_held += hole;
+        length = hole ? length + 1 : 0;
+        runs += length == 1;
+        if (length > longest) longest = length;
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(pages->held_pages, held);
+    CHECK_EQ(pages->free_held_pages, free_held);
+    uint64_t got_runs, got_longest;
+    sw_pages_holes(pages, &got_runs, &got_longest);
+    CHECK_EQ(got_runs, runs);
+    CHECK_EQ(got_longest, longest);
+    CHECK(sw_runs_check(&pages->runs));
+}
+
+/* --- live memory ------------------------------------------------------------------------------- */
+
+/* The first and last 64 bytes of each page stand for it. */
+static bool page_is(const char *p, size_t bytes, char byte) {
+    for (size_t i = 0; i < 64; i++)
+        if (p[i] != byte || p[bytes - 1 - i] != byte) return false;
+    return true;
+}
+
+static void use_memory(const sw_pages *pages, run r, bool needzero) {
+    size_t bytes = (size_t)1 << pages->page_shift;
+    char *p = (char *)sw_pages_address(pages, r.page);
+    size_t wrong = 0;
+    for (uint32_t i = 0; i < r.n; i++, p += bytes) {
+        if (!needzero) wrong += !page_is(p, bytes, 0);
+        memset(p, 0x5A, 64);
+        memset(p + bytes - 64, 0x5A, 64);
+    }
+    CHECK_EQ(wrong, 0);
+}
+
+static void check_memory(const sw_pages *pages, run r) {
+    size_t bytes = (size_t)1 << pages->page_shift, wrong = 0;
+    const char *p = (const char *)sw_pages_address(pages, r.page);
+    for (uint32_t i = 0; i < r.n; i++, p += bytes) wrong += !page_is(p, bytes, 0x5A);
+    CHECK_EQ(wrong, 0);
+}
+
+/* --- random work ------------------------------------------------------------------------------- */
+
+static uint32_t random_pages(uint64_t *rng) {
+    uint64_t r = check_random(rng);
+    const uint32_t most[] = {1, 2, 4, 4, 16, 40, 150, 2000};
+    return 1 + (uint32_t)((r >> 8) % most[r % 8]);
+}
+
+static void allocate(sw_pages *pages, run *r, uint64_t *rng, bool live) {
+    uint64_t x = check_random(rng);
+    uint64_t align = (x & 7) == 0 ? 1ull << (x >> 8) % 23 : 1;
+    uint32_t n = random_pages(rng), page = SW_PAGE_NONE;
+    uint64_t page_bytes = 1ull << pages->page_shift;
+    uint32_t slack = align > page_bytes ? (uint32_t)(align >> pages->page_shift) - 1 : 0;
+    bool needzero = false;
+    CHECK_EQ(sw_pages_alloc(pages, n, align, &page, &needzero), SW_OK);
+    model_follow(pages);
+    uintptr_t address = sw_pages_address(pages, page);
+    CHECK_EQ(address % align, 0);
+    uint32_t want = model_first_fit(n + slack);
+    while (sw_pages_address(pages, want) % sw_max_u64(align, page_bytes) != 0) want++;
+    CHECK_EQ(page, want);
+    CHECK_EQ(model_take(page, n), needzero);
+    *r = (run){.page = page, .n = n};
+    if (live) use_memory(pages, *r, needzero);
+}
+
+static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int steps) {
+    static run runs[RUNS];
+    sw_meta meta;
+    static sw_pages pages;
+    uint64_t now = 0;
+    memset(&m, 0, sizeof m);
+    memset(runs, 0, sizeof runs);
+    sw_meta_init(&meta);
+    sw_pages_init(&pages, space, &meta, page_shift);
+    pages.decay_ns = DECAY;
+    for (int step = 0; step < steps; step++) {
+        uint64_t r = check_random(&seed);
+        run *it = &runs[(r >> 32) % RUNS];
+        if ((r & 31) == 0) {
+            now += (r >> 8) % ((r & 32) != 0 ? 3 * DECAY : DECAY);
+            sw_pages_tick(&pages, now);
+            model_tick(now);
+        } else if ((r & 511) == 1) {
+            CHECK_EQ(sw_pages_trim(&pages), model_purge(false) << page_shift);
+        } else if (it->n == 0) {
+            allocate(&pages, it, &seed, !space->dry);
+        } else {
+            if (!space->dry) check_memory(&pages, *it);
+            sw_pages_free(&pages, it->page, it->n);
+            model_give(it->page, it->n);
+            it->n = 0;
+        }
+        if (step % 250 == 0) compare(&pages);
+    }
+    for (int i = 0; i < RUNS; i++) {
+        if (runs[i].n == 0) continue;
+        sw_pages_free(&pages, runs[i].page, runs[i].n);
+        model_give(runs[i].page, runs[i].n);
+    }
+    compare(&pages);
+    CHECK_EQ(sw_pages_trim(&pages), model_purge(false) << page_shift);
+    CHECK_EQ(pages.held_pages, 0);
+    CHECK_EQ(pages.retry_bytes, 0);
+    compare(&pages);
+    sw_pages_destroy(&pages);
+    sw_meta_destroy(&meta);
+}
+
+/* --- decay: when an idle page goes back ---------------------------------------------------------- */
+
+/* Ticks come often; a page freed at `when` goes back between one and two periods later. */
+static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
+    sw_meta meta;
+    static sw_pages pages;
+    uint32_t page;
+    bool needzero;
+    sw_meta_init(&meta);
+    sw_pages_init(&pages, space, &meta, 13);
+    pages.decay_ns = DECAY;
+    CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &page, &needzero), SW_OK);
+    uint64_t now = 0, freed = UINT64_MAX;
+    while (pages.held_pages != 0 && now < 20 * DECAY) {
+        if (freed == UINT64_MAX && now >= when) {
+            sw_pages_free(&pages, page, 3);
+            freed = now;
+        }
+        now += step;
+        sw_pages_tick(&pages, now);
+    }
+    CHECK_EQ(pages.held_pages, 0);
+    CHECK(now - freed >= DECAY);
+    CHECK(now - freed < 2 * DECAY + 2 * step);
+    sw_pages_tick(&pages, now - 1); /* a clock that falls is ignored */
+    sw_pages_destroy(&pages);
+    sw_meta_destroy(&meta);
+}
+
+/* A page that is used again before the second tick stays. */
+static void busy_pages_stay(sw_space *space) {
+    sw_meta meta;
+    static sw_pages pages;
+    uint32_t page;
+    bool needzero;
+    sw_meta_init(&meta);
+    sw_pages_init(&pages, space, &meta, 13);
+    pages.decay_ns = DECAY;
+    for (uint64_t now = 0; now < 50 * DECAY; now += DECAY / 3) {
+        CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &page, &needzero), SW_OK);
+        CHECK_EQ(needzero, now != 0);
+        sw_pages_free(&pages, page, 1);
+        sw_pages_tick(&pages, now);
+    }
+    CHECK_EQ(pages.returned_bytes, 0);
+    sw_pages_destroy(&pages);
+    sw_meta_destroy(&meta);
+}
+
+/* --- refusals leave everything as it was --------------------------------------------------------- */
+
+static void refusals(sw_space *space) {
+    sw_meta meta;
+    static sw_pages pages;
+    uint32_t page = 77;
+    bool needzero;
+    sw_meta_init(&meta);
+    sw_pages_init(&pages, space, &meta, 13);
+    pages.limit_bytes = 1 << 20;
+    uint64_t before = sw_pages_held_bytes(&pages);
+    CHECK_EQ(sw_pages_alloc(&pages, 1 << 20, 1, &page, &needzero), SW_LIMIT); /* 8 GiB */
+    CHECK_EQ(sw_pages_alloc(&pages, 1 << 27, 1, &page, &needzero), SW_LIMIT); /* 1 TiB */
+    CHECK_EQ(sw_pages_held_bytes(&pages), before);
+    CHECK_EQ(page, 77);
+    CHECK_EQ(sw_pages_alloc(&pages, 1, 1ull << 47, &page, &needzero), SW_NOMEM);
+    CHECK_EQ(sw_pages_alloc(&pages, 1, 1ull << 63, &page, &needzero), SW_NOMEM);
+    CHECK_EQ(sw_pages_alloc(&pages, UINT32_MAX, 1, &page, &needzero), SW_NOMEM);
+    CHECK_EQ(sw_pages_held_bytes(&pages), before);
+    uint64_t got = 0;
+    while (sw_pages_alloc(&pages, 1, 1, &page, &needzero) == SW_OK) got++;
+    CHECK(got > 100 && got <= 128);
+    CHECK(sw_pages_held_bytes(&pages) <= pages.limit_bytes);
+    /* Other free pages are given back to make room. */
+    for (uint32_t i = 0; i < got; i += 2) sw_pages_free(&pages, i, 1);
+    CHECK_EQ(sw_pages_alloc(&pages, 20, 1, &page, &needzero), SW_OK);
+    CHECK(!needzero);
+    CHECK(pages.returned_bytes > 0);
+    CHECK(sw_pages_held_bytes(&pages) <= pages.limit_bytes);
+    sw_pages_destroy(&pages);
+    sw_meta_destroy(&meta);
+}
+
+int main(void) {
+    sw_space *live = sw_space_live(), *dry = sw_space_dry_create();
+    CHECK(live != NULL && dry != NULL);
+    sw_space *spaces[] = {live, dry};
+    for (int s = 0; s < 2; s++) {
+        for (uint32_t shift = 12; shift <= 16; shift += shift == 13 ? 3 : 1)
+            random_work(spaces[s], shift, shift * 10, spaces[s]->dry ? 12000 : 6000);
+        for (uint64_t when = 0; when < 3 * DECAY; when += DECAY / 7) {
+            decay_interval(spaces[s], when, DECAY / 10);
+            decay_interval(spaces[s], when, DECAY - 1);
+            decay_interval(spaces[s], when, DECAY);
+        }
+        busy_pages_stay(spaces[s]);
+        refusals(spaces[s]);
+    }
+    sw_space_dry_destroy(dry);
+    return check_result();
+}
