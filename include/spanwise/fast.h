@@ -34,7 +34,7 @@ extern SW_API _Thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
 /* The slow continuations. Not for direct use. */
 SW_API void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 SW_API void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
-SW_API void sw_cache_transition(sw_cache *cache, sw_span *span);
+SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its words is wholly free */
 
 /* Makes every user of this header need the table's symbol. */
 __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_TABLE_SYMBOL;
@@ -80,16 +80,14 @@ SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
 /* --- free --------------------------------------------------------------------------------------- */
 
 /* Sets the bit of a slot in a span that the cache owns. 0: the slot is free already. */
-SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint32_t slot) {
+SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t bit = UINT64_C(1) << (slot % 64);
     uint64_t bits = __atomic_load_n(&word->free, __ATOMIC_RELAXED);
-    uint64_t remote = __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
-    if (__builtin_expect(((bits | remote) & bit) != 0, 0)) return 0;
-    __atomic_store_n(&word->free, bits | bit, __ATOMIC_RELAXED);
-    span->needzero = 1;
-    if (__builtin_expect(bits == 0 || (bits | bit | remote) == ~UINT64_C(0), 0))
-        sw_cache_transition(cache, span);
+    uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
+    if (__builtin_expect(((bits | local) & bit) != 0, 0)) return 0;
+    __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);
+    if (__builtin_expect((bits | local | bit) == ~UINT64_C(0), 0)) sw_cache_emptied(cache, span);
     return 1;
 }
 
@@ -100,11 +98,10 @@ SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
     uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
     if (__builtin_expect(frame >= view->frames, 0)) return 0;
     sw_span *span = &view->spans[view->page_map[frame]];
-    uint64_t offset = p - span->base;
-    uint32_t slot = (uint32_t)(((uint64_t)(uint32_t)offset * span->magic) >> 32);
-    if (__builtin_expect((uint64_t)slot * span->size != offset, 0)) return 0;
+    sw_product product = (sw_product)(p - span->base) * span->magic;
+    if (__builtin_expect((uint64_t)product >= span->magic, 0)) return 0; /* not a slot's start */
     if (__builtin_expect(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache, 0)) return 0;
-    return sw_fast_free_own(cache, span, slot);
+    return sw_fast_free_own(cache, span, (uint64_t)(product >> 64));
 }
 
 /* As sw_cache_free on a cache of a plain heap (any table). */

@@ -13,27 +13,33 @@ extern "C" {
 #endif
 
 /* 64 slots of a span. A slot is free when its bit is set in either word.
- *   free:   written by the span's owner only (or under the heap's lock when it has no owner)
- *   remote: other threads OR their frees into it; the owner drains it into `free`
- * Bits past the span's last slot are 0 in `free` and 1 in `remote` for ever. So a free of such a
- * slot meets a set bit, a word is wholly free when (free | remote) is all ones, and an allocation
+ *   free:  the slots that allocation takes from
+ *   local: the slots that the owner freed since; moved into `free` when that has run empty. So a free
+ *          and the allocation after it do not wait for each other's store
+ * Both are written by the span's owner only (under the heap's lock when it has none). Frees by other
+ * threads go to words of their own behind the pairs (src/span/span.h).
+ * Bits past the span's last slot are 0 in `free` and 1 in `local` for ever. So a free of such a
+ * slot meets a set bit, a word is wholly free when (free | local) is all ones, and an allocation
  * never sees them. Each span has one pair more than its slots need if they end on a word. */
 typedef struct sw_word {
     uint64_t free;
-    uint64_t remote;
+    uint64_t local;
 } sw_word;
 
 /* One span: a run of pages cut into slots, or one large object. 64 bytes, in a dense array of its
  * space; the page map holds indices into that array.
- *   slot i is at base + i * size, 0 <= i < slots;  i = ((p - base) * magic) >> 32
- * Large objects and the two sentinels have magic 0 and all-ones remote words: every fast path ends
- * in the slow one. */
+ *   slot i is at base + i * size, 0 <= i < slots
+ *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and the
+ *   low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
+ * Large objects and the two sentinels have magic 0 and no bit to give or take: every fast path ends in
+ * the slow one. */
 typedef struct sw_span {
     uintptr_t base;
-    uint32_t size;          /* slot bytes; 0 for large objects */
-    uint32_t magic;
-    struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock */
+    uint64_t magic;         /* 0 for large objects */
+    struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock. Bit 0
+                             * set: the first free must look at the span (it is fresh or full) */
     sw_word *words;
+    uint32_t size;          /* slot bytes; 0 for large objects */
     uint32_t slots;
     uint32_t page;          /* first logical page in its heap */
     uint32_t pages;
@@ -42,7 +48,7 @@ typedef struct sw_span {
     uint16_t cursor;        /* the pair that the owner looks at next when it searches */
     uint8_t state;          /* sw_span_state */
     uint8_t needzero;       /* 1: slots may hold old bytes */
-    uint8_t unused[6];      /* keeps the record 64 bytes */
+    uint8_t unused[2];      /* keeps the record 64 bytes */
 } sw_span;
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
@@ -72,6 +78,8 @@ struct sw_cache {
 };
 
 enum { SW_FRAME_BITS = 12 };
+
+__extension__ typedef unsigned __int128 sw_product; /* of a 64-bit multiplication */
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
 static void note_requested(sw_cache *cache, const sw_cache_slot *slot, uintptr_t p, size_t size) {
     const sw_span *span = slot->span;
-    uint32_t index = sw_slot_of((uint32_t)(p - span->base), span->magic);
+    uint32_t index = sw_span_slot_of(span, p);
     void *slack = sw_space_cold(cache->heap->space, span)->slack;
     sw_slack_set(slack, span->size, index, span->size - (uint32_t)size);
 }

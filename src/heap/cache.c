@@ -43,14 +43,18 @@ static void release_or_keep(sw_cache *cache, sw_span *span) {
     release(cache, span);
 }
 
-void sw_cache_transition(sw_cache *cache, sw_span *span) {
+void sw_cache_attend(sw_cache *cache, sw_span *span) {
     struct sw_cache_more *more = cache->more;
     sw_space *space = cache->heap->space;
-    if (span->state == SW_SPAN_FULL) {
-        sw_span_list_remove(&more->full[span->span_class], space, span);
-        sw_span_list_push(&more->partial[span->span_class], space, span);
-        span->state = SW_SPAN_PARTIAL;
-    }
+    span->needzero = 1;
+    sw_span_set_owner(span, cache, false);
+    if (span->state != SW_SPAN_FULL) return;
+    sw_span_list_remove(&more->full[span->span_class], space, span);
+    sw_span_list_push(&more->partial[span->span_class], space, span);
+    span->state = SW_SPAN_PARTIAL;
+}
+
+void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)) release_or_keep(cache, span);
 }
 
@@ -72,10 +76,10 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
                       uintptr_t *doubled) {
     sw_heap *heap = cache->heap;
     *doubled = 0;
-    sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
+    sw_cache *owner = sw_span_owner(span);
     if (owner == NULL) {
         sw_os_lock_acquire(&heap->lock);
-        owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE); /* adopted meanwhile? */
+        owner = sw_span_owner(span); /* adopted meanwhile? */
         if (owner == NULL) sw_central_drain(heap, span, half, doubled);
         sw_os_lock_release(&heap->lock);
         if (owner == NULL) return;
@@ -85,7 +89,8 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
         return;
     }
     sw_span_drain(heap->space, span, half, doubled);
-    sw_cache_transition(cache, span);
+    sw_cache_attend(cache, span);
+    sw_cache_emptied(cache, span);
 }
 
 /* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
@@ -115,8 +120,11 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
 
 /* --- refill ------------------------------------------------------------------------------------- */
 
-static bool point_at_word(sw_cache_slot *slot) {
-    sw_word *word = slot->span == NULL ? NULL : sw_span_find_word(slot->span);
+static bool point_at_word(sw_cache *cache, sw_cache_slot *slot) {
+    if (slot->span == NULL) return false;
+    uintptr_t doubled;
+    sw_word *word = sw_span_find_word(slot->span, &doubled);
+    if (sw_unlikely(doubled != 0)) report_double(cache, doubled);
     if (word == NULL) return false;
     slot->word = word;
     slot->base = sw_span_word_base(slot->span, word);
@@ -151,13 +159,14 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
 
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    if (point_at_word(slot)) return true;
+    if (point_at_word(cache, slot)) return true;
     if (__atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {
         sw_cache_drain_remote(cache);
-        if (point_at_word(slot)) return true;
+        if (point_at_word(cache, slot)) return true;
     }
     if (slot->span != NULL) {
         slot->span->state = SW_SPAN_FULL;
+        sw_span_set_owner(slot->span, cache, true);
         sw_span_list_push(&cache->more->full[span_class], cache->heap->space, slot->span);
         empty_slot(slot);
     }
@@ -165,7 +174,7 @@ bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
     if (span == NULL) span = take_central(cache, span_class);
     if (span == NULL) return false;
     slot->span = span;
-    return point_at_word(slot);
+    return point_at_word(cache, slot);
 }
 
 /* --- opening and closing ------------------------------------------------------------------------ */
@@ -224,7 +233,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
 }
 
 static void disown(sw_heap *heap, sw_span *span) {
-    __atomic_store_n(&span->owner, NULL, __ATOMIC_RELEASE);
+    sw_span_set_owner(span, NULL, false);
     sw_central_put(heap, span);
 }
 

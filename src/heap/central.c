@@ -48,17 +48,15 @@ void sw_central_drop_record(sw_heap *heap, sw_span *span) {
 
 /* --- making and giving up spans ---------------------------------------------------------------- */
 
-static size_t words_bytes(const sw_class *cls) { return sw_word_pairs(cls->slots) * sizeof(sw_word); }
-
 /* Metadata of a fresh span: words, and slack when tracked. */
 static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, void **slack) {
     *slack = NULL;
-    *words = sw_meta_alloc(&heap->meta, words_bytes(cls));
+    *words = sw_meta_alloc(&heap->meta, sw_words_bytes(cls->slots));
     if (*words == NULL) return false;
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
     *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(cls));
     if (*slack != NULL) return true;
-    sw_meta_free(&heap->meta, *words, words_bytes(cls));
+    sw_meta_free(&heap->meta, *words, sw_words_bytes(cls->slots));
     return false;
 }
 
@@ -77,7 +75,7 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     uint32_t page;
     *why = sw_pages_alloc(&heap->pages, cls->pages, 1, &page, &needzero);
     if (*why != SW_OK) {
-        sw_meta_free(&heap->meta, words, words_bytes(cls));
+        sw_meta_free(&heap->meta, words, sw_words_bytes(cls->slots));
         sw_meta_free(&heap->meta, slack, sw_slack_bytes(cls));
         sw_central_drop_record(heap, span);
         return NULL;
@@ -94,7 +92,7 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
     uint32_t page = span->page, pages = span->pages;
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
-    sw_meta_free(&heap->meta, span->words, words_bytes(cls));
+    sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls->slots));
     sw_meta_free(&heap->meta, sw_space_cold(heap->space, span)->slack, sw_slack_bytes(cls));
     sw_central_drop_record(heap, span);
     sw_pages_free(&heap->pages, page, pages);
@@ -113,7 +111,7 @@ sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw
         if (span == NULL) return NULL;
     }
     span->state = SW_SPAN_CURRENT;
-    __atomic_store_n(&span->owner, cache, __ATOMIC_RELEASE);
+    sw_span_set_owner(span, cache, !span->needzero);
     return span;
 }
 
@@ -145,10 +143,9 @@ void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *do
 
 sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot) {
     sw_word *word = &span->words[slot / 64];
-    uint64_t bit = 1ull << (slot % 64);
-    if (((sw_word_free(word) | sw_word_remote(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
+    if (!sw_span_slot_live(span, slot)) return SW_REMOTE_DOUBLE;
     unlist(heap, span);
-    sw_word_set_free(word, sw_word_free(word) | bit);
+    sw_word_set_local(word, sw_word_local(word) | 1ull << (slot % 64));
     span->needzero = 1;
     sw_central_put(heap, span);
     return SW_REMOTE_DONE;

@@ -54,19 +54,26 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
 static bool free_remote(sw_cache *cache, sw_span *span, uint32_t slot) {
     sw_heap *heap = cache->heap;
     for (;;) {
-        sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
+        sw_cache *owner = sw_span_owner(span);
         if (owner != NULL) {
             sw_remote_result result = sw_span_remote_free(heap->space, span, slot);
             if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(slot));
             return result != SW_REMOTE_DOUBLE;
         }
         sw_os_lock_acquire(&heap->lock);
-        bool central = __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) == NULL;
+        bool central = sw_span_owner(span) == NULL;
         sw_remote_result result = SW_REMOTE_DONE;
         if (central) result = sw_central_free(heap, span, slot);
         sw_os_lock_release(&heap->lock);
         if (central) return result != SW_REMOTE_DOUBLE;
     }
+}
+
+/* An object of the cache itself comes here when its span is marked, when its frame lies outside the
+ * main reservation, or when the heap packs tiny objects. */
+static bool free_own(sw_cache *cache, sw_span *span, uint32_t slot) {
+    if (span->owner != cache) sw_cache_attend(cache, span);
+    return sw_fast_free_own(cache, span, slot) != 0;
 }
 
 /* In a heap that packs tiny objects, a 16-byte block may hold several: none can be freed alone. */
@@ -85,11 +92,9 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
         if (sw_span_is_large(target.span)) {
             done = sw_large_free(heap, target.span, (uintptr_t)ptr);
         } else {
-            /* An object of the cache itself comes here when its frame lies outside the main
-             * reservation, or when the heap packs tiny objects. */
-            sw_cache *owner = __atomic_load_n(&target.span->owner, __ATOMIC_RELAXED);
-            done = owner == cache ? sw_fast_free_own(cache, target.span, target.slot)
-                                  : free_remote(cache, target.span, target.slot);
+            done = sw_span_owner(target.span) == cache
+                       ? free_own(cache, target.span, target.slot)
+                       : free_remote(cache, target.span, target.slot);
         }
         if (!done) target.misuse = SW_MISUSE_DOUBLE_FREE;
     }

@@ -16,7 +16,7 @@
  * Free of a small object, mirrored
  *   1. frame -> page map -> span record; slot by magic division         (free.c)
  *   2. own span, start of a slot, bit clear in both words: set it; done
- *   3. word was empty or is now wholly free: the span may change list or be given up (cache.c)
+ *   3. word now wholly free: the span may be given up; span marked: it is fresh or full (cache.c)
  *   4. other owner: OR into the remote word, announce                   (free.c, span.h)
  *   5. no owner: under the heap's lock                                  (central.c)
  *   6. anything else: large object, or misuse with its reason           (free.c)
@@ -92,6 +92,9 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 
 /* Gives the cache slot a word with a free bit. False: no memory (the slot is left empty). */
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
+/* Before the first free into a marked span of this cache: see sw_span_set_owner. */
+void sw_cache_attend(sw_cache *cache, sw_span *span);
+/* sw_cache_emptied (fast.h): a word of the span has become wholly free. */
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
 /* Pushes half of a span on its owner's remote stack. The caller is its announcer. */

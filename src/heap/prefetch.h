@@ -30,8 +30,7 @@ static sw_always_inline void sw_prefetch_word(const sw_space_view *view, const v
     const uint32_t *entry = sw_prefetch_entry(view, p);
     if (entry == NULL) return;
     const sw_span *span = &view->spans[*entry];
-    uint32_t slot = sw_slot_of((uint32_t)((uintptr_t)p - span->base), span->magic);
-    __builtin_prefetch(&span->words[slot / 64], 1);
+    __builtin_prefetch(&span->words[sw_span_slot_of(span, (uintptr_t)p) / 64], 1);
 }
 
 #endif

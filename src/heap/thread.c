@@ -197,19 +197,21 @@ static uint64_t words_of_half(const sw_span *span, uint32_t half) {
 
 /* Drains every word, announced or not: its announcer may be lost. */
 static void drain_all(sw_heap *heap, sw_span *span) {
-    if (span->owner != NULL && is_lost(span->owner)) {
-        span->owner = NULL;
+    if (sw_span_owner(span) != NULL && is_lost(sw_span_owner(span))) {
+        sw_span_set_owner(span, NULL, false);
         span->state = SW_SPAN_CENTRAL_FULL; /* in no list yet */
         sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up: its record is then unused */
         sw_space_cold(heap->space, span)->remote_words[half] = words_of_half(span, half);
-        if (span->owner == NULL) {
+        sw_cache *owner = sw_span_owner(span);
+        if (owner == NULL) {
             sw_central_drain(heap, span, half, &doubled);
         } else {
             sw_span_drain(heap->space, span, half, &doubled);
-            sw_cache_transition(span->owner, span);
+            if (sw_span_has_free(span)) sw_cache_attend(owner, span);
+            sw_cache_emptied(owner, span);
         }
     }
 }

@@ -31,7 +31,7 @@ typedef struct sw_span_cold {
     sw_heap *heap;
     void *slack;             /* tracked: slot bytes - requested bytes, a u16 or u32 for each slot */
     uint64_t requested;      /* large objects: the size asked for */
-    /* Bit k of remote_words[h]: words[64 * h + k].remote holds frees that its owner has not drained.
+    /* Bit k of remote_words[h]: remote word 64 * h + k holds frees that its owner has not drained.
      * Half h of the span is on its owner's remote stack while remote_words[h] is not 0. Atomic. */
     uint64_t remote_words[2];
     uint32_t remote_next[2]; /* links of that stack */

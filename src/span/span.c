@@ -12,7 +12,7 @@ void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t s
                   sw_word *words, bool needzero) {
     span->base = base;
     span->size = cls->size;
-    span->magic = cls->magic;
+    span->magic = UINT64_MAX / cls->size + 1;
     span->words = words;
     span->slots = cls->slots;
     span->span_class = (uint16_t)span_class;
@@ -20,7 +20,7 @@ void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t s
     span->needzero = needzero;
     for (uint32_t k = 0; k < sw_word_pairs(cls->slots); k++) {
         uint64_t padding = sw_span_padding(span, k);
-        words[k] = (sw_word){.free = ~padding, .remote = padding};
+        words[k] = (sw_word){.free = ~padding, .local = padding};
     }
 }
 
@@ -37,26 +37,45 @@ void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzer
 
 void sw_span_clear(sw_span *span) { memset(span, 0, sizeof *span); }
 
-sw_word *sw_span_find_word(sw_span *span) {
+static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
+    return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * span->size;
+}
+
+/* Drops frees by other threads of slots that the owner has freed as well: before such a slot can be
+ * handed out again, so that no later object pays for the mistake. */
+static void drop_doubled(sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
+    uint64_t both = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED) & local;
+    if (sw_likely(both == 0)) return;
+    *doubled = slot_address(span, k, both);
+    __atomic_fetch_and(sw_span_remote(span, k), ~both, __ATOMIC_ACQ_REL);
+}
+
+sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
     uint32_t count = sw_span_word_count(span);
     uint32_t k = span->cursor;
+    *doubled = 0;
     for (uint32_t i = 0; i < count; i++, k++) {
         if (k >= count) k = 0;
-        if (sw_word_free(&span->words[k]) == 0) continue;
+        sw_word *word = &span->words[k];
+        uint64_t padding = sw_span_padding(span, k);
+        uint64_t local = sw_word_local(word) & ~padding;
+        if ((sw_word_free(word) | local) == 0) continue;
+        drop_doubled(span, k, local, doubled);
+        sw_word_set_free(word, sw_word_free(word) | local);
+        sw_word_set_local(word, padding);
         span->cursor = (uint16_t)k;
-        return &span->words[k];
+        return word;
     }
     return NULL;
 }
 
 sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot) {
-    sw_word *word = &span->words[slot / 64];
+    const sw_word *word = &span->words[slot / 64];
     uint64_t bit = 1ull << (slot % 64);
-    uint64_t padding = sw_span_padding(span, slot / 64);
-    if ((sw_word_free(word) & bit) != 0) return SW_REMOTE_DOUBLE;
-    uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
+    if (((sw_word_free(word) | sw_word_local(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
+    uint64_t before = __atomic_fetch_or(sw_span_remote(span, slot / 64), bit, __ATOMIC_ACQ_REL);
     if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
-    if (before != padding) return SW_REMOTE_DONE;
+    if (before != 0) return SW_REMOTE_DONE;
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
     bool first = __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
     return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
@@ -69,49 +88,52 @@ void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *dou
     for (; words != 0; words &= words - 1) {
         uint32_t k = half * 64 + sw_ctz(words);
         sw_word *word = &span->words[k];
-        uint64_t padding = sw_span_padding(span, k);
-        uint64_t bits = __atomic_fetch_and(&word->remote, padding, __ATOMIC_ACQ_REL) & ~padding;
-        uint64_t already = bits & sw_word_free(word);
-        if (already != 0 && *doubled == 0)
-            *doubled = sw_span_word_base(span, word) + (uintptr_t)sw_ctz(already) * span->size;
-        sw_word_set_free(word, sw_word_free(word) | bits);
+        uint64_t bits = __atomic_exchange_n(sw_span_remote(span, k), 0, __ATOMIC_ACQ_REL);
+        uint64_t already = bits & (sw_word_free(word) | sw_word_local(word));
+        if (already != 0) *doubled = slot_address(span, k, already);
+        sw_word_set_local(word, sw_word_local(word) | (bits & ~already));
     }
     span->needzero = 1;
 }
 
+uint64_t sw_span_free_bits(const sw_span *span, uint32_t k) {
+    const sw_word *word = &span->words[k];
+    uint64_t remote = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED);
+    return (sw_word_free(word) | sw_word_local(word) | remote) & ~sw_span_padding(span, k);
+}
+
 uint32_t sw_span_free_slots(const sw_span *span) {
     uint32_t n = 0;
-    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
-        const sw_word *word = &span->words[k];
-        n += sw_popcount((sw_word_free(word) | sw_word_remote(word)) & ~sw_span_padding(span, k));
-    }
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++)
+        n += sw_popcount(sw_span_free_bits(span, k));
     return n;
 }
 
 bool sw_span_is_empty(const sw_span *span) {
     for (uint32_t k = 0; k < sw_span_word_count(span); k++)
-        if ((sw_word_free(&span->words[k]) | sw_span_padding(span, k)) != ~0ull ||
-            sw_word_remote(&span->words[k]) != sw_span_padding(span, k))
+        if ((sw_word_free(&span->words[k]) | sw_word_local(&span->words[k])) != ~0ull ||
+            __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED) != 0)
             return false;
     return true;
 }
 
 bool sw_span_has_free(const sw_span *span) {
     for (uint32_t k = 0; k < sw_span_word_count(span); k++)
-        if (sw_word_free(&span->words[k]) != 0) return true;
+        if (sw_word_free(&span->words[k]) != 0 ||
+            sw_word_local(&span->words[k]) != sw_span_padding(span, k))
+            return true;
     return false;
 }
 
 sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
     uint64_t offset = p - span->base;
     if (offset >= (uint64_t)span->slots * span->size) return SW_SLOT_PAST_LAST;
-    *slot = sw_slot_of((uint32_t)offset, span->magic);
+    *slot = sw_span_slot_of(span, p);
     return (uint64_t)*slot * span->size == offset ? SW_SLOT_START : SW_SLOT_INTERIOR;
 }
 
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
-    const sw_word *word = &span->words[slot / 64];
-    return ((sw_word_free(word) | sw_word_remote(word)) >> (slot % 64) & 1) == 0;
+    return (sw_span_free_bits(span, slot / 64) >> (slot % 64) & 1) == 0;
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */

@@ -4,10 +4,11 @@
  *
  *   base                                   span end
  *   | slot 0 | slot 1 | ... | slot slots-1 | tail |
- *   words:  [free remote] [free remote] ... one pair for 64 slots
+ *   words:  [free local] [free local] ... | remote remote ...      one of each for 64 slots
  *
- * Who writes what: sw_word (fast_abi.h). `state` and the links belong to the owner, or to the holder of
- * the heap's lock while owner is NULL.
+ * A slot is free when its bit is set in `free`, `local` or `remote`; never in two of them. Who
+ * writes what: sw_word (fast_abi.h) and "frees by other threads" below. `state` and the links
+ * belong to the owner, or to the holder of the heap's lock while there is no owner.
  */
 #ifndef SW_SPAN_SPAN_H
 #define SW_SPAN_SPAN_H
@@ -36,13 +37,26 @@ static sw_always_inline uint64_t sw_word_free(const sw_word *word) {
 static sw_always_inline void sw_word_set_free(sw_word *word, uint64_t bits) {
     __atomic_store_n(&word->free, bits, __ATOMIC_RELAXED);
 }
-static sw_always_inline uint64_t sw_word_remote(const sw_word *word) {
-    return __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
+static sw_always_inline uint64_t sw_word_local(const sw_word *word) {
+    return __atomic_load_n(&word->local, __ATOMIC_RELAXED);
+}
+static sw_always_inline void sw_word_set_local(sw_word *word, uint64_t bits) {
+    __atomic_store_n(&word->local, bits, __ATOMIC_RELAXED);
 }
 
 /* Pairs that a span of `slots` needs: one more when the slots end on a word, so that the index of
  * the tail meets padding too. */
 static inline uint32_t sw_word_pairs(uint32_t slots) { return slots / 64 + 1; }
+
+/* Bytes of all words of a span. */
+static inline size_t sw_words_bytes(uint32_t slots) {
+    return sw_word_pairs(slots) * (sizeof(sw_word) + sizeof(uint64_t));
+}
+
+/* Word k of the frees by other threads. Atomic; has no padding. */
+static inline uint64_t *sw_span_remote(const sw_span *span, uint32_t k) {
+    return (uint64_t *)(span->words + sw_word_pairs(span->slots)) + k;
+}
 
 /* Bits of pair k that stand for no slot. */
 static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
@@ -57,8 +71,23 @@ static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
     return cls * 2 + (noscan ? 1 : 0);
 }
 
-/* Sets up the record of a fresh span of slots, every slot free. words: sw_word_pairs(slots) zeroed
- * pairs. */
+/* --- owner ------------------------------------------------------------------------------------ */
+
+/* The owner without its mark; NULL: central. */
+static inline sw_cache *sw_span_owner(const sw_span *span) {
+    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
+    return (sw_cache *)(owner & ~(uintptr_t)1);
+}
+
+/* marked: the first free of a slot must take the slow path, because the span is fresh (its needzero
+ * changes) or full (it must change list). */
+static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, bool marked) {
+    uintptr_t owner = (uintptr_t)cache | (marked ? 1u : 0u);
+    __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
+}
+
+/* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(slots) zeroed
+ * bytes. */
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero);
 /* Sets up the record of one large object. */
@@ -66,9 +95,15 @@ void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzer
 /* Makes it the record of no span. */
 void sw_span_clear(sw_span *span);
 
-/* The next pair at or after `cursor`, round the end, that has a free bit; NULL when there is none.
- * Owner (or lock) only. */
-sw_word *sw_span_find_word(sw_span *span);
+/* The next pair at or after `cursor`, round the end, that has a free slot; its local bits are moved
+ * into `free`. NULL when there is none. Owner (or lock) only. *doubled: a slot that the owner and
+ * another thread both freed: its address, else 0 (the second free is undone). */
+sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
+
+/* The slot that p, an address within the slots, lies in. */
+static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t p) {
+    return (uint32_t)(((sw_product)(p - span->base) * span->magic) >> 64);
+}
 
 /* True for the record of one large object. Unlike `state` this does not change while an object lives, so
  * any thread that holds the object may ask. */
@@ -82,10 +117,10 @@ static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *wo
 }
 
 /* --- frees by other threads -------------------------------------------------------------------
- * A freer ORs its bit into the word's `remote`. The one that finds no pending bit there is the
- * word's *announcer*: it sets the word's bit in remote_words, and if that half was 0 it pushes the
+ * A freer ORs its bit into the remote word. The one that finds no pending bit there is the word's
+ * *announcer*: it sets the word's bit in remote_words, and if that half was 0 it pushes the
  * half span on the owner's remote stack. The owner drains a word only after its announcement. So
- *   - a span with pending bits stays a span: it is given up only when every slot is in `free`;
+ *   - a span with pending bits stays a span: it is given up only when none is left;
  *   - nobody but an announcer touches the span after its OR, and an announcer's word is pending
  *     until the owner has popped the half: no record is touched after its release;
  *   - no announcement is lost: a drained word has a new announcer.
@@ -101,19 +136,22 @@ sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t sl
 /* Half of a span's words, as the remote stack names it. */
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
 
-/* Takes the announcements of a half and moves the bits of those words into `free`. Only for whoever
+/* Takes the announcements of a half and moves the bits of those words into `local`. Only for whoever
  * has just popped it. *doubled: address of a slot that was free already (a double free that raced),
  * else 0. */
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled);
 
-uint32_t sw_span_free_slots(const sw_span *span);   /* free or remote */
-bool sw_span_is_empty(const sw_span *span);         /* every slot in `free`, none pending */
-bool sw_span_has_free(const sw_span *span);         /* some `free` bit */
+uint32_t sw_span_free_slots(const sw_span *span);   /* in any word */
+bool sw_span_is_empty(const sw_span *span);         /* every slot is free, none pending in remote */
+bool sw_span_has_free(const sw_span *span);         /* some slot is in `free` or `local` */
+
+/* The slots of word k that are free, in any word. */
+uint64_t sw_span_free_bits(const sw_span *span, uint32_t k);
 
 /* Where a pointer lies in a span of slots. */
 typedef enum sw_slot_kind { SW_SLOT_START, SW_SLOT_INTERIOR, SW_SLOT_PAST_LAST } sw_slot_kind;
 sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot);
-/* True when the slot is allocated: its bit is in neither word. */
+/* True when the slot is allocated: its bit is in no word. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot);
 
 /* --- lists ------------------------------------------------------------------------------------ */

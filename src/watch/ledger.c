@@ -16,8 +16,7 @@ static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
     const void *slack = sw_space_cold(heap->space, span)->slack;
     uint64_t sum = 0;
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
-        const sw_word *word = &span->words[k];
-        uint64_t live = ~(sw_word_free(word) | sw_word_remote(word));
+        uint64_t live = ~(sw_span_free_bits(span, k) | sw_span_padding(span, k));
         for (; live != 0; live &= live - 1)
             sum += sw_slack_get(slack, span->size, k * 64 + sw_ctz(live));
     }
@@ -148,7 +147,7 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
         .cls = span->span_class / 2,
         .slots = large ? 1 : span->slots,
         .live = large ? 1 : span->slots - sw_span_free_slots(span),
-        .cache = span->owner == NULL ? 0 : span->owner->more->number,
+        .cache = sw_span_owner(span) == NULL ? 0 : sw_span_owner(span)->more->number,
         .scan = (span->span_class & 1) == 0,
         .current = span->state == SW_SPAN_CURRENT,
         .needzero = span->needzero,

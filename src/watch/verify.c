@@ -21,10 +21,11 @@ static bool check_words(audit *a, const sw_span *span) {
     for (uint32_t k = 0; k < sw_word_pairs(span->slots); k++) {
         uint64_t padding = sw_span_padding(span, k);
         uint64_t free_bits = sw_word_free(&span->words[k]);
-        uint64_t remote = sw_word_remote(&span->words[k]);
-        if ((free_bits & padding) != 0 || (remote & padding) != padding) {
+        uint64_t local = sw_word_local(&span->words[k]);
+        uint64_t remote = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED);
+        if (((free_bits | remote) & padding) != 0 || (local & padding) != padding) {
             BROKEN(a, "span at page %u: padding of word %u is damaged", span->page, k);
-        } else if ((free_bits & remote) != 0) {
+        } else if ((free_bits & local) != 0 || ((free_bits | local) & remote) != 0) {
             BROKEN(a, "span at page %u: a slot of word %u is free twice", span->page, k);
         }
     }
@@ -44,16 +45,20 @@ static bool check_slack(audit *a, const sw_span *span) {
 static bool check_state(audit *a, const sw_span *span) {
     bool owned = span->state == SW_SPAN_CURRENT || span->state == SW_SPAN_PARTIAL ||
                  span->state == SW_SPAN_FULL;
-    if (owned != (span->owner != NULL))
+    const sw_cache *owner = sw_span_owner(span);
+    bool marked = owner != NULL && span->owner != owner;
+    if (owned != (owner != NULL))
         BROKEN(a, "span at page %u: state %u and owner disagree", span->page, span->state);
-    else if (owned && span->owner->more->closed != 0)
+    else if (owned && marked != (span->state == SW_SPAN_FULL || !span->needzero))
+        BROKEN(a, "span at page %u: mark and state %u disagree", span->page, span->state);
+    else if (owned && owner->more->closed != 0)
         BROKEN(a, "span at page %u: its owner is closed", span->page);
     else if (span->state == SW_SPAN_PARTIAL && !sw_span_has_free(span))
         BROKEN(a, "span at page %u: in a partial list without a free slot", span->page);
     else if (span->state == SW_SPAN_FULL && sw_span_has_free(span))
         BROKEN(a, "span at page %u: in a full list with a free slot", span->page);
     else if (span->state == SW_SPAN_CURRENT &&
-             span->owner->slots[span->span_class].span != span)
+             owner->slots[span->span_class].span != span)
         BROKEN(a, "span at page %u: its cache allocates from another span", span->page);
     return a->status == SW_OK;
 }
@@ -66,7 +71,7 @@ static bool check_slots_span(audit *a, const sw_span *span) {
     }
     const sw_class *cls = &a->heap->table->classes[number];
     if (span->size != cls->size || span->slots != cls->slots || span->pages != cls->pages ||
-        span->magic != cls->magic) {
+        span->magic != UINT64_MAX / cls->size + 1) {
         BROKEN(a, "span at page %u: record and class %u disagree", span->page, number);
         return false;
     }
@@ -116,7 +121,7 @@ static uint64_t check_list(audit *a, const sw_span_list *list, sw_span_state sta
     uint32_t count = 0, previous = 0;
     for (uint32_t id = list->head; id != 0 && a->status == SW_OK && count <= list->count; count++) {
         const sw_span *span = sw_space_span(space, id);
-        if (span->state != state || span->span_class != span_class || span->owner != owner ||
+        if (span->state != state || span->span_class != span_class || sw_span_owner(span) != owner ||
             span->prev != previous)
             BROKEN(a, "list of span class %u: span at page %u does not belong there", span_class,
                    span->page);
@@ -137,7 +142,7 @@ static void check_cache_slot(audit *a, const sw_cache *cache, uint32_t span_clas
         return;
     }
     ptrdiff_t k = slot->word - span->words;
-    if (span->state != SW_SPAN_CURRENT || span->owner != cache || span->span_class != span_class ||
+    if (span->state != SW_SPAN_CURRENT || sw_span_owner(span) != cache || span->span_class != span_class ||
         k < 0 || k >= (ptrdiff_t)sw_span_word_count(span) ||
         slot->base != sw_span_word_base(span, slot->word))
         BROKEN(a, "cache %u: span class %u does not point into its current span", cache->more->number,

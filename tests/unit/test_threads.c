@@ -92,7 +92,8 @@ static void adoption(void) {
     check_empty();
 }
 
-/* A double free ordered by the join is found, whoever frees first. */
+/* A double free ordered by the join is found, whoever frees first: at the call, or, when the owner
+ * frees what another thread has freed, before the slot is handed out again. */
 static void *free_it(void *p) {
     sw_heap_free(heap, p);
     return NULL;
@@ -107,7 +108,14 @@ static void ordered_double_free(void) {
         pthread_create(&thread, NULL, free_it, p);
         pthread_join(thread, NULL);
         if (first == 1) sw_heap_free(heap, p);
+        if (first == 0) CHECK_EQ(atomic_load(&faults), 1);
+        void *next[300];
+        for (int i = 0; i < 300; i++) next[i] = sw_heap_alloc(heap, 64, 0);
+        for (int i = 0; i < 300; i++)
+            for (int j = 0; j < i; j++)
+                if (next[i] == next[j]) abort(); /* handed out twice */
         CHECK_EQ(atomic_load(&faults), 1);
+        for (int i = 0; i < 300; i++) sw_heap_free(heap, next[i]);
         pthread_create(&thread, NULL, free_it, p);
         pthread_join(thread, NULL);
         CHECK_EQ(atomic_load(&faults), 2);
