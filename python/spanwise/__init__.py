@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record what any program allocates, and account every byte under any size-class table.
+
+    import spanwise as sw
+
+    recording = sw.record(["python3", "-c", "import json"])
+    print(recording.ledger("go"), recording.ledger("c16"))
+
+    with sw.Heap(table=sw.SizeClassTable.go()) as heap:
+        block = heap.alloc(100)
+        view = block.view()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spanwise import plots, workloads
+from spanwise._lib import OPS_DTYPE, version
+from spanwise._run import RunStats
+from spanwise.block import Block
+from spanwise.errors import (
+    BlockBusyError,
+    BlockFreedError,
+    CorruptionError,
+    HeapClosedError,
+    InvalidError,
+    LimitError,
+    MisuseError,
+    OutOfMemoryError,
+    ProgramError,
+    RecordingIOError,
+    SpanwiseError,
+    StateError,
+    TraceFormatError,
+    UnsupportedError,
+)
+from spanwise.heap import Heap, HeapStats
+from spanwise.ledger import Comparison, Ledger, Measure, compare
+from spanwise.recorder import record
+from spanwise.sizeclass import Explanation, SizeClassTable
+from spanwise.trace import Recording, RecordingSet, Site, Summary
+from spanwise.workloads import synthesize
+
+__version__ = version()
+
+__all__ = [
+    "OPS_DTYPE",
+    "Block",
+    "BlockBusyError",
+    "BlockFreedError",
+    "Comparison",
+    "CorruptionError",
+    "Explanation",
+    "Heap",
+    "HeapClosedError",
+    "HeapStats",
+    "InvalidError",
+    "Ledger",
+    "LimitError",
+    "Measure",
+    "MisuseError",
+    "OutOfMemoryError",
+    "ProgramError",
+    "Recording",
+    "RecordingIOError",
+    "RecordingSet",
+    "RunStats",
+    "Site",
+    "SizeClassTable",
+    "SpanwiseError",
+    "StateError",
+    "Summary",
+    "TraceFormatError",
+    "UnsupportedError",
+    "compare",
+    "plots",
+    "record",
+    "synthesize",
+    "workloads",
+]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """%load_ext spanwise: registers the %%record cell magic."""
+    from spanwise import magic
+
+    magic.load_ipython_extension(shell)

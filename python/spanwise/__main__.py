@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: `spanwise COMMAND`, or `python -m spanwise COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from spanwise import _lib
+from spanwise.commands import classes, compare, demo, explain, ledger, record
+from spanwise.commands._common import Parser
+from spanwise.errors import SpanwiseError
+
+COMMANDS = (classes, explain, record, ledger, compare, demo)
+EXIT_BAD = 2
+EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
+
+
+def make_parser() -> Parser:
+    """The parser of all commands."""
+    parser = Parser(
+        prog="spanwise",
+        description="Record what a program allocates; account it under any size-class table.",
+        epilog="spanwise COMMAND --help has an example of each.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"spanwise {_lib.version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: words after the program's name; None: those of this process.
+
+    Returns:
+        0 all is well, 1 a finding, 2 wrong use or bad input, 130 interrupted.
+    """
+    options = make_parser().parse_args(argv)
+    try:
+        status = int(options.run(options))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has gone: no reason to complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except SpanwiseError as error:
+        return _fail(str(error), EXIT_BAD)
+    except OSError as error:
+        what = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return _fail(f"{what}{error.strerror or error}", EXIT_BAD)
+    except MemoryError as error:
+        return _fail(str(error) or "out of memory", EXIT_BAD)
+    return status
+
+
+def _fail(message: str, status: int) -> int:
+    line = " ".join(message.splitlines())
+    print(f"spanwise: {line}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

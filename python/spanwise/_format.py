@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers and tables as text and HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(count: float) -> str:
+    """Bytes for people: "0 B", "12.3 KiB"."""
+    value = float(count)
+    for unit in _UNITS:
+        if abs(value) < 1024 or unit == _UNITS[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def number(count: int) -> str:
+    """An integer with thousands separated."""
+    return f"{count:,}"
+
+
+def share(part: float, whole: float) -> str:
+    """A part in percent; "-" of nothing."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 child", "2 children", "3 events"."""
+    many = "children" if noun == "child" else noun + "s"
+    return f"{count:,} {noun if count == 1 else many}"
+
+
+def table(
+    rows: Iterable[Sequence[str]], head: Sequence[str] = (), left: int = 1, indent: str = ""
+) -> str:
+    """Aligned columns, the first `left` of them to the left, the others to the right.
+
+    Args:
+        rows: cells; a row may be shorter than the head. An empty row draws a rule.
+        head: titles; none draws no head.
+        left: number of left-aligned columns.
+        indent: put before each line.
+    """
+    lines = [list(row) for row in rows]
+    every = ([list(head)] if head else []) + lines
+    count = max((len(row) for row in every), default=0)
+    widths = [max((len(r[i]) for r in every if i < len(r)), default=0) for i in range(count)]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [
+            cell.ljust(widths[i]) if i < left else cell.rjust(widths[i])
+            for i, cell in enumerate(cells)
+        ]
+        return (indent + "  ".join(parts)).rstrip()
+
+    rule = indent + "-" * (sum(widths) + 2 * (count - 1))
+    text = [line(head), rule] if head else []
+    text += [line(row) if row else rule for row in lines]
+    return "\n".join(text)
+
+
+def html_table(
+    rows: Iterable[Sequence[str]], head: Sequence[str], title: str = "", left: int = 1
+) -> str:
+    """The same as an HTML table; every cell is escaped."""
+
+    def cells(row: Sequence[str], tag: str) -> str:
+        return "".join(
+            f'<{tag} style="text-align:{"left" if i < left else "right"}">{html.escape(cell)}</{tag}>'
+            for i, cell in enumerate(row)
+        )
+
+    caption = f"<caption>{html.escape(title)}</caption>" if title else ""
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows if row)
+    return f"<table>{caption}<thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"

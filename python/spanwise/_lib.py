@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door to the C library: the only importer of the extension, and what every caller needs.
+
+Statuses become exceptions here, structures become numpy types, arguments become C values.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from spanwise import errors
+from spanwise._spanwise import ffi, lib
+
+__all__ = [
+    "OPS_DTYPE",
+    "RUN_SAMPLE_DTYPE",
+    "as_bytes_size",
+    "as_index",
+    "c_path",
+    "check",
+    "dtype_of",
+    "failure",
+    "ffi",
+    "lib",
+    "struct_dict",
+    "text",
+    "version",
+]
+
+SIZE_MAX = (1 << 63) - 1
+"""PTRDIFF_MAX: the largest request that C knows."""
+
+# cffi makes its wrappers at their first use, which threads may race for: make all of them now.
+for _name in dir(lib):
+    getattr(lib, _name)
+
+
+def text(value: Any) -> str:
+    """A C string as str; "" for NULL. Undecodable bytes survive as os.fsdecode keeps them."""
+    return os.fsdecode(ffi.string(value)) if value else ""
+
+
+def version() -> str:
+    """Version of the C library, e.g. "0.1.0"."""
+    return text(lib.sw_version())
+
+
+# --- statuses -------------------------------------------------------------------------------------
+
+
+def failure(status: int) -> errors.SpanwiseError:
+    """The exception of a status, with the C library's message about this thread's last failure."""
+    name = text(lib.sw_status_name(status))
+    last = lib.sw_last_error()
+    told = last.message != ffi.NULL and last.status == status
+    message = text(last.message) if told else text(lib.sw_status_text(status))
+    return errors.STATUS_ERRORS.get(name, errors.SpanwiseError)(message, name)
+
+
+def check(status: int) -> None:
+    """Raises the exception of a status that is not SW_OK."""
+    if status != 0:
+        raise failure(status)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
+    """An integer argument, 0 to `largest`.
+
+    Raises:
+        TypeError: not an integer; bool counts as none.
+        InvalidError: negative or too large. What `__index__` raises is passed on.
+    """
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        raise TypeError(f"{what} must be an integer, not {type(value).__name__}")
+    number = operator.index(value)
+    if number < 0:
+        raise errors.InvalidError(f"{what} {_shown(number)} is negative; give 0 or more")
+    if number > largest:
+        raise errors.InvalidError(f"{what} {_shown(number)} is too large; give at most {largest}")
+    return number
+
+
+def as_bytes_size(value: SupportsIndex) -> int:
+    """A size in bytes, 0 to PTRDIFF_MAX. Errors: as `as_index`."""
+    return as_index(value, "size")
+
+
+def _shown(number: int) -> str:
+    return str(number) if number.bit_length() <= 128 else f"of {number.bit_length()} bits"
+
+
+def c_path(path: str | os.PathLike[str]) -> bytes:
+    """A path for C.
+
+    Raises:
+        TypeError: not a path.
+        InvalidError: it holds a NUL character.
+    """
+    raw = os.fsencode(os.fspath(path))
+    if b"\0" in raw:
+        raise errors.InvalidError(f"path {str(path)!r} holds a NUL character")
+    return raw
+
+
+def native_library(name: str) -> Path:
+    """Where a library for LD_PRELOAD is: the wheel's _native folder, or $SPANWISE_NATIVE_DIR.
+
+    Args:
+        name: file name, e.g. "libspanwise-record.so".
+
+    Raises:
+        UnsupportedError: it is not there.
+    """
+    override = os.environ.get("SPANWISE_NATIVE_DIR")
+    folder = Path(override) if override else Path(__file__).parent / "_native"
+    path = (folder / name).absolute()
+    if not path.is_file():
+        raise errors.UnsupportedError(
+            f"{path}: not there; install the wheel, or set SPANWISE_NATIVE_DIR to its folder"
+        )
+    return path
+
+
+# --- structures -----------------------------------------------------------------------------------
+
+_SKIPPED = {"pad"}
+
+
+def dtype_of(name: str) -> np.dtype[np.void]:
+    """The numpy type of a C structure of numbers: same names, same bytes."""
+    ctype = ffi.typeof(name)
+    names, formats, offsets = [], [], []
+    for field, info in ctype.fields:
+        if field not in _SKIPPED:
+            names.append(field)
+            formats.append(_format_of(info.type))
+            offsets.append(info.offset)
+    return np.dtype(
+        {
+            "names": names,
+            "formats": formats,
+            "offsets": offsets,
+            "itemsize": ffi.sizeof(ctype),
+        }
+    )
+
+
+def _format_of(ctype: Any) -> Any:
+    if ctype.kind == "array":
+        return (_format_of(ctype.item), (ctype.length,))
+    if ctype.cname == "double":
+        return np.dtype("<f8")
+    return np.dtype(f"<u{ffi.sizeof(ctype)}")
+
+
+def struct_dict(value: Any) -> dict[str, Any]:
+    """The fields of a C structure of numbers, in its order."""
+    return {name: getattr(value, name) for name, _ in ffi.typeof(value[0]).fields}
+
+
+OPS_DTYPE = np.dtype(
+    [
+        ("time_ns", "<u8"),
+        ("size", "<u8"),
+        ("object", "<u4"),
+        ("thread", "<u4"),
+        ("site", "<u4"),
+        ("kind", "u1"),
+        ("align_log2", "u1"),
+        ("flags", "<u2"),
+    ]
+)
+"""One operation, as sw_op of include/spanwise/ops.h; 32 bytes."""
+
+RUN_SAMPLE_DTYPE = dtype_of("sw_run_sample")
+"""One row of a time line, as sw_run_sample of include/spanwise/replay.h."""
+
+
+def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
+    """A C pointer to an array's memory; the array must outlive its use."""
+    return ffi.cast(ctype, array.ctypes.data)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of operations, looked at as a whole: are they a possible history, and what are its totals.
+
+Both sort the operations by object (stably, so that those of one object stay in order); then each
+operation's predecessor on the same object is its neighbour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise._lib import lib
+from spanwise.errors import InvalidError
+
+_FLAGS = lib.SW_OP_ZEROED | lib.SW_OP_SCAN
+_KINDS = ("ALLOC", "FREE", "REALLOC")
+
+
+def check_ops(ops: NDArray[np.void]) -> None:
+    """Checks that operations are a possible history.
+
+    Raises:
+        InvalidError: naming the first operation that is not, by its index.
+    """
+    rules = (
+        (ops["kind"] > 2, "kind {kind} is unknown; use 0 (alloc), 1 (free) or 2 (realloc)"),
+        ((ops["flags"] & ~np.uint16(_FLAGS)) != 0, "flags {flags:#x} are unknown"),
+        (ops["align_log2"] > 47, "alignment 2^{align_log2} is impossible"),
+        (ops["size"] > np.uint64((1 << 63) - 1), "size {size} is too large"),
+        ((ops["kind"] == 1) & (ops["size"] != 0), "a free has size {size}; it must be 0"),
+        (ops["object"] >= max(len(ops), 1), "object {object} is not dense: fewer operations exist"),
+        (ops["thread"] >= max(len(ops), 1), "thread {thread} is not dense: fewer operations exist"),
+        (_falls(ops["time_ns"]), "time {time_ns} ns is before that of the operation before"),
+    )
+    for broken, message in rules:
+        if broken.any():
+            _refuse(ops, int(np.argmax(broken)), message)
+    _check_lives(ops)
+
+
+def _falls(times: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return np.concatenate([[False], times[1:] < times[:-1]]) if len(times) else np.zeros(0, bool)
+
+
+def _refuse(ops: NDArray[np.void], index: int, message: str) -> None:
+    row = {name: int(ops[index][name]) for name in ops.dtype.names or ()}
+    raise InvalidError(f"operation {index}: {message.format(**row)}")
+
+
+def _by_object(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Order by object, and which rows in that order are the first of their object."""
+    order = np.argsort(ops["object"], kind="stable")
+    objects = ops["object"][order]
+    first = np.ones(len(ops), bool)
+    first[1:] = objects[1:] != objects[:-1]
+    return order, first
+
+
+def _check_lives(ops: NDArray[np.void]) -> None:
+    order, first = _by_object(ops)
+    kind = ops["kind"][order]
+    live_before = np.zeros(len(ops), bool)
+    live_before[1:] = (kind[:-1] != 1) & ~first[1:]
+    wrong = order[(kind == 0) == live_before]
+    if not len(wrong):
+        return
+    index = int(wrong.min())
+    state = "is live already" if ops["kind"][index] == 0 else "is not live"
+    _refuse(ops, index, f"{_KINDS[ops['kind'][index]]} of object {{object}}, which {state}")
+
+
+def requested_after(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Requested bytes and live objects after each operation, two arrays of shape (n,)."""
+    order, first = _by_object(ops)
+    size = ops["size"][order].astype(np.int64)
+    before = np.zeros(len(ops), np.int64)
+    before[1:] = np.where(first[1:], 0, size[:-1])  # a free's size is 0
+    change = np.empty(len(ops), np.int64)
+    change[order] = size - before
+    births = (ops["kind"] == 0).astype(np.int64) - (ops["kind"] == 1)
+    return np.cumsum(change), np.cumsum(births)
+
+
+def summarize_ops(ops: NDArray[np.void]) -> dict[str, Any]:
+    """The totals of an array, with the names of sw_trace_summary."""
+    kind, size = ops["kind"], ops["size"]
+    alloc, realloc = kind == 0, kind == 2
+    bytes_, objects = requested_after(ops)
+    peak = int(bytes_.max(initial=0))
+    some = len(ops) > 0
+    return {
+        "ops": len(ops),
+        "allocs": int(alloc.sum()),
+        "frees": int((kind == 1).sum()),
+        "reallocs": int(realloc.sum()),
+        "zeroed_allocs": int((alloc & ((ops["flags"] & lib.SW_OP_ZEROED) != 0)).sum()),
+        "aligned_allocs": int((alloc & (ops["align_log2"] != 0)).sum()),
+        "allocated_bytes": int(size[alloc].sum()),
+        "reallocated_bytes": int(size[realloc].sum()),
+        "peak_requested_bytes": peak,
+        "peak_op": int(np.argmax(bytes_ == peak)) + 1 if peak else 0,
+        "peak_live_objects": int(objects.max(initial=0)),
+        "end_requested_bytes": int(bytes_[-1]) if some else 0,
+        "end_live_objects": int(objects[-1]) if some else 0,
+        "largest_bytes": int(size.max(initial=0)),
+        "duration_ns": int(ops["time_ns"][-1]) if some else 0,
+        "threads": len(np.unique(ops["thread"])),
+        "sites": len(np.unique(ops["site"][ops["site"] != 0])),
+        **dict.fromkeys(_RECORDER_TOTALS, 0),
+    }
+
+
+_RECORDER_TOTALS = (
+    "unknown_frees",
+    "unknown_reallocs",
+    "missed_frees",
+    "calls",
+    "dropped_calls",
+    "drop_reason",
+    "children_unrecorded",
+    "children_recorded",
+    "incomplete",
+)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kind of program is to be recorded: found, dynamically linked, of this machine, CPython?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from spanwise.errors import ProgramError
+
+_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NEEDED, _DT_STRTAB = 1, 5
+_PYTHON = re.compile(r"^python[0-9.]*[a-z]*$")
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
+_SCRIPT_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Elf:
+    """What the head of an ELF file says.
+
+    Attributes:
+        bits: 32 or 64.
+        machine: number of the processor.
+        interpreter: path of the loader; "" of a statically linked program.
+        needed: names of the libraries that it needs.
+    """
+
+    bits: int
+    machine: int
+    interpreter: str
+    needed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that can be recorded.
+
+    Attributes:
+        path: what is started.
+        binary: what is recorded: the program, or the interpreter of a script.
+        may_be_python: it is CPython, or a script that may start it.
+    """
+
+    path: str
+    binary: str
+    may_be_python: bool
+
+
+def examine(name: str, search_path: str | None = None) -> Program:
+    """Finds a program and checks that it can be recorded.
+
+    Args:
+        name: a path, or a name that is looked up.
+        search_path: where; None: $PATH.
+
+    Raises:
+        ProgramError: it cannot be recorded; the message says why.
+    """
+    path = _find(name, search_path)
+    binary, words = path, [path]
+    for _ in range(_SCRIPT_DEPTH):
+        words = _interpreter_line(binary)
+        if not words:
+            break
+        binary = _resolve_env(words, search_path, path)
+    elf = read_elf(binary)
+    if elf is None:
+        raise ProgramError(f"{path}: cannot be recorded: neither an ELF program nor a script")
+    _check_elf(path, elf)
+    _check_privileges(path, binary)
+    scripted = os.path.basename(binary) in _SHELLS and binary != path
+    return Program(path, binary, scripted or _is_python(binary, elf))
+
+
+def _find(name: str, search_path: str | None) -> str:
+    if "\0" in name:
+        raise ProgramError(f"{name!r}: program not found; the name holds a NUL character", "INVALID")
+    path = shutil.which(name, path=search_path)
+    if path is not None:
+        return path
+    if os.sep in name and os.path.isdir(name):
+        raise ProgramError(f"{name}: is a directory, not a program", "INVALID")
+    if os.sep in name and os.path.exists(name):
+        raise ProgramError(f"{name}: is not executable; chmod +x it", "INVALID")
+    where = "check the path" if os.sep in name else "give its path, or a name that is in PATH"
+    raise ProgramError(f"{name}: program not found; {where}", "INVALID")
+
+
+# --- scripts --------------------------------------------------------------------------------------
+
+
+def _interpreter_line(path: str) -> list[str]:
+    """The words after #! of a script; none of other files."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(256)
+    except OSError:
+        return []  # executable but not readable: the system judges
+    if not head.startswith(b"#!"):
+        return []
+    return os.fsdecode(head[2:].split(b"\n", 1)[0]).split()
+
+
+def _resolve_env(words: list[str], search_path: str | None, script: str) -> str:
+    """The interpreter of a #! line; `env NAME` stands for NAME."""
+    if os.path.basename(words[0]) == "env":
+        names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        if names:
+            found = shutil.which(names[0], path=search_path)
+            if found is None:
+                raise ProgramError(f"{script}: its interpreter {names[0]} was not found", "INVALID")
+            return found
+    if not os.path.exists(words[0]):
+        raise ProgramError(f"{script}: its interpreter {words[0]} was not found", "INVALID")
+    return words[0]
+
+
+# --- ELF ------------------------------------------------------------------------------------------
+
+
+def read_elf(path: str) -> Elf | None:
+    """The head of an ELF file; None of any other file, or one that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return _parse(file)
+    except (OSError, struct.error, ValueError, IndexError):
+        return None
+
+
+def _parse(file: BinaryIO) -> Elf | None:
+    ident = file.read(64)
+    if ident[:4] != b"\x7fELF":
+        return None
+    bits = {1: 32, 2: 64}[ident[4]] if ident[4] in (1, 2) else 0
+    order = "<" if ident[5] == 1 else ">"
+    machine = struct.unpack_from(order + "H", ident, 18)[0]
+    if bits != 64:
+        return Elf(bits, machine, "?", ())
+    start = struct.unpack_from(order + "Q", ident, 32)[0]
+    entry_bytes, count = struct.unpack_from(order + "HH", ident, 54)
+    file.seek(start)
+    table = file.read(entry_bytes * count)
+    # type, flags, offset, virtual address, physical address, file bytes, memory bytes, alignment
+    heads = [struct.unpack_from(order + "IIQQQQQQ", table, i * entry_bytes) for i in range(count)]
+    interpreter = ""
+    for head in heads:
+        if head[0] == _PT_INTERP:
+            file.seek(head[2])
+            interpreter = os.fsdecode(file.read(min(head[5], 4096)).rstrip(b"\0"))
+    return Elf(bits, machine, interpreter, tuple(_needed(file, heads, order)))
+
+
+def _needed(file: BinaryIO, heads: list[tuple[int, ...]], order: str) -> Iterator[str]:
+    dynamic = next((head for head in heads if head[0] == _PT_DYNAMIC), None)
+    if dynamic is None:
+        return
+    file.seek(dynamic[2])
+    raw = file.read(min(dynamic[5], 1 << 16))
+    pairs = list(struct.iter_unpack(order + "QQ", raw[: len(raw) // 16 * 16]))
+    strings = next((value for tag, value in pairs if tag == _DT_STRTAB), None)
+    load = next((h for h in heads if h[0] == _PT_LOAD and strings and h[3] <= strings < h[3] + h[5]), None)
+    if strings is None or load is None:
+        return
+    for tag, value in pairs:
+        if tag == _DT_NEEDED:
+            file.seek(load[2] + strings - load[3] + value)
+            yield os.fsdecode(file.read(256).split(b"\0", 1)[0])
+
+
+def _check_elf(path: str, elf: Elf) -> None:
+    own = read_elf("/proc/self/exe")
+    if own is not None and (elf.bits, elf.machine) != (own.bits, own.machine):
+        theirs = f"{elf.bits}-bit {_MACHINES.get(elf.machine, f'machine {elf.machine}')}"
+        ours = f"{own.bits}-bit {_MACHINES.get(own.machine, f'machine {own.machine}')}"
+        raise ProgramError(f"{path}: cannot be recorded: it is {theirs}, the recorder is {ours}")
+    if not elf.interpreter:
+        raise ProgramError(
+            f"{path}: cannot be recorded: statically linked, the loader never sees LD_PRELOAD"
+        )
+    if os.path.basename(elf.interpreter).startswith("ld-musl"):
+        raise ProgramError(f"{path}: cannot be recorded: linked against musl, the recorder needs glibc")
+
+
+def _check_privileges(path: str, binary: str) -> None:
+    """The loader ignores LD_PRELOAD where a start changes the user or the group."""
+    for file in {path, binary}:
+        status = Path(file).stat()
+        user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
+        group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
+        if user or group:
+            kind = "set-user-ID" if user else "set-group-ID"
+            raise ProgramError(
+                f"{file}: cannot be recorded: {kind} program, the loader ignores LD_PRELOAD"
+            )
+
+
+def _is_python(binary: str, elf: Elf) -> bool:
+    names = (os.path.basename(binary), os.path.basename(os.path.realpath(binary)))
+    libraries = any(name.startswith("libpython3") for name in elf.needed)
+    return libraries or any(_PYTHON.match(name) for name in names)

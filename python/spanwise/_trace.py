@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where operations come from: a recording's file or an array, read pass by pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib
+from spanwise._lib import OPS_DTYPE, check, ffi, lib
+
+ARRAY_BATCH = 1 << 19
+"""Operations of an array that go to C at once: some ten milliseconds of work."""
+
+
+class Batch(NamedTuple):
+    """Consecutive operations in C memory, valid until the next batch is asked for."""
+
+    ops: Any  # const sw_op *
+    count: int
+
+    def from_(self, start: int) -> Batch:
+        """The batch without its first operations."""
+        return Batch(self.ops + start, self.count - start)
+
+    def first(self, count: int) -> Batch:
+        """The batch's first operations."""
+        return Batch(self.ops, count)
+
+    def array(self) -> NDArray[np.void]:
+        """The batch as a structured array on the same memory: not to be kept."""
+        raw = ffi.buffer(self.ops, self.count * OPS_DTYPE.itemsize)
+        return np.frombuffer(raw, OPS_DTYPE)
+
+
+class Source(Protocol):
+    """Operations that can be gone through any number of times."""
+
+    def batches(self) -> Iterator[Batch]:
+        """The operations from the first to the last."""
+        ...
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
+        """The operations as arrays of at most `rows` rows, the caller's to keep."""
+        ...
+
+
+class ArraySource:
+    """Operations in an array of OPS_DTYPE."""
+
+    def __init__(self, ops: NDArray[np.void]) -> None:
+        self.ops = ops
+
+    def batches(self) -> Iterator[Batch]:
+        """The operations from the first to the last."""
+        start = _lib.pointer(self.ops, "const sw_op *")
+        for first in range(0, len(self.ops), ARRAY_BATCH):
+            yield Batch(start + first, min(ARRAY_BATCH, len(self.ops) - first))
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
+        """Views of the array of at most `rows` rows."""
+        for first in range(0, len(self.ops), rows):
+            yield self.ops[first : first + rows]
+
+
+class FileSource:
+    """Operations in a `.swt` file. Each pass opens the file anew, so passes may run side by side."""
+
+    def __init__(self, path: str | os.PathLike[str], valid_prefix: bool) -> None:
+        self.path = os.fspath(path)
+        self.flags = int(lib.SW_TRACE_VALID_PREFIX) if valid_prefix else 0
+        self._raw = _lib.c_path(path)
+
+    def open(self) -> Any:
+        """A C reader, closed when the last reference goes."""
+        out = ffi.new("sw_trace **")
+        check(lib.sw_trace_open(self._raw, self.flags, out))
+        return ffi.gc(out[0], lib.sw_trace_close)
+
+    def batches(self) -> Iterator[Batch]:
+        """The operations from the first to the last."""
+        trace = self.open()
+        ops, count = ffi.new("const sw_op **"), ffi.new("size_t *")
+        while True:
+            check(lib.sw_trace_next(trace, ops, count))
+            if count[0] == 0:
+                return
+            yield Batch(ops[0], int(count[0]))
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
+        """Arrays of at most `rows` rows, decoded straight into their memory."""
+        trace = self.open()
+        count = ffi.new("size_t *")
+        while True:
+            block = np.empty(rows, OPS_DTYPE)
+            check(lib.sw_trace_read(trace, _lib.pointer(block, "sw_op *"), rows, count))
+            if count[0]:
+                yield block[: count[0]]
+            if count[0] < rows:
+                return
+
+
+class Module(NamedTuple):
+    """A mapped range of a module of the recorded program."""
+
+    start: int
+    end: int
+    bias: int
+    path: str
+    build_id: str
+
+
+def read_info(trace: Any) -> dict[str, int]:
+    """What the head of the file says."""
+    info = ffi.new("sw_trace_info *")
+    lib.sw_trace_get_info(trace, info)
+    return {name: int(value) for name, value in _lib.struct_dict(info).items()}
+
+
+def read_summary(trace: Any) -> dict[str, int]:
+    """Totals of the whole recording."""
+    summary = ffi.new("sw_trace_summary *")
+    check(lib.sw_trace_get_summary(trace, summary))
+    return {name: int(value) for name, value in _lib.struct_dict(summary).items()}
+
+
+def read_meta(trace: Any) -> list[tuple[str, str]]:
+    """Pairs of strings, in the order of the file."""
+    key, value = ffi.new("const char **"), ffi.new("const char **")
+    pairs = []
+    for i in range(lib.sw_trace_meta_count(trace)):
+        lib.sw_trace_meta_at(trace, i, key, value)
+        pairs.append((_lib.text(key[0]), _lib.text(value[0])))
+    return pairs
+
+
+def read_modules(trace: Any) -> list[Module]:
+    """The modules, in the order of the file."""
+    out = ffi.new("sw_trace_module *")
+    modules = []
+    for i in range(lib.sw_trace_module_count(trace)):
+        lib.sw_trace_module_at(trace, i, out)
+        count = out.build_id_bytes if out.build_id != ffi.NULL else 0
+        build_id = bytes(ffi.buffer(out.build_id, count)).hex() if count else ""
+        modules.append(
+            Module(int(out.start), int(out.end), int(out.bias), _lib.text(out.path), build_id)
+        )
+    return modules
+
+
+def read_sites(trace: Any) -> list[tuple[int, ...]]:
+    """Return addresses of call sites 1, 2, ..., innermost caller first."""
+    addresses = ffi.new("const uint64_t **")
+    sites = []
+    for site in range(1, lib.sw_trace_site_count(trace) + 1):
+        depth = lib.sw_trace_site(trace, site, addresses)
+        sites.append(tuple(int(addresses[0][i]) for i in range(depth)))
+    return sites
+
+
+def write_ops(
+    path: str | os.PathLike[str],
+    blocks: Iterator[NDArray[np.void]],
+    meta: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Writes an ordered recording; the file appears whole, at the end.
+
+    Raises:
+        InvalidError: naming the operation that is impossible.
+        RecordingIOError: the system refused; there is no file then.
+    """
+    out = ffi.new("sw_trace_writer **")
+    check(lib.sw_trace_create(_lib.c_path(path), out))
+    try:
+        for key, value in meta:
+            check(lib.sw_trace_set_meta(out[0], os.fsencode(key), os.fsencode(value)))
+        for block in blocks:
+            rows = np.ascontiguousarray(block)
+            check(lib.sw_trace_append(out[0], _lib.pointer(rows, "const sw_op *"), len(rows)))
+    except BaseException:
+        lib.sw_trace_abort(out[0])
+        raise
+    check(lib.sw_trace_commit(out[0], ffi.NULL))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise explain: what happens to one request."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from spanwise.commands._common import TABLE_HELP, new_command, print_json
+from spanwise.errors import InvalidError
+from spanwise.sizeclass import SizeClassTable
+
+if TYPE_CHECKING:
+    from spanwise.commands._common import SubParsers
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "explain",
+        "show what happens to one request: class, span, waste, page rounding",
+        "spanwise explain 33 --table go",
+        run,
+    )
+    parser.add_argument("size", metavar="SIZE", help="bytes requested")
+    parser.add_argument("--table", default="go", metavar="T", help=f"{TABLE_HELP} (default go)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the explanation."""
+    table = SizeClassTable.named(options.table)
+    explanation = table.explain(parse_size(options.size))
+    if options.json:
+        print_json(explanation.to_dict())
+    else:
+        print(explanation)
+    return 0
+
+
+def parse_size(word: str) -> int:
+    """Digits, perhaps with a sign or underscores between.
+
+    Raises:
+        InvalidError: it is no number.
+    """
+    try:
+        return int(word)
+    except ValueError:
+        shown = word if len(word) <= 40 else word[:37] + "..."
+        raise InvalidError(f"size {shown!r} is not a number; give bytes, e.g. 33") from None

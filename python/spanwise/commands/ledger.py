@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise ledger: where the bytes of a recording are, under a table."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from spanwise import _format
+from spanwise.commands._common import (
+    TABLE_HELP,
+    add_recording_options,
+    event_count,
+    heap_knobs,
+    new_command,
+    open_recordings,
+    print_json,
+    progress_bar,
+)
+from spanwise.ledger import Ledger
+from spanwise.sizeclass import SizeClassTable
+
+if TYPE_CHECKING:
+    from spanwise.commands._common import SubParsers
+
+_MEASURES = (
+    ("internal_waste", "internal waste"),
+    ("unused_share", "free, of held"),
+    ("mean_occupancy", "slots in use"),
+    ("jw_mean", "held / requested, mean"),
+    ("jw_at_peak_requested", "  at peak requested"),
+    ("jw_at_peak_held", "  at peak held"),
+    ("jw_of_peaks", "  peak / peak"),
+)
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "ledger",
+        "account every byte of a recording under a table",
+        "spanwise ledger json.swt --table go --at peak",
+        run,
+    )
+    add_recording_options(parser)
+    parser.add_argument("--table", default="c16", metavar="T", help=f"{TABLE_HELP} (default c16)")
+    parser.add_argument(
+        "--classes",
+        type=int,
+        default=8,
+        metavar="N",
+        help="show the N classes with the most waste (default 8)",
+    )
+    parser.add_argument("--plot", metavar="FILE.png", help="also draw it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the ledger."""
+    table = SizeClassTable.named(options.table)
+    recordings = open_recordings(options)
+    with progress_bar(event_count(recordings), "ledger") as progress:
+        ledger = recordings.ledger(table, options.at, progress=progress, **heap_knobs(options))
+    if options.plot:
+        from spanwise import plots
+
+        plots.save(ledger.plot(), options.plot)
+    if options.json:
+        print_json(ledger.to_dict())
+    else:
+        print(describe(ledger, max(options.classes, 0)))
+    return 0
+
+
+def describe(ledger: Ledger, classes: int) -> str:
+    """The ledger, its measures and its most wasteful classes."""
+    parts = [str(ledger)]
+    known = [(title, _shown(ledger.measures[name].value)) for name, title in _MEASURES]
+    measures = [(title, text) for title, text in known if text]
+    if measures:
+        parts.append(_format.table(measures, indent="  "))
+    if classes and (ledger.classes["spans"] > 0).any():
+        parts.append(f"classes with the most waste, bytes\n{ledger.class_table(classes)}")
+    if ledger.parts:
+        rows = [(one.source, *_part_cells(one)) for one in ledger.parts]
+        parts.append(_format.table(rows, ("process", "held", "requested", "waste", "events")))
+    return "\n\n".join(parts)
+
+
+def _part_cells(ledger: Ledger) -> tuple[str, ...]:
+    return (
+        _format.size(ledger.held_bytes),
+        _format.size(ledger.requested_bytes),
+        _format.share(ledger.waste_bytes, ledger.held_bytes),
+        _format.number(ledger.events),
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

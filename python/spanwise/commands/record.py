@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise record: run a program and record its allocations."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanwise.commands._common import new_command, print_json
+from spanwise.errors import InvalidError
+from spanwise.recorder import Outcome, run_recorded
+
+if TYPE_CHECKING:
+    from spanwise.commands._common import SubParsers
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "record",
+        "run a dynamically linked program and record every call of its malloc family",
+        "spanwise record -o json.swt -- python3 -c 'import json'",
+        run,
+    )
+    parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
+    parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
+    parser.add_argument(
+        "--children",
+        action="store_true",
+        help="record the processes that it starts too, to FILE.PID.swt",
+    )
+    parser.add_argument(
+        "--stacks",
+        type=int,
+        default=1,
+        metavar="N",
+        help="return addresses kept of each call, 0 to 128 (default 1)",
+    )
+    parser.add_argument(
+        "--keep-pymalloc",
+        action="store_true",
+        help="leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc",
+    )
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="what to run"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Records; 1 when the program did not end well."""
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise InvalidError("no program to record; give it after --")
+    output = Path(options.output or f"{os.path.basename(command[0]) or 'program'}.swt")
+    outcome = run_recorded(
+        command,
+        output,
+        children=options.children,
+        stacks=options.stacks,
+        keep_pymalloc=options.keep_pymalloc,
+        stdout=sys.stderr if options.json else None,  # stdout is for the JSON alone
+    )
+    if options.json:
+        print_json(_as_dict(outcome))
+    else:
+        for line in outcome.lines():
+            print(line, file=sys.stderr)
+    return 1 if outcome.status else 0
+
+
+def _as_dict(outcome: Outcome) -> dict[str, object]:
+    first, *rest = outcome.recordings()
+    return {
+        "file": str(outcome.path),
+        "status": outcome.status,
+        "summary": first.summary.to_dict(),
+        "children": [{"file": one.path, "summary": one.summary.to_dict()} for one in rest],
+    }

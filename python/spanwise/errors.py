@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions: one for each status and misuse code of the C library, carrying the code's name.
+
+The lists of codes are those of include/spanwise/status.h; a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SpanwiseError(Exception):
+    """Base of every exception of this package.
+
+    Attributes:
+        code: name of the sw_status or sw_misuse, e.g. "NOMEM" or "DOUBLE_FREE".
+    """
+
+    code: str
+    default_code: ClassVar[str] = "STATE"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
+
+
+class OutOfMemoryError(SpanwiseError, MemoryError):
+    """The system has no memory left, or the request is larger than any address space."""
+
+    default_code = "NOMEM"
+
+
+class LimitError(OutOfMemoryError):
+    """A limit that was set (of a heap, of a count) is reached."""
+
+    default_code = "LIMIT"
+
+
+class InvalidError(SpanwiseError, ValueError):
+    """An argument is outside what is allowed."""
+
+    default_code = "INVALID"
+
+
+class StateError(SpanwiseError, RuntimeError):
+    """The call is not possible in this state."""
+
+
+class HeapClosedError(StateError):
+    """The heap is closed."""
+
+
+class BlockFreedError(StateError):
+    """The block is already free; code is DOUBLE_FREE when it was freed again."""
+
+
+class RecordingIOError(SpanwiseError, OSError):
+    """The system refused to read or write a recording."""
+
+    default_code = "IO"
+
+
+class TraceFormatError(SpanwiseError, ValueError):
+    """A recording is malformed; the message has the byte offset."""
+
+    default_code = "FORMAT"
+
+
+class UnsupportedError(SpanwiseError, RuntimeError):
+    """Not supported here."""
+
+    default_code = "UNSUPPORTED"
+
+
+class BlockBusyError(SpanwiseError, BufferError):
+    """A view of the block's memory is alive."""
+
+    default_code = "BUSY"
+
+
+class MisuseError(SpanwiseError, RuntimeError):
+    """A pointer was misused; raised before the C library would stop the process."""
+
+    default_code = "FOREIGN"
+
+
+class CorruptionError(MisuseError):
+    """An invariant of the heap is broken."""
+
+    default_code = "CORRUPT"
+
+
+class ProgramError(SpanwiseError, ValueError):
+    """A program cannot be recorded; the message says why."""
+
+    default_code = "UNSUPPORTED"
+
+
+STATUS_ERRORS: dict[str, type[SpanwiseError]] = {
+    "NOMEM": OutOfMemoryError,
+    "INVALID": InvalidError,
+    "LIMIT": LimitError,
+    "STATE": StateError,
+    "IO": RecordingIOError,
+    "FORMAT": TraceFormatError,
+    "UNSUPPORTED": UnsupportedError,
+    "BUSY": BlockBusyError,
+}
+"""sw_status (without SW_ and without OK) -> exception."""
+
+MISUSE_ERRORS: dict[str, type[SpanwiseError]] = {
+    "FOREIGN": MisuseError,
+    "INTERIOR": MisuseError,
+    "PAST_LAST_SLOT": MisuseError,
+    "DOUBLE_FREE": BlockFreedError,
+    "SIZE_MISMATCH": MisuseError,
+    "WRONG_HEAP": MisuseError,
+    "COLLECTED": MisuseError,
+    "CORRUPT": CorruptionError,
+}
+"""sw_misuse (without SW_MISUSE_ and without NONE) -> exception."""

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures. Each function draws on an Axes, or on one of a new figure, and returns it.
+
+One style (spanwise.mplstyle) for all; the user's own settings are not changed. The colours are of
+the palette of Okabe and Ito, "Color universal design" (2008), told apart by colour-blind readers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format
+from spanwise.ledger import PARTS, Ledger
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from spanwise.sizeclass import SizeClassTable
+
+STYLE = str(Path(__file__).with_name("spanwise.mplstyle"))
+"""Path of the style: `matplotlib.style.use(spanwise.plots.STYLE)`."""
+
+PART_COLOURS = {
+    "requested_bytes": "#0072B2",
+    "roundup_bytes": "#D55E00",
+    "tail_bytes": "#E69F00",
+    "free_slot_bytes": "#56B4E9",
+    "cached_bytes": "#009E73",
+    "metadata_bytes": "#7F7F7F",
+    "large_rounding_bytes": "#CC79A7",
+    "arena_slack_bytes": "#8B6F47",
+    "quarantine_bytes": "#444444",
+    "free_page_bytes": "#CCCCCC",
+}
+_SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
+
+
+def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
+    """The Axes of a new figure in the shipped style; sizes in inches."""
+    import matplotlib.pyplot as plt
+
+    with plt.style.context(STYLE):
+        _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def _scale(most: float) -> tuple[int, str]:
+    """Bytes a unit, and its name, for values up to `most` bytes."""
+    return next((scale, name) for scale, name in _SCALES if most >= 2 * scale or scale == 1)
+
+
+def waste(
+    tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest: int | None = None
+) -> Axes:
+    """Waste of each size, in percent of its slot, under one or more tables.
+
+    Args:
+        tables: the tables.
+        ax: where to draw; None makes a new figure.
+        largest: last size, bytes; None: the largest class of all.
+    """
+    ax = ax or new_axes()
+    most = largest or max(table.max_bytes for table in tables)
+    sizes = np.arange(1, most + 1)
+    for table in tables:
+        rounded = table.round_up(sizes)
+        ax.plot(sizes, 100 * (rounded - sizes) / rounded, label=table.name, linewidth=0.9)
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(1, most)
+    ax.set_ylim(0, 100)
+    ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
+    ax.set_xlabel("requested size")
+    ax.set_ylabel("waste, % of the slot")
+    ax.set_title("round-up of each size")
+    if len(tables) > 1:
+        ax.legend()
+    return ax
+
+
+def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[str] = ()) -> Axes:
+    """Ledgers as stacked bars, one a ledger; parts of 0 bytes in all of them are left out.
+
+    Args:
+        rows: the ledgers.
+        ax: where to draw; None makes a new figure.
+        labels: names of the bars; none: the tables' names.
+    """
+    ax = ax or new_axes(height=1.4 + 0.75 * len(rows))
+    names = list(labels) or [ledger.table for ledger in rows]
+    scale, unit = _scale(max((ledger.held_bytes for ledger in rows), default=0))
+    places = np.arange(len(rows))
+    left = np.zeros(len(rows))
+    for name, title in PARTS.items():
+        lengths = np.array([getattr(ledger, name) for ledger in rows]) / scale
+        if lengths.any():
+            ax.barh(places, lengths, left=left, color=PART_COLOURS[name], label=title, height=0.62)
+            left += lengths
+    for place, ledger, end in zip(places, rows, left, strict=True):
+        wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
+        ax.annotate(
+            f"{_format.size(ledger.held_bytes)}, {wasted} waste",
+            (end, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    ax.set_yticks(places, names)
+    ax.invert_yaxis()
+    ax.set_xlim(0, max(left.max(initial=0) * 1.32, 1e-9))
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"held, {unit}")
+    first = rows[0] if rows else None
+    if first is not None:
+        when = f" at {first.at}" if first.at in ("peak", "end") else ""
+        ax.set_title(f"{first.source or 'where the bytes are'}{when}")
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.28 - 0.12 / max(len(rows), 1)), ncols=4)
+    return ax
+
+
+def live(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Requested and held bytes over time.
+
+    Args:
+        samples: rows of `Recording.timeline`.
+        ax: where to draw; None makes a new figure.
+        title: the picture's title.
+    """
+    ax = ax or new_axes()
+    seconds = samples["time_ns"] / 1e9
+    over_time = bool(len(seconds)) and seconds[-1] > seconds[0]
+    x: NDArray[Any] = seconds if over_time else samples["op"]
+    scale, unit = _scale(float(samples["held_bytes"].max(initial=0)))
+    for name, label, colour in (
+        ("held_bytes", "held", "#CCCCCC"),
+        ("slot_bytes", "in slots", "#E69F00"),
+        ("requested_bytes", "requested", "#0072B2"),
+    ):
+        ax.fill_between(x, samples[name] / scale, color=colour, label=label, step="post", linewidth=0)
+    ax.set_xlabel("time, s" if over_time else "operations")
+    ax.set_ylabel(unit)
+    ax.set_ylim(bottom=0)
+    if len(x) > 1:
+        ax.set_xlim(x[0], x[-1])
+    ax.set_title(title or "bytes over time")
+    ax.legend(loc="upper left")
+    return ax
+
+
+def histogram(rows: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Requests by size, on logarithmic scales.
+
+    Args:
+        rows: what `Recording.histogram` gave.
+        ax: where to draw; None makes a new figure.
+        title: the picture's title.
+    """
+    ax = ax or new_axes()
+    ax.vlines(np.maximum(rows["size"], 1), 0.5, rows["count"], color="#0072B2", linewidth=1)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.5)
+    ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
+    ax.set_xlabel("requested size")
+    ax.set_ylabel("requests")
+    ax.set_title(title or "requests by size")
+    return ax
+
+
+def save(ax: Axes, path: str | os.PathLike[str]) -> None:
+    """Writes the picture that an Axes is part of, and closes it; the file appears whole.
+
+    Raises:
+        OSError: the system refused to write.
+        ValueError: the ending of the name is no format that matplotlib knows.
+    """
+    import matplotlib.pyplot as plt
+
+    figure = ax.figure
+    place = Path(path)
+    growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
+    try:
+        with plt.style.context(STYLE):
+            figure.savefig(growing)
+        growing.replace(place)
+    finally:
+        growing.unlink(missing_ok=True)
+        plt.close(figure)

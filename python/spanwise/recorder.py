@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording a program: start it with the recorder preloaded, then put its events in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, overload
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise._program import Program, examine
+from spanwise.trace import Recording, RecordingSet
+
+RECORDER = "libspanwise-record.so"
+STACKS_MAX = 128
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        path: the recording of the program itself.
+        children: recordings of its children, by file name.
+        status: exit status of the program; negative: the signal that ended it.
+    """
+
+    path: Path
+    children: tuple[Path, ...]
+    status: int
+
+    def recordings(self) -> RecordingSet:
+        """The program's recording first, then those of its children."""
+        return RecordingSet.open([self.path, *self.children])
+
+    def lines(self) -> list[str]:
+        """What to tell: how the program ended if badly, and the counts, in the last line."""
+        told = []
+        if self.status < 0:
+            told.append(f"the program was ended by signal {-self.status}")
+        elif self.status > 0:
+            told.append(f"the program exited with {self.status}")
+        return [*told, self._counts()]
+
+    def _counts(self) -> str:
+        own = Recording.open(self.path).summary
+        parts = [
+            f"{_format.plural(own.ops, 'event')} ({_format.plural(own.allocs, 'allocation')},"
+            f" {_format.plural(own.frees, 'free')}, {_format.plural(own.reallocs, 'reallocation')})",
+            f"peak {_format.size(own.peak_requested_bytes)}",
+            *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
+        ]
+        line = f"{self.path}: {', '.join(parts)}"
+        if self.children:
+            each = [Recording.open(path).summary.ops for path in self.children]
+            line += (
+                f"; {_format.plural(len(each), 'child')} recorded"
+                f" ({_format.plural(sum(each), 'event')})"
+            )
+        if own.children_unrecorded:
+            line += f"; {_format.plural(own.children_unrecorded, 'child')} not recorded"
+            line += "" if self.children else " (--children records them)"
+        return line
+
+
+@overload
+def record(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = ...,
+    children: Literal[False] = ...,
+    stacks: int = ...,
+    keep_pymalloc: bool = ...,
+    env: Mapping[str, str] | None = ...,
+    cwd: str | os.PathLike[str] | None = ...,
+) -> Recording: ...
+@overload
+def record(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = ...,
+    children: bool = ...,
+    stacks: int = ...,
+    keep_pymalloc: bool = ...,
+    env: Mapping[str, str] | None = ...,
+    cwd: str | os.PathLike[str] | None = ...,
+) -> Recording | RecordingSet: ...
+def record(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = None,
+    children: bool = False,
+    stacks: int = 1,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Recording | RecordingSet:
+    """Runs a program and records every call of its malloc family.
+
+    The counts are printed to stderr, in one line.
+
+    Args:
+        argv: program and arguments; the program's output goes where this process's goes.
+        output: the recording; None: a new file in the system's folder for temporary files.
+        children: also record the processes that it starts, to STEM.PID.swt beside output.
+        stacks: return addresses kept of each call, 0 to 128.
+        keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
+            PYTHONMALLOC=malloc, so that each of its objects is seen.
+        env: the program's environment; None: that of this process.
+        cwd: its working folder; None: that of this process.
+
+    Returns:
+        The recording; with children a RecordingSet, the program's own recording first.
+
+    Raises:
+        ProgramError: the program was not found, or cannot be recorded (statically linked,
+            set-user-ID, of another machine).
+        UnsupportedError: the recorder is not installed.
+        OSError: the system refused to write or to start it.
+    """
+    path = Path(output) if output is not None else _temporary()
+    outcome = run_recorded(
+        argv,
+        path,
+        children=children,
+        stacks=stacks,
+        keep_pymalloc=keep_pymalloc,
+        env=env,
+        cwd=cwd,
+    )
+    for line in outcome.lines():
+        print(line, file=sys.stderr)
+    return outcome.recordings() if children else Recording.open(outcome.path)
+
+
+def _temporary() -> Path:
+    handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
+    os.close(handle)
+    return Path(name)
+
+
+def run_recorded(
+    argv: Sequence[str | os.PathLike[str]],
+    output: Path,
+    *,
+    children: bool = False,
+    stacks: int = 1,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stdout: int | IO[Any] | None = None,
+) -> Outcome:
+    """As `record`, without a word; stdout is the program's."""
+    if isinstance(argv, str | bytes) or not argv:
+        raise errors.InvalidError("argv must be a list: the program, then its arguments")
+    words = [os.fspath(word) for word in argv]
+    _lib.c_path(output)
+    stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
+    base = dict(os.environ if env is None else env)
+    recorder = _lib.native_library(RECORDER)
+    program = examine(_seen_from(words[0], cwd), base.get("PATH"))
+    variables = {
+        **base,
+        **_python_variables(program, keep_pymalloc),
+        "LD_PRELOAD": ":".join(filter(None, (str(recorder), base.get("LD_PRELOAD")))),
+        "SPANWISE_RECORD_STACKS": str(stacks),
+        "SPANWISE_RECORD_CHILDREN": str(int(children)),
+    }
+    variables.pop("SPANWISE_RECORD_PID", None)
+    with _workshop(output) as folder:
+        raw = folder / output.name
+        variables["SPANWISE_RECORD_FILE"] = str(raw)
+        status = _run(words, program, variables, cwd, stdout)
+        if not raw.exists():
+            raise errors.ProgramError(
+                f"{program.path}: nothing was recorded; the loader did not take the recorder"
+            )
+        return Outcome(output, _finish_all(folder, raw, output), status)
+
+
+def _seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
+    """A relative path with a slash is relative to the program's folder."""
+    return os.path.join(cwd, name) if cwd is not None and os.sep in name else name
+
+
+def _python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
+    return {"PYTHONMALLOC": "malloc"} if program.may_be_python and not keep_pymalloc else {}
+
+
+@contextmanager
+def _workshop(output: Path) -> Any:
+    """A folder beside the output where files grow; it goes, whatever happens."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
+    except OSError as error:
+        raise errors.RecordingIOError(
+            f"{output}: cannot write there: {error.strerror}; choose another place with -o"
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(
+    words: list[str],
+    program: Program,
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    stdout: int | IO[Any] | None,
+) -> int:
+    """The program's exit status. Ctrl-C reaches the program as well; we wait until it is gone."""
+    executable = os.path.abspath(program.path)
+    child = subprocess.Popen(words, executable=executable, env=env, cwd=cwd, stdout=stdout)
+    try:
+        return child.wait()
+    except BaseException:
+        try:
+            child.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        raise
+
+
+def _finish_all(folder: Path, raw: Path, output: Path) -> tuple[Path, ...]:
+    """Ordered recordings in place of the raw ones; the children's files."""
+    finished = {raw: output}
+    stem = output.name.removesuffix(".swt")
+    for child in sorted(folder.glob("*.swt")):
+        if child != raw and child.name.startswith(stem + "."):
+            finished[child] = output.with_name(child.name)
+    for path in finished:
+        finish(path, path)
+    for path, place in finished.items():
+        os.replace(path, place)
+    return tuple(place for path, place in finished.items() if path != raw)
+
+
+def finish(raw: Path, output: Path) -> None:
+    """Puts a raw recording in order. What a killed program left is read as far as it is whole.
+
+    Raises:
+        TraceFormatError, RecordingIOError: it cannot be read or written.
+    """
+    for flags in (0, lib.SW_TRACE_VALID_PREFIX):
+        status = lib.sw_trace_finish(
+            _lib.c_path(raw), _lib.c_path(output), flags, ffi.NULL, ffi.NULL, ffi.NULL
+        )
+        if status == 0 or not _is_damage(status):
+            break
+    check(status)
+
+
+def _is_damage(status: int) -> bool:
+    return _lib.text(lib.sw_status_name(status)) == "FORMAT"
+
+

@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Size-class tables: which slot serves a request, and how spans are cut."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spanwise import _format, _lib, errors, families
+from spanwise._lib import check, ffi, lib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CLASSES_DTYPE = np.dtype(
+    [
+        ("cls", "<u4"),
+        ("size", "<u4"),
+        ("span_bytes", "<u4"),
+        ("objects", "<u4"),
+        ("tail_waste", "<u4"),
+        ("max_waste_pct", "<f8"),
+        ("min_align", "<u4"),
+    ]
+)
+"""The seven columns of a table, with the names that its JSON has."""
+
+COLUMN_TITLES = (
+    "class",
+    "bytes/obj",
+    "bytes/span",
+    "objects",
+    "tail waste",
+    "max waste",
+    "min align",
+)
+
+_SOURCES = {
+    "go": "spanwise table go, equal to Go 1.26.8",
+    "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a table does with one request. Every size is in bytes.
+
+    Attributes:
+        table: name of the table.
+        size: what is requested.
+        cls: the class that serves it; 0 for whole pages (and for nothing).
+        rounded: what it is rounded up to: the slot, or whole pages; 0 for 0.
+        waste: rounded - size.
+        waste_pct: waste as a part of rounded, percent.
+        span_bytes: length of a span of the class, or of the pages.
+        objects: slots in such a span.
+        tail_waste: end of the span that is too short for a slot.
+        min_align: alignment that every slot has.
+        note: what else there is to say, or "".
+    """
+
+    table: str
+    size: int
+    cls: int
+    rounded: int
+    waste: int
+    waste_pct: float
+    span_bytes: int
+    objects: int
+    tail_waste: int
+    min_align: int
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON; `class` stands for `cls`."""
+        value = asdict(self)
+        return {("class" if key == "cls" else key): item for key, item in value.items()}
+
+    def __str__(self) -> str:
+        name = f"class {self.cls}" if self.cls else "whole pages" if self.size else "none"
+        rows = [
+            ("table", self.table),
+            ("request", f"{self.size} B"),
+            ("class", name),
+            ("rounded up to", f"{self.rounded} B"),
+            ("waste", f"{self.waste} B ({self.waste_pct:.2f} %)"),
+            ("span", f"{self.span_bytes} B, {_format.plural(self.objects, 'object')}"),
+            ("tail of the span", f"{self.tail_waste} B"),
+            ("alignment", f"{self.min_align} B"),
+        ]
+        text = _format.table(rows, left=2)
+        return f"{text}\n{self.note}" if self.note else text
+
+
+class SizeClassTable:
+    """An immutable table of size classes.
+
+    Make one with `go()`, `c16()`, `custom()`, `geometric()`, `pow2()`, `from_json()` or `named()`.
+    Tables are equal when they place objects equally: same page size, same classes. They may be
+    hashed, pickled and shared by any number of heaps and threads.
+    """
+
+    __slots__ = ("__weakref__", "_c", "_classes", "_sizes", "_source")
+
+    def __init__(self, c_table: Any, source: str) -> None:
+        self._c = c_table
+        self._source = source
+        self._classes = _read_classes(c_table)
+        self._sizes = self._classes["size"].astype(np.int64)
+
+    # --- making ---
+
+    @classmethod
+    def go(cls) -> SizeClassTable:
+        """Go 1.26.8's table, bit-exact: 67 classes from 8 B to 32 KiB."""
+        return cls.named("go")
+
+    @classmethod
+    def c16(cls) -> SizeClassTable:
+        """Go's procedure with the alignment that C promises: 66 classes; the default of heaps."""
+        return cls.named("c16")
+
+    @classmethod
+    def pow2(cls, largest: int = 32768) -> SizeClassTable:
+        """Powers of two from 8 to `largest` bytes."""
+        return cls.custom(families.powers_of_two(largest), name="pow2")
+
+    @classmethod
+    def geometric(
+        cls, ratio: float, *, smallest: int = 16, largest: int = 32768, align: int = 16
+    ) -> SizeClassTable:
+        """Classes that grow by `ratio`, in multiples of `align` bytes.
+
+        Args:
+            ratio: above 1; 1.25 gives about 1/5 of waste at worst.
+            smallest: bytes of the first class.
+            largest: bytes of the last class.
+            align: 8 or 16 bytes.
+
+        Raises:
+            InvalidError: for an argument out of range, or more than 255 classes.
+        """
+        sizes = families.geometric(ratio, smallest, largest, align)
+        return cls.custom(sizes, name=f"geometric-{ratio:g}")
+
+    @classmethod
+    def custom(
+        cls,
+        classes: Iterable[int | tuple[int, int]],
+        *,
+        name: str = "custom",
+        page_bytes: int = 8192,
+    ) -> SizeClassTable:
+        """A table of your own.
+
+        Args:
+            classes: sizes in bytes, rising, or pairs (size in bytes, pages of a span). Where no
+                pages are given, a span is as short as it can be with a tail of at most 1/8.
+            name: 1 to 63 characters.
+            page_bytes: a power of two from 4096 to 65536.
+
+        Raises:
+            InvalidError: naming the class and the rule that it breaks.
+        """
+        page = _lib.as_index(page_bytes, "page_bytes", (1 << 32) - 1)
+        specs = [_spec(item, i, page) for i, item in enumerate(classes, 1)]
+        c_specs = ffi.new("sw_class_spec[]", specs or 1)
+        out = ffi.new("sw_table **")
+        raw = _name_bytes(name)
+        check(lib.sw_table_create(raw, page, c_specs, len(specs), out))
+        return cls(ffi.gc(out[0], lib.sw_table_destroy), f"spanwise table {name}")
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> SizeClassTable:
+        """Reads a table file: an object with name, page_bytes and classes [{size, pages}].
+
+        Raises:
+            InvalidError: naming the file, and the class and rule, or the line, that is wrong.
+            OSError: the file cannot be read.
+        """
+        _lib.c_path(path)
+        shown = os.fspath(path)
+        raw = Path(path).read_bytes()
+        try:
+            name, page_bytes, specs = families.parse_table_file(raw)
+            table = cls.custom(specs, name=name, page_bytes=page_bytes)
+            if name in _SOURCES and table != cls.named(name):
+                raise errors.InvalidError(
+                    f"name {name!r} belongs to a built-in table with other classes; rename yours"
+                )
+        except errors.InvalidError as error:
+            raise errors.InvalidError(f"{shown}: {error}") from None
+        table._source = shown
+        return table
+
+    @classmethod
+    def named(cls, name: str) -> SizeClassTable:
+        """A table by what a command line calls it: go, c16, pow2, geometric-R or FILE.json.
+
+        Raises:
+            InvalidError: there is no such table.
+            OSError: the file cannot be read.
+        """
+        if name in _SOURCES:
+            return cls(lib.sw_table_builtin(name.encode()), _SOURCES[name])
+        if name == "pow2":
+            return cls.pow2()
+        if name.startswith("geometric-"):
+            return cls.geometric(families.parse_ratio(name))
+        if name.endswith(".json"):
+            return cls.from_json(name)
+        raise errors.InvalidError(
+            f"unknown table {name!r}; use go, c16, pow2, geometric-R (R: a ratio such as 1.25) or"
+            " FILE.json"
+        )
+
+    # --- what it is ---
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return _lib.text(lib.sw_table_name(self._c))
+
+    @property
+    def page_bytes(self) -> int:
+        """Unit of span length, bytes."""
+        return int(lib.sw_table_page_bytes(self._c))
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest slot, bytes; larger requests get whole pages."""
+        return int(lib.sw_table_max_bytes(self._c))
+
+    @property
+    def hash(self) -> int:
+        """Identity of page size and classes, 64 bits; the name takes no part."""
+        return int(lib.sw_table_hash(self._c))
+
+    @property
+    def classes(self) -> NDArray[np.void]:
+        """The classes, a read-only structured array.
+
+        Columns: cls, size, span_bytes, objects, tail_waste (bytes), max_waste_pct (percent; the
+        worst round-up and tail of a span full of the smallest request), min_align (bytes).
+        """
+        return self._classes
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    # --- questions ---
+
+    def class_of(self, size: SupportsIndex) -> int:
+        """The class that serves a request of `size` bytes; 0: whole pages."""
+        return int(lib.sw_table_class_of(self._c, _lib.as_bytes_size(size)))
+
+    def round_up(self, size: ArrayLike) -> Any:
+        """Slot bytes, or whole pages, of requests of `size` bytes; 0 for 0.
+
+        Args:
+            size: one integer, or an array of them.
+
+        Returns:
+            An int, or an int64 array of the same shape.
+        """
+        if np.ndim(size) == 0:
+            return int(lib.sw_table_round_up(self._c, _lib.as_bytes_size(_scalar(size))))
+        sizes = np.asarray(size)
+        if sizes.dtype.kind not in "iu":
+            raise TypeError(f"sizes must be integers, not {sizes.dtype}")
+        if sizes.size and sizes.min() < 0:
+            raise errors.InvalidError(f"size {sizes.min()} is negative; give 0 or more")
+        wide = sizes.astype(np.int64)
+        slot = self._sizes[np.searchsorted(self._sizes, np.minimum(wide, self.max_bytes))]
+        pages = -(-wide // self.page_bytes) * self.page_bytes
+        return np.where(wide == 0, 0, np.where(wide > self.max_bytes, pages, slot))
+
+    def waste(self, size: ArrayLike) -> Any:
+        """Bytes beyond what was asked for: round_up(size) - size. Shapes as there."""
+        rounded = self.round_up(size)
+        return rounded - (int(_scalar(size)) if np.ndim(size) == 0 else np.asarray(size))
+
+    def explain(self, size: SupportsIndex) -> Explanation:
+        """What happens to one request of `size` bytes."""
+        size = _lib.as_bytes_size(size)
+        rounded = int(lib.sw_table_round_up(self._c, size))
+        cls = self.class_of(size)
+        note = ""
+        if size == 0:
+            note = (
+                "A request of 0 bytes takes nothing; the C call still returns a unique slot of"
+                f" {self._sizes[0]} B."
+            )
+        elif rounded == 0:
+            raise errors.InvalidError(f"size {size} is too large to round up to whole pages")
+        elif cls == 0:
+            note = f"Larger than every class ({self.max_bytes} B): whole pages of its own."
+        row = self._classes[cls - 1] if cls else None
+        shown = 0 if size == 0 else cls
+        return Explanation(
+            table=self.name,
+            size=size,
+            cls=shown,
+            rounded=rounded,
+            waste=rounded - size,
+            waste_pct=100 * (rounded - size) / rounded if rounded else 0.0,
+            span_bytes=int(row["span_bytes"]) if row is not None else rounded,
+            objects=int(row["objects"]) if row is not None else 1,
+            tail_waste=int(row["tail_waste"]) if row is not None else 0,
+            min_align=int(row["min_align"]) if row is not None else self.page_bytes,
+            note=note,
+        )
+
+    def plot_waste(self, ax: Axes | None = None, *, largest: int | None = None) -> Axes:
+        """Draws waste in percent of the slot against the size of the request.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            largest: last size, bytes; None: the largest class.
+
+        Returns:
+            The matplotlib Axes.
+        """
+        from spanwise import plots
+
+        return plots.waste([self], ax=ax, largest=largest)
+
+    # --- other forms ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table with every column, in the keys that `spanwise classes --json` prints."""
+        keys = CLASSES_DTYPE.names or ()
+        rows = [
+            {key: (round(v, 2) if isinstance(v, float) else v) for key, v in zip(keys, row)}
+            for row in self._classes.tolist()
+        ]
+        return {
+            "source": self._source,
+            "page_bytes": self.page_bytes,
+            "max_small": self.max_bytes,
+            "small_size_div": 8,
+            "small_size_max": 1024,
+            "large_size_div": families.large_step(self._sizes),
+            "classes": rows,
+        }
+
+    def to_table_file(self) -> dict[str, Any]:
+        """The table in the form that `from_json` and the generator read."""
+        rows = zip(self._classes["size"].tolist(), self._classes["span_bytes"].tolist())
+        return {
+            "name": self.name,
+            "page_bytes": self.page_bytes,
+            "classes": [{"size": size, "pages": span // self.page_bytes} for size, span in rows],
+            "provenance": self._source,
+        }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The table as a table file's text; also written to `path` unless None."""
+        content = json.dumps(self.to_table_file(), indent=1) + "\n"
+        if path is not None:
+            Path(path).write_text(content, encoding="utf-8")
+        return content
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The seven columns as text, one tuple a class."""
+        return [
+            (str(c), str(s), str(span), str(n), str(tail), f"{worst:.2f}%", str(align))
+            for c, s, span, n, tail, worst, align in self._classes.tolist()
+        ]
+
+    def to_markdown(self) -> str:
+        """The seven columns as a Markdown table."""
+        lines = ["| " + " | ".join(COLUMN_TITLES) + " |", "|" + "---:|" * len(COLUMN_TITLES)]
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows()]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return _format.table(self.rows(), COLUMN_TITLES, left=0)
+
+    def __repr__(self) -> str:
+        return (
+            f"<SizeClassTable {self.name}: {len(self)} classes, {self._sizes[0]} to"
+            f" {self.max_bytes} B, pages of {self.page_bytes} B>"
+        )
+
+    def _repr_html_(self) -> str:
+        title = f"{self.name}: {len(self)} classes, pages of {self.page_bytes} B"
+        return _format.html_table(self.rows(), COLUMN_TITLES, title, left=0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizeClassTable) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._source in _SOURCES.values():
+            return (SizeClassTable.named, (self.name,))
+        file = self.to_table_file()
+        specs = [(c["size"], c["pages"]) for c in file["classes"]]
+        return (_rebuild, (specs, self.name, self.page_bytes, self._source))
+
+
+def _rebuild(
+    specs: list[tuple[int, int]], name: str, page_bytes: int, source: str
+) -> SizeClassTable:
+    table = SizeClassTable.custom(specs, name=name, page_bytes=page_bytes)
+    table._source = source
+    return table
+
+
+def as_table(value: SizeClassTable | str) -> SizeClassTable:
+    """A table as it is, or by name."""
+    if isinstance(value, SizeClassTable):
+        return value
+    if isinstance(value, str):
+        return SizeClassTable.named(value)
+    raise TypeError(f"table must be a SizeClassTable or a name, not {type(value).__name__}")
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) else value
+
+
+def _name_bytes(name: str) -> bytes:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, not {type(name).__name__}")
+    raw = name.encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise errors.InvalidError("name: must not hold a NUL character")
+    return raw
+
+
+def _spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int]:
+    """One class as (size, pages); where no pages are given they are chosen."""
+    if isinstance(item, tuple | list | np.void):
+        if len(item) != 2:
+            raise errors.InvalidError(f"class {cls}: give a size, or a pair (size, pages)")
+        size, pages = item
+        return (
+            _lib.as_index(size, f"class {cls}: size", (1 << 32) - 1),
+            _lib.as_index(pages, f"class {cls}: pages", (1 << 32) - 1),
+        )
+    size = _lib.as_index(item, f"class {cls}: size", (1 << 32) - 1)
+    return size, families.span_pages(size, page_bytes)
+
+
+def _read_classes(c_table: Any) -> NDArray[np.void]:
+    count = lib.sw_table_class_count(c_table)
+    rows = np.empty(count, CLASSES_DTYPE)
+    info = ffi.new("sw_class_info *")
+    for i in range(count):
+        check(lib.sw_table_class(c_table, i + 1, info))
+        rows[i] = (
+            info.cls,
+            info.size_bytes,
+            info.span_bytes,
+            info.slots,
+            info.tail_bytes,
+            info.max_waste_percent,
+            info.min_align,
+        )
+    rows.flags.writeable = False
+    return rows

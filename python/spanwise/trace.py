@@ -1,0 +1,578 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings: what a program allocated, and what any table would make of it."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib, _trace, errors
+from spanwise._lib import OPS_DTYPE
+from spanwise._ops import check_ops, summarize_ops
+from spanwise._run import as_ops
+from spanwise._trace import ArraySource, FileSource, Module, Source
+from spanwise.ledger import Comparison, Ledger, add_ledgers
+from spanwise.simulate import Progress, Simulation, account
+from spanwise.sizeclass import SizeClassTable, as_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HISTOGRAM_DTYPE = np.dtype([("size", "<u8"), ("count", "<u8"), ("bytes", "<u8")])
+"""One size of `Recording.histogram`: requests of that size and their bytes."""
+
+THREADS_DTYPE = np.dtype(
+    [
+        ("thread", "<u4"),
+        ("ops", "<u8"),
+        ("allocs", "<u8"),
+        ("frees", "<u8"),
+        ("reallocs", "<u8"),
+        ("allocated_bytes", "<u8"),
+    ]
+)
+"""One row of `Recording.threads`."""
+
+_KEPT_OPS = 1 << 21
+_TABULATED = 1 << 16
+_DROP_REASONS = ("none", "disk", "memory", "other")
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """Totals of a recording; the fields are those of sw_trace_summary (include/spanwise/trace.h).
+
+    Sizes are in bytes, duration_ns in nanoseconds. What could not be ordered is counted in
+    unknown_frees, unknown_reallocs and missed_frees; what the recorder lost in dropped_calls.
+    """
+
+    ops: int
+    allocs: int
+    frees: int
+    reallocs: int
+    zeroed_allocs: int
+    aligned_allocs: int
+    allocated_bytes: int
+    reallocated_bytes: int
+    peak_requested_bytes: int
+    peak_op: int
+    peak_live_objects: int
+    end_requested_bytes: int
+    end_live_objects: int
+    largest_bytes: int
+    duration_ns: int
+    threads: int
+    sites: int
+    unknown_frees: int
+    unknown_reallocs: int
+    missed_frees: int
+    calls: int
+    dropped_calls: int
+    drop_reason: int
+    children_unrecorded: int
+    children_recorded: int
+    incomplete: int
+
+    def to_dict(self) -> dict[str, int]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What people want to know first."""
+        rows = [
+            ("operations", _format.number(self.ops)),
+            ("allocations", _format.number(self.allocs)),
+            ("frees", _format.number(self.frees)),
+            ("reallocations", _format.number(self.reallocs)),
+            ("bytes allocated", _format.size(self.allocated_bytes)),
+            ("peak, requested", _format.size(self.peak_requested_bytes)),
+            ("peak, objects", _format.number(self.peak_live_objects)),
+            ("live at the end", _format.size(self.end_requested_bytes)),
+            ("largest request", _format.size(self.largest_bytes)),
+            ("threads", _format.number(self.threads)),
+            ("call sites", _format.number(self.sites)),
+            ("duration", f"{self.duration_ns / 1e9:.3f} s"),
+        ]
+        return [*rows, *((title, _format.number(count)) for title, count in self.troubles())]
+
+    def troubles(self) -> list[tuple[str, int]]:
+        """What is missing or was mended, with counts above 0."""
+        reason = _DROP_REASONS[min(self.drop_reason, len(_DROP_REASONS) - 1)]
+        named = [
+            (f"calls lost ({reason})", self.dropped_calls),
+            ("frees of unknown addresses", self.unknown_frees),
+            ("reallocations of unknown addresses", self.unknown_reallocs),
+            ("frees that were missed", self.missed_frees),
+            ("children not recorded", self.children_unrecorded),
+        ]
+        return [(title, count) for title, count in named if count]
+
+    def __str__(self) -> str:
+        return _format.table(self.rows(), left=1)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self.rows(), ("", ""))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call site and what was allocated there.
+
+    Attributes:
+        id: as in the `site` column of the operations; 0 is the unknown site.
+        allocs: allocations; allocated_bytes is what they asked for.
+        frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
+            address in the module's file, as addr2line takes it.
+    """
+
+    id: int
+    allocs: int
+    allocated_bytes: int
+    frames: tuple[str, ...]
+
+
+class Recording:
+    """A history of allocation events: a `.swt` file, or an array of operations.
+
+    Make one with `open()`, `from_ops()`, `spanwise.record()`, `spanwise.synthesize()` or
+    `spanwise.workloads`. Any number of threads may use one.
+
+    Attributes:
+        path: the file; None for an array.
+        name: what pictures and ledgers call it.
+    """
+
+    def __init__(self, source: Source, *, path: str | None, name: str) -> None:
+        self._source = source
+        self.path = path
+        self.name = name
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], valid_prefix: bool = False) -> Recording:
+        """Opens a recording.
+
+        Args:
+            path: the file.
+            valid_prefix: of a cut or damaged file read what is whole before the damage.
+
+        Raises:
+            TraceFormatError: not a recording, cut, damaged, or of a newer version.
+            RecordingIOError: the file cannot be read.
+        """
+        source = FileSource(path, valid_prefix)
+        recording = cls(source, path=source.path, name=os.path.basename(source.path))
+        recording._head  # noqa: B018  errors come now, not at the first question
+        return recording
+
+    @classmethod
+    def from_ops(
+        cls,
+        ops: NDArray[np.void],
+        path: str | os.PathLike[str] | None = None,
+        *,
+        name: str = "operations",
+    ) -> Recording:
+        """A recording of given operations.
+
+        Args:
+            ops: structured array of `spanwise.OPS_DTYPE`, shape (n,). It is not copied: do not
+                change it afterwards.
+            path: also write it there, and read it from there; None: keep it in memory.
+            name: what pictures and ledgers call it, when there is no path.
+
+        Raises:
+            TypeError: it is no such array.
+            InvalidError: naming the operation that is impossible.
+            RecordingIOError: the file cannot be written; there is none then.
+        """
+        rows = as_ops(ops)
+        check_ops(rows)
+        if path is None:
+            return cls(ArraySource(rows), path=None, name=name)
+        _trace.write_ops(path, iter([rows]), [("program", name)])
+        return cls.open(path)
+
+    # --- what it says of itself ---
+
+    @cached_property
+    def _head(self) -> tuple[dict[str, int], list[tuple[str, str]]]:
+        if not isinstance(self._source, FileSource):
+            return {}, []
+        trace = self._source.open()
+        return _trace.read_info(trace), _trace.read_meta(trace)
+
+    @property
+    def info(self) -> dict[str, int]:
+        """The head of the file (sw_trace_info): version, pid, stack_depth, ...; {} of an array."""
+        return self._head[0]
+
+    @property
+    def meta(self) -> list[tuple[str, str]]:
+        """Metadata as pairs of strings; keys may repeat."""
+        return self._head[1]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The recorded program's command line."""
+        return [value for key, value in self.meta if key == "arg"]
+
+    @property
+    def program(self) -> str:
+        """The recorded program's file, or the name of the recording."""
+        return next((value for key, value in self.meta if key == "program"), self.name)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Totals. A raw recording is read through for them, once."""
+        if isinstance(self._source, ArraySource):
+            return Summary(**summarize_ops(self._source.ops))
+        assert isinstance(self._source, FileSource)
+        return Summary(**_trace.read_summary(self._source.open()))
+
+    def __len__(self) -> int:
+        return self.summary.ops
+
+    # --- operations ---
+
+    @property
+    def ops(self) -> NDArray[np.void]:
+        """All operations, a read-only structured array of `spanwise.OPS_DTYPE`, 32 bytes each.
+
+        Decoded straight into the array; kept for the next time when it is small. Go through
+        `blocks()` where there is no room for all.
+        """
+        if isinstance(self._source, ArraySource):
+            view = self._source.ops.view()
+            view.flags.writeable = False
+            return view
+        if len(self) <= _KEPT_OPS:
+            return self._kept_ops
+        return self._read_ops()
+
+    @cached_property
+    def _kept_ops(self) -> NDArray[np.void]:
+        return self._read_ops()
+
+    def _read_ops(self) -> NDArray[np.void]:
+        block = next(self._source.blocks(len(self) + 1), np.empty(0, OPS_DTYPE))
+        block.flags.writeable = False
+        return block
+
+    def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
+        """The operations in order, as arrays of at most `rows` rows: memory stays bounded."""
+        rows = _lib.as_index(rows, "rows", 1 << 26)
+        if rows == 0:
+            raise errors.InvalidError("rows 0: give at least 1")
+        return self._source.blocks(rows)
+
+    # --- accounts ---
+
+    def ledger(
+        self,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        placement: str = "lifo",
+        decay_ms: float | None = None,
+        batch: int = 1,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Ledger:
+        """Where the bytes would be under a table, by running it all through a dry heap.
+
+        Args:
+            table: size classes, or a table's name.
+            at: "peak" (after the first operation that brings requested bytes to their maximum),
+                "end", or seconds since the start (after the last operation until then).
+            placement: as of `Heap`.
+            decay_ms: as of `Heap`; the recording's clock counts.
+            batch: as of `Heap`.
+            limit: as of `Heap`.
+            progress: called with the number of operations done since its last call.
+
+        Returns:
+            The ledger; `stats` and the Johnstone-Wilson ratios are of the whole recording.
+
+        Raises:
+            InvalidError: for an argument that is not allowed.
+            TraceFormatError: the file is damaged.
+        """
+        name, stop_op, stop_ns = self._moment(at)
+        simulation = Simulation(
+            as_table(table), placement=placement, decay_ms=decay_ms, batch=batch, limit=limit
+        )
+        try:
+            return account(
+                self._source,
+                simulation,
+                at=name,
+                name=self.name,
+                stop_op=stop_op,
+                stop_ns=stop_ns,
+                progress=progress,
+            )
+        finally:
+            simulation.close()
+
+    def _moment(self, at: str | float) -> tuple[str, int | None, int | None]:
+        """Name of the moment; operations or nanoseconds until it."""
+        if at == "peak":
+            return "peak", self.summary.peak_op, None
+        if at == "end":
+            return "end", None, None
+        seconds = parse_seconds(at)
+        return f"{seconds:g} s", None, round(seconds * 1e9)
+
+    def compare(
+        self, tables: Iterable[SizeClassTable | str], at: str | float = "peak", **knobs: Any
+    ) -> Comparison:
+        """Ledgers under several tables, side by side; knobs as of `ledger`."""
+        return Comparison([self.ledger(table, at, **knobs) for table in tables])
+
+    def timeline(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        samples: int = 1000,
+        progress: Progress | None = None,
+        **knobs: Any,
+    ) -> NDArray[np.void]:
+        """Requested, slot, free page and held bytes over time, under a table.
+
+        Args:
+            table: size classes, or a table's name.
+            samples: about so many rows, at most 2048.
+            progress: called with the number of operations done since its last call.
+            knobs: placement, decay_ms, batch, limit as of `ledger`.
+
+        Returns:
+            Structured array of shape (rows,): op, time_ns, requested_bytes, live_objects,
+            slot_bytes, held_bytes, free_page_bytes.
+        """
+        wanted = max(1, _lib.as_index(samples, "samples", 2048))
+        simulation = Simulation(as_table(table), **knobs)
+        try:
+            simulation.sample_every(max(1, len(self) // wanted))
+            account(self._source, simulation, at="end", name=self.name, progress=progress)
+            return simulation.samples()
+        finally:
+            simulation.close()
+
+    def histogram(self) -> NDArray[np.void]:
+        """Requests by size, of allocations and reallocations.
+
+        Returns:
+            Structured array of HISTOGRAM_DTYPE, by rising size.
+        """
+        small = np.zeros(_TABULATED, np.uint64)
+        large: dict[int, int] = {}
+        for block in self.blocks():
+            sizes = block["size"][block["kind"] != _lib.lib.SW_OP_FREE]
+            few = sizes < _TABULATED
+            small += np.bincount(sizes[few].astype(np.int64), minlength=_TABULATED).astype(np.uint64)
+            for size, count in zip(*np.unique(sizes[~few], return_counts=True), strict=True):
+                large[int(size)] = large.get(int(size), 0) + int(count)
+        found = [(int(size), int(small[size])) for size in np.flatnonzero(small)]
+        rows = [(size, count, size * count) for size, count in found + sorted(large.items())]
+        return np.array(rows, HISTOGRAM_DTYPE)
+
+    @cached_property
+    def threads(self) -> NDArray[np.void]:
+        """What each thread did, a structured array of THREADS_DTYPE."""
+        return _count_threads(self.blocks())
+
+    @cached_property
+    def modules(self) -> list[Module]:
+        """The recorded program's modules."""
+        if not isinstance(self._source, FileSource):
+            return []
+        return _trace.read_modules(self._source.open())
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        """Call sites at which anything was allocated, most bytes first."""
+        counts, total = _count_sites(self.blocks())
+        addresses: list[tuple[int, ...]] = []
+        if isinstance(self._source, FileSource):
+            addresses = _trace.read_sites(self._source.open())
+        sites = []
+        for site in np.flatnonzero(counts).tolist():
+            frames = addresses[site - 1] if 0 < site <= len(addresses) else ()
+            named = tuple(_frame_name(address, self.modules) for address in frames)
+            sites.append(Site(site, int(counts[site]), int(total[site]), named))
+        return sorted(sites, key=lambda site: -site.allocated_bytes)
+
+    # --- pictures and text ---
+
+    def plot_live(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
+        """Draws requested and held bytes over time; returns the matplotlib Axes."""
+        from spanwise import plots
+
+        name = as_table(table).name
+        return plots.live(self.timeline(table), ax, title=f"{self.name} under {name}")
+
+    def plot_histogram(self, ax: Axes | None = None) -> Axes:
+        """Draws requests by size; returns the matplotlib Axes."""
+        from spanwise import plots
+
+        return plots.histogram(self.histogram(), ax, title=self.name)
+
+    def __repr__(self) -> str:
+        s = self.summary
+        return (
+            f"<Recording {self.name}: {_format.plural(s.ops, 'event')},"
+            f" {_format.plural(s.threads, 'thread')},"
+            f" peak {_format.size(s.peak_requested_bytes)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self.summary.rows(), (self.name, ""))
+
+
+class RecordingSet(Sequence[Recording]):
+    """Recordings of several processes that are accounted together.
+
+    Each process has a heap of its own. The sum takes each of them at its own moment: at "peak"
+    it is what they would hold if all peaks fell together, an upper bound.
+    """
+
+    def __init__(self, recordings: Iterable[Recording], name: str = "") -> None:
+        self._recordings = tuple(recordings)
+        if not self._recordings:
+            raise errors.InvalidError("a set needs at least one recording")
+        self.name = name or _format.plural(len(self._recordings), "recording")
+
+    @classmethod
+    def open(
+        cls, paths: Iterable[str | os.PathLike[str]], valid_prefix: bool = False
+    ) -> RecordingSet:
+        """Opens files; a name with *, ? or [ that is no file stands for those that match.
+
+        Raises:
+            InvalidError: nothing matches. Else as `Recording.open`.
+        """
+        files = [name for path in paths for name in _matches(os.fspath(path))]
+        return cls(Recording.open(name, valid_prefix) for name in files)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._recordings[index]
+
+    def __len__(self) -> int:
+        return len(self._recordings)
+
+    def ledger(
+        self, table: SizeClassTable | str = "c16", at: str | float = "peak", **knobs: Any
+    ) -> Ledger:
+        """The sum of the ledgers; `parts` has each of them. Arguments as of `Recording.ledger`."""
+        made = as_table(table)
+        return add_ledgers([one.ledger(made, at, **knobs) for one in self], self.name)
+
+    def compare(
+        self, tables: Iterable[SizeClassTable | str], at: str | float = "peak", **knobs: Any
+    ) -> Comparison:
+        """Ledgers under several tables, side by side; knobs as of `Recording.ledger`."""
+        return Comparison([self.ledger(table, at, **knobs) for table in tables])
+
+    def histogram(self) -> NDArray[np.void]:
+        """Requests by size of all of them; as `Recording.histogram`."""
+        rows = np.concatenate([one.histogram() for one in self])
+        sizes, inverse = np.unique(rows["size"], return_inverse=True)
+        total = np.zeros(len(sizes), HISTOGRAM_DTYPE)
+        total["size"] = sizes
+        np.add.at(total["count"], inverse, rows["count"])
+        total["bytes"] = total["size"] * total["count"]
+        return total
+
+    @property
+    def events(self) -> int:
+        """Operations of all of them."""
+        return sum(len(one) for one in self)
+
+    def largest(self) -> Recording:
+        """The recording with the highest peak of requested bytes."""
+        return max(self, key=lambda one: one.summary.peak_requested_bytes)
+
+    def __repr__(self) -> str:
+        lines = "\n".join(f"  {one!r}" for one in self)
+        return f"<RecordingSet {self.name}>\n{lines}"
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def parse_seconds(value: str | float) -> float:
+    """A moment in seconds, 0 or more; text may end in ms or s.
+
+    Raises:
+        InvalidError: it is no such moment.
+    """
+    number, scale = value, 1.0
+    if isinstance(value, str):
+        word = value.strip()
+        scale = 1e-3 if word.endswith("ms") else 1.0
+        number = word.removesuffix("ms").removesuffix("s")
+    try:
+        seconds = float(number) * scale
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if isinstance(value, bool) or not 0 <= seconds < 2**63 / 1e9:
+        raise errors.InvalidError(f"moment {value!r}: give peak, end, or a time such as 1.5s")
+    return seconds
+
+
+def _matches(path: str) -> list[str]:
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise errors.InvalidError(f"{path}: no file matches")
+    return found
+
+
+def _count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
+    counts = np.zeros((5, 0), np.uint64)
+    for block in blocks:
+        thread, kind = block["thread"].astype(np.int64), block["kind"]
+        wide = max(counts.shape[1], int(thread.max()) + 1)
+        counts = np.pad(counts, ((0, 0), (0, wide - counts.shape[1])))
+        counts[0] += np.bincount(thread, minlength=wide).astype(np.uint64)
+        for row, which in enumerate((0, 1, 2), 1):
+            counts[row] += np.bincount(thread[kind == which], minlength=wide).astype(np.uint64)
+        alloc = kind == _lib.lib.SW_OP_ALLOC
+        np.add.at(counts[4], thread[alloc], block["size"][alloc])
+    rows = np.zeros(counts.shape[1], THREADS_DTYPE)
+    rows["thread"] = np.arange(len(rows))
+    for name, column in zip((THREADS_DTYPE.names or ())[1:], counts, strict=True):
+        rows[name] = column
+    return rows[rows["ops"] > 0]
+
+
+def _count_sites(
+    blocks: Iterator[NDArray[np.void]],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Allocations and their bytes, by site."""
+    counts, total = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+    for block in blocks:
+        rows = block[block["kind"] == _lib.lib.SW_OP_ALLOC]
+        site = rows["site"].astype(np.int64)
+        grow = max(int(site.max(initial=0)) + 1 - len(counts), 0)
+        counts, total = np.pad(counts, (0, grow)), np.pad(total, (0, grow))
+        np.add.at(counts, site, np.uint64(1))
+        np.add.at(total, site, rows["size"])
+    return counts, total
+
+
+def _frame_name(address: int, modules: list[Module]) -> str:
+    for module in modules:
+        if module.start <= address < module.end:
+            return f"{module.path}+{address - module.bias:#x}"
+    return f"{address:#x}"
