@@ -36,6 +36,7 @@ static struct {
     ino_t inode;
     bool regular;    /* else a device: no cutting back */
     uint64_t offset; /* end of the last whole block that stays */
+    uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
     uint64_t last_clock_ns, ns_per_tick_q32;
     uint64_t start_ticks, start_ns;
     char path[RECORD_PATH_MAX];
@@ -43,11 +44,11 @@ static struct {
 
 static flusher flushers[ENCODERS];
 static uint64_t recorded_calls;
+static uint64_t given_up_calls; /* recorded, and then cut off to make room for END */
 static uint32_t drop_reason;
 
 bool record_file_is_open(void) { return file.fd >= 0; }
 bool record_file_is_regular(void) { return file.regular; }
-uint64_t record_file_calls(void) { return __atomic_load_n(&recorded_calls, __ATOMIC_RELAXED); }
 
 /* --- writing ------------------------------------------------------------------------------------ */
 
@@ -103,24 +104,57 @@ static void cut_back(void) {
     if (file.regular) (void)syscall(SYS_ftruncate, file.fd, file.offset);
 }
 
-/* Appends one whole block; on failure recording has stopped. `keep`: the file's end moves. */
-static bool append(const uint8_t *data, size_t bytes, bool keep) {
-    bool done = false;
-    sw_os_lock_acquire(&file.lock);
-    if (file.fd < 0) {
-        /* Closed in a fork child. */
-    } else if (!is_ours(file.fd) && !regain()) {
+/* With the lock held. On failure recording has stopped. */
+static bool write_whole(const uint8_t *data, size_t bytes) {
+    if (file.fd < 0) return false; /* closed in a fork child */
+    if (!is_ours(file.fd) && !regain()) {
         file.fd = -1;
         record_file_stop(SWT_DROP_OTHER);
-    } else if (!write_at(file.offset, data, bytes)) {
-        cut_back();
-        record_file_stop(SWT_DROP_DISK);
-    } else {
-        if (keep) file.offset += bytes;
-        done = true;
+        return false;
+    }
+    if (write_at(file.offset, data, bytes)) return true;
+    cut_back();
+    record_file_stop(SWT_DROP_DISK);
+    return false;
+}
+
+/* Appends one whole block that holds so many calls. */
+static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
+    sw_os_lock_acquire(&file.lock);
+    bool done = write_whole(data, bytes);
+    if (done) {
+        file.last_offset = file.offset;
+        file.last_calls = calls;
+        file.offset += bytes;
+        recorded_calls += calls;
     }
     sw_os_lock_release(&file.lock);
     return done;
+}
+
+/* Writes at the end without moving it, in place of what was written so before. */
+static bool put_at_end(const uint8_t *data, size_t bytes) {
+    sw_os_lock_acquire(&file.lock);
+    if (file.fd >= 0 && is_ours(file.fd)) cut_back();
+    bool done = write_whole(data, bytes);
+    sw_os_lock_release(&file.lock);
+    return done;
+}
+
+/* Not even END fits: the last block makes room. Nothing in the file refers to it: sites and modules
+ * stand before the events that need them. */
+static bool give_up_last_block(void) {
+    sw_os_lock_acquire(&file.lock);
+    bool possible = file.fd >= 0 && file.regular && file.last_offset != 0;
+    if (possible) {
+        file.offset = file.last_offset;
+        file.last_offset = 0;
+        recorded_calls -= file.last_calls;
+        given_up_calls += file.last_calls;
+        cut_back();
+    }
+    sw_os_lock_release(&file.lock);
+    return possible;
 }
 
 /* --- encoders ----------------------------------------------------------------------------------- */
@@ -144,7 +178,7 @@ static bool put_block(swt_block_kind kind, const void *payload, size_t bytes) {
     if (f == NULL) return false;
     const uint8_t *block;
     size_t n = swt_encode_block(f->encoder, kind, payload, bytes, &block);
-    bool done = append(block, n, true);
+    bool done = append(block, n, 0);
     sw_os_lock_release(&f->lock);
     return done;
 }
@@ -202,7 +236,7 @@ void record_file_flush(record_thread *thread) {
     if (f != NULL) {
         const uint8_t *block;
         size_t n = swt_encode_raw(f->encoder, &thread->raw, 0, &block);
-        done = append(block, n, true);
+        done = append(block, n, calls);
         sw_os_lock_release(&f->lock);
     }
     swt_raw_clear(&thread->raw);
@@ -210,7 +244,6 @@ void record_file_flush(record_thread *thread) {
         lose(thread, calls);
         return;
     }
-    __atomic_add_fetch(&recorded_calls, calls, __ATOMIC_RELAXED);
     if (sw_os_now_ns() - __atomic_load_n(&file.last_clock_ns, __ATOMIC_RELAXED) > CLOCK_EVERY_NS)
         (void)write_clock();
 }
@@ -226,27 +259,35 @@ static void add_block(flusher *f, swt_buffer *tail, swt_block_kind kind, const s
     tail->used += n;
 }
 
-void record_file_tail(void) {
-    flusher *f = take_flusher(0);
-    if (f == NULL) return;
-    uint8_t memory[TAIL_MAX], payload[128];
-    swt_buffer tail = {.data = memory, .capacity = sizeof memory};
-    swt_buffer clock = {.data = payload, .capacity = sizeof payload};
-    put_clock(&clock);
-    add_block(f, &tail, SWT_BLOCK_CLOCK, &clock);
-
-    uint64_t dropped = record_dropped();
-    swt_end end = {.calls = record_file_calls() + dropped,
+static swt_end make_end(void) {
+    uint64_t dropped = record_dropped() + given_up_calls;
+    swt_end end = {.calls = recorded_calls + dropped,
                    .dropped_calls = dropped,
                    .drop_reason = __atomic_load_n(&drop_reason, __ATOMIC_RELAXED),
                    .threads = record_thread_count(),
                    .children_unrecorded = record_children_unrecorded(),
                    .children_recorded = record_children_recorded()};
     if (dropped != 0 && end.drop_reason == SWT_DROP_NONE) end.drop_reason = SWT_DROP_MEMORY;
-    swt_buffer last = {.data = payload, .capacity = sizeof payload};
+    return end;
+}
+
+static bool write_tail(flusher *f) {
+    uint8_t memory[TAIL_MAX], clock_payload[64], end_payload[128];
+    swt_buffer tail = {.data = memory, .capacity = sizeof memory};
+    swt_buffer clock = {.data = clock_payload, .capacity = sizeof clock_payload};
+    swt_buffer last = {.data = end_payload, .capacity = sizeof end_payload};
+    swt_end end = make_end();
+    put_clock(&clock);
     (void)swt_put_end(&last, &end);
+    add_block(f, &tail, SWT_BLOCK_CLOCK, &clock);
     add_block(f, &tail, SWT_BLOCK_END, &last);
-    (void)append(tail.data, tail.used, false);
+    return put_at_end(tail.data, tail.used);
+}
+
+void record_file_tail(void) {
+    flusher *f = take_flusher(0);
+    if (f == NULL) return;
+    if (!write_tail(f) && give_up_last_block()) (void)write_tail(f);
     sw_os_lock_release(&f->lock);
 }
 
@@ -280,7 +321,7 @@ static bool adopt(int fd, const char *path) {
     file.device = now.st_dev;
     file.inode = now.st_ino;
     file.regular = S_ISREG(now.st_mode);
-    file.offset = 0;
+    file.offset = file.last_offset = file.last_calls = 0;
     strcpy(file.path, path);
     return true;
 }
@@ -288,7 +329,7 @@ static bool adopt(int fd, const char *path) {
 static bool write_head(void) {
     uint8_t header[SWT_FILE_HEADER_BYTES];
     swt_file_header(header);
-    if (!append(header, sizeof header, true)) return false;
+    if (!append(header, sizeof header, 0)) return false;
     calibrate();
     return record_meta_write() && write_clock();
 }
@@ -299,7 +340,7 @@ bool record_file_open(const char *path, bool fresh) {
                                   O_WRONLY | O_CLOEXEC | O_NOCTTY | O_CREAT | O_EXCL, 0666);
     if (fd < 0 || !adopt(fd, path)) return false;
     drop_reason = SWT_DROP_NONE;
-    recorded_calls = 0;
+    recorded_calls = given_up_calls = 0;
     if (!write_head()) return true; /* stopped already, e.g. a full disk: the program goes on */
     record_modules_flush();
     return true;

@@ -27,7 +27,6 @@ void record_file_cut_tail(void);
 
 /* Ends recording for this process, whatever is still to come; the first reason is kept. */
 void record_file_stop(swt_drop_reason reason);
-uint64_t record_file_calls(void); /* recorded in whole blocks */
 
 /* In a fork child: closes the parent's file and forgets it. */
 void record_file_after_fork(void);

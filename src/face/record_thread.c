@@ -214,6 +214,7 @@ sw_cold void record_slow_put(record_thread *thread, const record_event *event) {
     if (may_write(thread)) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+        if ((record_special & RECORD_STOPPED) != 0) record_file_tail(); /* says why, at once */
         (void)put(thread, event);
     } else if ((record_special & RECORD_STOPPED) != 0) {
         record_count(&thread->dropped);
