@@ -98,9 +98,10 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     uint64_t need = sw_max_u64((uint64_t)n << pages->page_shift, align);
     uint64_t want = sw_max_u64(need, 1ull << sw_log2_floor(total));
     sw_window window;
-    if (!sw_space_take_window(pages->space, want, &window) &&
-        !sw_space_take_window(pages->space, need, &window))
-        return false;
+    while (!sw_space_take_window(pages->space, want, &window)) {
+        if (want == need) return false;
+        want = sw_max_u64(need, want / 2); /* addresses are scarce */
+    }
     uint64_t count = window.frames >> (pages->page_shift - SW_FRAME_SHIFT);
     uint64_t end = (uint64_t)pages->page_end + count + SW_PAGE_GAP;
     if (end >= UINT32_MAX / 2 || !grow_maps(pages, (uint32_t)end)) {

@@ -10,7 +10,8 @@
 
 enum {
     RESERVE_LOG2 = 40,             /* 1 TiB of addresses in the usual case */
-    CONSTRAINED_LOG2 = 26,         /* 64 MiB where that is refused */
+    CONSTRAINED_LOG2 = 26,         /* 64 MiB where that is refused, or less: see make */
+    SMALLEST_LOG2 = 20,
     SPANS_MAX = 1 << 25,
     SPANS_CONSTRAINED = 1 << 18,
     SPAN_COMMIT = 1024,            /* records made writable at a time */
@@ -43,8 +44,8 @@ static bool commit_spans(sw_space *space) {
     return true;
 }
 
-static bool make_span_records(sw_space *space) {
-    space->span_limit = space->constrained ? SPANS_CONSTRAINED : SPANS_MAX;
+static bool make_span_records(sw_space *space, uint32_t limit) {
+    space->span_limit = limit;
     while (space->view.spans == NULL || space->cold == NULL) {
         size_t count = space->span_limit;
         space->view.spans = sw_os_reserve_readable(count * sizeof(sw_span));
@@ -81,13 +82,19 @@ static bool reserve_main(sw_space *space, uint32_t log2_bytes) {
     return true;
 }
 
+/* In a process whose address space is limited a live space starts small and adds reservations; a dry
+ * one, which can not, starts as large as it may. Both leave most of the addresses to others. */
 static bool make(sw_space *space, bool dry) {
+    uint32_t log2_bytes = RESERVE_LOG2, spans = SPANS_MAX;
     space->dry = dry;
-    if (!reserve_main(space, RESERVE_LOG2)) {
+    while (!reserve_main(space, log2_bytes)) {
+        if (log2_bytes <= SMALLEST_LOG2) return false;
         space->constrained = true;
-        if (!reserve_main(space, CONSTRAINED_LOG2)) return false;
+        log2_bytes = dry || log2_bytes <= CONSTRAINED_LOG2 ? log2_bytes - 2 : CONSTRAINED_LOG2;
+        spans = dry ? SPANS_MAX >> (RESERVE_LOG2 - 1 - log2_bytes)
+                    : SPANS_CONSTRAINED >> (CONSTRAINED_LOG2 - log2_bytes);
     }
-    return make_span_records(space);
+    return make_span_records(space, spans);
 }
 
 sw_space *sw_space_live(void) {
@@ -121,17 +128,17 @@ void sw_space_dry_destroy(sw_space *space) {
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-static bool reuse_window(sw_space *space, uint64_t frames, sw_window *out) {
-    uint32_t best = space->free_window_count;
-    for (uint32_t i = 0; i < space->free_window_count; i++) {
+/* A returned window of exact to `frames` frames. Never a longer one: the layout of a heap must not
+ * depend on the heaps before it. */
+static bool reuse_window(sw_space *space, uint64_t exact, uint64_t frames, sw_window *out) {
+    for (uint32_t i = space->free_window_count; i-- > 0;) {
         uint64_t have = space->free_windows[i].frames;
-        if (have < frames || have > frames * 2) continue;
-        if (best == space->free_window_count || have < space->free_windows[best].frames) best = i;
+        if (have < exact || have > frames) continue;
+        *out = space->free_windows[i];
+        space->free_windows[i] = space->free_windows[--space->free_window_count];
+        return true;
     }
-    if (best == space->free_window_count) return false;
-    *out = space->free_windows[best];
-    space->free_windows[best] = space->free_windows[--space->free_window_count];
-    return true;
+    return false;
 }
 
 static bool bump_window(sw_space *space, uint64_t frames, sw_window *out) {
@@ -166,7 +173,7 @@ bool sw_space_take_window(sw_space *space, uint64_t bytes, sw_window *out) {
     uint64_t exact = sw_align_up(bytes, 1u << 18) >> SW_FRAME_SHIFT;
     uint64_t frames = 1ull << sw_log2_ceil(exact);
     sw_os_lock_acquire(&space->lock);
-    bool ok = reuse_window(space, frames, out) || bump_window(space, frames, out) ||
+    bool ok = reuse_window(space, exact, frames, out) || bump_window(space, frames, out) ||
               extra_window(space, exact, out);
     sw_os_lock_release(&space->lock);
     return ok;
@@ -178,7 +185,7 @@ void sw_space_return_window(sw_space *space, const sw_window *window) {
     /* Purged, so that the next heap finds zeroes. If the OS refuses, the addresses are given up. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     sw_os_lock_acquire(&space->lock);
-    if (space->free_window_count < sizeof space->free_windows / sizeof *space->free_windows)
+    if (space->free_window_count < SW_SPACE_FREE_WINDOWS)
         space->free_windows[space->free_window_count++] = *window;
     sw_os_lock_release(&space->lock);
 }

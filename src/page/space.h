@@ -23,6 +23,7 @@ enum {
     SW_SPAN_FIRST = 2,
     SW_SPAN_BATCH = 64,   /* span records are given to heaps this many at a time */
     SW_SPACE_EXTRAS = 256,
+    SW_SPACE_FREE_WINDOWS = 1 << 14, /* as many as there are windows of 64 MiB */
     SW_WINDOW_LOG2_MAX = 40,
 };
 
@@ -60,7 +61,7 @@ typedef struct sw_space {
     uint32_t span_committed; /* records that are writable */
     uint32_t span_next;      /* first id never handed out */
     uint32_t free_batches;   /* ids of returned batches, linked through sw_span.next */
-    sw_window free_windows[64]; /* returned windows, reused by size */
+    sw_window free_windows[SW_SPACE_FREE_WINDOWS]; /* returned windows, reused by size */
     uint32_t free_window_count;
     sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
     uint32_t extra_count;
