@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record what any program allocates, and account every byte under any size-class table.
 
-    import spanwise as sw
+import spanwise as sw
 
-    recording = sw.record(["python3", "-c", "import json"])
-    print(recording.ledger("go"), recording.ledger("c16"))
+recording = sw.record(["python3", "-c", "import json"])
+print(recording.ledger("go"), recording.ledger("c16"))
 
-    with sw.Heap(table=sw.SizeClassTable.go()) as heap:
-        block = heap.alloc(100)
-        view = block.view()
+with sw.Heap(table=sw.SizeClassTable.go()) as heap:
+    block = heap.alloc(100)
+    view = block.view()
 """
 
 from __future__ import annotations
@@ -83,6 +83,6 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """%load_ext spanwise: registers the %%record cell magic."""
-    from spanwise import magic
+    from spanwise import magic  # noqa: PLC0415  notebooks only
 
     magic.load_ipython_extension(shell)

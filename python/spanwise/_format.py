@@ -30,7 +30,7 @@ def share(part: float, whole: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """ "1 child", "2 children", "3 events"."""
+    """A count and its noun: 1 child, 2 children, 3 events."""
     many = "children" if noun == "child" else noun + "s"
     return f"{count:,} {noun if count == 1 else many}"
 
@@ -70,11 +70,14 @@ def html_table(
     """The same as an HTML table; every cell is escaped."""
 
     def cells(row: Sequence[str], tag: str) -> str:
+        sides = ("left" if i < left else "right" for i in range(len(row)))
         return "".join(
-            f'<{tag} style="text-align:{"left" if i < left else "right"}">{html.escape(cell)}</{tag}>'
-            for i, cell in enumerate(row)
+            f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+            for side, cell in zip(sides, row, strict=True)
         )
 
     caption = f"<caption>{html.escape(title)}</caption>" if title else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows if row)
-    return f"<table>{caption}<thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f"<table>{caption}<thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    )

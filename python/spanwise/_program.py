@@ -77,19 +77,21 @@ def examine(name: str, search_path: str | None = None) -> Program:
         raise ProgramError(f"{path}: cannot be recorded: neither an ELF program nor a script")
     _check_elf(path, elf)
     _check_privileges(path, binary)
-    scripted = os.path.basename(binary) in _SHELLS and binary != path
+    scripted = Path(binary).name in _SHELLS and binary != path
     return Program(path, binary, scripted or _is_python(binary, elf))
 
 
 def _find(name: str, search_path: str | None) -> str:
     if "\0" in name:
-        raise ProgramError(f"{name!r}: program not found; the name holds a NUL character", "INVALID")
+        raise ProgramError(
+            f"{name!r}: program not found; the name holds a NUL character", "INVALID"
+        )
     path = shutil.which(name, path=search_path)
     if path is not None:
         return path
-    if os.sep in name and os.path.isdir(name):
+    if os.sep in name and Path(name).is_dir():
         raise ProgramError(f"{name}: is a directory, not a program", "INVALID")
-    if os.sep in name and os.path.exists(name):
+    if os.sep in name and Path(name).exists():
         raise ProgramError(f"{name}: is not executable; chmod +x it", "INVALID")
     where = "check the path" if os.sep in name else "give its path, or a name that is in PATH"
     raise ProgramError(f"{name}: program not found; {where}", "INVALID")
@@ -101,7 +103,7 @@ def _find(name: str, search_path: str | None) -> str:
 def _interpreter_line(path: str) -> list[str]:
     """The words after #! of a script; none of other files."""
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             head = file.read(256)
     except OSError:
         return []  # executable but not readable: the system judges
@@ -112,14 +114,14 @@ def _interpreter_line(path: str) -> list[str]:
 
 def _resolve_env(words: list[str], search_path: str | None, script: str) -> str:
     """The interpreter of a #! line; `env NAME` stands for NAME."""
-    if os.path.basename(words[0]) == "env":
+    if Path(words[0]).name == "env":
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         if names:
             found = shutil.which(names[0], path=search_path)
             if found is None:
                 raise ProgramError(f"{script}: its interpreter {names[0]} was not found", "INVALID")
             return found
-    if not os.path.exists(words[0]):
+    if not Path(words[0]).exists():
         raise ProgramError(f"{script}: its interpreter {words[0]} was not found", "INVALID")
     return words[0]
 
@@ -130,7 +132,7 @@ def _resolve_env(words: list[str], search_path: str | None, script: str) -> str:
 def read_elf(path: str) -> Elf | None:
     """The head of an ELF file; None of any other file, or one that cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             return _parse(file)
     except (OSError, struct.error, ValueError, IndexError):
         return None
@@ -167,7 +169,9 @@ def _needed(file: BinaryIO, heads: list[tuple[int, ...]], order: str) -> Iterato
     raw = file.read(min(dynamic[5], 1 << 16))
     pairs = list(struct.iter_unpack(order + "QQ", raw[: len(raw) // 16 * 16]))
     strings = next((value for tag, value in pairs if tag == _DT_STRTAB), None)
-    load = next((h for h in heads if h[0] == _PT_LOAD and strings and h[3] <= strings < h[3] + h[5]), None)
+    load = next(
+        (h for h in heads if h[0] == _PT_LOAD and strings and h[3] <= strings < h[3] + h[5]), None
+    )
     if strings is None or load is None:
         return
     for tag, value in pairs:
@@ -186,8 +190,10 @@ def _check_elf(path: str, elf: Elf) -> None:
         raise ProgramError(
             f"{path}: cannot be recorded: statically linked, the loader never sees LD_PRELOAD"
         )
-    if os.path.basename(elf.interpreter).startswith("ld-musl"):
-        raise ProgramError(f"{path}: cannot be recorded: linked against musl, the recorder needs glibc")
+    if Path(elf.interpreter).name.startswith("ld-musl"):
+        raise ProgramError(
+            f"{path}: cannot be recorded: linked against musl, the recorder needs glibc"
+        )
 
 
 def _check_privileges(path: str, binary: str) -> None:
@@ -204,6 +210,6 @@ def _check_privileges(path: str, binary: str) -> None:
 
 
 def _is_python(binary: str, elf: Elf) -> bool:
-    names = (os.path.basename(binary), os.path.basename(os.path.realpath(binary)))
+    names = (Path(binary).name, Path(binary).resolve().name)
     libraries = any(name.startswith("libpython3") for name in elf.needed)
     return libraries or any(_PYTHON.match(name) for name in names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +18,8 @@ ARRAY_BATCH = 1 << 19
 """Operations of an array that go to C at once: some ten milliseconds of work."""
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True)
+class Batch:
     """Consecutive operations in C memory, valid until the next batch is asked for."""
 
     ops: Any  # const sw_op *
@@ -68,7 +70,7 @@ class ArraySource:
 
 
 class FileSource:
-    """Operations in a `.swt` file. Each pass opens the file anew, so passes may run side by side."""
+    """Operations in a `.swt` file. Each pass opens it anew, so passes may run side by side."""
 
     def __init__(self, path: str | os.PathLike[str], valid_prefix: bool) -> None:
         self.path = os.fspath(path)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from spanwise._handle import HeapHandle
 from spanwise._lib import ffi, lib
@@ -30,9 +30,20 @@ class Block:
         size: bytes that were requested.
     """
 
-    __slots__ = ("__weakref__", "_address", "_exports", "_freed", "_handle", "_scan", "_usable", "size")
+    __slots__ = (
+        "__weakref__",
+        "_address",
+        "_exports",
+        "_freed",
+        "_handle",
+        "_scan",
+        "_usable",
+        "size",
+    )
 
-    def __init__(self, handle: HeapHandle, address: int, size: int, usable: int, scan: bool) -> None:
+    def __init__(
+        self, handle: HeapHandle, address: int, size: int, usable: int, scan: bool
+    ) -> None:
         self._handle = handle
         self._address = address
         self._usable = usable
@@ -91,9 +102,10 @@ class Block:
             HeapClosedError: its heap is closed.
             UnsupportedError: its heap is dry, there is no memory.
         """
-        return np.ndarray((self.size,), np.uint8, buffer=self._export())
+        array: NDArray[np.uint8] = np.ndarray((self.size,), np.uint8, buffer=self._export())
+        return array
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array: NDArray[Any] = self.view()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
@@ -133,5 +145,3 @@ class Block:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("a Block cannot be copied or pickled: it is memory of this process")
-
-

@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, SupportsIndex
 
@@ -144,6 +145,7 @@ class Heap:
     def __init__(
         self,
         table: SizeClassTable | str = "c16",
+        *,
         tracked: bool = True,
         limit: SupportsIndex | None = None,
         placement: str = "lifo",
@@ -198,7 +200,9 @@ class Heap:
             return
         message = f"heap {self.id} is closed with {alive} live view{'s' if alive > 1 else ''}"
         try:
-            warnings.warn(f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2)
+            warnings.warn(
+                f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2
+            )
         except ResourceWarning:
             if error is None:  # warnings are errors: still, what the body raised comes first
                 raise
@@ -208,6 +212,7 @@ class Heap:
     def alloc(
         self,
         size: SupportsIndex,
+        *,
         zero: bool = False,
         align: SupportsIndex | None = None,
         scan: bool = False,
@@ -251,7 +256,9 @@ class Heap:
         handle = self._handle
         with handle as heap:
             stats = RunStats.read(handle.runner()) if handle.has_run else None
-            return read_ledger(heap, handle.table, at="now", stats=stats, rss_bytes=_rss_bytes(handle))
+            return read_ledger(
+                heap, handle.table, at="now", stats=stats, rss_bytes=_rss_bytes(handle)
+            )
 
     def stats(self) -> HeapStats:
         """The heap's counters, now."""
@@ -396,7 +403,7 @@ def _rss_bytes(handle: HeapHandle) -> int | None:
     if handle.dry:
         return None
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with Path("/proc/self/statm").open(encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _format, _lib, errors
+from spanwise import _format, _lib, errors, plots
 from spanwise._lib import check, ffi, lib
+from spanwise._parts import PARTS
 from spanwise._run import RunStats
 from spanwise.sizeclass import SizeClassTable
 
@@ -21,20 +22,6 @@ if TYPE_CHECKING:
 
 LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
 """One row of `Ledger.classes`, as sw_ledger_class of include/spanwise/stats.h."""
-
-PARTS: dict[str, str] = {
-    "requested_bytes": "requested",
-    "roundup_bytes": "round-up",
-    "tail_bytes": "tail",
-    "free_slot_bytes": "free slots",
-    "cached_bytes": "cached",
-    "metadata_bytes": "metadata",
-    "large_rounding_bytes": "large rounding",
-    "arena_slack_bytes": "arena slack",
-    "quarantine_bytes": "quarantine",
-    "free_page_bytes": "free pages",
-}
-"""The parts whose sum is held_bytes, exactly, and what people call them."""
 
 
 class Measure(NamedTuple):
@@ -149,7 +136,12 @@ class Ledger:
         """The parts as text: name, bytes for people, bytes, part of held."""
         cells = [(title, getattr(self, name)) for name, title in PARTS.items()]
         return [
-            (title, _format.size(count), _format.number(count), _format.share(count, self.held_bytes))
+            (
+                title,
+                _format.size(count),
+                _format.number(count),
+                _format.share(count, self.held_bytes),
+            )
             for title, count in [*cells, ("held", self.held_bytes)]
         ]
 
@@ -195,8 +187,6 @@ class Ledger:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the parts as a stacked bar; returns the matplotlib Axes."""
-        from spanwise import plots
-
         return plots.ledgers([self], ax=ax)
 
 
@@ -321,8 +311,9 @@ def read_ledger(
     rows = np.zeros(len(table) + 1, LEDGER_CLASS_DTYPE)
     check(lib.sw_heap_ledger(c_heap, out, _lib.pointer(rows, "sw_ledger_class *"), len(rows)))
     rows.flags.writeable = False
+    copied: dict[str, Any] = {name: int(getattr(out, name)) for name in _COPIED}
     return Ledger(
-        **{name: int(getattr(out, name)) for name in _COPIED},
+        **copied,
         rss_bytes=rss_bytes,
         events=stats.ops if stats else 0,
         classes=rows,
@@ -350,7 +341,7 @@ def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
             if name not in ("cls", "size_bytes"):
                 rows[name] += other.classes[name]
     rows.flags.writeable = False
-    total = {name: sum(getattr(one, name) for one in ledgers) for name in _COPIED}
+    total: dict[str, Any] = {name: sum(getattr(one, name) for one in ledgers) for name in _COPIED}
     total["largest_hole_bytes"] = max(one.largest_hole_bytes for one in ledgers)
     return Ledger(
         **total,
@@ -438,8 +429,6 @@ class Comparison:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the ledgers as stacked bars; returns the matplotlib Axes."""
-        from spanwise import plots
-
         return plots.ledgers(self.ledgers, ax=ax)
 
 

@@ -7,21 +7,26 @@ the palette of Okabe and Ito, "Color universal design" (2008), told apart by col
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise.ledger import PARTS, Ledger
+from spanwise._parts import PARTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from spanwise.ledger import Ledger
     from spanwise.sizeclass import SizeClassTable
+
+_P = ParamSpec("_P")
 
 STYLE = str(Path(__file__).with_name("spanwise.mplstyle"))
 """Path of the style: `matplotlib.style.use(spanwise.plots.STYLE)`."""
@@ -41,13 +46,29 @@ PART_COLOURS = {
 _SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
+def _pyplot() -> Any:
+    """matplotlib.pyplot, imported at the first picture: it takes longer than all else."""
+    return importlib.import_module("matplotlib.pyplot")
+
+
+def _in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
+    """Draws in the shipped style and puts the user's settings back."""
+
+    @functools.wraps(draw)
+    def styled(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
+        with _pyplot().style.context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled
+
+
 def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
     """The Axes of a new figure in the shipped style; sizes in inches."""
-    import matplotlib.pyplot as plt
-
+    plt = _pyplot()
     with plt.style.context(STYLE):
         _, ax = plt.subplots(figsize=(width, height), layout="constrained")
-    return ax
+    made: Axes = ax
+    return made
 
 
 def _scale(most: float) -> tuple[int, str]:
@@ -55,6 +76,7 @@ def _scale(most: float) -> tuple[int, str]:
     return next((scale, name) for scale, name in _SCALES if most >= 2 * scale or scale == 1)
 
 
+@_in_style
 def waste(
     tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest: int | None = None
 ) -> Axes:
@@ -68,9 +90,10 @@ def waste(
     ax = ax or new_axes()
     most = largest or max(table.max_bytes for table in tables)
     sizes = np.arange(1, most + 1)
-    for table in tables:
+    for i, table in enumerate(tables):
         rounded = table.round_up(sizes)
-        ax.plot(sizes, 100 * (rounded - sizes) / rounded, label=table.name, linewidth=0.9)
+        width = 2.2 if i == 0 and len(tables) > 1 else 0.9  # seen under the others
+        ax.plot(sizes, 100 * (rounded - sizes) / rounded, label=table.name, linewidth=width)
     ax.set_xscale("log", base=2)
     ax.set_xlim(1, most)
     ax.set_ylim(0, 100)
@@ -83,6 +106,7 @@ def waste(
     return ax
 
 
+@_in_style
 def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[str] = ()) -> Axes:
     """Ledgers as stacked bars, one a ledger; parts of 0 bytes in all of them are left out.
 
@@ -91,7 +115,8 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
         ax: where to draw; None makes a new figure.
         labels: names of the bars; none: the tables' names.
     """
-    ax = ax or new_axes(height=1.4 + 0.75 * len(rows))
+    own = ax is None
+    ax = ax or new_axes(height=1.5 + 0.55 * len(rows))
     names = list(labels) or [ledger.table for ledger in rows]
     scale, unit = _scale(max((ledger.held_bytes for ledger in rows), default=0))
     places = np.arange(len(rows))
@@ -119,10 +144,14 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
     if first is not None:
         when = f" at {first.at}" if first.at in ("peak", "end") else ""
         ax.set_title(f"{first.source or 'where the bytes are'}{when}")
-    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.28 - 0.12 / max(len(rows), 1)), ncols=4)
+    if own:
+        ax.figure.legend(loc="outside lower left", ncols=5)
+    else:
+        ax.legend()
     return ax
 
 
+@_in_style
 def live(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
     """Requested and held bytes over time.
 
@@ -141,7 +170,9 @@ def live(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") 
         ("slot_bytes", "in slots", "#E69F00"),
         ("requested_bytes", "requested", "#0072B2"),
     ):
-        ax.fill_between(x, samples[name] / scale, color=colour, label=label, step="post", linewidth=0)
+        ax.fill_between(
+            x, samples[name] / scale, color=colour, label=label, step="post", linewidth=0
+        )
     ax.set_xlabel("time, s" if over_time else "operations")
     ax.set_ylabel(unit)
     ax.set_ylim(bottom=0)
@@ -152,6 +183,7 @@ def live(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") 
     return ax
 
 
+@_in_style
 def histogram(rows: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
     """Requests by size, on logarithmic scales.
 
@@ -179,9 +211,8 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
         OSError: the system refused to write.
         ValueError: the ending of the name is no format that matplotlib knows.
     """
-    import matplotlib.pyplot as plt
-
-    figure = ax.figure
+    plt = _pyplot()
+    figure: Any = ax.figure
     place = Path(path)
     growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
     try:

@@ -52,9 +52,10 @@ class Outcome:
 
     def _counts(self) -> str:
         own = Recording.open(self.path).summary
+        kinds = (("allocation", own.allocs), ("free", own.frees), ("reallocation", own.reallocs))
+        counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
         parts = [
-            f"{_format.plural(own.ops, 'event')} ({_format.plural(own.allocs, 'allocation')},"
-            f" {_format.plural(own.frees, 'free')}, {_format.plural(own.reallocs, 'reallocation')})",
+            f"{_format.plural(own.ops, 'event')} ({counts})",
             f"peak {_format.size(own.peak_requested_bytes)}",
             *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
         ]
@@ -75,6 +76,7 @@ class Outcome:
 def record(
     argv: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] | None = ...,
+    *,
     children: Literal[False] = ...,
     stacks: int = ...,
     keep_pymalloc: bool = ...,
@@ -85,6 +87,7 @@ def record(
 def record(
     argv: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] | None = ...,
+    *,
     children: bool = ...,
     stacks: int = ...,
     keep_pymalloc: bool = ...,
@@ -94,6 +97,7 @@ def record(
 def record(
     argv: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] | None = None,
+    *,
     children: bool = False,
     stacks: int = 1,
     keep_pymalloc: bool = False,
@@ -185,7 +189,7 @@ def run_recorded(
 
 def _seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
     """A relative path with a slash is relative to the program's folder."""
-    return os.path.join(cwd, name) if cwd is not None and os.sep in name else name
+    return str(Path(cwd, name)) if cwd is not None and os.sep in name else name
 
 
 def _python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
@@ -215,7 +219,7 @@ def _run(
     stdout: int | IO[Any] | None,
 ) -> int:
     """The program's exit status. Ctrl-C reaches the program as well; we wait until it is gone."""
-    executable = os.path.abspath(program.path)
+    executable = Path(program.path).absolute()
     child = subprocess.Popen(words, executable=executable, env=env, cwd=cwd, stdout=stdout)
     try:
         return child.wait()
@@ -238,7 +242,7 @@ def _finish_all(folder: Path, raw: Path, output: Path) -> tuple[Path, ...]:
     for path in finished:
         finish(path, path)
     for path, place in finished.items():
-        os.replace(path, place)
+        path.replace(place)
     return tuple(place for path, place in finished.items() if path != raw)
 
 
@@ -259,5 +263,3 @@ def finish(raw: Path, output: Path) -> None:
 
 def _is_damage(status: int) -> bool:
     return _lib.text(lib.sw_status_name(status)) == "FORMAT"
-
-

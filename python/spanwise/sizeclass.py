@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spanwise import _format, _lib, errors, families
+from spanwise import _format, _lib, errors, families, plots
 from spanwise._lib import check, ffi, lib
 
 if TYPE_CHECKING:
@@ -328,8 +328,6 @@ class SizeClassTable:
         Returns:
             The matplotlib Axes.
         """
-        from spanwise import plots
-
         return plots.waste([self], ax=ax, largest=largest)
 
     # --- other forms ---
@@ -338,7 +336,10 @@ class SizeClassTable:
         """The table with every column, in the keys that `spanwise classes --json` prints."""
         keys = CLASSES_DTYPE.names or ()
         rows = [
-            {key: (round(v, 2) if isinstance(v, float) else v) for key, v in zip(keys, row)}
+            {
+                key: (round(v, 2) if isinstance(v, float) else v)
+                for key, v in zip(keys, row, strict=True)
+            }
             for row in self._classes.tolist()
         ]
         return {
@@ -353,7 +354,7 @@ class SizeClassTable:
 
     def to_table_file(self) -> dict[str, Any]:
         """The table in the form that `from_json` and the generator read."""
-        rows = zip(self._classes["size"].tolist(), self._classes["span_bytes"].tolist())
+        rows = self._classes[["size", "span_bytes"]].tolist()
         return {
             "name": self.name,
             "page_bytes": self.page_bytes,
@@ -440,7 +441,9 @@ def _name_bytes(name: str) -> bytes:
 
 def _spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int]:
     """One class as (size, pages); where no pages are given they are chosen."""
-    if isinstance(item, tuple | list | np.void):
+    if isinstance(item, np.void):
+        item = item.item()
+    if isinstance(item, tuple | list):
         if len(item) != 2:
             raise errors.InvalidError(f"class {cls}: give a size, or a pair (size, pages)")
         size, pages = item

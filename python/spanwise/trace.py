@@ -8,12 +8,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _format, _lib, _trace, errors
+from spanwise import _format, _lib, _trace, errors, plots
 from spanwise._lib import OPS_DTYPE
 from spanwise._ops import check_ops, summarize_ops
 from spanwise._run import as_ops
@@ -169,7 +170,7 @@ class Recording:
             RecordingIOError: the file cannot be read.
         """
         source = FileSource(path, valid_prefix)
-        recording = cls(source, path=source.path, name=os.path.basename(source.path))
+        recording = cls(source, path=source.path, name=Path(source.path).name)
         recording._head  # noqa: B018  errors come now, not at the first question
         return recording
 
@@ -251,12 +252,10 @@ class Recording:
         `blocks()` where there is no room for all.
         """
         if isinstance(self._source, ArraySource):
-            view = self._source.ops.view()
+            view: NDArray[np.void] = self._source.ops.view()
             view.flags.writeable = False
             return view
-        if len(self) <= _KEPT_OPS:
-            return self._kept_ops
-        return self._read_ops()
+        return self._kept_ops if len(self) <= _KEPT_OPS else self._read_ops()
 
     @cached_property
     def _kept_ops(self) -> NDArray[np.void]:
@@ -378,7 +377,9 @@ class Recording:
         for block in self.blocks():
             sizes = block["size"][block["kind"] != _lib.lib.SW_OP_FREE]
             few = sizes < _TABULATED
-            small += np.bincount(sizes[few].astype(np.int64), minlength=_TABULATED).astype(np.uint64)
+            small += np.bincount(sizes[few].astype(np.int64), minlength=_TABULATED).astype(
+                np.uint64
+            )
             for size, count in zip(*np.unique(sizes[~few], return_counts=True), strict=True):
                 large[int(size)] = large.get(int(size), 0) + int(count)
         found = [(int(size), int(small[size])) for size in np.flatnonzero(small)]
@@ -415,15 +416,11 @@ class Recording:
 
     def plot_live(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""
-        from spanwise import plots
-
         name = as_table(table).name
         return plots.live(self.timeline(table), ax, title=f"{self.name} under {name}")
 
     def plot_histogram(self, ax: Axes | None = None) -> Axes:
         """Draws requests by size; returns the matplotlib Axes."""
-        from spanwise import plots
-
         return plots.histogram(self.histogram(), ax, title=self.name)
 
     def __repr__(self) -> str:
@@ -530,9 +527,9 @@ def parse_seconds(value: str | float) -> float:
 
 
 def _matches(path: str) -> list[str]:
-    if os.path.exists(path) or not glob.has_magic(path):
+    if Path(path).exists() or not glob.has_magic(path):
         return [path]
-    found = sorted(glob.glob(path))
+    found = sorted(glob.glob(path))  # noqa: PTH207  the pattern may be absolute
     if not found:
         raise errors.InvalidError(f"{path}: no file matches")
     return found

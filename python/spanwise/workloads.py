@@ -104,9 +104,7 @@ class _Builder:
         return len(self._columns)
 
 
-def synthesize(
-    sizes: Draw, lifetimes: Draw, seed: int = 0, *, count: int = 100_000
-) -> Recording:
+def synthesize(sizes: Draw, lifetimes: Draw, seed: int = 0, *, count: int = 100_000) -> Recording:
     """Objects of random sizes that live for random times.
 
     Args:
@@ -236,7 +234,9 @@ def robson(
         )
     simulation = Simulation(as_table(table))
     try:
-        return Recording.from_ops(_play_robson(simulation, live_bytes, largest, smallest), name="robson")
+        return Recording.from_ops(
+            _play_robson(simulation, live_bytes, largest, smallest), name="robson"
+        )
     finally:
         simulation.close()
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tqdm import tqdm
+
 from spanwise.heap import PLACEMENTS
 from spanwise.simulate import Progress
 from spanwise.trace import Recording, RecordingSet
@@ -70,7 +72,11 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         "--decay-ms", type=float, metavar="MS", help="idle pages go back after this (default 500)"
     )
     heap.add_argument(
-        "--batch", type=int, default=1, metavar="N", help="empty spans that a thread keeps per class"
+        "--batch",
+        type=int,
+        default=1,
+        metavar="N",
+        help="empty spans that a thread keeps per class",
     )
 
 
@@ -98,8 +104,6 @@ def event_count(recordings: Recording | RecordingSet) -> int:
 @contextmanager
 def progress_bar(total: int, what: str) -> Iterator[Progress]:
     """A progress bar on a terminal, when the work takes more than a second."""
-    from tqdm import tqdm
-
     with tqdm(
         total=total,
         desc=what,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from spanwise import plots
 from spanwise.commands._common import (
     TABLE_HELP,
     add_recording_options,
@@ -50,8 +51,6 @@ def run(options: argparse.Namespace) -> int:
             tables, options.at, progress=progress, **heap_knobs(options)
         )
     if options.plot:
-        from spanwise import plots
-
         plots.save(comparison.plot(), options.plot)
     if options.json:
         print_json(comparison.to_dict())

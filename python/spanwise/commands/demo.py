@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spanwise import _format, plots
+from spanwise._parts import PARTS
 from spanwise.commands._common import new_command, print_json
-from spanwise.ledger import PARTS, Comparison
+from spanwise.ledger import Comparison
 from spanwise.recorder import run_recorded
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
@@ -62,8 +63,8 @@ class Shown:
             else f"{best.table} wastes as much"
         )
         return (
-            f"{self.label} wasted {_format.size(worst.waste_bytes)} ({share}) of what it held at its"
-            f" peak under {worst.table}, most of it in {PARTS[most]}"
+            f"{self.label} wasted {_format.size(worst.waste_bytes)} ({share}) of what it held at"
+            f" its peak under {worst.table}, most of it in {PARTS[most]}"
             f" ({_format.size(parts[most])}), and {end}"
         )
 
@@ -161,17 +162,18 @@ def c_source(lines: int) -> str:
 
 
 def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool) -> Shown:
+    name = Path(recording.program).name
+    recording.name = f"{name} ({recording.name})"
     comparison = recording.compare(TABLES)
     plots.save(comparison.plot(), folder / f"{stem}-ledger.png")
     plots.save(recording.plot_live("go"), folder / f"{stem}-live.png")
     plots.save(recording.plot_histogram(), folder / f"{stem}-sizes.png")
     if not quiet:
-        name = Path(recording.program).name
         print(f"== {label} ({name}: {_format.plural(len(recording), 'event')})\n")
         print(comparison, end="\n\n")
         for ledger in comparison.ledgers:
             print(f"classes with the most waste under {ledger.table}, bytes")
-            print(ledger.class_table(5), end="\n\n")
+            print(ledger.class_table(5), end="\n\n", flush=True)
     return Shown(label, recording, comparison)
 
 

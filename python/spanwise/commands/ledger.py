@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from spanwise import _format
+from spanwise import _format, plots
 from spanwise.commands._common import (
     TABLE_HELP,
     add_recording_options,
@@ -62,8 +62,6 @@ def run(options: argparse.Namespace) -> int:
     with progress_bar(event_count(recordings), "ledger") as progress:
         ledger = recordings.ledger(table, options.at, progress=progress, **heap_knobs(options))
     if options.plot:
-        from spanwise import plots
-
         plots.save(ledger.plot(), options.plot)
     if options.json:
         print_json(ledger.to_dict())

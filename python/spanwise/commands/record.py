@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise InvalidError("no program to record; give it after --")
-    output = Path(options.output or f"{os.path.basename(command[0]) or 'program'}.swt")
+    output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     outcome = run_recorded(
         command,
         output,

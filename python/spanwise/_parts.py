@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a ledger."""
+
+from __future__ import annotations
+
+PARTS: dict[str, str] = {
+    "requested_bytes": "requested",
+    "roundup_bytes": "round-up",
+    "tail_bytes": "tail",
+    "free_slot_bytes": "free slots",
+    "cached_bytes": "cached",
+    "metadata_bytes": "metadata",
+    "large_rounding_bytes": "large rounding",
+    "arena_slack_bytes": "arena slack",
+    "quarantine_bytes": "quarantine",
+    "free_page_bytes": "free pages",
+}
+"""The parts whose sum is held_bytes, exactly, and what people call them."""
