@@ -7,6 +7,7 @@
 
 #include <spanwise/heap.h>
 #include <spanwise/ops.h>
+#include <spanwise/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,6 +50,12 @@ SW_API void sw_runner_destroy(sw_runner *runner); /* objects still live stay in 
  * operation's index. *done: operations executed. */
 SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                                const volatile int *cancel, size_t *done);
+/* Runs a recording from where its reader stands, in one call, until `until` operations have been run by
+ * this runner in all (UINT64_MAX: to the end). A later call goes on from there: the reader must not
+ * be read by anybody else meanwhile. *progress (may be NULL) is the operations run so far, for
+ * another thread to watch. Errors: those of sw_runner_run and of sw_trace_next. */
+SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
+                                     const volatile int *cancel, volatile uint64_t *progress);
 SW_API void sw_runner_stats(const sw_runner *runner, sw_run_stats *out);
 /* Asks for a sample every `every` operations (0: none), into a ring that thins itself out to at
  * most 2048 rows by doubling `every`. */

@@ -85,6 +85,11 @@ struct sw_cache_more {
     uint16_t *kept;          /* by span class: wholly free spans in `partial` */
 };
 
+/* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
+static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
+    return now_ns - heap->pages.tick_ns >= heap->options.decay_ns;
+}
+
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
 

@@ -11,25 +11,23 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
     return &heap->space->view;
 }
 
+/* The page-map entry of any address; frame 0's for addresses outside. No branch: whether an object is
+ * live is as good as random here, and a mispredicted branch costs what the prefetch would save. */
 static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view, const void *p) {
     uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_BITS;
-    return frame < view->frames ? &view->page_map[frame] : NULL;
+    return &view->page_map[frame < view->frames ? frame : 0];
 }
 
 static sw_always_inline void sw_prefetch_map(const sw_space_view *view, const void *p) {
-    const uint32_t *entry = sw_prefetch_entry(view, p);
-    if (entry != NULL) __builtin_prefetch(entry);
+    __builtin_prefetch(sw_prefetch_entry(view, p));
 }
 
 static sw_always_inline void sw_prefetch_span(const sw_space_view *view, const void *p) {
-    const uint32_t *entry = sw_prefetch_entry(view, p);
-    if (entry != NULL) __builtin_prefetch(&view->spans[*entry], 1);
+    __builtin_prefetch(&view->spans[*sw_prefetch_entry(view, p)], 1);
 }
 
 static sw_always_inline void sw_prefetch_word(const sw_space_view *view, const void *p) {
-    const uint32_t *entry = sw_prefetch_entry(view, p);
-    if (entry == NULL) return;
-    const sw_span *span = &view->spans[*entry];
+    const sw_span *span = &view->spans[*sw_prefetch_entry(view, p)];
     __builtin_prefetch(&span->words[sw_span_slot_of(span, (uintptr_t)p) / 64], 1);
 }
 

@@ -56,15 +56,6 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     for (uint64_t frame = first; frame < end; frame++) window->map[frame] = span_id;
 }
 
-uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
-    uint64_t frames = pages->frontier_pages << (pages->page_shift - SW_FRAME_SHIFT);
-    return pages->fixed_bytes + pages->meta->held_bytes + frames * sizeof(uint32_t);
-}
-
-uint64_t sw_pages_held_bytes(const sw_pages *pages) {
-    return (pages->held_pages << pages->page_shift) + sw_pages_metadata_bytes(pages);
-}
-
 /* --- growth ----------------------------------------------------------------------------------- */
 
 /* Makes room for the bits of pages below `end`, or changes nothing but the run index's length. */

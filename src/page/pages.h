@@ -70,8 +70,13 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
 /* Bytes of metadata, and of everything held. */
-uint64_t sw_pages_metadata_bytes(const sw_pages *pages);
-uint64_t sw_pages_held_bytes(const sw_pages *pages);
+static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
+    uint64_t frames = pages->frontier_pages << (pages->page_shift - SW_FRAME_BITS);
+    return pages->fixed_bytes + pages->meta->held_bytes + frames * sizeof(uint32_t);
+}
+static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
+    return (pages->held_pages << pages->page_shift) + sw_pages_metadata_bytes(pages);
+}
 
 /* Runs of free held pages: their number and the longest, in pages. */
 void sw_pages_holes(const sw_pages *pages, uint64_t *runs, uint64_t *longest);

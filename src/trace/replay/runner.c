@@ -31,6 +31,8 @@ struct sw_runner {
     uint64_t sample_every;
     uint64_t sample_next;
     bool touch;
+    const sw_op *rest; /* of the reader's last batch, when a run stopped inside it */
+    size_t rest_count;
 };
 
 /* --- arrays that double --------------------------------------------------------------------------- */
@@ -55,6 +57,10 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     runner->heap = heap;
     runner->view = sw_prefetch_view(heap);
+    if (!grow((void **)&runner->objects, &runner->object_capacity, 0, sizeof(object))) {
+        (void)sw_os_release(runner, sizeof *runner);
+        return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
+    }
     *out = runner;
     return SW_OK;
 }
@@ -169,8 +175,7 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
 
 static void note_peaks(sw_runner *runner) {
     sw_run_stats *s = &runner->stats;
-    uint64_t held = sw_heap_held_bytes(runner->heap);
-    s->held_bytes = held;
+    uint64_t held = sw_pages_held_bytes(&runner->heap->pages);
     if (s->requested_bytes > s->peak_requested_bytes) {
         s->peak_requested_bytes = s->requested_bytes;
         s->peak_op = s->ops;
@@ -215,19 +220,15 @@ static sw_noinline void take_sample(sw_runner *runner, uint64_t time_ns) {
 enum { AHEAD_OBJECT = 24, AHEAD_MAP = 18, AHEAD_SPAN = 12, AHEAD_WORD = 6 };
 
 static sw_always_inline const object *object_ahead(const sw_runner *runner, const sw_op *op) {
-    return op->object < runner->object_capacity ? &runner->objects[op->object] : NULL;
+    return &runner->objects[op->object < runner->object_capacity ? op->object : 0];
 }
 
 static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op) {
     const sw_space_view *view = runner->view;
-    const object *o = object_ahead(runner, &op[AHEAD_OBJECT]);
-    if (o != NULL) __builtin_prefetch(o, 1);
-    o = object_ahead(runner, &op[AHEAD_MAP]);
-    if (o != NULL && o->address != NULL) sw_prefetch_map(view, o->address);
-    o = object_ahead(runner, &op[AHEAD_SPAN]);
-    if (o != NULL && o->address != NULL) sw_prefetch_span(view, o->address);
-    o = object_ahead(runner, &op[AHEAD_WORD]);
-    if (o != NULL && o->address != NULL) sw_prefetch_word(view, o->address);
+    __builtin_prefetch(object_ahead(runner, &op[AHEAD_OBJECT]), 1);
+    sw_prefetch_map(view, object_ahead(runner, &op[AHEAD_MAP])->address);
+    sw_prefetch_span(view, object_ahead(runner, &op[AHEAD_SPAN])->address);
+    sw_prefetch_word(view, object_ahead(runner, &op[AHEAD_WORD])->address);
 }
 
 /* --- public --------------------------------------------------------------------------------------- */
@@ -236,7 +237,8 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, size_t index) {
     sw_cache *cache;
     sw_status status = cache_of(runner, op->thread, &cache);
     if (sw_unlikely(status != SW_OK)) return status;
-    sw_heap_set_time(runner->heap, op->time_ns);
+    if (sw_unlikely(sw_heap_tick_due(runner->heap, op->time_ns)))
+        sw_heap_set_time(runner->heap, op->time_ns);
     switch ((sw_op_kind)op->kind) {
     case SW_OP_ALLOC:
         if (op->align_log2 > 47)
@@ -267,6 +269,23 @@ sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int t
     }
     if (done != NULL) *done = i;
     return status;
+}
+
+sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
+                              const volatile int *cancel, volatile uint64_t *progress) {
+    while (runner->stats.ops < until && (cancel == NULL || *cancel == 0)) {
+        sw_status status = SW_OK;
+        if (runner->rest_count == 0)
+            status = sw_trace_next(trace, &runner->rest, &runner->rest_count);
+        if (status != SW_OK || runner->rest_count == 0) return status;
+        size_t count = (size_t)sw_min_u64(runner->rest_count, until - runner->stats.ops), done = 0;
+        status = sw_runner_run(runner, runner->rest, count, touch, NULL, &done);
+        runner->rest += done;
+        runner->rest_count -= done;
+        if (progress != NULL) *progress = runner->stats.ops;
+        if (status != SW_OK) return status;
+    }
+    return SW_OK;
 }
 
 void sw_runner_stats(const sw_runner *runner, sw_run_stats *out) {
