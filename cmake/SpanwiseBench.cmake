@@ -1,30 +1,116 @@
 # SPDX-License-Identifier: Apache-2.0
-# Each bench/bench_*.c and bench/bench_*.cc is one program; C++ ones use google-benchmark.
-# `ctest -L bench` runs each once, short.
-file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/bench_*.c"
-     "${PROJECT_SOURCE_DIR}/bench/bench_*.cc")
-set(cxx_sources ${bench_sources})
-list(FILTER cxx_sources INCLUDE REGEX "\\.cc$")
-if(cxx_sources)
-  enable_language(CXX)
-  find_package(benchmark QUIET)
-  if(NOT benchmark_FOUND)
-    message(FATAL_ERROR "SPANWISE_BENCH=ON needs google-benchmark, which was not found: install it "
-                        "(Debian: apt-get install libbenchmark-dev) or set benchmark_DIR")
-  endif()
+# The benches (docs/design/bench.md): cmake --preset release -DSPANWISE_BENCH=ON, build, then
+# `ctest -L bench` runs each once, short, or bench/run.py compares them with other allocators.
+#
+#   bench_malloc         malloc through the dynamic linker; links nothing of ours
+#   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
+#   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
+#                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
+#   bench_paths          loops to be counted under callgrind (bench/instructions.py)
+enable_language(CXX)
+find_package(benchmark QUIET)
+if(NOT benchmark_FOUND)
+  message(FATAL_ERROR "SPANWISE_BENCH=ON needs google-benchmark, which was not found: install it "
+                      "(Debian: apt-get install libbenchmark-dev) or set benchmark_DIR")
 endif()
 
-foreach(source IN LISTS bench_sources)
-  get_filename_component(name "${source}" NAME_WE)
-  add_executable(${name} "${source}")
-  set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+set(bench_dir "${PROJECT_SOURCE_DIR}/bench")
+set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
+
+# bench_program(NAME SOURCE [WHAT IT LINKS...]): one google-benchmark program and its short test.
+function(bench_program name source)
+  add_executable(${name} "${bench_dir}/${source}")
   spanwise_compile(${name})
-  target_link_libraries(${name} PRIVATE spanwise_static m)
-  set(arguments)
-  if(source MATCHES "\\.cc$")
-    target_link_libraries(${name} PRIVATE benchmark::benchmark)
-    set(arguments --benchmark_min_time=0.01)
+  set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+  target_include_directories(${name} PRIVATE "${bench_dir}")
+  target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
+  target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
+  target_link_libraries(${name} PRIVATE ${ARGN} benchmark::benchmark Threads::Threads
+                                        ${CMAKE_DL_LIBS})
+  add_test(NAME bench.${name} COMMAND ${name} --benchmark_min_time=0.001)
+  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 600)
+endfunction()
+
+bench_program(bench_malloc bench_malloc.cc)
+bench_program(bench_spanwise bench_spanwise.cc spanwise_static)
+
+# What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
+add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})
+spanwise_compile(spanwise_bare)
+target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0)
+target_link_libraries(spanwise_bare PUBLIC spanwise_zstd::zstd Threads::Threads)
+bench_program(bench_spanwise_bare bench_spanwise.cc spanwise_bare)
+target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
+target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0)
+
+# --- linked peers ---------------------------------------------------------------------------------
+
+find_package(mimalloc QUIET)
+if(mimalloc_FOUND AND TARGET mimalloc)
+  bench_program(bench_peer_mimalloc peers/bench_peer_mimalloc.cc mimalloc)
+  find_path(bench_mimalloc_include mimalloc.h HINTS "${MIMALLOC_INCLUDE_DIR}"
+            PATH_SUFFIXES mimalloc-2.0 mimalloc-2.1 mimalloc-2.2 mimalloc-3.0)
+  target_include_directories(bench_peer_mimalloc SYSTEM PRIVATE "${bench_mimalloc_include}")
+endif()
+
+# bench_peer(NAME SOURCE HEADER [LIBRARY]): a peer that the user supplies. An archive with link-time
+# code is inlined into the loops, as ours is.
+function(bench_peer name source header)
+  string(TOUPPER ${name} upper)
+  set(SPANWISE_PEER_${upper}_DIR "" CACHE PATH "headers and library of ${name}, for the benches")
+  set(SPANWISE_PEER_${upper}_VERSION "" CACHE STRING "its version, if it cannot tell")
+  set(dir "${SPANWISE_PEER_${upper}_DIR}")
+  if(dir STREQUAL "")
+    return()
   endif()
-  add_test(NAME ${name} COMMAND ${name} ${arguments})
-  set_tests_properties(${name} PROPERTIES LABELS bench TIMEOUT 600)
-endforeach()
+  find_path(bench_${name}_include ${header} PATHS "${dir}" PATH_SUFFIXES include src
+            NO_DEFAULT_PATH)
+  if(NOT bench_${name}_include)
+    message(FATAL_ERROR "SPANWISE_PEER_${upper}_DIR is '${dir}': there is no ${header} in it, in "
+                        "include/ or in src/; give the directory of ${name}'s headers and library")
+  endif()
+  set(library)
+  if(ARGN)
+    find_library(bench_${name}_library NAMES ${ARGN} PATHS "${dir}"
+                 PATH_SUFFIXES lib lib64 build out NO_DEFAULT_PATH)
+    if(NOT bench_${name}_library)
+      message(FATAL_ERROR "SPANWISE_PEER_${upper}_DIR is '${dir}': there is no library "
+                          "'${ARGN}' in it, in lib/ or in build/; build ${name} first")
+    endif()
+    set(library "${bench_${name}_library}")
+  endif()
+  bench_program(bench_peer_${name} peers/${source} ${library})
+  target_include_directories(bench_peer_${name} SYSTEM PRIVATE "${bench_${name}_include}")
+  target_compile_definitions(bench_peer_${name}
+                             PRIVATE BENCH_PEER_VERSION="${SPANWISE_PEER_${upper}_VERSION}")
+  if(library MATCHES "\\.a$" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(bench_peer_${name} PRIVATE -flto=auto)
+    target_link_options(bench_peer_${name} PRIVATE -flto=auto -O3)
+  endif()
+endfunction()
+
+bench_peer(mimalloc3 bench_peer_mimalloc.cc mimalloc.h libmimalloc.a libmimalloc-static.a)
+bench_peer(rpmalloc bench_peer_rpmalloc.cc rpmalloc.h librpmalloc.a librpmallocwrap.a)
+bench_peer(snmalloc bench_peer_snmalloc.cc snmalloc/snmalloc.h)
+if(TARGET bench_peer_snmalloc)
+  set_target_properties(bench_peer_snmalloc PROPERTIES CXX_STANDARD 20)
+  target_compile_definitions(bench_peer_snmalloc PRIVATE SNMALLOC_USE_WAIT_ON_ADDRESS=1)
+  target_compile_options(bench_peer_snmalloc PRIVATE -mcx16)
+  target_link_libraries(bench_peer_snmalloc PRIVATE atomic)
+endif()
+
+# --- instruction counts ---------------------------------------------------------------------------
+
+add_executable(bench_paths "${bench_dir}/paths.c")
+spanwise_compile(bench_paths)
+target_compile_definitions(bench_paths PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
+target_link_libraries(bench_paths PRIVATE spanwise_static)
+
+find_program(bench_valgrind valgrind)
+find_program(bench_python python3)
+if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
+  add_test(NAME bench.instructions
+           COMMAND "${bench_python}" "${bench_dir}/instructions.py" --check --program
+                   "$<TARGET_FILE:bench_paths>")
+  set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 600)
+endif()

@@ -73,7 +73,8 @@ SW_FAST_INLINE void *sw_fast_malloc(size_t size) {
 /* As sw_calloc(1, size). */
 SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
     sw_cache *cache = sw_tls_cache;
-    if (__builtin_expect(cache == NULL, 0) || !__builtin_constant_p(size)) return sw_calloc(1, size);
+    if (__builtin_expect(cache == NULL, 0) || !__builtin_constant_p(size))
+        return sw_calloc(1, size);
     return sw_fast_cache_alloc(cache, size, SW_ZERO);
 }
 

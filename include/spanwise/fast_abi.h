@@ -39,24 +39,24 @@ typedef struct sw_span {
     struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock. Bit 0
                              * set: the first free must look at the span (it is fresh or full) */
     sw_word *words;
-    uint32_t size;          /* slot bytes; 0 for large objects */
+    uint32_t size; /* slot bytes; 0 for large objects */
     uint32_t slots;
-    uint32_t page;          /* first logical page in its heap */
+    uint32_t page; /* first logical page in its heap */
     uint32_t pages;
-    uint32_t next, prev;    /* span list, 0 ends it */
-    uint16_t span_class;    /* class * 2 + noscan; 0 or 1: large object */
-    uint16_t cursor;        /* the pair that the owner looks at next when it searches */
-    uint8_t state;          /* sw_span_state */
-    uint8_t needzero;       /* 1: slots may hold old bytes */
-    uint8_t unused[2];      /* keeps the record 64 bytes */
+    uint32_t next, prev; /* span list, 0 ends it */
+    uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
+    uint16_t cursor;     /* the pair that the owner looks at next when it searches */
+    uint8_t state;       /* sw_span_state */
+    uint8_t needzero;    /* 1: slots may hold old bytes */
+    uint8_t unused[2];   /* keeps the record 64 bytes */
 } sw_span;
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
  * copy, so that remote frees, walks and verify see one truth. */
 typedef struct sw_cache_slot {
-    sw_word *word;   /* never NULL; an always-empty word when there is no span */
-    uintptr_t base;  /* address of that word's slot 0 */
-    sw_span *span;   /* NULL when there is none */
+    sw_word *word;  /* never NULL; an always-empty word when there is no span */
+    uintptr_t base; /* address of that word's slot 0 */
+    sw_span *span;  /* NULL when there is none */
 } sw_cache_slot;
 
 /* What a free needs to find a span. Constant once its space is made, so each cache has a copy. */

@@ -36,15 +36,15 @@ typedef enum sw_placement {
 } sw_placement;
 
 typedef struct sw_heap_options {
-    const sw_table *table;    /* NULL: c16 */
-    uint64_t limit_bytes;     /* most bytes held (pages and metadata); 0: no limit */
-    uint64_t decay_ns;        /* free pages go back to the OS after 1 to 2 of these; see below */
+    const sw_table *table; /* NULL: c16 */
+    uint64_t limit_bytes;  /* most bytes held (pages and metadata); 0: no limit */
+    uint64_t decay_ns;     /* free pages go back to the OS after 1 to 2 of these; see below */
     sw_placement placement;
-    uint32_t batch_spans;     /* wholly free spans that a cache keeps per class, default 1 */
-    uint8_t tracked;          /* 1: requested sizes are kept, so a ledger can name round-up */
-    uint8_t dry;              /* 1: addresses are only numbers, no memory is touched */
-    uint8_t tiny;             /* 1: pointer-free objects below 16 B share blocks; free is misuse */
-    uint8_t manual_clock;     /* 1: time moves by sw_heap_set_time only */
+    uint32_t batch_spans; /* wholly free spans that a cache keeps per class, default 1 */
+    uint8_t tracked;      /* 1: requested sizes are kept, so a ledger can name round-up */
+    uint8_t dry;          /* 1: addresses are only numbers, no memory is touched */
+    uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks; free is misuse */
+    uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
 } sw_heap_options;
 
 enum { SW_DECAY_DEFAULT_MS = 500 };
@@ -69,12 +69,7 @@ SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
 /* Which path serves a request of this heap: a function generated for its class (plain heaps of a
  * built-in table, sizes up to the cut-off), tiny packing, the generic path, or whole pages. */
-typedef enum sw_path {
-    SW_PATH_SPECIALISED,
-    SW_PATH_TINY,
-    SW_PATH_GENERIC,
-    SW_PATH_LARGE
-} sw_path;
+typedef enum sw_path { SW_PATH_SPECIALISED, SW_PATH_TINY, SW_PATH_GENERIC, SW_PATH_LARGE } sw_path;
 SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 /* align: a power of two (else NULL, EINVAL). */
 SW_API void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags);

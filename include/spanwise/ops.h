@@ -19,21 +19,21 @@ typedef enum sw_op_kind {
 } sw_op_kind;
 
 enum {
-    SW_OP_ZEROED = 1,   /* flag: the memory must read as zero (calloc) */
-    SW_OP_SCAN = 2,     /* flag: may hold pointers (collected heaps; recordings never set it) */
+    SW_OP_ZEROED = 1, /* flag: the memory must read as zero (calloc) */
+    SW_OP_SCAN = 2,   /* flag: may hold pointers (collected heaps; recordings never set it) */
 };
 
 /* 32 bytes, no padding. Object ids are dense: an ALLOC takes an id that is not live, a FREE gives
  * it up; ids are reused, so an array indexed by id is as long as the peak number of live objects. */
 typedef struct sw_op {
-    uint64_t time_ns;    /* since the start of the recording; never falls */
-    uint64_t size;       /* requested bytes */
-    uint32_t object;     /* dense id */
-    uint32_t thread;     /* dense id, 0 is the first thread seen */
-    uint32_t site;       /* call-site id, 0 = unknown */
-    uint8_t kind;        /* sw_op_kind */
-    uint8_t align_log2;  /* requested alignment, 0 = the default */
-    uint16_t flags;      /* SW_OP_ZEROED | ... */
+    uint64_t time_ns;   /* since the start of the recording; never falls */
+    uint64_t size;      /* requested bytes */
+    uint32_t object;    /* dense id */
+    uint32_t thread;    /* dense id, 0 is the first thread seen */
+    uint32_t site;      /* call-site id, 0 = unknown */
+    uint8_t kind;       /* sw_op_kind */
+    uint8_t align_log2; /* requested alignment, 0 = the default */
+    uint16_t flags;     /* SW_OP_ZEROED | ... */
 } sw_op;
 
 #ifdef __cplusplus

@@ -20,17 +20,17 @@ typedef struct sw_runner sw_runner;
  * problem: solved?" (1998), over held bytes and requested bytes. */
 typedef struct sw_run_stats {
     uint64_t ops, allocs, frees, reallocs;
-    uint64_t failed;                /* allocations that the heap refused */
-    uint64_t skipped;               /* operations on objects that are not live (or ids taken) */
-    uint64_t requested_bytes;       /* live now */
-    uint64_t live_objects;          /* now */
-    uint64_t allocated_bytes;       /* requested, over all allocations */
-    uint64_t peak_requested_bytes;  /* most requested bytes live at once */
-    uint64_t peak_op;               /* after how many operations that was first reached */
+    uint64_t failed;               /* allocations that the heap refused */
+    uint64_t skipped;              /* operations on objects that are not live (or ids taken) */
+    uint64_t requested_bytes;      /* live now */
+    uint64_t live_objects;         /* now */
+    uint64_t allocated_bytes;      /* requested, over all allocations */
+    uint64_t peak_requested_bytes; /* most requested bytes live at once */
+    uint64_t peak_op;              /* after how many operations that was first reached */
     uint64_t peak_live_objects;
-    uint64_t held_bytes;            /* now */
+    uint64_t held_bytes; /* now */
     uint64_t peak_held_bytes;
-    uint64_t held_at_peak;          /* held when requested was at its peak */
+    uint64_t held_at_peak; /* held when requested was at its peak */
     uint64_t requested_at_peak_held;
     double held_over_requested_sum; /* summed after each op with live bytes, for the mean ratio */
     uint64_t held_over_requested_count;

@@ -19,10 +19,10 @@ extern "C" {
 typedef struct sw_table sw_table;
 
 enum {
-    SW_TABLE_CLASSES_MAX = 256,         /* including the dummy class 0 */
-    SW_TABLE_SIZE_MAX = 256 * 1024,     /* largest slot, bytes */
-    SW_TABLE_SPAN_BYTES_MAX = 4 << 20,  /* largest span, bytes */
-    SW_TABLE_SLOTS_MAX = 8192,          /* most objects a span */
+    SW_TABLE_CLASSES_MAX = 256,        /* including the dummy class 0 */
+    SW_TABLE_SIZE_MAX = 256 * 1024,    /* largest slot, bytes */
+    SW_TABLE_SPAN_BYTES_MAX = 4 << 20, /* largest span, bytes */
+    SW_TABLE_SLOTS_MAX = 8192,         /* most objects a span */
 };
 
 /* What a user gives for one class. */

@@ -17,27 +17,27 @@ extern "C" {
 #endif
 
 typedef struct sw_ledger {
-    uint64_t requested_bytes;      /* asked for by live objects (slot bytes if not tracked) */
-    uint64_t roundup_bytes;        /* slot - requested, live small objects (0 if not tracked) */
-    uint64_t tail_bytes;           /* end of a span too short for a slot */
-    uint64_t free_slot_bytes;      /* free slots in spans that are no cache's current span */
-    uint64_t cached_bytes;         /* free slots in current spans, and spans kept empty, of caches */
-    uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
+    uint64_t requested_bytes; /* asked for by live objects (slot bytes if not tracked) */
+    uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
+    uint64_t tail_bytes;      /* end of a span too short for a slot */
+    uint64_t free_slot_bytes; /* free slots in spans that are no cache's current span */
+    uint64_t cached_bytes;    /* free slots in current spans, and spans kept empty, of caches */
+    uint64_t metadata_bytes;  /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
     uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
     uint64_t quarantine_bytes;     /* freed, kept back from reuse */
     uint64_t free_page_bytes;      /* free pages not given back to the OS */
     uint64_t held_bytes;           /* the sum of all of the above */
     uint64_t live_objects;
-    uint64_t large_objects;        /* live large objects, part of live_objects */
-    uint64_t spans;                /* spans of slots */
-    uint64_t large_bytes;          /* pages under live large objects */
-    uint64_t largest_hole_bytes;   /* longest run of free held pages */
-    uint64_t free_runs;            /* number of runs of free held pages */
-    uint64_t returned_bytes;       /* over the heap's life, given back to the OS */
-    uint64_t retry_bytes;          /* the OS refused to take back; still held */
+    uint64_t large_objects;      /* live large objects, part of live_objects */
+    uint64_t spans;              /* spans of slots */
+    uint64_t large_bytes;        /* pages under live large objects */
+    uint64_t largest_hole_bytes; /* longest run of free held pages */
+    uint64_t free_runs;          /* number of runs of free held pages */
+    uint64_t returned_bytes;     /* over the heap's life, given back to the OS */
+    uint64_t retry_bytes;        /* the OS refused to take back; still held */
     uint32_t caches;
-    uint8_t tracked;               /* 1: requested and roundup are known apart */
+    uint8_t tracked; /* 1: requested and roundup are known apart */
 } sw_ledger;
 
 enum { SW_OCCUPANCY_BINS = 11 };
@@ -66,12 +66,12 @@ SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);
 typedef struct sw_span_info {
     uint64_t address;
     uint64_t bytes;
-    uint32_t cls;          /* 0: large object */
+    uint32_t cls; /* 0: large object */
     uint32_t slots;
     uint32_t live;
-    uint32_t cache;        /* owner's number, 0: central */
+    uint32_t cache; /* owner's number, 0: central */
     uint8_t scan;
-    uint8_t current;       /* 1: its cache allocates from it now */
+    uint8_t current; /* 1: its cache allocates from it now */
     uint8_t needzero;
     uint8_t pad[5];
 } sw_span_info;

@@ -60,19 +60,20 @@ SW_API const char *sw_misuse_text(sw_misuse misuse);
 /* One report of misuse. Plain data: valid after the call, needs no release. */
 typedef struct sw_fault {
     sw_misuse code;
-    const char *op;    /* the call that found it: "free", "realloc", ... (constant string) */
-    const void *ptr;   /* the offending pointer */
-    size_t size;       /* slot bytes, or the size that the caller stated; 0 when unknown */
-    uint32_t heap_id;  /* 0 when no heap owns the pointer */
-    uint64_t thread;   /* the operating system's thread id */
+    const char *op;   /* the call that found it: "free", "realloc", ... (constant string) */
+    const void *ptr;  /* the offending pointer */
+    size_t size;      /* slot bytes, or the size that the caller stated; 0 when unknown */
+    uint32_t heap_id; /* 0 when no heap owns the pointer */
+    uint64_t thread;  /* the operating system's thread id */
 } sw_fault;
 
 /* Thread-local record of the last failed call of this thread. */
 typedef struct sw_error {
     sw_status status;
-    const char *op;      /* constant string */
-    const char *message; /* constant string or a thread-local buffer; valid until the next failure */
-    sw_fault fault;      /* code is SW_MISUSE_NONE unless the failure was misuse */
+    const char *op; /* constant string */
+    const char
+        *message;   /* constant string or a thread-local buffer; valid until the next failure */
+    sw_fault fault; /* code is SW_MISUSE_NONE unless the failure was misuse */
 } sw_error;
 
 SW_API const sw_error *sw_last_error(void);

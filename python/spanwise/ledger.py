@@ -232,14 +232,14 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _measures(ledger: Ledger) -> dict[str, Measure]:
-    inside = ledger.roundup_bytes + ledger.large_rounding_bytes
+    inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
     unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes
     small = ledger.classes[ledger.classes["cls"] > 0]
     slots, live = int(small["slots"].sum()), int(small["live_objects"].sum())
     found = {
         "internal_waste": Measure(
-            _ratio(inside, ledger.requested_bytes + inside),
-            "(round-up + large rounding) / (requested + round-up + large rounding)",
+            _ratio(inside, ledger.requested_bytes),
+            "(round-up + tail + large rounding) / requested",
         ),
         "unused_share": Measure(
             _ratio(unused, ledger.held_bytes), "(free slots + cached + free pages) / held"

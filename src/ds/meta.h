@@ -15,8 +15,8 @@
 
 enum {
     SW_META_UNIT = 64,
-    SW_META_EXACT_MAX = 4096,         /* up to here a free list for each multiple of 64 */
-    SW_META_POOLED_MAX = 32 * 1024,   /* up to here a free list for each power of two */
+    SW_META_EXACT_MAX = 4096,       /* up to here a free list for each multiple of 64 */
+    SW_META_POOLED_MAX = 32 * 1024, /* up to here a free list for each power of two */
     SW_META_LISTS = SW_META_EXACT_MAX / SW_META_UNIT + 4,
     SW_META_CHUNK_MIN = 16 * 1024,
     SW_META_CHUNK_MAX = 256 * 1024,

@@ -38,7 +38,8 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
 }
 
 /* A small object of a known class. */
-static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
+static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned flags,
+                                          uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
     uint64_t bits = sw_word_free(slot->word);
@@ -49,12 +50,14 @@ static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {
-    return (cache->heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
+    return (cache->heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 &&
+           size < 16;
 }
 
 static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
     sw_path_fn *const *by_size = cache->heap->tiny_paths;
-    return by_size != NULL ? by_size[size](cache, size, flags) : sw_template_tiny(cache, size, flags);
+    return by_size != NULL ? by_size[size](cache, size, flags)
+                           : sw_template_tiny(cache, size, flags);
 }
 
 /* Any size in any heap: specialised path, tiny, class or pages. */

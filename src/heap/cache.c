@@ -7,9 +7,7 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 
-static void empty_slot(sw_cache_slot *slot) {
-    *slot = (sw_cache_slot){.word = &sw_sentinel_word};
-}
+static void empty_slot(sw_cache_slot *slot) { *slot = (sw_cache_slot){.word = &sw_sentinel_word}; }
 
 static void report_double(sw_cache *cache, uintptr_t p) {
     sw_misuse_report(&(sw_fault){.code = SW_MISUSE_DOUBLE_FREE,
@@ -67,8 +65,8 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
     uint32_t top = __atomic_load_n(head, __ATOMIC_RELAXED);
     do {
         *link = top;
-    } while (!__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_RELAXED));
+    } while (
+        !__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 
 /* One popped half. The span may have changed hands since it was announced. */
@@ -93,6 +91,17 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
     sw_cache_emptied(cache, span);
 }
 
+/* Puts a popped chain back on the stack. */
+static void put_back(sw_cache *cache, uint32_t node) {
+    sw_space *space = cache->heap->space;
+    while (node != 0) {
+        sw_span *span = sw_space_span(space, node / 2);
+        uint32_t half = node % 2, next = sw_space_cold(space, span)->remote_next[half];
+        push_remote(cache, space, span, half);
+        node = next;
+    }
+}
+
 /* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
  * cache only. */
 static void drain_stack(sw_cache *cache, bool as_owner) {
@@ -104,7 +113,10 @@ static void drain_stack(sw_cache *cache, bool as_owner) {
         uintptr_t doubled;
         node = sw_space_cold(space, span)->remote_next[half]; /* before it is announced again */
         drain_one(cache, span, half, as_owner, &doubled);
-        if (doubled != 0) report_double(cache, doubled);
+        if (doubled == 0) continue;
+        put_back(cache, node); /* the handler may jump out */
+        report_double(cache, doubled);
+        node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
     }
 }
 
@@ -120,11 +132,11 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
 
 /* --- refill ------------------------------------------------------------------------------------- */
 
-static bool point_at_word(sw_cache *cache, sw_cache_slot *slot) {
+static bool point_at_word(sw_cache_slot *slot, uintptr_t *doubled) {
     if (slot->span == NULL) return false;
-    uintptr_t doubled;
-    sw_word *word = sw_span_find_word(slot->span, &doubled);
-    if (sw_unlikely(doubled != 0)) report_double(cache, doubled);
+    uintptr_t found;
+    sw_word *word = sw_span_find_word(slot->span, &found);
+    if (sw_unlikely(found != 0)) *doubled = found;
     if (word == NULL) return false;
     slot->word = word;
     slot->base = sw_span_word_base(slot->span, word);
@@ -157,24 +169,38 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
-bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
+/* The slot's span has no slot left. */
+static void set_full(sw_cache *cache, sw_cache_slot *slot) {
+    sw_span *span = slot->span;
+    if (span == NULL) return;
+    span->state = SW_SPAN_FULL;
+    sw_span_set_owner(span, cache, true);
+    sw_span_list_push(&cache->more->full[span->span_class], cache->heap->space, span);
+    empty_slot(slot);
+}
+
+static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    if (point_at_word(cache, slot)) return true;
+    if (point_at_word(slot, doubled)) return true;
     if (__atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {
         sw_cache_drain_remote(cache);
-        if (point_at_word(cache, slot)) return true;
+        if (point_at_word(slot, doubled)) return true;
     }
-    if (slot->span != NULL) {
-        slot->span->state = SW_SPAN_FULL;
-        sw_span_set_owner(slot->span, cache, true);
-        sw_span_list_push(&cache->more->full[span_class], cache->heap->space, slot->span);
-        empty_slot(slot);
-    }
-    sw_span *span = take_partial(cache, span_class);
-    if (span == NULL) span = take_central(cache, span_class);
-    if (span == NULL) return false;
-    slot->span = span;
-    return point_at_word(cache, slot);
+    do { /* again when the span's only free slots were freed twice: they are still pending */
+        set_full(cache, slot);
+        sw_span *span = take_partial(cache, span_class);
+        if (span == NULL) span = take_central(cache, span_class);
+        if (span == NULL) return false;
+        slot->span = span;
+    } while (!point_at_word(slot, doubled));
+    return true;
+}
+
+bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
+    uintptr_t doubled = 0;
+    bool done = refill(cache, span_class, &doubled);
+    if (sw_unlikely(doubled != 0)) report_double(cache, doubled);
+    return done;
 }
 
 /* --- opening and closing ------------------------------------------------------------------------ */
@@ -227,7 +253,8 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
         __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
     }
     sw_os_lock_release(&heap->lock);
-    if (cache == NULL) return sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a cache", heap->id);
+    if (cache == NULL)
+        return sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a cache", heap->id);
     *out = cache;
     return SW_OK;
 }

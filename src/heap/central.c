@@ -5,8 +5,7 @@
 
 void sw_central_tick(sw_heap *heap) {
     if (heap->options.decay_ns == SW_DECAY_NEVER) return;
-    sw_pages_tick(&heap->pages,
-                  heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns());
+    sw_pages_tick(&heap->pages, heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns());
 }
 
 /* --- records ---------------------------------------------------------------------------------- */

@@ -42,7 +42,9 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
     sw_fault fault = {.code = target->misuse,
                       .op = op,
                       .ptr = ptr,
-                      .size = size != 0 ? size : span == NULL ? 0 : span->size,
+                      .size = size != 0      ? size
+                              : span == NULL ? 0
+                                             : span->size,
                       .heap_id = owner == NULL ? 0 : owner->id,
                       .thread = sw_os_thread_id()};
     sw_misuse_report(&fault);

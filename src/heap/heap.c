@@ -18,11 +18,12 @@ void sw_heap_options_init(sw_heap_options *options) {
 
 static sw_status check_options(const sw_heap_options *options) {
     if ((uint32_t)options->placement > SW_PLACE_FULLEST)
-        return sw_fail(SW_INVALID, "heap_create", "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
+        return sw_fail(SW_INVALID, "heap_create",
+                       "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
                        (int)options->placement);
     if (options->batch_spans > UINT16_MAX)
-        return sw_fail(SW_INVALID, "heap_create", "batch_spans %u is above %u", options->batch_spans,
-                       (unsigned)UINT16_MAX);
+        return sw_fail(SW_INVALID, "heap_create", "batch_spans %u is above %u",
+                       options->batch_spans, (unsigned)UINT16_MAX);
     return SW_OK;
 }
 
@@ -93,7 +94,8 @@ sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
 
 sw_status sw_heap_destroy(sw_heap *heap) {
     if (heap == NULL) return SW_OK;
-    if (heap->id == 1) return sw_fail(SW_STATE, "heap_destroy", "the default heap lives as long as the process");
+    if (heap->id == 1)
+        return sw_fail(SW_STATE, "heap_destroy", "the default heap lives as long as the process");
     sw_registry_remove(heap);
     release_all(heap);
     return SW_OK;

@@ -49,40 +49,40 @@ enum {
 typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
 
 struct sw_heap {
-    sw_os_lock lock;         /* pages, meta, central, caches, free records */
-    uint32_t id;             /* never reused; 1 is the default heap */
-    uint32_t index;          /* place in the registry and in each thread's table; reused */
+    sw_os_lock lock; /* pages, meta, central, caches, free records */
+    uint32_t id;     /* never reused; 1 is the default heap */
+    uint32_t index;  /* place in the registry and in each thread's table; reused */
     const sw_table *table;
     sw_space *space;
     sw_meta meta;
     sw_pages pages;
     sw_heap_options options;
-    uint64_t mode;           /* SW_MODE_... */
+    uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */
-    uint32_t span_classes;   /* 2 * table->class_count */
+    uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
-    sw_cache *caches;        /* every cache ever opened, open or closed */
-    uint32_t cache_count;    /* of them open */
-    uint32_t cache_numbers;  /* opened so far, for numbering */
-    uint32_t free_records;   /* unused span records, linked by next */
-    uint32_t batches;        /* first records of the batches taken from the space */
-    uint64_t now_ns;         /* manual clock */
+    sw_cache *caches;              /* every cache ever opened, open or closed */
+    uint32_t cache_count;          /* of them open */
+    uint32_t cache_numbers;        /* opened so far, for numbering */
+    uint32_t free_records;         /* unused span records, linked by next */
+    uint32_t batches;              /* first records of the batches taken from the space */
+    uint64_t now_ns;               /* manual clock */
 };
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
 struct sw_cache_more {
-    sw_cache *next;          /* all caches of the heap */
-    uint32_t number;         /* 1, 2, ... */
-    uint32_t closed;         /* atomic */
-    uint32_t remote_head;    /* atomic: stack of halves with announced frees, span id * 2 + half */
-    uint32_t tiny_used;      /* bytes used of the tiny block */
-    uint32_t loose;          /* 1: opened by sw_cache_open, no thread's own */
-    uintptr_t tiny_block;    /* 0: none */
-    sw_span_list *partial;   /* by span class */
+    sw_cache *next;        /* all caches of the heap */
+    uint32_t number;       /* 1, 2, ... */
+    uint32_t closed;       /* atomic */
+    uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
+    uint32_t tiny_used;    /* bytes used of the tiny block */
+    uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
+    uintptr_t tiny_block;  /* 0: none */
+    sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept;          /* by span class: wholly free spans in `partial` */
+    uint16_t *kept; /* by span class: wholly free spans in `partial` */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -134,7 +134,8 @@ static inline size_t sw_slack_bytes(const sw_class *cls) {
     return (size_t)cls->slots * (cls->size > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
 }
 static inline uint32_t sw_slack_get(const void *slack, uint32_t slot_bytes, uint32_t slot) {
-    return slot_bytes > UINT16_MAX ? ((const uint32_t *)slack)[slot] : ((const uint16_t *)slack)[slot];
+    return slot_bytes > UINT16_MAX ? ((const uint32_t *)slack)[slot]
+                                   : ((const uint16_t *)slack)[slot];
 }
 static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot, uint32_t value) {
     if (slot_bytes > UINT16_MAX) {
@@ -158,7 +159,7 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size);
 typedef struct sw_target {
     sw_misuse misuse; /* NONE: a live object of `heap` */
     sw_span *span;
-    uint32_t slot;    /* of a span of slots */
+    uint32_t slot; /* of a span of slots */
 } sw_target;
 
 sw_target sw_target_find(sw_heap *heap, const void *ptr);

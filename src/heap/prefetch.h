@@ -13,7 +13,8 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
 
 /* The page-map entry of any address; frame 0's for addresses outside. No branch: whether an object is
  * live is as good as random here, and a mispredicted branch costs what the prefetch would save. */
-static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view, const void *p) {
+static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,
+                                                          const void *p) {
     uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_BITS;
     return &view->page_map[frame < view->frames ? frame : 0];
 }

@@ -48,7 +48,8 @@ static sw_always_inline uint32_t sw_template_tiny_align(size_t size) {
 static sw_always_inline void *sw_template_tiny(sw_cache *cache, size_t size, unsigned flags) {
     struct sw_cache_more *more = cache->more;
     uint32_t at = (uint32_t)sw_align_up(more->tiny_used, sw_template_tiny_align(size));
-    if (sw_unlikely(more->tiny_block == 0 || at + size > 16)) return sw_alloc_tiny(cache, size, flags);
+    if (sw_unlikely(more->tiny_block == 0 || at + size > 16))
+        return sw_alloc_tiny(cache, size, flags);
     more->tiny_used = at + (uint32_t)size;
     return (void *)(more->tiny_block + at);
 }

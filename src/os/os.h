@@ -39,7 +39,7 @@ typedef struct sw_os_lock {
     uint32_t state; /* 0 free, 1 held, 2 held with waiters; written with atomics only */
 } sw_os_lock;
 
-#define SW_OS_LOCK_INIT { 0 }
+#define SW_OS_LOCK_INIT {0}
 
 void sw_os_lock_acquire(sw_os_lock *lock);
 void sw_os_lock_release(sw_os_lock *lock);

@@ -40,13 +40,13 @@ typedef struct sw_pages {
     sw_window windows[SW_WINDOWS_MAX];
     uint64_t held_pages;
     uint64_t free_held_pages;
-    uint64_t frontier_pages;  /* sum of the windows' frontiers */
-    uint64_t fixed_bytes;     /* metadata that is in neither meta nor the page map */
-    uint64_t limit_bytes;     /* UINT64_MAX: none */
-    uint64_t returned_bytes;  /* over the heap's life */
-    uint64_t retry_bytes;     /* the OS refused to take back; summed over attempts */
+    uint64_t frontier_pages; /* sum of the windows' frontiers */
+    uint64_t fixed_bytes;    /* metadata that is in neither meta nor the page map */
+    uint64_t limit_bytes;    /* UINT64_MAX: none */
+    uint64_t returned_bytes; /* over the heap's life */
+    uint64_t retry_bytes;    /* the OS refused to take back; summed over attempts */
     uint64_t decay_ns;
-    uint64_t tick_ns;         /* time of the last decay tick */
+    uint64_t tick_ns; /* time of the last decay tick */
 } sw_pages;
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);

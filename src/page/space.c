@@ -7,14 +7,13 @@
 #include "base/bits.h"
 #include "size/table.h"
 
-
 enum {
-    RESERVE_LOG2 = 40,             /* 1 TiB of addresses in the usual case */
-    CONSTRAINED_LOG2 = 26,         /* 64 MiB where that is refused, or less: see make */
+    RESERVE_LOG2 = 40,     /* 1 TiB of addresses in the usual case */
+    CONSTRAINED_LOG2 = 26, /* 64 MiB where that is refused, or less: see make */
     SMALLEST_LOG2 = 20,
     SPANS_MAX = 1 << 25,
     SPANS_CONSTRAINED = 1 << 18,
-    SPAN_COMMIT = 1024,            /* records made writable at a time */
+    SPAN_COMMIT = 1024, /* records made writable at a time */
 };
 
 /* Dry addresses start here: far from NULL, aligned to any window. */
@@ -51,7 +50,8 @@ static bool make_span_records(sw_space *space, uint32_t limit) {
         space->view.spans = sw_os_reserve_readable(count * sizeof(sw_span));
         space->cold = sw_os_reserve_readable(count * sizeof(sw_span_cold));
         if (space->view.spans != NULL && space->cold != NULL) break;
-        if (space->view.spans != NULL) (void)sw_os_release(space->view.spans, count * sizeof(sw_span));
+        if (space->view.spans != NULL)
+            (void)sw_os_release(space->view.spans, count * sizeof(sw_span));
         if (space->cold != NULL) (void)sw_os_release(space->cold, count * sizeof(sw_span_cold));
         space->view.spans = NULL;
         space->cold = NULL;
@@ -100,7 +100,8 @@ static bool make(sw_space *space, bool dry) {
 sw_space *sw_space_live(void) {
     if (sw_likely(__atomic_load_n(&live_ready, __ATOMIC_ACQUIRE))) return &sw_live_space;
     sw_os_lock_acquire(&live_lock);
-    if (!live_ready && make(&sw_live_space, false)) __atomic_store_n(&live_ready, 1, __ATOMIC_RELEASE);
+    if (!live_ready && make(&sw_live_space, false))
+        __atomic_store_n(&live_ready, 1, __ATOMIC_RELEASE);
     bool ready = live_ready;
     sw_os_lock_release(&live_lock);
     return ready ? &sw_live_space : NULL;
@@ -122,7 +123,8 @@ void sw_space_dry_destroy(sw_space *space) {
                             space->reserved_frames * sizeof(uint32_t));
     if (space->view.spans != NULL)
         (void)sw_os_release(space->view.spans, space->span_limit * sizeof(sw_span));
-    if (space->cold != NULL) (void)sw_os_release(space->cold, space->span_limit * sizeof(sw_span_cold));
+    if (space->cold != NULL)
+        (void)sw_os_release(space->cold, space->span_limit * sizeof(sw_span_cold));
     (void)sw_os_release(space, sizeof *space);
 }
 
@@ -147,7 +149,8 @@ static bool bump_window(sw_space *space, uint64_t frames, sw_window *out) {
     uint32_t *map = (uint32_t *)(uintptr_t)space->view.page_map + start;
     if (!commit(map, frames * sizeof *map)) return false;
     space->next_frame = start + frames;
-    *out = (sw_window){.base = space->view.base + (start << SW_FRAME_SHIFT), .map = map, .frames = frames};
+    *out = (sw_window){
+        .base = space->view.base + (start << SW_FRAME_SHIFT), .map = map, .frames = frames};
     return true;
 }
 
@@ -211,7 +214,8 @@ uint32_t sw_space_take_spans(sw_space *space) {
         first = space->free_batches;
         space->free_batches = space->view.spans[first].next;
     } else {
-        bool room = space->span_next + SW_SPAN_BATCH <= space->span_committed || commit_spans(space);
+        bool room =
+            space->span_next + SW_SPAN_BATCH <= space->span_committed || commit_spans(space);
         if (room && space->span_next + SW_SPAN_BATCH <= space->span_committed) {
             first = space->span_next;
             space->span_next += SW_SPAN_BATCH;

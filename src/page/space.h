@@ -21,7 +21,7 @@ enum {
     SW_SPAN_NONE = 0,     /* page-map id of frames that were never an object's */
     SW_SPAN_RELEASED = 1, /* page-map id of frames whose objects are gone */
     SW_SPAN_FIRST = 2,
-    SW_SPAN_BATCH = 64,   /* span records are given to heaps this many at a time */
+    SW_SPAN_BATCH = 64, /* span records are given to heaps this many at a time */
     SW_SPACE_EXTRAS = 256,
     SW_SPACE_FREE_WINDOWS = 1 << 14, /* as many as there are windows of 64 MiB */
     SW_WINDOW_LOG2_MAX = 40,
@@ -30,8 +30,8 @@ enum {
 /* What only slow paths read of a span. */
 typedef struct sw_span_cold {
     sw_heap *heap;
-    void *slack;             /* tracked: slot bytes - requested bytes, a u16 or u32 for each slot */
-    uint64_t requested;      /* large objects: the size asked for */
+    void *slack;        /* tracked: slot bytes - requested bytes, a u16 or u32 for each slot */
+    uint64_t requested; /* large objects: the size asked for */
     /* Bit k of remote_words[h]: remote word 64 * h + k holds frees that its owner has not drained.
      * Half h of the span is on its owner's remote stack while remote_words[h] is not 0. Atomic. */
     uint64_t remote_words[2];
@@ -42,19 +42,19 @@ typedef struct sw_span_cold {
 /* A piece of address space that belongs to one heap. */
 typedef struct sw_window {
     uintptr_t base;
-    uint32_t *map;        /* page-map entries of its frames */
+    uint32_t *map; /* page-map entries of its frames */
     uint64_t frames;
-    uint32_t first_page;  /* logical number of its first page (set by the heap) */
+    uint32_t first_page; /* logical number of its first page (set by the heap) */
     uint32_t pages;
-    uint32_t frontier;    /* pages committed so far, from the start */
+    uint32_t frontier; /* pages committed so far, from the start */
 } sw_window;
 
 typedef struct sw_space {
-    sw_space_view view;      /* what fast paths read */
+    sw_space_view view; /* what fast paths read */
     sw_span_cold *cold;
     sw_os_lock lock;
     bool dry;
-    bool constrained;        /* the large reservation was refused */
+    bool constrained; /* the large reservation was refused */
     uint64_t reserved_frames;
     uint64_t next_frame;     /* frames of the main reservation handed out so far */
     uint32_t span_limit;     /* records that the reservation holds */

@@ -41,13 +41,12 @@ static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
     return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * span->size;
 }
 
-/* Drops frees by other threads of slots that the owner has freed as well: before such a slot can be
- * handed out again, so that no later object pays for the mistake. */
-static void drop_doubled(sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
+/* Which of these local bits other threads have freed as well. They stay with the remote word, so that
+ * the slot is handed out once, and only after its drain: a word that is being announced is pending. */
+static uint64_t doubled_bits(const sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
     uint64_t both = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED) & local;
-    if (sw_likely(both == 0)) return;
-    *doubled = slot_address(span, k, both);
-    __atomic_fetch_and(sw_span_remote(span, k), ~both, __ATOMIC_ACQ_REL);
+    if (sw_unlikely(both != 0)) *doubled = slot_address(span, k, both);
+    return both;
 }
 
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
@@ -59,10 +58,10 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
         sw_word *word = &span->words[k];
         uint64_t padding = sw_span_padding(span, k);
         uint64_t local = sw_word_local(word) & ~padding;
-        if ((sw_word_free(word) | local) == 0) continue;
-        drop_doubled(span, k, local, doubled);
-        sw_word_set_free(word, sw_word_free(word) | local);
-        sw_word_set_local(word, padding);
+        uint64_t bits = sw_word_free(word) | (local & ~doubled_bits(span, k, local, doubled));
+        if (local != 0) sw_word_set_local(word, padding);
+        if (bits == 0) continue;
+        sw_word_set_free(word, bits);
         span->cursor = (uint16_t)k;
         return word;
     }

@@ -19,13 +19,13 @@
 #include "size/table.h"
 
 typedef enum sw_span_state {
-    SW_SPAN_UNUSED = 0,          /* record of no span */
-    SW_SPAN_CURRENT,             /* its cache allocates from it now */
-    SW_SPAN_PARTIAL,             /* owned, in its cache's partial list */
-    SW_SPAN_FULL,                /* owned, in its cache's full list */
-    SW_SPAN_CENTRAL_PARTIAL,     /* no owner, in the heap's partial list */
-    SW_SPAN_CENTRAL_FULL,        /* no owner, in the heap's full list */
-    SW_SPAN_LARGE,               /* one large object; not in any list */
+    SW_SPAN_UNUSED = 0,      /* record of no span */
+    SW_SPAN_CURRENT,         /* its cache allocates from it now */
+    SW_SPAN_PARTIAL,         /* owned, in its cache's partial list */
+    SW_SPAN_FULL,            /* owned, in its cache's full list */
+    SW_SPAN_CENTRAL_PARTIAL, /* no owner, in the heap's partial list */
+    SW_SPAN_CENTRAL_FULL,    /* no owner, in the heap's full list */
+    SW_SPAN_LARGE,           /* one large object; not in any list */
     SW_SPAN_STATE_COUNT
 } sw_span_state;
 
@@ -61,7 +61,8 @@ static inline uint64_t *sw_span_remote(const sw_span *span, uint32_t k) {
 /* Bits of pair k that stand for no slot. */
 static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
     uint32_t first = k * 64;
-    return span->slots >= first + 64 ? 0 : ~sw_low_mask(span->slots > first ? span->slots - first : 0);
+    return span->slots >= first + 64 ? 0
+                                     : ~sw_low_mask(span->slots > first ? span->slots - first : 0);
 }
 
 /* --- spans ------------------------------------------------------------------------------------ */
@@ -97,7 +98,7 @@ void sw_span_clear(sw_span *span);
 
 /* The next pair at or after `cursor`, round the end, that has a free slot; its local bits are moved
  * into `free`. NULL when there is none. Owner (or lock) only. *doubled: a slot that the owner and
- * another thread both freed: its address, else 0 (the second free is undone). */
+ * another thread both freed: its address, else 0 (the owner's free is undone). */
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
 
 /* The slot that p, an address within the slots, lies in. */
@@ -141,9 +142,9 @@ static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
  * else 0. */
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled);
 
-uint32_t sw_span_free_slots(const sw_span *span);   /* in any word */
-bool sw_span_is_empty(const sw_span *span);         /* every slot is free, none pending in remote */
-bool sw_span_has_free(const sw_span *span);         /* some slot is in `free` or `local` */
+uint32_t sw_span_free_slots(const sw_span *span); /* in any word */
+bool sw_span_is_empty(const sw_span *span);       /* every slot is free, none pending in remote */
+bool sw_span_has_free(const sw_span *span);       /* some slot is in `free` or `local` */
 
 /* The slots of word k that are free, in any word. */
 uint64_t sw_span_free_bits(const sw_span *span, uint32_t k);

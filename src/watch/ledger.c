@@ -47,7 +47,8 @@ static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
 static sw_ledger_class span_row(const sw_heap *heap, const sw_span *span) {
     uint32_t free_slots = sw_span_free_slots(span);
     uint32_t live = span->slots - free_slots;
-    uint64_t live_bytes = (uint64_t)live * span->size, free_bytes = (uint64_t)free_slots * span->size;
+    uint64_t live_bytes = (uint64_t)live * span->size,
+             free_bytes = (uint64_t)free_slots * span->size;
     bool cached = sw_walk_is_cached(span);
     sw_ledger_class row = {.spans = 1, .slots = span->slots, .live_objects = live};
     row.span_bytes = (uint64_t)span->pages << heap->table->page_shift;
@@ -174,7 +175,8 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
     if (span->state == SW_SPAN_LARGE) {
-        uint64_t bytes = tracked ? cold->requested : (uint64_t)span->pages << heap->table->page_shift;
+        uint64_t bytes =
+            tracked ? cold->requested : (uint64_t)span->pages << heap->table->page_shift;
         visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);
         return visit->result == 0;
     }

@@ -9,7 +9,7 @@
 typedef struct audit {
     sw_heap *heap;
     sw_status status;
-    uint64_t used_pages;                  /* pages under spans and large objects */
+    uint64_t used_pages;                    /* pages under spans and large objects */
     uint64_t by_state[SW_SPAN_STATE_COUNT]; /* spans of slots found by the walk */
 } audit;
 
@@ -35,7 +35,8 @@ static bool check_words(audit *a, const sw_span *span) {
 static bool check_slack(audit *a, const sw_span *span) {
     const void *slack = sw_space_cold(a->heap->space, span)->slack;
     bool tracked = (a->heap->mode & SW_MODE_TRACKED) != 0;
-    if (tracked != (slack != NULL)) BROKEN(a, "span at page %u: slack array and tracking disagree", span->page);
+    if (tracked != (slack != NULL))
+        BROKEN(a, "span at page %u: slack array and tracking disagree", span->page);
     for (uint32_t slot = 0; tracked && slot < span->slots && a->status == SW_OK; slot++)
         if (sw_span_slot_live(span, slot) && sw_slack_get(slack, span->size, slot) > span->size)
             BROKEN(a, "span at page %u: slot %u has more slack than bytes", span->page, slot);
@@ -57,8 +58,7 @@ static bool check_state(audit *a, const sw_span *span) {
         BROKEN(a, "span at page %u: in a partial list without a free slot", span->page);
     else if (span->state == SW_SPAN_FULL && sw_span_has_free(span))
         BROKEN(a, "span at page %u: in a full list with a free slot", span->page);
-    else if (span->state == SW_SPAN_CURRENT &&
-             owner->slots[span->span_class].span != span)
+    else if (span->state == SW_SPAN_CURRENT && owner->slots[span->span_class].span != span)
         BROKEN(a, "span at page %u: its cache allocates from another span", span->page);
     return a->status == SW_OK;
 }
@@ -91,7 +91,8 @@ static bool check_pages_of(audit *a, const sw_span *span) {
     uintptr_t end = span->base + ((uintptr_t)span->pages << pages->page_shift);
     for (uintptr_t p = span->base; p < end && a->status == SW_OK; p += SW_FRAME_BYTES) {
         const uint32_t *entry = sw_space_entry(a->heap->space, p);
-        if (entry == NULL || *entry != id) BROKEN(a, "span at page %u: page map is wrong", span->page);
+        if (entry == NULL || *entry != id)
+            BROKEN(a, "span at page %u: page map is wrong", span->page);
     }
     return a->status == SW_OK;
 }
@@ -121,8 +122,8 @@ static uint64_t check_list(audit *a, const sw_span_list *list, sw_span_state sta
     uint32_t count = 0, previous = 0;
     for (uint32_t id = list->head; id != 0 && a->status == SW_OK && count <= list->count; count++) {
         const sw_span *span = sw_space_span(space, id);
-        if (span->state != state || span->span_class != span_class || sw_span_owner(span) != owner ||
-            span->prev != previous)
+        if (span->state != state || span->span_class != span_class ||
+            sw_span_owner(span) != owner || span->prev != previous)
             BROKEN(a, "list of span class %u: span at page %u does not belong there", span_class,
                    span->page);
         previous = id;
@@ -138,15 +139,16 @@ static void check_cache_slot(audit *a, const sw_cache *cache, uint32_t span_clas
     const sw_span *span = slot->span;
     if (span == NULL) {
         if (slot->word != &sw_sentinel_word)
-            BROKEN(a, "cache %u: span class %u has a word but no span", cache->more->number, span_class);
+            BROKEN(a, "cache %u: span class %u has a word but no span", cache->more->number,
+                   span_class);
         return;
     }
     ptrdiff_t k = slot->word - span->words;
-    if (span->state != SW_SPAN_CURRENT || sw_span_owner(span) != cache || span->span_class != span_class ||
-        k < 0 || k >= (ptrdiff_t)sw_span_word_count(span) ||
+    if (span->state != SW_SPAN_CURRENT || sw_span_owner(span) != cache ||
+        span->span_class != span_class || k < 0 || k >= (ptrdiff_t)sw_span_word_count(span) ||
         slot->base != sw_span_word_base(span, slot->word))
-        BROKEN(a, "cache %u: span class %u does not point into its current span", cache->more->number,
-               span_class);
+        BROKEN(a, "cache %u: span class %u does not point into its current span",
+               cache->more->number, span_class);
 }
 
 static void check_cache(audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {

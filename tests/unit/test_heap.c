@@ -19,8 +19,11 @@ static size_t random_size(uint64_t *rng) {
     uint64_t r = check_random(rng);
     switch (r % 8) {
     case 0: return (r >> 8) % 16;
-    case 1: case 2: case 3: return (r >> 8) % 256;
-    case 4: case 5: return (r >> 8) % 2048;
+    case 1:
+    case 2:
+    case 3: return (r >> 8) % 256;
+    case 4:
+    case 5: return (r >> 8) % 2048;
     case 6: return (r >> 8) % 40000;
     default: return (r >> 8) % 100 == 0 ? (r >> 16) % 3000000 : (r >> 8) % 512;
     }
@@ -114,7 +117,8 @@ static void dry_equals_live(const sw_table *table, sw_placement placement, uint6
         ops[i] = (sw_op){.time_ns = i * 40000, .object = id, .thread = (uint32_t)(r >> 8) % 5};
         ops[i].kind = !live[id] ? SW_OP_ALLOC : (r & 7) == 0 ? SW_OP_REALLOC : SW_OP_FREE;
         if (ops[i].kind != SW_OP_FREE) ops[i].size = random_size(&rng);
-        if (ops[i].kind == SW_OP_ALLOC && (r & 0x70) == 0) ops[i].align_log2 = (uint8_t)((r >> 16) % 15);
+        if (ops[i].kind == SW_OP_ALLOC && (r & 0x70) == 0)
+            ops[i].align_log2 = (uint8_t)((r >> 16) % 15);
         live[id] = ops[i].kind != SW_OP_FREE;
     }
     sw_heap *heaps[2];
@@ -139,7 +143,8 @@ static void dry_equals_live(const sw_table *table, sw_placement placement, uint6
             CHECK_EQ(sw_runner_run(runners[dry], ops + at, COUNT / 8, 1, NULL, &done), SW_OK);
             CHECK_EQ(done, COUNT / 8);
             CHECK(verified(heaps[dry]));
-            CHECK_EQ(sw_heap_ledger(heaps[dry], &ledgers[dry], rows[dry], SW_TABLE_CLASSES_MAX), SW_OK);
+            CHECK_EQ(sw_heap_ledger(heaps[dry], &ledgers[dry], rows[dry], SW_TABLE_CLASSES_MAX),
+                     SW_OK);
         }
         CHECK(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]) == 0);
         CHECK(memcmp(rows[0], rows[1], sizeof rows[0]) == 0);

@@ -79,7 +79,7 @@ static void every_offset(void) {
         seen_count = 0;
         sw_heap_free(heap, p + offset);
         CHECK_EQ(seen_count, 1);
-        sw_misuse want = offset >= 73 * 112    ? SW_MISUSE_PAST_LAST_SLOT
+        sw_misuse want = offset >= 73 * 112  ? SW_MISUSE_PAST_LAST_SLOT
                          : offset % 112 != 0 ? SW_MISUSE_INTERIOR
                                              : SW_MISUSE_DOUBLE_FREE;
         CHECK_STR(sw_misuse_name(seen.code), sw_misuse_name(want));
@@ -98,7 +98,7 @@ static void tiny_blocks(void) {
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     char *a = sw_heap_alloc(heap, 4, 0), *b = sw_heap_alloc(heap, 4, 0);
     char *c = sw_heap_alloc(heap, 8, 0), *d = sw_heap_alloc(heap, 1, 0);
-    CHECK(b == a + 4 && c == a + 8);           /* one 16-byte block holds three */
+    CHECK(b == a + 4 && c == a + 8);               /* one 16-byte block holds three */
     CHECK((uintptr_t)d / 16 != (uintptr_t)a / 16); /* and is full */
     CHECK(*a == 0 && *b == 0 && *c == 0 && *d == 0);
     EXPECT(COLLECTED, a, sw_heap_free(heap, a));

@@ -42,9 +42,7 @@ void *sw_os_reserve(size_t bytes, size_t align) {
 
 void *sw_os_reserve_readable(size_t bytes) { return map(bytes, PROT_READ); }
 
-bool sw_os_commit(void *p, size_t bytes) {
-    return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0;
-}
+bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0; }
 
 bool sw_os_purge(void *p, size_t bytes) { return madvise(p, bytes, MADV_DONTNEED) == 0; }
 

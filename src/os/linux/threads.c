@@ -82,9 +82,7 @@ static pthread_once_t exit_key_once = PTHREAD_ONCE_INIT;
 static void (*exit_function)(void *);
 static bool exit_key_made;
 
-static void run_exit_function(void *arg) {
-    __atomic_load_n(&exit_function, __ATOMIC_ACQUIRE)(arg);
-}
+static void run_exit_function(void *arg) { __atomic_load_n(&exit_function, __ATOMIC_ACQUIRE)(arg); }
 
 static void make_exit_key(void) {
     exit_key_made = pthread_key_create(&exit_key, run_exit_function) == 0;

@@ -242,7 +242,8 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, size_t index) {
     switch ((sw_op_kind)op->kind) {
     case SW_OP_ALLOC:
         if (op->align_log2 > 47)
-            return sw_fail(SW_INVALID, "run", "op %zu: alignment 2^%u is impossible", index, op->align_log2);
+            return sw_fail(SW_INVALID, "run", "op %zu: alignment 2^%u is impossible", index,
+                           op->align_log2);
         return run_alloc(runner, cache, op);
     case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
     case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
