@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One span against an array of slot states: allocation, frees by the owner and by others, drains,
+ * double frees, where a pointer lies; lists against an array; the protocol of announcers. */
+#include <stdbool.h>
+
+#include "check.h"
+#include "ds/meta.h"
+#include "heap/heap.h"
+#include "spanwise/spanwise.h"
+
+enum { SLOTS_MAX = SW_TABLE_SLOTS_MAX };
+
+typedef enum slot_state { LIVE, FREE, LOCAL, REMOTE } slot_state;
+
+typedef struct bench {
+    sw_space *space;
+    sw_meta meta;
+    sw_span *span;
+    sw_class cls;
+    slot_state slots[SLOTS_MAX];
+    bool announced[2]; /* the half is on the owner's stack */
+} bench;
+
+static bench b;
+
+static void set_up(uint32_t size, uint32_t slots) {
+    uint32_t span_bytes = size * slots;
+    b.cls = (sw_class){.size = size, .magic = UINT32_MAX / size + 1, .slots = slots,
+                       .pages = (span_bytes + 4095) / 4096};
+    sw_word *words = sw_meta_alloc(&b.meta, sw_words_bytes(slots));
+    sw_span_clear(b.span);
+    sw_span_init(b.span, b.space->view.base + 65536, &b.cls, 5, words, false);
+    for (uint32_t i = 0; i < slots; i++) b.slots[i] = FREE;
+    b.announced[0] = b.announced[1] = false;
+    memset(sw_space_cold(b.space, b.span), 0, sizeof(sw_span_cold));
+}
+
+static void tear_down(void) { sw_meta_free(&b.meta, b.span->words, sw_words_bytes(b.cls.slots)); }
+
+static void compare(void) {
+    uint32_t wrong = 0, free_slots = 0, usable = 0, pending = 0;
+    for (uint32_t i = 0; i < b.cls.slots; i++) {
+        wrong += sw_span_slot_live(b.span, i) != (b.slots[i] == LIVE);
+        wrong += (sw_span_free_bits(b.span, i / 64) >> (i % 64) & 1) != (b.slots[i] != LIVE);
+        free_slots += b.slots[i] != LIVE;
+        usable += b.slots[i] == FREE || b.slots[i] == LOCAL;
+        pending += b.slots[i] == REMOTE;
+    }
+    for (uint32_t k = 0; k < sw_span_word_count(b.span); k++)
+        wrong += (sw_span_free_bits(b.span, k) & sw_span_padding(b.span, k)) != 0;
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(sw_span_free_slots(b.span), free_slots);
+    CHECK_EQ(sw_span_has_free(b.span), usable > 0);
+    CHECK_EQ(sw_span_is_empty(b.span), usable == b.cls.slots && pending == 0);
+}
+
+/* Takes every slot of one word, as a cache would; what it gets must have been free. */
+static void allocate(uint32_t most) {
+    uintptr_t doubled;
+    sw_word *word = sw_span_find_word(b.span, &doubled);
+    CHECK_EQ(doubled, 0);
+    if (word == NULL) {
+        for (uint32_t i = 0; i < b.cls.slots; i++) CHECK(b.slots[i] == LIVE || b.slots[i] == REMOTE);
+        return;
+    }
+    uint32_t first = (uint32_t)(word - b.span->words) * 64;
+    CHECK_EQ(sw_span_word_base(b.span, word), b.span->base + (uintptr_t)first * b.cls.size);
+    for (uint32_t i = first; i < first + 64 && i < b.cls.slots; i++)
+        if (b.slots[i] == LOCAL) b.slots[i] = FREE;
+    for (uint32_t n = 0; n < most && sw_word_free(word) != 0; n++) {
+        uint64_t bits = sw_word_free(word);
+        uint32_t slot = first + sw_ctz(bits);
+        CHECK(slot < b.cls.slots && b.slots[slot] == FREE);
+        b.slots[slot] = LIVE;
+        sw_word_set_free(word, bits & (bits - 1));
+    }
+}
+
+static void free_remotely(uint32_t slot) {
+    bool pending_word = false, pending_half = false;
+    for (uint32_t i = 0; i < b.cls.slots; i++) {
+        if (b.slots[i] != REMOTE) continue;
+        pending_word = pending_word || i / 64 == slot / 64;
+        pending_half = pending_half || sw_span_half(i) == sw_span_half(slot);
+    }
+    sw_remote_result want = b.slots[slot] != LIVE          ? SW_REMOTE_DOUBLE
+                            : pending_word || pending_half ? SW_REMOTE_DONE
+                                                           : SW_REMOTE_ANNOUNCE;
+    CHECK_EQ(sw_span_remote_free(b.space, b.span, slot), want);
+    if (want == SW_REMOTE_DOUBLE) return;
+    b.slots[slot] = REMOTE;
+    b.announced[sw_span_half(slot)] = true;
+}
+
+static void drain(uint32_t half) {
+    uintptr_t doubled;
+    if (!b.announced[half]) return;
+    sw_span_drain(b.space, b.span, half, &doubled);
+    CHECK_EQ(doubled, 0);
+    b.announced[half] = false;
+    for (uint32_t i = 0; i < b.cls.slots; i++)
+        if (b.slots[i] == REMOTE && sw_span_half(i) == half) b.slots[i] = LOCAL;
+}
+
+static void free_locally(uint32_t slot) {
+    sw_word *word = &b.span->words[slot / 64];
+    if (b.slots[slot] != LIVE) return;
+    sw_word_set_local(word, sw_word_local(word) | 1ull << (slot % 64));
+    b.slots[slot] = LOCAL;
+}
+
+static void random_work(uint32_t size, uint32_t slots, uint64_t seed, int steps) {
+    set_up(size, slots);
+    compare();
+    for (int step = 0; step < steps; step++) {
+        uint64_t r = check_random(&seed);
+        uint32_t slot = (uint32_t)(r >> 32) % slots;
+        switch (r % 5) {
+        case 0: allocate(1 + (uint32_t)(r >> 8) % 64); break;
+        case 1: free_remotely(slot); break;
+        case 2: case 3: free_locally(slot); break;
+        default: drain((r >> 8) & 1); break;
+        }
+        if (step % 16 == 0) compare();
+    }
+    tear_down();
+}
+
+/* Every byte of a span, and some past it, has one right answer. */
+static void locate(uint32_t size, uint32_t slots, uint32_t tail) {
+    set_up(size, slots);
+    uint64_t wrong = 0;
+    for (uint32_t offset = 0; offset < size * slots + tail; offset++) {
+        uint32_t slot = UINT32_MAX;
+        sw_slot_kind kind = sw_span_locate(b.span, b.span->base + offset, &slot);
+        sw_slot_kind want = offset >= size * slots  ? SW_SLOT_PAST_LAST
+                            : offset % size == 0 ? SW_SLOT_START
+                                                 : SW_SLOT_INTERIOR;
+        wrong += kind != want || (kind == SW_SLOT_START && slot != offset / size);
+        sw_product product = (sw_product)offset * b.span->magic; /* as the inline free computes it */
+        wrong += ((uint64_t)product < b.span->magic) != (offset % size == 0);
+    }
+    CHECK_EQ(wrong, 0);
+    tear_down();
+}
+
+/* --- double frees that race -------------------------------------------------------------------- */
+
+/* Owner and another thread free the same slot, neither seeing the other: the slot is handed out once,
+ * the mistake is named, and while the other's announcement is under way the span stays pending. */
+static void raced_double(void) {
+    uintptr_t doubled;
+    set_up(64, 128);
+    for (int i = 0; i < 2; i++) allocate(64);
+    CHECK_EQ(sw_span_remote_free(b.space, b.span, 70), SW_REMOTE_ANNOUNCE);
+    for (uint32_t slot = 0; slot < 128; slot++) free_locally(slot); /* 70 as well */
+    CHECK(!sw_span_is_empty(b.span));
+    uint32_t found = 0, given = 0;
+    for (;;) {
+        sw_word *word = sw_span_find_word(b.span, &doubled);
+        if (doubled != 0) CHECK_EQ(doubled, b.span->base + 70 * 64);
+        found += doubled != 0;
+        CHECK(!sw_span_is_empty(b.span)); /* the announcer still holds on to it */
+        if (word == NULL) break;
+        given += sw_popcount(sw_word_free(word));
+        sw_word_set_free(word, 0);
+    }
+    CHECK_EQ(found, 1);
+    CHECK_EQ(given, 127); /* slot 70 waits for its drain */
+    sw_span_drain(b.space, b.span, 0, &doubled);
+    CHECK_EQ(doubled, 0);
+    CHECK_EQ(sw_span_free_slots(b.span), 1);
+    CHECK(!sw_span_slot_live(b.span, 70));
+    tear_down();
+
+    /* The drain comes first. */
+    set_up(64, 128);
+    for (int i = 0; i < 2; i++) allocate(64);
+    CHECK_EQ(sw_span_remote_free(b.space, b.span, 3), SW_REMOTE_ANNOUNCE);
+    free_locally(3);
+    sw_span_drain(b.space, b.span, 0, &doubled);
+    CHECK_EQ(doubled, b.span->base + 3 * 64);
+    CHECK_EQ(sw_span_free_slots(b.span), 1);
+    tear_down();
+}
+
+/* The same in a heap: an announcer that is held up between its OR and its push finds a span. */
+static sw_fault_action go_on(const sw_fault *fault, void *arg) {
+    *(int *)arg += fault->code == SW_MISUSE_DOUBLE_FREE;
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+static void slow_announcer(void) {
+    enum { COUNT = 512 };
+    int faults = 0;
+    void *p[COUNT];
+    sw_heap *heap;
+    sw_cache *cache;
+    sw_heap_options options;
+    sw_set_fault_handler(go_on, &faults);
+    sw_heap_options_init(&options);
+    options.batch_spans = 0;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    for (int i = 0; i < COUNT; i++) p[i] = sw_cache_alloc(cache, 64, 0); /* 4 spans of 128 */
+    sw_target target = sw_target_find(heap, p[5]);
+    CHECK_EQ(target.misuse, SW_MISUSE_NONE);
+    CHECK_EQ(sw_span_remote_free(heap->space, target.span, target.slot), SW_REMOTE_ANNOUNCE);
+    sw_cache_free(cache, p[5]); /* the owner frees it too */
+    for (int i = 0; i < 130; i++) CHECK(sw_cache_alloc(cache, 64, 0) != p[5]);
+    for (int i = 0; i < 128; i++)
+        if (i != 5) sw_cache_free(cache, p[i]);
+    CHECK(target.span->size == 64); /* not given up: somebody is about to push it */
+    sw_cache_announce(cache, target.span, sw_span_half(target.slot));
+    sw_cache_drain_remote(cache);
+    CHECK_EQ(faults, 1);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    sw_set_fault_handler(NULL, NULL);
+}
+
+/* --- lists -------------------------------------------------------------------------------------- */
+
+static void lists(uint64_t seed) {
+    enum { COUNT = 60 };
+    sw_span_list list = {0};
+    uint32_t first = sw_space_take_spans(b.space);
+    uint32_t stack[COUNT], count = 0;
+    CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_ADDRESS) == NULL);
+    for (int step = 0; step < 4000; step++) {
+        uint64_t r = check_random(&seed);
+        uint32_t id = first + (uint32_t)(r >> 8) % COUNT, at = 0;
+        sw_span *span = sw_space_span(b.space, id);
+        while (at < count && stack[at] != id) at++;
+        if (at == count) {
+            span->page = (uint32_t)(r >> 32) % 1000 * COUNT + (id - first); /* no two alike */
+            sw_span_list_push(&list, b.space, span);
+            stack[count++] = id;
+        } else {
+            sw_span_list_remove(&list, b.space, span);
+            memmove(&stack[at], &stack[at + 1], (--count - at) * sizeof stack[0]);
+        }
+        CHECK_EQ(list.count, count);
+        uint32_t walk = list.head, lowest = 0;
+        for (uint32_t i = count; i-- > 0; walk = sw_space_span(b.space, walk)->next) {
+            CHECK_EQ(walk, stack[i]);
+            if (lowest == 0 || sw_space_span(b.space, walk)->page < sw_space_span(b.space, lowest)->page)
+                lowest = walk;
+        }
+        CHECK_EQ(walk, 0);
+        if (count == 0) continue;
+        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_LIFO) == sw_space_span(b.space, list.head));
+        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_ADDRESS) == sw_space_span(b.space, lowest));
+    }
+}
+
+int main(void) {
+    b.space = sw_space_dry_create();
+    CHECK(b.space != NULL);
+    sw_meta_init(&b.meta);
+    b.span = sw_space_span(b.space, sw_space_take_spans(b.space));
+    const uint32_t slots[] = {1, 2, 63, 64, 65, 127, 128, 170, 512, 1024, 4095, 4096, 4097, 8191, 8192};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+        random_work(8, slots[i], i + 1, 3000);
+        random_work(48, slots[i], i + 100, 1000);
+        locate(8, slots[i], 0);
+        locate(24, slots[i], 16);
+        locate(112, slots[i] % 500 + 1, 111);
+    }
+    raced_double();
+    lists(9);
+    slow_announcer();
+    sw_meta_destroy(&b.meta);
+    sw_space_dry_destroy(b.space);
+    return check_result();
+}
