@@ -30,8 +30,13 @@ static sw_always_inline void leave(record_thread *thread) {
 static sw_noinline void slow_alloc(record_thread *thread, swt_raw_kind kind, uint64_t stamp,
                                    uint64_t ticks, const void *p, size_t size, uint32_t align_log2,
                                    uint32_t site) {
-    record_event event = {.kind = RECORD_ALLOC, .raw_kind = kind, .stamp = stamp, .ticks = ticks,
-                          .address = (uintptr_t)p, .size = size, .align_log2 = align_log2,
+    record_event event = {.kind = RECORD_ALLOC,
+                          .raw_kind = kind,
+                          .stamp = stamp,
+                          .ticks = ticks,
+                          .address = (uintptr_t)p,
+                          .size = size,
+                          .align_log2 = align_log2,
                           .site = site};
     record_slow_put(thread, &event);
 }
@@ -41,16 +46,15 @@ static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     uint32_t site = record_site(thread, frame);
-    if (sw_unlikely(record_special != 0 ||
-                    !swt_raw_alloc(&thread->raw, kind, stamp, ticks, (uintptr_t)p, size,
-                                   align_log2, site)))
+    if (sw_unlikely(record_special != 0 || !swt_raw_alloc(&thread->raw, kind, stamp, ticks,
+                                                          (uintptr_t)p, size, align_log2, site)))
         slow_alloc(thread, kind, stamp, ticks, p, size, align_log2, site);
 }
 
 static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_t ticks,
                                   const void *p, uint32_t site) {
-    record_event event = {.kind = RECORD_FREE, .stamp = stamp, .ticks = ticks,
-                          .address = (uintptr_t)p, .site = site};
+    record_event event = {
+        .kind = RECORD_FREE, .stamp = stamp, .ticks = ticks, .address = (uintptr_t)p, .site = site};
     record_slow_put(thread, &event);
 }
 
@@ -69,15 +73,20 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     uint32_t site = record_site(thread, frame);
-    if (sw_likely(record_special == 0 &&
-                  swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old, stamp, ticks,
-                                  (uintptr_t)p, size, site))) {
+    if (sw_likely(record_special == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
+                                                         stamp, ticks, (uintptr_t)p, size, site))) {
         thread->reallocs++;
         return;
     }
-    record_event event = {.kind = RECORD_REALLOC, .stamp = stamp, .ticks = ticks,
-                          .old_stamp = old_stamp, .old_ticks = old_ticks, .old_address = old,
-                          .address = (uintptr_t)p, .size = size, .site = site};
+    record_event event = {.kind = RECORD_REALLOC,
+                          .stamp = stamp,
+                          .ticks = ticks,
+                          .old_stamp = old_stamp,
+                          .old_ticks = old_ticks,
+                          .old_address = old,
+                          .address = (uintptr_t)p,
+                          .size = size,
+                          .site = site};
     record_slow_put(thread, &event);
 }
 
@@ -222,8 +231,7 @@ RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
     void *p = record_real.reallocarray(ptr, count, size);
-    if (!overflow)
-        note_resized(thread, old_stamp, old_ticks, old, p, bytes, SW_OS_CALLER_FRAME());
+    if (!overflow) note_resized(thread, old_stamp, old_ticks, old, p, bytes, SW_OS_CALLER_FRAME());
     leave(thread);
     return p;
 }

@@ -75,7 +75,7 @@ void record_resolve(void);
 /* The next definition of one function into *(function pointer *)out; unchanged when missing. */
 void record_next_symbol(const char *name, void *out);
 
-/* The arena serves calls that the recorder itself causes (dlsym, pthread keys): its blocks are never
+/* The arena serves what the recorder itself causes (dlsym, pthread keys); its blocks are never
  * recorded and never given back. */
 enum { RECORD_ARENA_BYTES = 256 * 1024 };
 extern unsigned char record_arena[RECORD_ARENA_BYTES];
@@ -99,16 +99,16 @@ typedef enum record_phase {
 
 typedef struct record_thread {
     swt_raw raw;
-    uint32_t phase;        /* record_phase; written by its thread, read by all */
-    uint32_t exit_rounds;  /* times that the exit function ran */
-    uintptr_t stack_high;  /* one past the highest stack byte, 0 unknown */
-    uint64_t ticks;        /* last reading of the clock */
+    uint32_t phase;                 /* record_phase; written by its thread, read by all */
+    uint32_t exit_rounds;           /* times that the exit function ran */
+    uintptr_t stack_high;           /* one past the highest stack byte, 0 unknown */
+    uint64_t ticks;                 /* last reading of the clock */
     uint32_t until_reading, stride; /* events until the next one; events that share one */
-    uint64_t reallocs;     /* in the open block: two slots, one call */
-    uint64_t dropped;      /* calls not recorded */
-    uint64_t nested;       /* calls made inside a call: the allocator's own, or a signal handler's */
+    uint64_t reallocs;              /* in the open block: two slots, one call */
+    uint64_t dropped;               /* calls not recorded */
+    uint64_t nested; /* calls made inside a call: the allocator's own, or a signal handler's */
     struct record_thread *next; /* all records, newest first; never unlinked */
-    uint32_t taken;        /* 1: belongs to a thread */
+    uint32_t taken;             /* 1: belongs to a thread */
 } record_thread;
 
 extern sw_tls_fast record_thread *record_self; /* NULL: not yet, or no more */
@@ -234,8 +234,8 @@ extern bool record_has_cycles;        /* ticks are the processor's, else nanosec
 extern uint64_t record_stamp_counter; /* orders the events of all threads */
 
 enum {
-    RECORD_STRIDE_MAX = 16,       /* events that may share one reading of the clock */
-    RECORD_LONG_TICKS = 1 << 18,  /* between two readings: then each event gets its own again */
+    RECORD_STRIDE_MAX = 16,      /* events that may share one reading of the clock */
+    RECORD_LONG_TICKS = 1 << 18, /* between two readings: then each event gets its own again */
 };
 
 static sw_always_inline uint64_t record_read_ticks(void) {
@@ -251,7 +251,8 @@ static sw_always_inline uint64_t record_read_ticks(void) {
 static sw_always_inline uint64_t record_ticks(record_thread *thread) {
     if (sw_unlikely(--thread->until_reading == 0)) {
         uint64_t now = record_read_ticks();
-        uint32_t twice = thread->stride < RECORD_STRIDE_MAX ? thread->stride * 2 : RECORD_STRIDE_MAX;
+        uint32_t twice =
+            thread->stride < RECORD_STRIDE_MAX ? thread->stride * 2 : RECORD_STRIDE_MAX;
         thread->stride = now - thread->ticks > RECORD_LONG_TICKS ? 1 : twice;
         thread->until_reading = thread->stride;
         thread->ticks = now;

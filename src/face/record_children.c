@@ -21,7 +21,7 @@ static uint64_t unrecorded, recorded;
 uint64_t record_children_unrecorded(void) { return unrecorded; }
 uint64_t record_children_recorded(void) { return recorded; }
 
-/* --- names -------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static char *put_text(char *at, const char *text) {
     size_t n = strlen(text);
@@ -53,7 +53,7 @@ void record_child_name(char *out, uint64_t pid, uint64_t number) {
     put_text(at, ".swt");
 }
 
-/* --- the list ----------------------------------------------------------------------------------- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static int open_list(int flags) {
     char path[RECORD_PATH_MAX];

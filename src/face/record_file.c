@@ -34,8 +34,8 @@ static struct {
     int fd;          /* -1: none */
     dev_t device;
     ino_t inode;
-    bool regular;    /* else a device: no cutting back */
-    uint64_t offset; /* end of the last whole block that stays */
+    bool regular;                     /* else a device: no cutting back */
+    uint64_t offset;                  /* end of the last whole block that stays */
     uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
     uint64_t last_clock_ns, ns_per_tick_q32;
     uint64_t start_ticks, start_ns;
@@ -50,7 +50,7 @@ static uint32_t drop_reason;
 bool record_file_is_open(void) { return file.fd >= 0; }
 bool record_file_is_regular(void) { return file.regular; }
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 void record_file_stop(swt_drop_reason reason) {
     uint32_t none = SWT_DROP_NONE;
@@ -99,7 +99,7 @@ static bool write_at(uint64_t offset, const uint8_t *data, size_t bytes) {
     return true;
 }
 
-/* Cuts the file back to its last whole block, which also frees the room that the END block needs. */
+/* Cuts the file back to its last whole block, which also frees room for the END block. */
 static void cut_back(void) {
     if (file.regular) (void)syscall(SYS_ftruncate, file.fd, file.offset);
 }
@@ -157,7 +157,7 @@ static bool give_up_last_block(void) {
     return possible;
 }
 
-/* --- encoders ----------------------------------------------------------------------------------- */
+/* --- encoders --------------------------------------------------------------------------------- */
 
 /* One of a few, by thread, with its lock held. NULL (no lock) without memory. */
 static flusher *take_flusher(uint32_t thread) {
@@ -187,7 +187,7 @@ bool record_file_put(swt_block_kind kind, const swt_buffer *payload) {
     return payload->used == 0 || put_block(kind, payload->data, payload->used);
 }
 
-/* --- clock -------------------------------------------------------------------------------------- */
+/* --- clock ------------------------------------------------------------------------------------ */
 
 /* The two readings lie some microseconds apart in the worst case (an interrupt between them). */
 static void put_clock(swt_buffer *buffer) {
@@ -206,7 +206,8 @@ static void put_clock(swt_buffer *buffer) {
 static void calibrate(void) {
     file.start_ns = sw_os_now_ns();
     file.start_ticks = record_read_ticks();
-    while (sw_os_now_ns() - file.start_ns < 50000) {}
+    while (sw_os_now_ns() - file.start_ns < 50000) {
+    }
 }
 
 static bool write_clock(void) {
@@ -216,7 +217,7 @@ static bool write_clock(void) {
     return put_block(SWT_BLOCK_CLOCK, buffer.data, buffer.used);
 }
 
-/* --- events ------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void lose(record_thread *thread, uint64_t calls) {
     __atomic_store_n(&thread->dropped, thread->dropped + calls, __ATOMIC_RELAXED);
@@ -248,10 +249,11 @@ void record_file_flush(record_thread *thread) {
         (void)write_clock();
 }
 
-/* --- the last blocks ---------------------------------------------------------------------------- */
+/* --- the last blocks -------------------------------------------------------------------------- */
 
 /* Appends one encoded block to `tail`. */
-static void add_block(flusher *f, swt_buffer *tail, swt_block_kind kind, const swt_buffer *payload) {
+static void add_block(flusher *f, swt_buffer *tail, swt_block_kind kind,
+                      const swt_buffer *payload) {
     const uint8_t *block;
     size_t n = swt_encode_block(f->encoder, kind, payload->data, payload->used, &block);
     if (n > tail->capacity - tail->used) return;
@@ -291,7 +293,7 @@ void record_file_tail(void) {
     sw_os_lock_release(&f->lock);
 }
 
-/* --- opening ------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* A new file in place of an old one, so that whoever has the old one mapped keeps it. What is no
  * regular file (/dev/full) is opened as it is. */

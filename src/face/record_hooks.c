@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls after which this image is no more, and that run no exit functions: exec, _exit, abort. The
  * open blocks are written before them. Each is otherwise the function underneath. dlclose makes the
- * unwinder forget. What is not seen: exec by posix_spawn and system (a child's), a bare system call,
+ * unwinder forget. What is not seen: exec in posix_spawn and system (a child's), bare system calls,
  * a deadly signal; these cost at most the last block of each thread. */
 #define _GNU_SOURCE
 #include "face/record_hooks.h"
@@ -36,7 +36,7 @@ void record_resolve_hooks(void) {
     record_next_symbol("dlclose", &real.dlclose);
 }
 
-/* --- exec --------------------------------------------------------------------------------------- */
+/* --- exec ------------------------------------------------------------------------------------- */
 
 static void before_exec(void) {
     record_start();
@@ -85,7 +85,7 @@ RECORD_EXPORT int execveat(int fd, const char *path, char *const argv[], char *c
     return after_exec(real.execveat(fd, path, argv, envp, flags));
 }
 
-/* --- exec with a list of arguments ---------------------------------------------------------------- */
+/* --- exec with a list of arguments ------------------------------------------------------------ */
 
 static size_t count_arguments(va_list list) {
     size_t n = 1;
@@ -136,7 +136,7 @@ RECORD_EXPORT int execle(const char *path, const char *first, ...) {
     return execve(path, argv, envp);
 }
 
-/* --- the end of the process ----------------------------------------------------------------------- */
+/* --- the end of the process ------------------------------------------------------------------- */
 
 RECORD_EXPORT _Noreturn void _exit(int status) {
     record_before_exit();
@@ -151,7 +151,7 @@ RECORD_EXPORT _Noreturn void abort(void) {
     for (;;) (void)syscall(SYS_exit_group, 134);
 }
 
-/* --- unloading ------------------------------------------------------------------------------------ */
+/* --- unloading -------------------------------------------------------------------------------- */
 
 RECORD_EXPORT int dlclose(void *handle) {
     record_start();

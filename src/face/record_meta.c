@@ -22,9 +22,9 @@ enum {
 };
 
 static struct {
-    uint32_t busy;       /* 1: a thread is writing the list */
+    uint32_t busy; /* 1: a thread is writing the list */
     uint8_t *buffer, *arguments;
-    uint64_t *seen;      /* SEEN_MAX hashes */
+    uint64_t *seen; /* SEEN_MAX hashes */
     uint32_t seen_count;
     uint64_t generation; /* of the loader, when the list was last written */
 } meta;
@@ -38,7 +38,7 @@ bool record_meta_init(void) {
     return true;
 }
 
-/* --- META --------------------------------------------------------------------------------------- */
+/* --- META ------------------------------------------------------------------------------------- */
 
 static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
@@ -91,7 +91,7 @@ bool record_meta_write(void) {
     return record_file_put(SWT_BLOCK_META, &buffer);
 }
 
-/* --- MODULES ------------------------------------------------------------------------------------ */
+/* --- MODULES ---------------------------------------------------------------------------------- */
 
 static uint64_t module_key(const sw_os_module *module) {
     uint64_t key = module->start * 0x9E3779B97F4A7C15ull ^ module->bias;

@@ -68,8 +68,7 @@ bool record_read_options(void) {
         record_option.file[0] = '\0';
         return false;
     }
-    record_option.stacks =
-        (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, 1);
+    record_option.stacks = (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, 1);
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
     return true;

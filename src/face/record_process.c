@@ -4,7 +4,7 @@
  * Who records what, by SPANWISE_RECORD_PID (the root process) and our own id:
  *   not stated       we are the root: FILE, new; we state it for those that we start
  *   ours, no FILE    the root's first image: FILE
- *   ours, FILE       the root has called exec: with --children this image gets STEM.PID.swt, else it
+ *   ours, FILE       the root has called exec: with --children it gets STEM.PID.swt, else it
  *                    takes FILE over and the earlier image's recording becomes STEM.PID.swt
  *   another          a child: with --children STEM.PID.swt, else nothing, and it is counted
  */
@@ -44,7 +44,7 @@ static struct {
     uint32_t exec_phase;
 } process;
 
-/* --- clock -------------------------------------------------------------------------------------- */
+/* --- clock ------------------------------------------------------------------------------------ */
 
 /* Ticks need a counter of constant rate: an invariant TSC. */
 static void choose_clock(void) {
@@ -54,7 +54,7 @@ static void choose_clock(void) {
 #endif
 }
 
-/* --- start -------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static void report_open_failure(const char *path) {
     sw_emergency_print("spanwise: record: cannot create %s: %s; not recording\n", path,
@@ -151,8 +151,7 @@ static void start(void) {
     process.pid = sw_os_process_id();
     choose_clock();
     mark_original();
-    process.barrier =
-        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    process.barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
     if (!record_meta_init() || !record_sites_init()) {
         sw_emergency_print("spanwise: record: no memory; not recording\n");
         record_off = true;
@@ -177,7 +176,7 @@ sw_cold void record_start(void) {
     errno = saved;
 }
 
-/* --- fork --------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 bool record_is_stray_copy(void) {
     return process.original != NULL && __atomic_load_n(process.original, __ATOMIC_RELAXED) == 0;
@@ -213,17 +212,16 @@ void record_open_child(void) {
     record_own_call_end(before);
 }
 
-/* --- the end ------------------------------------------------------------------------------------ */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* After this every thread that begins to write sees that it must not: either it is in its writing
  * phase now, or the barrier made it see the flag. */
 static void freeze(void) {
     __atomic_or_fetch(&record_special, RECORD_FROZEN, __ATOMIC_SEQ_CST);
-    if (process.barrier)
-        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    if (process.barrier) (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
-/* A thread that stays in its writing phase (stopped by a debugger, or a signal handler that does not
+/* A thread that stays in its writing phase (in a debugger, or in a signal handler that does not
  * return) keeps its block: we do not wait for ever. */
 static bool wait_until_parked(const record_thread *thread) {
     for (int i = 0; i < 20000; i++) {
@@ -245,8 +243,8 @@ static bool may_finish(void) {
     return __atomic_load_n(&start_state, __ATOMIC_ACQUIRE) == STARTED && !record_off &&
            (record_special & (RECORD_CLOSED | RECORD_UNOPENED)) == 0 && !record_is_stray_copy() &&
            sw_os_process_id() == process.pid &&
-           (record_self == NULL || (record_self->phase != RECORD_WRITING &&
-                                    record_self->phase != RECORD_OWN));
+           (record_self == NULL ||
+            (record_self->phase != RECORD_WRITING && record_self->phase != RECORD_OWN));
 }
 
 /* With the finish lock held. */
@@ -298,7 +296,7 @@ void record_wait_for_exec(void) {
     sw_os_lock_release(&process.finish);
 }
 
-/* --- what the loader calls ---------------------------------------------------------------------- */
+/* --- what the loader calls -------------------------------------------------------------------- */
 
 static void at_last(int status, void *arg) {
     (void)status;
@@ -322,7 +320,7 @@ __attribute__((constructor)) static void library_loaded(void) {
     record_own_call_end(before);
 }
 
-/* Other libraries are unloaded after this one, and free objects. A function that is registered while
+/* Other libraries are unloaded after this one, and free objects. A function registered while
  * exit functions run is run after all of them, the loader's own included. */
 __attribute__((destructor)) static void library_unloaded(void) {
     if (record_off) return;

@@ -16,7 +16,7 @@ void record_next_symbol(const char *name, void *out) {
     if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
 }
 
-/* --- what to do where the C library lacks a function -------------------------------------------- */
+/* --- what to do where the C library lacks a function ------------------------------------------ */
 
 static void *array_by_realloc(void *ptr, size_t count, size_t size) {
     size_t bytes;
@@ -56,7 +56,7 @@ void record_resolve(void) {
     record_next_symbol("free_aligned_sized", &record_real.free_aligned_sized);
 }
 
-/* --- the arena ---------------------------------------------------------------------------------- */
+/* --- the arena -------------------------------------------------------------------------------- */
 
 /* Each block has its size in the word before it. Blocks are handed out upwards and never return, so
  * the memory is zero as the loader made it. */

@@ -33,11 +33,9 @@ static uint64_t dropped_without_record;
 
 static void leave_thread(void *arg);
 
-/* --- records ------------------------------------------------------------------------------------ */
+/* --- records ---------------------------------------------------------------------------------- */
 
-record_thread *record_all_threads(void) {
-    return __atomic_load_n(&all_threads, __ATOMIC_ACQUIRE);
-}
+record_thread *record_all_threads(void) { return __atomic_load_n(&all_threads, __ATOMIC_ACQUIRE); }
 
 uint64_t record_thread_count(void) { return __atomic_load_n(&thread_count, __ATOMIC_RELAXED); }
 
@@ -110,7 +108,7 @@ static void give_record(record_thread *thread) {
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
 }
 
-/* --- birth and exit ----------------------------------------------------------------------------- */
+/* --- birth and exit --------------------------------------------------------------------------- */
 
 static record_thread *attach(void) {
     int saved = errno;
@@ -119,7 +117,8 @@ static record_thread *attach(void) {
     record_thread *thread = take_record(self_state.id);
     if (thread != NULL) {
         if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
-        (void)sw_os_at_thread_exit(leave_thread, thread); /* else: its last block comes at the end */
+        (void)sw_os_at_thread_exit(leave_thread,
+                                   thread); /* else: its last block comes at the end */
         record_self = thread;
     }
     self_state.flags &= ~(uint32_t)THREAD_OWN_CALL;
@@ -159,7 +158,7 @@ void record_leave_slow(record_thread *thread) {
     errno = saved;
 }
 
-/* --- the slow road ------------------------------------------------------------------------------ */
+/* --- the slow road ---------------------------------------------------------------------------- */
 
 bool record_is_own_call(void) {
     if ((self_state.flags & THREAD_OWN_CALL) != 0) return true;

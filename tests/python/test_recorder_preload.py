@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,7 +56,16 @@ class Recorder:
         self.summary_tool = self._build_summary()
 
     def _compile(self, *arguments: str | Path) -> None:
-        command = [CC, "-O2", "-std=gnu11", "-fPIC", "-I", ROOT / "include", "-I", ROOT / "src"]
+        command: list[str | Path] = [
+            CC,
+            "-O2",
+            "-std=gnu11",
+            "-fPIC",
+            "-I",
+            ROOT / "include",
+            "-I",
+            ROOT / "src",
+        ]
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             if "zstd.h" in done.stderr or "libzstd" in done.stderr:
@@ -88,10 +98,12 @@ class Recorder:
             self._compile("-fno-builtin", *flags, source, "-o", out, "-lpthread", "-ldl")
         return out
 
-    def environment(self, file: Path | str, **options: str) -> dict[str, str]:
+    def environment(
+        self, file: Path | str, options: dict[str, str] | None = None
+    ) -> dict[str, str]:
         """Environment of a recorded program; options without their SPANWISE_RECORD_ prefix."""
         keep = {k: v for k, v in os.environ.items() if not k.startswith("SPANWISE_RECORD")}
-        named = {f"SPANWISE_RECORD_{k}": v for k, v in options.items()}
+        named = {f"SPANWISE_RECORD_{k}": v for k, v in (options or {}).items()}
         preload = {"LD_PRELOAD": str(self.library), "SPANWISE_RECORD_FILE": str(file)}
         return {**keep, **preload, **named}
 
@@ -105,15 +117,15 @@ class Recorder:
 
     def run(
         self,
-        command: list[str | Path],
+        command: Sequence[str | Path],
         directory: Path,
         *,
         prefix: bool = False,
         extra: dict[str, str] | None = None,
-        **options: str,
+        options: dict[str, str] | None = None,
     ) -> Run:
         """Runs a command under the recorder and reads every recording that it left."""
-        environment = {**self.environment(directory / "out.swt", **options), **(extra or {})}
+        environment = {**self.environment(directory / "out.swt", options), **(extra or {})}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=120
         )
@@ -132,7 +144,7 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
 
 
 def lifecycle(recorder: Recorder, directory: Path, mode: str, n: int, **options: str) -> Run:
-    return recorder.run([recorder.program("lifecycle"), mode, str(n)], directory, **options)
+    return recorder.run([recorder.program("lifecycle"), mode, str(n)], directory, options=options)
 
 
 def assert_consistent(summary: dict[str, str]) -> None:
@@ -258,9 +270,13 @@ def test_python_counts_equal_valgrinds(recorder: Recorder, tmp_path: Path) -> No
     if not Path(python).exists():
         pytest.skip("there is no system python3")
     command = [python, "-I", "-S", "-c", "import json; json.loads(json.dumps([[1] * 5] * 300))"]
-    common = {"LC_ALL": "C", "PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc"}
+    path = os.environ["PATH"]
+    common = {"LC_ALL": "C", "PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc", "PATH": path}
     seen = subprocess.run(
-        ["valgrind", "-q", "env", "-0"], env={**common, "PATH": os.environ["PATH"]}, capture_output=True, check=True
+        ["valgrind", "-q", "env", "-0"],
+        env=common,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
     by_valgrind = dict(item.split("=", 1) for item in seen.split("\0") if "=" in item)
     ours = {
@@ -274,7 +290,7 @@ def test_python_counts_equal_valgrinds(recorder: Recorder, tmp_path: Path) -> No
     difference = sum(map(len, recorded.values())) - sum(map(len, checked.values()))
     (checked if difference > 0 else recorded)["PADDING"] = "x" * abs(difference)
     given = {name: value for name, value in checked.items() if name not in by_valgrind}
-    expected = valgrind_totals(command, {**common, **given, "PATH": os.environ["PATH"]})
+    expected = valgrind_totals(command, {**common, **given})
     del recorded["SPANWISE_RECORD_PID"]
     assignments = [f"{name}={value}" for name, value in recorded.items()]
     shell = 'exec env -i "SPANWISE_RECORD_PID=$(printf %07d $$)" "$@"'
@@ -304,7 +320,7 @@ def test_chains_equal_backtrace(
     recorder: Recorder, tmp_path: Path, flags: tuple[str, ...], depth: int
 ) -> None:
     program = recorder.program("chain", "-rdynamic", *flags)
-    run = recorder.run([program, str(depth)], tmp_path, STACKS="128")
+    run = recorder.run([program, str(depth)], tmp_path, options={"STACKS": "128"})
     expected = run.process.stdout.split()
     chains = chain_sites(recorder, tmp_path / "out.swt")
     # The innermost addresses differ: malloc and backtrace are called from different places.
@@ -313,7 +329,9 @@ def test_chains_equal_backtrace(
 
 @pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3)])
 def test_depth_option(recorder: Recorder, tmp_path: Path, depth: str, longest: int) -> None:
-    run = recorder.run([recorder.program("chain", "-rdynamic"), "20"], tmp_path, STACKS=depth)
+    run = recorder.run(
+        [recorder.program("chain", "-rdynamic"), "20"], tmp_path, options={"STACKS": depth}
+    )
     chains = chain_sites(recorder, tmp_path / "out.swt")
     assert max((len(chain) for chain in chains), default=0) == longest
     assert run.main["stack_depth"] == depth
@@ -340,13 +358,18 @@ def test_children_run_unrecorded(
 
 
 @pytest.mark.parametrize(
-    ("mode", "own", "each", "children"),
-    [("fork", 20, 20, 3), ("vfork", 20, 30 + ATEXIT_BLOCKS, 3), ("spawn", 20, 0, 4),
-     ("fork_exec", 10, 30 + ATEXIT_BLOCKS, 3)],
-)  # fmt: skip
+    ("mode", "counts"),  # own blocks, blocks of each child (0: they differ), children
+    [
+        ("fork", (20, 20, 3)),
+        ("vfork", (20, 30 + ATEXIT_BLOCKS, 3)),
+        ("spawn", (20, 0, 4)),
+        ("fork_exec", (10, 30 + ATEXIT_BLOCKS, 3)),
+    ],
+)
 def test_children_are_recorded(
-    recorder: Recorder, tmp_path: Path, mode: str, own: int, each: int, children: int
+    recorder: Recorder, tmp_path: Path, mode: str, counts: tuple[int, int, int]
 ) -> None:
+    own, each, children = counts
     run = lifecycle(recorder, tmp_path, mode, 3, CHILDREN="1")
     assert run.process.returncode == 0
     assert run.number("allocs") == own + ATEXIT_BLOCKS
@@ -358,7 +381,7 @@ def test_children_are_recorded(
         summary = run.recordings[name]
         assert_consistent(summary)
         assert name == f"out.{summary['pid']}.swt"
-        assert each in (0, int(summary["allocs"]))
+        assert each in {0, int(summary["allocs"])}
     assert run.leftovers == []
 
 
@@ -433,7 +456,9 @@ def test_thread_exit_and_late_destructors(recorder: Recorder, tmp_path: Path) ->
     assert run.number("end_live_objects") <= 5
 
 
-@pytest.mark.parametrize(("mode", "n"), [("small_stack", 20_000), ("cancel", 20), ("errno", 20_000)])
+@pytest.mark.parametrize(
+    ("mode", "n"), [("small_stack", 20_000), ("cancel", 20), ("errno", 20_000)]
+)
 def test_program_does_not_notice(recorder: Recorder, tmp_path: Path, mode: str, n: int) -> None:
     run = lifecycle(recorder, tmp_path, mode, n, STACKS="8")
     assert (run.process.returncode, run.process.stdout, run.process.stderr) == (0, "", "")
@@ -483,7 +508,7 @@ def test_file_size_limit(recorder: Recorder, tmp_path: Path, n: int) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_full_device(recorder: Recorder, tmp_path: Path) -> None:
     environment = recorder.environment("/dev/full")
-    command = [recorder.program("lifecycle"), "churn", "20000"]
+    command: list[str | Path] = [recorder.program("lifecycle"), "churn", "20000"]
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -551,7 +576,7 @@ def test_malformed_option(
 
 def test_file_that_cannot_be_made(recorder: Recorder, tmp_path: Path) -> None:
     file = tmp_path / "missing" / "out.swt"
-    command = [recorder.program("lifecycle"), "churn", "10"]
+    command: list[str | Path] = [recorder.program("lifecycle"), "churn", "10"]
     done = subprocess.run(
         command, env=recorder.environment(file), capture_output=True, text=True, check=False
     )
@@ -568,6 +593,6 @@ def test_an_old_recording_is_replaced(recorder: Recorder, tmp_path: Path) -> Non
 
 
 def test_relative_file_name(recorder: Recorder, tmp_path: Path) -> None:
-    command = [recorder.program("lifecycle"), "churn", "10"]
+    command: list[str | Path] = [recorder.program("lifecycle"), "churn", "10"]
     subprocess.run(command, env=recorder.environment("here.swt"), cwd=tmp_path, check=True)
     assert recorder.summarise(tmp_path / "here.swt")["allocs"] == str(10 + ATEXIT_BLOCKS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares call sites with glibc's backtrace(): functions of many frame shapes call each other in a
  * known order, and the deepest prints the chain that it sees, then allocates.
- *   chain DEPTH       prints one line: return addresses (hex), innermost first, of the malloc(12345)
+ *   chain DEPTH       prints return addresses (hex), innermost first, of the malloc(12345)
  * Compile with -O2 -fomit-frame-pointer. */
 #define _GNU_SOURCE
 #include <alloca.h>

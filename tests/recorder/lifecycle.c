@@ -32,11 +32,12 @@ static void churn(long n, size_t bytes) {
 
 static int wait_for(pid_t pid) {
     int status = -1;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
     return status;
 }
 
-/* --- processes ---------------------------------------------------------------------------------- */
+/* --- processes -------------------------------------------------------------------------------- */
 
 static int do_fork(long n) {
     churn(10, 1001);
@@ -114,7 +115,7 @@ static int do_raw_fork(long n) {
     return 0;
 }
 
-/* --- ends --------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void at_exit_churn(void) { churn(10, 3003); }
 __attribute__((destructor)) static void destructor_churn(void) { churn(10, 3004); }
@@ -143,7 +144,7 @@ static int do_exit_busy(long n) { /* other threads are in malloc while the proce
     return 0;
 }
 
-/* --- threads ------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static pthread_key_t keys[3];
 
@@ -216,7 +217,7 @@ static int do_cancel(long n) {
     return 0;
 }
 
-/* --- surroundings ------------------------------------------------------------------------------- */
+/* --- surroundings ----------------------------------------------------------------------------- */
 
 static int do_close_all(long n) {
     churn(n, 1001);
@@ -304,17 +305,14 @@ typedef struct mode {
 } mode;
 
 static const mode modes[] = {
-    {"churn", do_churn},           {"fork", do_fork},
-    {"vfork", do_vfork},           {"spawn", do_spawn},
-    {"fork_exec", do_fork_exec},   {"exec", do_exec},
-    {"raw_fork", do_raw_fork},     {"abort", do_abort},
-    {"kill", do_kill},             {"exit_busy", do_exit_busy},
-    {"threads", do_threads},       {"small_stack", do_small_stack},
-    {"cancel", do_cancel},         {"close_all", do_close_all},
-    {"close_lost", do_close_lost}, {"size_limit", do_size_limit},
-    {"chroot", do_chroot},         {"signals", do_signals},
-    {"errno", do_errno},           {"dlopen", do_dlopen},
-    {"exit_handlers", do_exit_handlers}, {"quick_exit", do_quick_exit},
+    {"churn", do_churn},           {"fork", do_fork},           {"vfork", do_vfork},
+    {"spawn", do_spawn},           {"fork_exec", do_fork_exec}, {"exec", do_exec},
+    {"raw_fork", do_raw_fork},     {"abort", do_abort},         {"kill", do_kill},
+    {"exit_busy", do_exit_busy},   {"threads", do_threads},     {"small_stack", do_small_stack},
+    {"cancel", do_cancel},         {"close_all", do_close_all}, {"close_lost", do_close_lost},
+    {"size_limit", do_size_limit}, {"chroot", do_chroot},       {"signals", do_signals},
+    {"errno", do_errno},           {"dlopen", do_dlopen},       {"exit_handlers", do_exit_handlers},
+    {"quick_exit", do_quick_exit},
 };
 
 int main(int argc, char **argv) {

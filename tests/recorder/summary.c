@@ -16,12 +16,30 @@ static int fail(void) {
 
 static void print_totals(const sw_trace_summary *s) {
 #define LINE(field) printf("%s %" PRIu64 "\n", #field, s->field)
-    LINE(ops); LINE(allocs); LINE(frees); LINE(reallocs); LINE(zeroed_allocs);
-    LINE(aligned_allocs); LINE(allocated_bytes); LINE(reallocated_bytes);
-    LINE(peak_requested_bytes); LINE(peak_live_objects); LINE(end_requested_bytes);
-    LINE(end_live_objects); LINE(largest_bytes); LINE(duration_ns); LINE(threads); LINE(sites);
-    LINE(unknown_frees); LINE(unknown_reallocs); LINE(missed_frees); LINE(calls);
-    LINE(dropped_calls); LINE(drop_reason); LINE(children_unrecorded); LINE(children_recorded);
+    LINE(ops);
+    LINE(allocs);
+    LINE(frees);
+    LINE(reallocs);
+    LINE(zeroed_allocs);
+    LINE(aligned_allocs);
+    LINE(allocated_bytes);
+    LINE(reallocated_bytes);
+    LINE(peak_requested_bytes);
+    LINE(peak_live_objects);
+    LINE(end_requested_bytes);
+    LINE(end_live_objects);
+    LINE(largest_bytes);
+    LINE(duration_ns);
+    LINE(threads);
+    LINE(sites);
+    LINE(unknown_frees);
+    LINE(unknown_reallocs);
+    LINE(missed_frees);
+    LINE(calls);
+    LINE(dropped_calls);
+    LINE(drop_reason);
+    LINE(children_unrecorded);
+    LINE(children_recorded);
     LINE(incomplete);
 #undef LINE
 }
@@ -34,8 +52,8 @@ static int totals(sw_trace *trace) {
     print_totals(&summary);
     printf("file_bytes %" PRIu64 "\npid %" PRIu64 "\nstack_depth %" PRIu64 "\n", info.file_bytes,
            info.pid, info.stack_depth);
-    printf("page_bytes %" PRIu64 "\nstart_unix_ns %" PRIu64 "\npythonmalloc %u\n",
-           info.page_bytes, info.start_unix_ns, info.pythonmalloc);
+    printf("page_bytes %" PRIu64 "\nstart_unix_ns %" PRIu64 "\npythonmalloc %u\n", info.page_bytes,
+           info.start_unix_ns, info.pythonmalloc);
     const char *key, *value;
     for (size_t i = 0; sw_trace_meta_at(trace, i, &key, &value); i++)
         printf("meta.%s %s\n", key, value);

@@ -70,10 +70,20 @@ static void skip(cursor *c, uint64_t bytes) {
 /* --- encoded pointers ------------------------------------------------------------------------- */
 
 enum {
-    ENC_FORMAT = 0x0F, ENC_ABSPTR = 0x00, ENC_UDATA2 = 0x02, ENC_UDATA4 = 0x03, ENC_UDATA8 = 0x04,
-    ENC_SDATA2 = 0x0A, ENC_SDATA4 = 0x0B, ENC_SDATA8 = 0x0C,
-    ENC_RELATIVE = 0x70, ENC_PCREL = 0x10, ENC_INDIRECT = 0x80, ENC_OMIT = 0xFF,
-    ENC_DATAREL_SDATA4 = 0x3B, ENC_PCREL_SDATA4 = 0x1B,
+    ENC_FORMAT = 0x0F,
+    ENC_ABSPTR = 0x00,
+    ENC_UDATA2 = 0x02,
+    ENC_UDATA4 = 0x03,
+    ENC_UDATA8 = 0x04,
+    ENC_SDATA2 = 0x0A,
+    ENC_SDATA4 = 0x0B,
+    ENC_SDATA8 = 0x0C,
+    ENC_RELATIVE = 0x70,
+    ENC_PCREL = 0x10,
+    ENC_INDIRECT = 0x80,
+    ENC_OMIT = 0xFF,
+    ENC_DATAREL_SDATA4 = 0x3B,
+    ENC_PCREL_SDATA4 = 0x1B,
 };
 
 /* The value without its base; sets bad for a format that is not known. */
@@ -177,7 +187,8 @@ static bool read_cie(const uint8_t *entry, uintptr_t module_end, cie *out) {
     uint8_t version = take_u8(&c);
     if (version != 1 && version != 3) return false;
     const char *letters = (const char *)c.at;
-    while (take_u8(&c) != 0) {}
+    while (take_u8(&c) != 0) {
+    }
     out->code_align = take_uleb(&c);
     out->data_align = take_sleb(&c);
     uint64_t return_column = version == 1 ? take_u8(&c) : take_uleb(&c);
@@ -256,10 +267,16 @@ static void recall(machine *m) {
 static void run_cfa(machine *m, cursor *c, uint8_t op) {
     uint64_t reg;
     switch (op) {
-    case 0x0C: reg = take_uleb(c); set_cfa(m, reg, (int64_t)take_uleb(c)); break;
+    case 0x0C:
+        reg = take_uleb(c);
+        set_cfa(m, reg, (int64_t)take_uleb(c));
+        break;
     case 0x0D: set_cfa(m, take_uleb(c), m->rule.cfa_offset); break;
     case 0x0E: m->rule.cfa_offset = (int64_t)take_uleb(c); break;
-    case 0x0F: m->cfa_known = false; skip_block(c); break;
+    case 0x0F:
+        m->cfa_known = false;
+        skip_block(c);
+        break;
     case 0x12:
         reg = take_uleb(c);
         set_cfa(m, reg, take_sleb(c) * m->data_align);
@@ -279,15 +296,27 @@ static void run_register(machine *m, cursor *c, uint8_t op) {
     case 0x06: restore(m, take_uleb(c)); break;
     case 0x07: undefine(m, take_uleb(c)); break;
     case 0x08: set_saved(m, take_uleb(c), SW_CFI_SAME, 0); break;
-    case 0x09: set_saved(m, take_uleb(c), SW_CFI_LOST, 0); (void)take_uleb(c); break;
+    case 0x09:
+        set_saved(m, take_uleb(c), SW_CFI_LOST, 0);
+        (void)take_uleb(c);
+        break;
     case 0x10:
-    case 0x16: set_saved(m, take_uleb(c), SW_CFI_LOST, 0); skip_block(c); break;
+    case 0x16:
+        set_saved(m, take_uleb(c), SW_CFI_LOST, 0);
+        skip_block(c);
+        break;
     case 0x11:
         reg = take_uleb(c);
         set_saved(m, reg, SW_CFI_AT_OFFSET, take_sleb(c) * m->data_align);
         break;
-    case 0x14: set_saved(m, take_uleb(c), SW_CFI_LOST, 0); (void)take_uleb(c); break;
-    case 0x15: set_saved(m, take_uleb(c), SW_CFI_LOST, 0); (void)take_sleb(c); break;
+    case 0x14:
+        set_saved(m, take_uleb(c), SW_CFI_LOST, 0);
+        (void)take_uleb(c);
+        break;
+    case 0x15:
+        set_saved(m, take_uleb(c), SW_CFI_LOST, 0);
+        (void)take_sleb(c);
+        break;
     default: run_cfa(m, c, op); break;
     }
 }
@@ -295,13 +324,16 @@ static void run_register(machine *m, cursor *c, uint8_t op) {
 static void run_extended(machine *m, cursor *c, uint8_t op) {
     uint16_t u2;
     switch (op) {
-    case 0x00: break;                                              /* nop */
-    case 0x02: m->pc += take_u8(c) * m->code_align; break;         /* advance_loc1 */
-    case 0x03: take(c, &u2, sizeof u2); m->pc += u2 * m->code_align; break;
+    case 0x00: break;                                      /* nop */
+    case 0x02: m->pc += take_u8(c) * m->code_align; break; /* advance_loc1 */
+    case 0x03:
+        take(c, &u2, sizeof u2);
+        m->pc += u2 * m->code_align;
+        break;
     case 0x04: m->pc += take_u32(c) * m->code_align; break;
     case 0x0A: remember(m); break;
     case 0x0B: recall(m); break;
-    case 0x2E: (void)take_uleb(c); break;                          /* GNU_args_size */
+    case 0x2E: (void)take_uleb(c); break; /* GNU_args_size */
     default: run_register(m, c, op); break;
     }
 }
@@ -313,7 +345,9 @@ static void run(machine *m, cursor *c, uint64_t target) {
         uint64_t low = op & 0x3F;
         switch (op & 0xC0) {
         case 0x40: m->pc += low * m->code_align; break; /* advance_loc */
-        case 0x80: set_saved(m, low, SW_CFI_AT_OFFSET, (int64_t)take_uleb(c) * m->data_align); break;
+        case 0x80:
+            set_saved(m, low, SW_CFI_AT_OFFSET, (int64_t)take_uleb(c) * m->data_align);
+            break;
         case 0xC0: restore(m, low); break;
         default: run_extended(m, c, op); break;
         }

@@ -102,8 +102,8 @@ static int visit_module(struct dl_phdr_info *info, size_t size, void *arg) {
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type == PT_NOTE && module.build_id == NULL)
-            find_build_id((const uint8_t *)(info->dlpi_addr + segment->p_vaddr),
-                          segment->p_memsz, &module);
+            find_build_id((const uint8_t *)(info->dlpi_addr + segment->p_vaddr), segment->p_memsz,
+                          &module);
     }
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];

@@ -8,7 +8,7 @@
  *
  * A return address (47 bits) is multiplied by an odd number modulo 2^47, which loses nothing: the
  * upper 16 bits of the product choose the row, the lower 31 are the tag. So a hit is never wrong.
- * cfa = (sp or fp) + 8 * field; fp slot: 0 fp unchanged, 1 fp lost, else fp saved at cfa - 8 * slot.
+ * cfa = (sp or fp) + 8 * field; fp slot: 0 unchanged, 1 lost, else fp is saved at cfa - 8 * slot.
  */
 #define _GNU_SOURCE
 #include "os/unwind.h"
