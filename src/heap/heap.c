@@ -14,6 +14,13 @@ void sw_heap_options_init(sw_heap_options *options) {
     memset(options, 0, sizeof *options);
     options->table = sw_table_c16();
     options->decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
+    options->batch_spans = 1;
+}
+
+/* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told from
+ * others by their size. */
+static bool can_pack(const sw_table *table) {
+    return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
 }
 
 static sw_status check_options(const sw_heap_options *options) {
@@ -24,6 +31,9 @@ static sw_status check_options(const sw_heap_options *options) {
     if (options->batch_spans > UINT16_MAX)
         return sw_fail(SW_INVALID, "heap_create", "batch_spans %u is above %u",
                        options->batch_spans, (unsigned)UINT16_MAX);
+    if (options->tiny && options->table != NULL && !can_pack(options->table))
+        return sw_fail(SW_INVALID, "heap_create", "tiny: table %s has no class of 16 bytes",
+                       options->table->name);
     return SW_OK;
 }
 

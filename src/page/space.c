@@ -43,6 +43,14 @@ static bool commit_spans(sw_space *space) {
     return true;
 }
 
+static void release_span_records(sw_space *space) {
+    size_t count = space->span_limit;
+    if (space->view.spans != NULL) (void)sw_os_release(space->view.spans, count * sizeof(sw_span));
+    if (space->cold != NULL) (void)sw_os_release(space->cold, count * sizeof(sw_span_cold));
+    space->view.spans = NULL;
+    space->cold = NULL;
+}
+
 static bool make_span_records(sw_space *space, uint32_t limit) {
     space->span_limit = limit;
     while (space->view.spans == NULL || space->cold == NULL) {
@@ -50,11 +58,7 @@ static bool make_span_records(sw_space *space, uint32_t limit) {
         space->view.spans = sw_os_reserve_readable(count * sizeof(sw_span));
         space->cold = sw_os_reserve_readable(count * sizeof(sw_span_cold));
         if (space->view.spans != NULL && space->cold != NULL) break;
-        if (space->view.spans != NULL)
-            (void)sw_os_release(space->view.spans, count * sizeof(sw_span));
-        if (space->cold != NULL) (void)sw_os_release(space->cold, count * sizeof(sw_span_cold));
-        space->view.spans = NULL;
-        space->cold = NULL;
+        release_span_records(space);
         if (count <= SPAN_COMMIT) return false;
         space->span_limit /= 2;
     }
@@ -78,8 +82,20 @@ static bool reserve_main(sw_space *space, uint32_t log2_bytes) {
     space->view.base = (uintptr_t)base;
     space->view.page_map = map;
     space->view.frames = frames;
-    space->reserved_frames = frames;
+    space->free_windows[0] = (sw_window){.base = (uintptr_t)base, .map = map, .frames = frames};
+    space->free_window_count = 1;
     return true;
+}
+
+static void unmake(sw_space *space) {
+    uint64_t frames = space->view.frames;
+    if (space->view.page_map != NULL)
+        (void)sw_os_release((void *)(uintptr_t)space->view.page_map, frames * sizeof(uint32_t));
+    if (!space->dry && frames != 0)
+        (void)sw_os_release((void *)space->view.base, frames << SW_FRAME_SHIFT);
+    release_span_records(space);
+    space->view = (sw_space_view){0};
+    space->span_committed = space->free_window_count = 0;
 }
 
 /* In a process whose address space is limited a live space starts small and adds reservations; a dry
@@ -94,7 +110,9 @@ static bool make(sw_space *space, bool dry) {
         spans = dry ? SPANS_MAX >> (RESERVE_LOG2 - 1 - log2_bytes)
                     : SPANS_CONSTRAINED >> (CONSTRAINED_LOG2 - log2_bytes);
     }
-    return make_span_records(space, spans);
+    if (make_span_records(space, spans)) return true;
+    unmake(space);
+    return false;
 }
 
 sw_space *sw_space_live(void) {
@@ -110,47 +128,89 @@ sw_space *sw_space_live(void) {
 sw_space *sw_space_dry_create(void) {
     sw_space *space = sw_os_map(sizeof *space);
     if (space == NULL) return NULL;
-    if (!make(space, true)) {
-        sw_space_dry_destroy(space);
-        return NULL;
-    }
-    return space;
+    if (make(space, true)) return space;
+    (void)sw_os_release(space, sizeof *space);
+    return NULL;
 }
 
 void sw_space_dry_destroy(sw_space *space) {
-    if (space->view.page_map != NULL)
-        (void)sw_os_release((void *)(uintptr_t)space->view.page_map,
-                            space->reserved_frames * sizeof(uint32_t));
-    if (space->view.spans != NULL)
-        (void)sw_os_release(space->view.spans, space->span_limit * sizeof(sw_span));
-    if (space->cold != NULL)
-        (void)sw_os_release(space->cold, space->span_limit * sizeof(sw_span_cold));
+    unmake(space);
     (void)sw_os_release(space, sizeof *space);
 }
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-/* A returned window of exact to `frames` frames. Never a longer one: the layout of a heap must not
- * depend on the heaps before it. */
-static bool reuse_window(sw_space *space, uint64_t exact, uint64_t frames, sw_window *out) {
-    for (uint32_t i = space->free_window_count; i-- > 0;) {
-        uint64_t have = space->free_windows[i].frames;
-        if (have < exact || have > frames) continue;
-        *out = space->free_windows[i];
-        space->free_windows[i] = space->free_windows[--space->free_window_count];
-        return true;
-    }
-    return false;
+/* Windows of the main reservation come in powers of two and are aligned to their length, so two halves
+ * can grow together again: the buddy system (Knowlton, "A fast storage allocator", 1965). Free ones are
+ * few and lie in an array. */
+
+static bool is_main(const sw_space *space, const sw_window *window) {
+    return (window->base - space->view.base) >> SW_FRAME_SHIFT < space->view.frames;
 }
 
-static bool bump_window(sw_space *space, uint64_t frames, sw_window *out) {
-    uint64_t start = sw_align_up(space->next_frame, frames);
-    if (start + frames > space->reserved_frames) return false;
-    uint32_t *map = (uint32_t *)(uintptr_t)space->view.page_map + start;
-    if (!commit(map, frames * sizeof *map)) return false;
-    space->next_frame = start + frames;
-    *out = (sw_window){
-        .base = space->view.base + (start << SW_FRAME_SHIFT), .map = map, .frames = frames};
+static void keep_window(sw_space *space, const sw_window *window) {
+    if (space->free_window_count < SW_SPACE_FREE_WINDOWS)
+        space->free_windows[space->free_window_count++] = *window;
+}
+
+static sw_window drop_window(sw_space *space, uint32_t i) {
+    sw_window window = space->free_windows[i];
+    space->free_windows[i] = space->free_windows[--space->free_window_count];
+    return window;
+}
+
+/* The other half of the next larger window; its index among the free ones, or their count. */
+static uint32_t find_buddy(const sw_space *space, const sw_window *window) {
+    uintptr_t offset = window->base - space->view.base;
+    uintptr_t base = space->view.base + (offset ^ (window->frames << SW_FRAME_SHIFT));
+    uint32_t i = 0;
+    while (i < space->free_window_count && (space->free_windows[i].base != base ||
+                                            space->free_windows[i].frames != window->frames))
+        i++;
+    return i;
+}
+
+static void merge_window(sw_space *space, sw_window window) {
+    uint32_t i;
+    while (is_main(space, &window) && (i = find_buddy(space, &window)) < space->free_window_count) {
+        sw_window buddy = drop_window(space, i);
+        if (buddy.base < window.base) window = buddy;
+        window.frames *= 2;
+    }
+    keep_window(space, &window);
+}
+
+/* The shortest free window that is long enough, then the lowest; a further reservation only if it has
+ * the length asked for. Returns the count when there is none. */
+static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t frames) {
+    uint32_t best = space->free_window_count;
+    for (uint32_t i = 0; i < space->free_window_count; i++) {
+        const sw_window *window = &space->free_windows[i], *other = &space->free_windows[best];
+        bool fits = is_main(space, window) ? window->frames >= frames : window->frames == exact;
+        if (!fits) continue;
+        if (best == space->free_window_count || window->frames < other->frames ||
+            (window->frames == other->frames && window->base < other->base))
+            best = i;
+    }
+    return best;
+}
+
+/* Never a longer one than asked for: the layout of a heap must not depend on the heaps before it. */
+static bool free_window(sw_space *space, uint64_t exact, uint64_t frames, sw_window *out) {
+    uint32_t i = choose_window(space, exact, frames);
+    if (i == space->free_window_count) return false;
+    sw_window window = space->free_windows[i];
+    bool whole = !is_main(space, &window);
+    if (!whole && !commit(window.map, frames * sizeof *window.map)) return false;
+    (void)drop_window(space, i);
+    while (!whole && window.frames > frames) {
+        window.frames /= 2;
+        sw_window upper = {.base = window.base + (window.frames << SW_FRAME_SHIFT),
+                           .map = window.map + window.frames,
+                           .frames = window.frames};
+        keep_window(space, &upper);
+    }
+    *out = window;
     return true;
 }
 
@@ -176,8 +236,7 @@ bool sw_space_take_window(sw_space *space, uint64_t bytes, sw_window *out) {
     uint64_t exact = sw_align_up(bytes, 1u << 18) >> SW_FRAME_SHIFT;
     uint64_t frames = 1ull << sw_log2_ceil(exact);
     sw_os_lock_acquire(&space->lock);
-    bool ok = reuse_window(space, exact, frames, out) || bump_window(space, frames, out) ||
-              extra_window(space, exact, out);
+    bool ok = free_window(space, exact, frames, out) || extra_window(space, exact, out);
     sw_os_lock_release(&space->lock);
     return ok;
 }
@@ -188,8 +247,7 @@ void sw_space_return_window(sw_space *space, const sw_window *window) {
     /* Purged, so that the next heap finds zeroes. If the OS refuses, the addresses are given up. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     sw_os_lock_acquire(&space->lock);
-    if (space->free_window_count < SW_SPACE_FREE_WINDOWS)
-        space->free_windows[space->free_window_count++] = *window;
+    merge_window(space, (sw_window){.base = window->base, .map = window->map, .frames = window->frames});
     sw_os_lock_release(&space->lock);
 }
 

@@ -23,7 +23,7 @@ enum {
     SW_SPAN_FIRST = 2,
     SW_SPAN_BATCH = 64, /* span records are given to heaps this many at a time */
     SW_SPACE_EXTRAS = 256,
-    SW_SPACE_FREE_WINDOWS = 1 << 14, /* as many as there are windows of 64 MiB */
+    SW_SPACE_FREE_WINDOWS = 1 << 14, /* as many as there are windows of 64 MiB; more are lost */
     SW_WINDOW_LOG2_MAX = 40,
 };
 
@@ -55,13 +55,11 @@ typedef struct sw_space {
     sw_os_lock lock;
     bool dry;
     bool constrained; /* the large reservation was refused */
-    uint64_t reserved_frames;
-    uint64_t next_frame;     /* frames of the main reservation handed out so far */
     uint32_t span_limit;     /* records that the reservation holds */
     uint32_t span_committed; /* records that are writable */
     uint32_t span_next;      /* first id never handed out */
     uint32_t free_batches;   /* ids of returned batches, linked through sw_span.next */
-    sw_window free_windows[SW_SPACE_FREE_WINDOWS]; /* returned windows, reused by size */
+    sw_window free_windows[SW_SPACE_FREE_WINDOWS];
     uint32_t free_window_count;
     sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
     uint32_t extra_count;
