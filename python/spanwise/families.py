@@ -77,16 +77,23 @@ def _division_is_exact(size: int, span: int) -> bool:
 def span_pages(size: int, page_bytes: int) -> int:
     """The fewest pages whose tail behind whole slots is at most 1/8 of the span.
 
-    A size that no span serves gets one that holds it; making the table then says what is wrong.
+    Where exact division allows no such span (large odd sizes), the one with the least tail. A size
+    that no span serves gets one that holds it; making the table then says what is wrong.
     """
     if size == 0 or page_bytes == 0:
         return 1
     fitting = max(1, -(-size // page_bytes))
+    best, least = fitting, 1.0
     for pages in range(fitting, SPAN_BYTES_MAX // page_bytes + 1):
         span = pages * page_bytes
-        if span % size * 8 <= span and _division_is_exact(size, span):
+        if not _division_is_exact(size, span):
+            continue
+        tail = span % size / span
+        if tail <= 1 / 8:
             return pages
-    return fitting
+        if tail < least:
+            best, least = pages, tail
+    return best
 
 
 def large_step(sizes: NDArray[np.int64]) -> int:

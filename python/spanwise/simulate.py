@@ -17,13 +17,16 @@ from spanwise import _lib
 from spanwise._handle import HeapHandle
 from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
 from spanwise._run import RunStats
-from spanwise._trace import Batch, Source
+from spanwise._trace import Batch, FileSource, Source
 from spanwise.heap import heap_options
 from spanwise.ledger import Ledger, read_ledger
 from spanwise.sizeclass import SizeClassTable
 
 Progress = Callable[[int], object]
 """Called with the number of operations done since the last call."""
+
+FILE_STEP = 1 << 20
+"""Operations of a file that are run in one C call; Ctrl-C is heard between two: some 50 ms."""
 
 _SAMPLES_MAX = 2048
 
@@ -52,6 +55,21 @@ class Simulation:
         check(lib.sw_runner_run(self._runner, batch.ops, batch.count, 0, ffi.NULL, ffi.NULL))
         self.done += batch.count
         self.time_ns = int(batch.ops[batch.count - 1].time_ns)
+
+    def run_trace(self, trace: Any, until: int) -> bool:
+        """Runs a reader's operations until `until` were run in all; false at the recording's end."""
+        done = ffi.new("uint64_t *", self.done)
+        check(lib.sw_runner_run_trace(self._runner, trace, until, 0, ffi.NULL, done))
+        self.done = int(done[0])
+        return self.done >= until
+
+    def note_time(self, run_one: Callable[[], None]) -> None:
+        """Runs one operation of a file, and takes its time from a row of the time line."""
+        self.sample_every(1)
+        run_one()
+        self.sample_every(0)
+        rows = self.samples()
+        self.time_ns = int(rows["time_ns"][-1]) if len(rows) else 0
 
     def stats(self) -> RunStats:
         """Counts so far."""
@@ -107,9 +125,54 @@ def account(
     Returns:
         The ledger at that moment, or at the end if that comes first; its stats are of the whole.
     """
+    if isinstance(source, FileSource) and stop_ns is None:
+        found = _account_file(source, simulation, at, name, stop_op, progress)
+    else:
+        found = _account_batches(source, simulation, at, name, (stop_op, stop_ns), progress)
+    return _with_stats(found or simulation.ledger(at, name), simulation.stats())
+
+
+def _account_file(
+    source: FileSource,
+    simulation: Simulation,
+    at: str,
+    name: str,
+    stop_op: int | None,
+    progress: Progress | None,
+) -> Ledger | None:
+    """Many operations a C call: the reader's blocks never come to Python."""
+    trace = source.open()
+
+    def run_to(until: int | None) -> None:
+        """Up to so many operations in all, or to the end of the recording."""
+        going = True
+        while going and (until is None or simulation.done < until):
+            before = simulation.done
+            step = before + FILE_STEP
+            going = simulation.run_trace(trace, step if until is None else min(step, until))
+            if progress is not None:
+                progress(simulation.done - before)
+
+    found: Ledger | None = None
+    if stop_op is not None:
+        run_to(max(stop_op - 1, 0))
+        simulation.note_time(lambda: run_to(stop_op))
+        found = simulation.ledger(at, name)
+    run_to(None)
+    return found
+
+
+def _account_batches(
+    source: Source,
+    simulation: Simulation,
+    at: str,
+    name: str,
+    stop: tuple[int | None, int | None],
+    progress: Progress | None,
+) -> Ledger | None:
     found: Ledger | None = None
     for batch in source.batches():
-        before = _before_stop(batch, simulation.done, stop_op, stop_ns) if found is None else None
+        before = _before_stop(batch, simulation.done, *stop) if found is None else None
         if before is not None and before < batch.count:
             simulation.run(batch.first(before))
             found = simulation.ledger(at, name)
@@ -118,8 +181,7 @@ def account(
             simulation.run(batch)
         if progress is not None:
             progress(batch.count)
-    found = found or simulation.ledger(at, name)
-    return _with_stats(found, simulation.stats())
+    return found
 
 
 def _before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | None) -> int | None:

@@ -310,6 +310,8 @@ class Recording:
             as_table(table), placement=placement, decay_ms=decay_ms, batch=batch, limit=limit
         )
         try:
+            if at == "end":
+                simulation.time_ns = self.summary.duration_ns
             return account(
                 self._source,
                 simulation,

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python tests share: running commands and programs, operations, hypothesis strategies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from spanwise import _lib
+from spanwise._parts import PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
+GO_TABLE = ROOT / "tests/data/go-sizeclasses.json"
+
+ALLOC, FREE, REALLOC = 0, 1, 2
+
+
+def needs_recorder() -> pytest.MarkDecorator:
+    """Skips where programs cannot be recorded."""
+    try:
+        _lib.native_library("libspanwise-record.so")
+    except sw.UnsupportedError as error:
+        return pytest.mark.skipif(True, reason=str(error))
+    return pytest.mark.skipif(False, reason="")
+
+
+def spanwise(
+    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command line; does not judge its status."""
+    return python("-m", "spanwise", *words, cwd=cwd, env=env)
+
+
+def python(
+    *words: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Runs this interpreter; does not judge its status."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def make_ops(*rows: tuple[int, int, int]) -> NDArray[np.void]:
+    """Operations of (kind, object, size), a microsecond apart."""
+    ops = np.zeros(len(rows), sw.OPS_DTYPE)
+    for i, (kind, object_id, size) in enumerate(rows):
+        ops[i]["time_ns"] = 1000 * i
+        ops[i]["kind"], ops[i]["object"], ops[i]["size"] = kind, object_id, size
+    return ops
+
+
+def random_ops(seed: int, count: int, threads: int = 3) -> NDArray[np.void]:
+    """A possible history: all kinds, sizes to 200 KiB, alignments, threads, pauses.
+
+    Args:
+        seed: of the generator.
+        count: number of operations.
+        threads: allocations and frees are spread over so many.
+    """
+    rng = np.random.default_rng(seed)
+    ops = np.zeros(count, sw.OPS_DTYPE)
+    live: list[int] = []
+    free_ids: list[int] = []
+    for i in range(count):
+        kind = int(rng.choice([ALLOC, FREE, REALLOC], p=[0.5, 0.4, 0.1])) if live else ALLOC
+        row = ops[i]
+        row["kind"] = kind
+        if kind == ALLOC:
+            object_id = free_ids.pop() if free_ids else len(live)
+            live.append(object_id)
+        else:
+            place = int(rng.integers(len(live)))
+            object_id = live[place]
+        if kind == FREE:
+            live[place] = live[-1]
+            live.pop()
+            free_ids.append(object_id)
+        else:
+            row["size"] = int(2 ** rng.uniform(0, 17.6)) - 1
+            if kind == ALLOC and rng.random() < 0.1:
+                row["align_log2"] = int(rng.integers(3, 14))
+        row["object"] = object_id
+        row["flags"] = int(kind == ALLOC and rng.random() < 0.2)
+    ops["thread"] = _dense_threads(rng.integers(0, threads, count))
+    # Mostly fast, with pauses that let free pages go back to the system.
+    ops["time_ns"] = np.cumsum(np.where(rng.random(count) < 0.02, 400_000_000, 1000))
+    return ops
+
+
+def _dense_threads(threads: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumbered in the order in which they appear."""
+    seen: dict[int, int] = {}
+    return np.array([seen.setdefault(int(t), len(seen)) for t in threads], np.int64)
+
+
+def histories() -> st.SearchStrategy[NDArray[np.void]]:
+    """Possible histories of 1 to 600 operations."""
+    return st.builds(
+        random_ops, st.integers(0, 2**32 - 1), st.integers(1, 600), threads=st.integers(1, 4)
+    )
+
+
+def parts_of(ledger: sw.Ledger) -> dict[str, int]:
+    """The bytes of a ledger, by part, with the sum."""
+    return {name: getattr(ledger, name) for name in (*PARTS, "held_bytes", "live_objects")}
+
+
+def assert_identity(ledger: sw.Ledger) -> None:
+    """The sum of the parts, and the sums of the classes, are what the ledger says."""
+    assert sum(getattr(ledger, name) for name in PARTS) == ledger.held_bytes
+    small = ledger.classes[ledger.classes["cls"] > 0]
+    for name in ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"):
+        assert int(small[name].sum()) == getattr(ledger, name), name
+    assert int(ledger.classes["requested_bytes"].sum()) == ledger.requested_bytes
+    assert int(ledger.classes["live_objects"].sum()) == ledger.live_objects
+    spans = sum(int(small[name].sum()) for name in ("span_bytes",))
+    slots = int((small["slots"] * small["size_bytes"]).sum())
+    assert spans - slots == ledger.tail_bytes

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions and structures agree with the C headers."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+import spanwise as sw
+from spanwise import _lib, errors
+from spanwise._lib import ffi, lib
+
+from tests.python.helpers import ROOT
+
+
+def names_of(macro: str) -> list[str]:
+    """The names of an X-macro list of status.h, in order."""
+    text = (ROOT / "include/spanwise/status.h").read_text(encoding="utf-8")
+    body = re.search(rf"#define {macro}\(X\)(.*?)\n\n", text, re.DOTALL)
+    assert body is not None
+    return re.findall(r"X\((\w+),", body[1])
+
+
+def test_every_status_has_an_exception() -> None:
+    names = names_of("SW_STATUS_LIST")
+    assert names[0] == "OK"
+    assert list(errors.STATUS_ERRORS) == names[1:]
+    assert len(names) == lib.SW_STATUS_COUNT
+    for status, name in enumerate(names):
+        assert _lib.text(lib.sw_status_name(status)) == name
+
+
+def test_every_misuse_has_an_exception() -> None:
+    names = names_of("SW_MISUSE_LIST")
+    assert names[0] == "NONE"
+    assert list(errors.MISUSE_ERRORS) == names[1:]
+    assert len(names) == lib.SW_MISUSE_COUNT
+    for misuse, name in enumerate(names):
+        assert _lib.text(lib.sw_misuse_name(misuse)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "builtin"),
+    [
+        ("NOMEM", MemoryError),
+        ("LIMIT", MemoryError),
+        ("INVALID", ValueError),
+        ("STATE", RuntimeError),
+        ("IO", OSError),
+        ("FORMAT", ValueError),
+        ("UNSUPPORTED", RuntimeError),
+        ("BUSY", BufferError),
+    ],
+)
+def test_exceptions_are_builtin_ones_with_a_code(name: str, builtin: type[Exception]) -> None:
+    error = _lib.failure(names_of("SW_STATUS_LIST").index(name))
+    assert isinstance(error, builtin)
+    assert isinstance(error, sw.SpanwiseError)
+    assert error.code == name
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.code) == (type(error), str(error), name)
+
+
+def test_closed_and_freed_have_their_own_exceptions() -> None:
+    assert issubclass(sw.HeapClosedError, RuntimeError)
+    assert issubclass(sw.CorruptionError, RuntimeError)
+    assert issubclass(errors.MISUSE_ERRORS["DOUBLE_FREE"], RuntimeError)
+    assert errors.MISUSE_ERRORS["CORRUPT"] is sw.CorruptionError
+
+
+def test_operations_have_the_layout_of_c() -> None:
+    assert _lib.dtype_of("sw_op") == sw.OPS_DTYPE
+    assert sw.OPS_DTYPE.itemsize == ffi.sizeof("sw_op") == 32
+
+
+def test_every_public_function_is_declared() -> None:
+    """What the headers declare and Python does not is listed here, with its reason."""
+    left_out = {
+        # Python has Heap for the explicit heap; these serve C callers.
+        *("sw_heap_realloc", "sw_heap_free_sized", "sw_heap_table", "sw_heap_is_dry"),
+        *("sw_heap_default", "sw_heap_each_object", "sw_heap_path"),
+        *("sw_malloc", "sw_calloc", "sw_realloc", "sw_aligned_alloc", "sw_free"),
+        *("sw_free_sized", "sw_usable_size"),
+        *("sw_cache_open", "sw_cache_close", "sw_cache_alloc", "sw_cache_alloc_aligned"),
+        *("sw_cache_realloc", "sw_cache_free"),
+        # By name instead.
+        *("sw_table_go", "sw_table_c16"),
+        # Misuse is an exception before C sees the pointer.
+        "sw_set_fault_handler",
+        # Python looks at all pairs.
+        "sw_trace_meta_find",
+    }
+    declared = set()
+    for header in ("status", "sizeclass", "heap", "stats", "ops", "replay", "trace", "spanwise"):
+        text = (ROOT / f"include/spanwise/{header}.h").read_text(encoding="utf-8")
+        text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+        declared |= set(re.findall(r"SW_API[^;]*?\b(sw_\w+)\(", text))
+    assert declared - set(dir(lib)) == left_out

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Size-class tables from Python: exact numbers, families, files, errors."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.python.helpers import GO_TABLE
+
+# The exact counts of the specification: request -> bytes under go.
+GO_ROUNDED = {
+    0: 0,
+    1: 8,
+    8: 8,
+    33: 48,
+    40: 48,
+    66: 80,
+    1024: 1024,
+    1025: 1152,
+    32768: 32768,
+    32769: 40960,
+}
+
+
+def go_numbers() -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(GO_TABLE.read_text(encoding="utf-8"))
+    return value
+
+
+def test_go_equals_go_in_every_column() -> None:
+    ours, theirs = sw.SizeClassTable.go().to_dict(), go_numbers()
+    assert list(ours) == list(theirs)
+    assert ours["classes"] == theirs["classes"]
+    for key in ("page_bytes", "max_small", "small_size_div", "small_size_max", "large_size_div"):
+        assert ours[key] == theirs[key], key
+
+
+@pytest.mark.parametrize(("size", "rounded"), GO_ROUNDED.items())
+def test_exact_counts(size: int, rounded: int) -> None:
+    table = sw.SizeClassTable.go()
+    explanation = table.explain(size)
+    assert explanation.rounded == table.round_up(size) == rounded
+    assert explanation.waste == table.waste(size) == rounded - size
+    with sw.Heap(table) as heap:
+        assert heap.explain(size) == explanation
+        assert heap.alloc(size).usable == (rounded if size else 8)
+        assert heap.alloc(size).address != heap.alloc(size).address
+
+
+def test_explain_zero_says_what_c_returns() -> None:
+    note = sw.SizeClassTable.go().explain(0).note
+    assert note == (
+        "A request of 0 bytes takes nothing; the C call still returns a unique slot of 8 B."
+    )
+
+
+def test_explain_large() -> None:
+    explanation = sw.SizeClassTable.go().explain(32769)
+    assert (explanation.cls, explanation.span_bytes, explanation.objects) == (0, 40960, 1)
+    with pytest.raises(ValueError, match="is too large to round up to whole pages"):
+        sw.SizeClassTable.go().explain(2**63 - 1)
+
+
+@pytest.mark.parametrize("name", ["go", "c16", "pow2", "geometric-1.3"])
+def test_array_look_up_equals_the_c_one(name: str) -> None:
+    table = sw.SizeClassTable.named(name)
+    sizes = np.arange(0, 70000)
+    expected = [table.round_up(int(size)) for size in sizes]
+    assert table.round_up(sizes).tolist() == expected
+    assert (table.waste(sizes) == table.round_up(sizes) - sizes).all()
+    assert table.round_up(sizes.reshape(7, -1)).shape == (7, 10000)
+
+
+def test_seven_columns() -> None:
+    classes = sw.SizeClassTable.go().classes
+    assert classes.dtype.names == (
+        *("cls", "size", "span_bytes", "objects", "tail_waste", "max_waste_pct", "min_align"),
+    )
+    assert len(classes) == 67
+    assert not classes.flags.writeable
+    assert classes["max_waste_pct"][0] == 87.5
+
+
+def test_c16_is_go_without_24() -> None:
+    go, c16 = sw.SizeClassTable.go(), sw.SizeClassTable.c16()
+    assert [s for s in go.classes["size"] if s != 24] == c16.classes["size"].tolist()
+
+
+# --- families -------------------------------------------------------------------------------------
+
+
+def test_pow2() -> None:
+    table = sw.SizeClassTable.pow2()
+    assert table.classes["size"].tolist() == [8 << i for i in range(13)]
+    assert table.classes["tail_waste"].max() == 0
+
+
+@pytest.mark.parametrize("ratio", [1.05, 1.25, 1.5, 2.0, 4.0])
+def test_geometric_keeps_its_ratio(ratio: float) -> None:
+    table = sw.SizeClassTable.geometric(ratio)
+    sizes = table.classes["size"].astype(float)
+    assert sizes[0] == 16
+    assert sizes[-1] == 32768
+    steps_of_16 = np.diff(sizes) == 16
+    assert ((sizes[1:] / sizes[:-1] <= ratio) | steps_of_16).all()
+    assert (sizes % 16 == 0).all()
+
+
+@given(
+    st.lists(st.integers(1, 4096), min_size=1, max_size=60, unique=True),
+    st.sampled_from([4096, 8192, 65536]),
+)
+def test_custom_sizes_get_spans_with_short_tails(eighths: list[int], page_bytes: int) -> None:
+    sizes = [8 * n for n in sorted(eighths)]
+    table = sw.SizeClassTable.custom(sizes, page_bytes=page_bytes)
+    assert table.classes["size"].tolist() == sizes
+    if page_bytes < 65536:  # else exact division leaves no such span to some large odd sizes
+        assert (table.classes["tail_waste"] * 8 <= table.classes["span_bytes"]).all()
+    for size in (1, sizes[0], sizes[-1] - 7, sizes[-1], sizes[-1] + 1):
+        assert table.round_up(size) >= size
+
+
+def test_custom_takes_pages() -> None:
+    table = sw.SizeClassTable.custom([(8, 1), (48, 3)], name="mine")
+    assert table.classes["span_bytes"].tolist() == [8192, 24576]
+    assert table.name == "mine"
+    assert repr(table) == "<SizeClassTable mine: 2 classes, 8 to 48 B, pages of 8192 B>"
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([], "0 classes: must be 1 to 255"),
+        ([8, 12], "class 2 (12 bytes): size must be a multiple of 8; use 16"),
+        (
+            [16, 8],
+            "class 2 (8 bytes): size must be above the 16 bytes of class 1; list the classes in"
+            " rising order",
+        ),
+        ([(8, 0)], "class 1 (8 bytes): pages must be at least 1"),
+        ([(8, 1, 2)], "class 1: give a size, or a pair (size, pages)"),
+        ([-8], "class 1: size -8 is negative; give 0 or more"),
+        ([0], "class 1 (0 bytes): size must be at least 8"),
+        (
+            [1 << 20],
+            "class 1 (1048576 bytes): size must be at most 262144; leave it out, larger requests"
+            " get whole pages",
+        ),
+    ],
+)
+def test_bad_classes(classes: list[Any], message: str) -> None:
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.SizeClassTable.custom(classes)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5, -1, float("nan"), float("inf")])
+def test_bad_ratio(ratio: float) -> None:
+    with pytest.raises(ValueError, match="must be above 1"):
+        sw.SizeClassTable.geometric(ratio)
+
+
+def test_unknown_table() -> None:
+    with pytest.raises(ValueError, match="unknown table 'gogo'") as caught:
+        sw.SizeClassTable.named("gogo")
+    assert str(caught.value) == (
+        "unknown table 'gogo'; use go, c16, pow2, geometric-R (R: a ratio such as 1.25) or"
+        " FILE.json"
+    )
+    with pytest.raises(TypeError, match="table must be a SizeClassTable or a name, not int"):
+        sw.Heap(table=7)  # type: ignore[arg-type]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_file_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    table = sw.SizeClassTable.custom([8, 24, 40, 200], name="mine", page_bytes=4096)
+    table.to_json(path)
+    again = sw.SizeClassTable.named(str(path))
+    assert again == table
+    assert again.name == "mine"
+    assert hash(again) == hash(table)
+    assert again != sw.SizeClassTable.go()
+
+
+GOOD_CLASS = '{"size": 8, "pages": 1}'
+BAD_FILES = {
+    "{": (
+        "line 1, column 2: not valid JSON (expecting property name enclosed in double quotes);"
+        " mend it there"
+    ),
+    "[]": "top level: must be an object, not a list",
+    "{}": "top level: key 'name' is missing; add it",
+    '{"name": "t", "page_bytes": 8192, "classes": [' + GOOD_CLASS + '], "colour": 1}': (
+        "top level: unknown key 'colour'; known are name, page_bytes, classes, parameters,"
+        " provenance"
+    ),
+    '{"name": 3, "page_bytes": 8192, "classes": []}': "name must be a string, not 3",
+    '{"name": "t", "page_bytes": 1000, "classes": [' + GOOD_CLASS + "]}": (
+        "page_bytes 1000: must be a power of two from 4096 to 65536"
+    ),
+    '{"name": "t", "page_bytes": 8192, "classes": [{"size": 8}]}': (
+        "class 1: key 'pages' is missing; add it"
+    ),
+    '{"name": "t", "page_bytes": 8192, "classes": [{"size": 8.5, "pages": 1}]}': (
+        "class 1: size must be an integer, not 8.5"
+    ),
+    '{"name": "t", "page_bytes": 8192, "classes": [' + GOOD_CLASS + ', {"size": 20, "pages": 1}]}': (
+        "class 2 (20 bytes): size must be a multiple of 8; use 24"
+    ),
+    '{"name": "t", "page_bytes": 8192, "classes": [{"size": 9000, "pages": 1}]}': (
+        "class 1 (9000 bytes): does not fit its span of 8192 bytes; use 2 pages"
+    ),
+    '{"name": "go", "page_bytes": 8192, "classes": [' + GOOD_CLASS + "]}": (
+        "name 'go' belongs to a built-in table with other classes; rename yours"
+    ),
+    '{"name": "t", "page_bytes": NaN, "classes": []}': "NaN is not valid JSON; give a number",
+    "[" * 100000: "nested too deeply to be a table",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES, ids=range(len(BAD_FILES)))
+def test_bad_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.SizeClassTable.from_json(path)
+    assert str(caught.value) == f"{path}: {BAD_FILES[text]}"
+
+
+def test_file_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(b'{"name": "\xff"}')
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.SizeClassTable.from_json(path)
+    assert str(caught.value) == f"{path}: byte 10: not UTF-8; save the table as UTF-8"
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8")))
+def test_no_bytes_crash_the_reader(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_bytes(raw)
+    with pytest.raises(sw.InvalidError):
+        sw.SizeClassTable.from_json(path)
+
+
+# --- as objects -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["go", "pow2", "geometric-1.4"])
+def test_copies_are_equal(name: str) -> None:
+    table = sw.SizeClassTable.named(name)
+    for again in (pickle.loads(pickle.dumps(table)), copy.copy(table), copy.deepcopy(table)):
+        assert again == table
+        assert again.name == table.name
+        assert again.to_dict() == table.to_dict()
+
+
+def test_texts() -> None:
+    table = sw.SizeClassTable.go()
+    lines = str(table).splitlines()
+    assert lines[0].split() == "class bytes/obj bytes/span objects tail waste max waste min align".split()
+    assert lines[2].split() == ["1", "8", "8192", "1024", "0", "87.50%", "8"]
+    assert len(table.to_markdown().splitlines()) == 69
+    assert table._repr_html_().count("<tr>") == 68
+
+
+@pytest.mark.parametrize("bad", [True, 1.0, None, "8", 8 + 0j])
+def test_sizes_must_be_integers(bad: Any) -> None:
+    table = sw.SizeClassTable.go()
+    for ask in (table.explain, table.class_of, table.round_up):
+        with pytest.raises(TypeError, match="size must be an integer"):
+            ask(bad)
+
+
+def test_arrays_of_sizes_must_be_integers_too() -> None:
+    table = sw.SizeClassTable.go()
+    with pytest.raises(TypeError, match="sizes must be integers, not float64"):
+        table.round_up(np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="size -1 is negative"):
+        table.round_up(np.array([4, -1]))
