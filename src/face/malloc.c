@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libspanwise-malloc.so: the C library's allocation functions on the default heap (table c16), for
- * LD_PRELOAD. C++ operators arrive here through libstdc++, which calls malloc and free.
+ * LD_PRELOAD. The C++ operators are in malloc_cxx.c.
  *
  * Results and errno follow glibc: NULL and ENOMEM on exhaustion, posix_memalign returns its code and
  * leaves errno alone, free keeps errno, realloc(p, 0) frees and gives NULL, memalign rounds an odd
