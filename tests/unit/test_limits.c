@@ -211,6 +211,17 @@ static void many_heaps(void) {
     }
 }
 
+/* Sanitizers need terabytes of addresses of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#ifndef SANITIZED
+
 /* --- limited processes ------------------------------------------------------------------------------- */
 
 /* Takes blocks until it is refused; returns the bytes taken. */
@@ -281,16 +292,6 @@ static int heaps_under_limit(uint64_t least_bytes) {
     return 0;
 }
 
-/* Sanitizers need terabytes of addresses of their own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#ifndef SANITIZED
 static void in_child(int resource, uint64_t limit, int (*fn)(uint64_t), uint64_t least_bytes) {
     pid_t child = fork();
     if (child == 0) {
