@@ -42,6 +42,7 @@ typedef struct record_options {
     char file[RECORD_PATH_MAX]; /* absolute; "" when recording was not asked for */
     uint32_t stacks;            /* return addresses a call site, 0: call sites off */
     bool children;              /* record child processes to files of their own */
+    bool compress;              /* blocks through zstd already here, not only when finished */
     uint64_t root;              /* process that FILE belongs to; 0: not stated, so this one */
 } record_options;
 

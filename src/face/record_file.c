@@ -166,6 +166,7 @@ static flusher *take_flusher(uint32_t thread) {
     if (f->encoder == NULL) {
         size_t bytes = swt_encoder_bytes();
         f->encoder = swt_encoder_init(sw_os_map(bytes), bytes);
+        if (f->encoder != NULL && !record_option.compress) swt_encoder_store(f->encoder);
     }
     if (f->encoder != NULL) return f;
     sw_os_lock_release(&f->lock);

@@ -85,6 +85,8 @@ swt_encoder *swt_encoder_init(void *memory, size_t bytes) {
     return encoder;
 }
 
+void swt_encoder_store(swt_encoder *encoder) { encoder->context = NULL; }
+
 size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, size_t bytes,
                 const uint8_t **out) {
     uint8_t *body = encoder->out + SWT_BLOCK_HEADER_BYTES;

@@ -156,6 +156,9 @@ size_t swt_encoder_bytes(void);
 /* memory: 64-byte aligned, at least swt_encoder_bytes(). NULL when it is not. The encoder lives
  * in it and needs no release. */
 swt_encoder *swt_encoder_init(void *memory, size_t bytes);
+/* From now on blocks are stored as they are, not compressed: about half the time, five times the
+ * bytes. */
+void swt_encoder_store(swt_encoder *encoder);
 
 /* The first bytes of a raw file. */
 void swt_file_header(uint8_t out[SWT_FILE_HEADER_BYTES]);
