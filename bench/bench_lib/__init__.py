@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the bench programs beside other allocators, compares, and keeps the scoreboard."""

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a run: nanoseconds by contender for each row, and ratios against targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench_lib.errors import BenchError
+from bench_lib.report import columns_of
+from bench_lib.runner import Run
+from bench_lib.scoreboard import MET, MISSED, Score
+from bench_lib.stats import interval
+
+COLOURS = {MET: "#2a7f62", MISSED: "#b3432b"}
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib as mpl  # noqa: PLC0415  (only pictures need it)
+    except ImportError as error:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib") from error
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    return plt
+
+
+def _save(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.stem + ".part.png")
+    try:
+        figure.savefig(part, dpi=120, bbox_inches="tight")
+        part.replace(path)
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
+    """One panel a row: a bar a contender, median ns with its interval.
+
+    Args:
+        run: what was measured.
+        benches: the rows drawn.
+        path: the PNG.
+
+    Raises:
+        BenchError: matplotlib is missing or the file cannot be written.
+    """
+    plt = _pyplot()
+    columns = columns_of(run)
+    across = min(4, len(benches))
+    down = -(-len(benches) // across)
+    figure, axes = plt.subplots(
+        down, across, figsize=(4 * across, 0.8 + 0.28 * len(columns) * down), squeeze=False
+    )
+    for axis in axes.flat[len(benches) :]:
+        axis.set_visible(False)
+    for axis, bench in zip(axes.flat, benches, strict=False):
+        shown = [(c, run.values(bench, c, "op")) for c in reversed(columns)]
+        drawn = [(c, interval(series)) for c, series in shown if series]
+        axis.barh(
+            [c.label for c, _ in drawn],
+            [found.median for _, found in drawn],
+            xerr=[
+                [found.median - found.low for _, found in drawn],
+                [found.high - found.median for _, found in drawn],
+            ],
+            color=["#2f6690" if c.name == "spanwise" else "#b8bcc2" for c, _ in drawn],
+            ecolor="#333333",
+        )
+        axis.set_title(bench, fontsize=9)
+        axis.set_xlabel("ns an operation", fontsize=8)
+        axis.tick_params(labelsize=8)
+    figure.tight_layout()
+    saved = _save(figure, path)
+    plt.close(figure)
+    return saved
+
+
+def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
+    """Each row's ratio with its interval, and its target as a tick.
+
+    Args:
+        scores: the scoreboard.
+        path: the PNG.
+
+    Raises:
+        BenchError: matplotlib is missing or the file cannot be written.
+    """
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(9, 1 + 0.27 * len(scores)))
+    for place, score in enumerate(reversed(scores)):
+        axis.plot(score.target.target, place, marker="|", markersize=12, color="#333333")
+        if score.ratio is not None:
+            axis.errorbar(
+                score.ratio.median,
+                place,
+                xerr=[
+                    [score.ratio.median - score.ratio.low],
+                    [score.ratio.high - score.ratio.median],
+                ],
+                fmt="o",
+                color=COLOURS.get(score.verdict, "#8a8f98"),
+            )
+    axis.set_yticks(range(len(scores)), [score.target.name for score in reversed(scores)])
+    axis.set_xscale("log")
+    axis.set_xticks([0.1, 0.2, 0.5, 1, 2, 5, 10])
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter("")
+    axis.axvline(1, color="#d0d3d8", zorder=0)
+    axis.set_xlabel("ours / best peer (dot, interval) and target (tick); smaller is better")
+    saved = _save(figure, path)
+    plt.close(figure)
+    return saved

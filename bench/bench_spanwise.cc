@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows on spanwise, linked statically:
+//   inline    fast.h with sizes known when compiled (`bare` in the build without checks)
+//   exported  sw_malloc, sw_calloc, sw_free
+//   generic   a heap of its own with a table made at run time, an explicit cache: no specialised path
+// and, as class/BYTES, a pair of each class on the inline and the generic path.
+#include <spanwise/fast.h>
+#include <spanwise/spanwise.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "register.h"
+
+namespace {
+
+// Slot and its share of the span's tail, for each size that the rows ask for.
+struct TableBytes {
+    std::array<double, bench::REPLACE_MAX + 1> of{};
+    TableBytes() {
+        const sw_table *table = sw_table_c16();
+        for (size_t size = 0; size < of.size(); size++) {
+            sw_class_info info;
+            if (sw_table_class(table, sw_table_class_of(table, size), &info) != SW_OK) abort();
+            of[size] = static_cast<double>(info.span_bytes) / info.slots;
+        }
+    }
+};
+
+struct Spanwise : bench::Policy {
+    static constexpr bool has_table = true;
+    static double table_bytes(size_t size) {
+        static const TableBytes bytes;
+        return bytes.of[size];
+    }
+    static void *get_any(size_t size) { return sw_malloc(size); }
+    static size_t usable(void *p) { return sw_usable_size(p); }
+};
+
+struct Inline : Spanwise {
+    template <size_t N> static void *get() { return sw_fast_malloc(N); }
+    template <size_t N> static void *zget() { return sw_fast_zalloc(N); }
+    static void drop(void *p) { sw_fast_free(p); }
+};
+
+[[maybe_unused]] sw_cache *default_cache() {
+    if (sw_tls_cache == nullptr) sw_free(sw_malloc(1));
+    return sw_tls_cache;
+}
+
+// Objects that may hold pointers: spans of their own, cleared when they hold old bytes.
+struct InlineScan : Inline {
+    template <size_t N> static void *zget() {
+        sw_cache *cache = sw_tls_cache;
+        if (__builtin_expect(cache == nullptr, 0)) cache = default_cache();
+        return sw_fast_cache_alloc(cache, N, SW_SCAN);
+    }
+};
+
+struct Exported : Spanwise {
+    template <size_t N> static void *get() { return sw_malloc(N); }
+    template <size_t N> static void *zget() { return sw_calloc(1, N); }
+    static void drop(void *p) { sw_free(p); }
+};
+
+struct ExportedScan : Exported {
+    template <size_t N> static void *zget() { return sw_heap_alloc(sw_heap_default(), N, SW_SCAN); }
+};
+
+// --- the generic path -----------------------------------------------------------------------------
+
+[[noreturn]] [[maybe_unused]] void die(const char *what) {
+    fprintf(stderr, "bench_spanwise: %s failed: %s\n", what, sw_last_error()->message);
+    exit(1);
+}
+
+// A copy of c16 made at run time: the library has no specialised path for it.
+[[maybe_unused]] sw_heap *make_generic_heap() {
+    const sw_table *c16 = sw_table_c16();
+    std::array<sw_class_spec, SW_TABLE_CLASSES_MAX> specs{};
+    uint32_t count = sw_table_class_count(c16);
+    for (uint32_t cls = 1; cls <= count; cls++) {
+        sw_class_info info;
+        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class");
+        specs[cls - 1] = {info.size_bytes, info.span_bytes / sw_table_page_bytes(c16)};
+    }
+    sw_table *table = nullptr;
+    if (sw_table_create("copy", sw_table_page_bytes(c16), specs.data(), count, &table) != SW_OK)
+        die("sw_table_create");
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table;
+    sw_heap *heap = nullptr;
+    if (sw_heap_create(&options, &heap) != SW_OK) die("sw_heap_create");
+    return heap;
+}
+
+struct Generic : Spanwise {
+    static inline sw_heap *heap = nullptr;
+    static inline thread_local sw_cache *cache = nullptr;
+
+    static void thread_start() {
+        if (sw_cache_open(heap, &cache) != SW_OK) die("sw_cache_open");
+    }
+    static void thread_stop() { sw_cache_close(cache); }
+    template <size_t N> static void *get() { return sw_cache_alloc(cache, N, 0); }
+    template <size_t N> static void *zget() { return sw_cache_alloc(cache, N, SW_ZERO); }
+    static void *get_any(size_t size) { return sw_cache_alloc(cache, size, 0); }
+    static void drop(void *p) { sw_cache_free(cache, p); }
+    static size_t usable(void *p) { return sw_heap_usable_size(heap, p); }
+};
+
+struct GenericScan : Generic {
+    template <size_t N> static void *zget() { return sw_cache_alloc(cache, N, SW_SCAN); }
+};
+
+// --- one pair a class -----------------------------------------------------------------------------
+
+constexpr size_t FAST_CLASSES = sizeof sw_fast_class_bytes / sizeof sw_fast_class_bytes[0];
+
+template <class P, uint32_t... CLS>
+[[maybe_unused]] void register_classes(const std::string &policy,
+                                       std::integer_sequence<uint32_t, CLS...>) {
+    constexpr std::array<uint32_t, FAST_CLASSES> bytes = [] {
+        std::array<uint32_t, FAST_CLASSES> sizes{};
+        for (size_t i = 0; i < FAST_CLASSES; i++) sizes[i] = sw_fast_class_bytes[i];
+        return sizes;
+    }();
+    (bench::add(policy + "/class/" + std::to_string(bytes[CLS + 1]),
+                bench::pair<P, bytes[CLS + 1], false>,
+                bench::pair<bench::Counted<P>, bytes[CLS + 1], false>),
+     ...);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+#if BENCH_BARE
+    bench::register_rows<Inline, InlineScan>("bare");
+#else
+    constexpr std::make_integer_sequence<uint32_t, FAST_CLASSES - 1> classes{};
+    Generic::heap = make_generic_heap();
+    Generic::thread_start();
+    bench::register_rows<Inline, InlineScan>("inline");
+    bench::register_rows<Exported, ExportedScan>("exported");
+    bench::register_rows<Generic, GenericScan>("generic");
+    register_classes<Inline>("inline", classes);
+    register_classes<Generic>("generic", classes);
+#endif
+    return bench::run(argc, argv, SPANWISE_VERSION);
+}

@@ -1,0 +1,3 @@
+module spanwise/bench/seed
+
+go 1.21

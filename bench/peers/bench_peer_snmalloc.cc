@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows on snmalloc, header only: its size class is computed when compiled. snmalloc tells no
+// version; SPANWISE_PEER_SNMALLOC_VERSION of the build says it.
+#include <snmalloc/snmalloc.h>
+
+#include "register.h"
+
+namespace {
+
+struct Snmalloc : bench::Policy {
+    template <size_t N> static void *get() { return snmalloc::alloc<N>(); }
+    template <size_t N> static void *zget() { return snmalloc::alloc<N, snmalloc::Zero>(); }
+    static void *get_any(size_t size) { return snmalloc::alloc(size); }
+    static void drop(void *p) { snmalloc::dealloc(p); }
+    static size_t usable(void *p) { return snmalloc::alloc_size(p); }
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+    bench::register_rows<Snmalloc>("linked");
+    return bench::run(argc, argv, BENCH_PEER_VERSION);
+}

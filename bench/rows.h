@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of one thread, each a template over an allocator policy (policy.h). docs/design/bench.md
+// says what each row measures. Objects are touched in their first word, as programs do.
+//
+// Every row sets the counter `op`: seconds an operation (a pair, an object, a replacement).
+#ifndef SPANWISE_BENCH_ROWS_H
+#define SPANWISE_BENCH_ROWS_H
+
+#include <benchmark/benchmark.h>
+
+#include "measure.h"
+#include "policy.h"
+
+namespace bench {
+
+using State = benchmark::State;
+
+enum : uint64_t { SEED = 20261120 };
+enum : size_t { OBJECTS_MAX = 1000000, LIVE = 100000 };
+enum : uint32_t { REPLACE_MIN = 8, REPLACE_MAX = 1024 };
+
+// The objects that a row holds, and their sizes; static, so that holding them allocates nothing.
+inline void *held[OBJECTS_MAX];
+inline uint32_t held_size[LIVE];
+
+inline void touch(void *p) { *static_cast<volatile uint64_t *>(p) = 1; }
+
+// True until a row has run: some rows mean something in a new process only.
+inline bool new_process = true;
+
+// Tells how many operations one iteration of the row was.
+inline void finish(State &state, double ops) {
+    using benchmark::Counter;
+    new_process = false;
+    state.counters["op"] =
+        Counter(ops, Counter::Flags(Counter::kIsIterationInvariantRate | Counter::kInvert));
+    state.counters["ops"] = Counter(ops);
+}
+
+// --- ping-pong ------------------------------------------------------------------------------------
+
+template <class P, size_t N, bool ZERO> void pair(State &state) {
+    for (auto _ : state) {
+        void *p = ZERO ? P::template zget<N>() : P::template get<N>();
+        touch(p);
+        P::drop(p);
+    }
+    finish(state, 1);
+}
+
+// --- batches: allocate count objects, free them all -----------------------------------------------
+
+enum class Order { IN_ORDER, RANDOM };
+enum class Phase { ALLOC, FREE };
+
+template <class P, size_t N, bool ZERO> void fill(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = ZERO ? P::template zget<N>() : P::template get<N>();
+        touch(p);
+        held[i] = p;
+    }
+}
+
+template <class P> void drain(size_t count) {
+    for (size_t i = 0; i < count; i++) P::drop(held[i]);
+}
+
+inline void shuffle(size_t count, Random &random) {
+    for (size_t i = count; i > 1; i--) {
+        uint32_t bits = static_cast<uint32_t>(random.next() >> 32);
+        size_t j = below(bits, static_cast<uint32_t>(i));
+        void *p = held[i - 1];
+        held[i - 1] = held[j];
+        held[j] = p;
+    }
+}
+
+// One phase is timed, the other runs. The pointers themselves are shuffled, so that a random free
+// reads them in order and pays for the allocator's cache misses only. A first round is not counted:
+// later allocations meet a heap that such frees have left.
+template <class P, class WARM, size_t N, bool ZERO, Order ORDER, Phase PHASE>
+void batch(State &state, size_t count) {
+    Random random(SEED);
+    fill<WARM, N, ZERO>(count);
+    if (ORDER == Order::RANDOM) shuffle(count, random);
+    drain<WARM>(count);
+    for (auto _ : state) {
+        double start = cpu_seconds();
+        fill<P, N, ZERO>(count);
+        double filled = cpu_seconds();
+        if (ORDER == Order::RANDOM) shuffle(count, random);
+        double shuffled = cpu_seconds();
+        drain<P>(count);
+        double end = cpu_seconds();
+        state.SetIterationTime(PHASE == Phase::ALLOC ? filled - start : end - shuffled);
+    }
+    finish(state, static_cast<double>(count));
+}
+
+// False, with an error as the row's result, when other rows ran before in this process.
+inline bool first_in_process(State &state) {
+    if (new_process || counting) return true;
+    state.SkipWithError("needs a process of its own: name this row in --benchmark_filter");
+    return false;
+}
+
+// The very first objects of a process: page faults and the allocator's own growth included. One
+// iteration is all there can be.
+template <class P> void cold(State &state) {
+    if (!first_in_process(state)) return;
+    memset(held, 0xff, sizeof held);
+    for (auto _ : state) {
+        double start = cpu_seconds();
+        fill<P, 16, false>(OBJECTS_MAX);
+        state.SetIterationTime(cpu_seconds() - start);
+    }
+    finish(state, static_cast<double>(OBJECTS_MAX));
+    drain<P>(OBJECTS_MAX);
+}
+
+// --- random replacement ---------------------------------------------------------------------------
+
+inline uint32_t random_size(uint32_t bits) {
+    return REPLACE_MIN + below(bits, REPLACE_MAX - REPLACE_MIN + 1);
+}
+
+template <class P> void replace_start(Random &random) {
+    for (size_t i = 0; i < LIVE; i++) {
+        held_size[i] = random_size(static_cast<uint32_t>(random.next()));
+        held[i] = P::get_any(held_size[i]);
+        touch(held[i]);
+    }
+}
+
+template <class P> void replace_one(Random &random) {
+    uint64_t bits = random.next();
+    uint32_t i = below(static_cast<uint32_t>(bits >> 32), LIVE);
+    uint32_t size = random_size(static_cast<uint32_t>(bits));
+    P::drop(held[i]);
+    held[i] = P::get_any(size);
+    held_size[i] = size;
+    touch(held[i]);
+}
+
+template <class P, class WARM> void replace(State &state) {
+    Random random(SEED);
+    replace_start<WARM>(random);
+    for (size_t i = 0; i < 2 * LIVE; i++) replace_one<WARM>(random);
+    for (auto _ : state) replace_one<P>(random);
+    finish(state, 1);
+    drain<WARM>(LIVE);
+}
+
+template <class P> void count_live(double *live, double *table) {
+    *live = *table = 0;
+    for (size_t i = 0; i < LIVE; i++) {
+        *live += held_size[i];
+        *table += P::table_bytes(held_size[i]);
+    }
+}
+
+// Peak resident memory of 20 replacements an object, over the most bytes that were live (seen at 20
+// points), and over what the class table alone makes of them.
+template <class P> void replace_rss(State &state) {
+    if (!first_in_process(state)) return;
+    memset(held, 0xff, sizeof held);
+    memset(held_size, 0xff, sizeof held_size);
+    Random random(SEED);
+    double live_max = 0;
+    double table_max = 0;
+    double rss = 0;
+    for (auto _ : state) {
+        double before = status_bytes("VmRSS:");
+        reset_peak();
+        double start = cpu_seconds();
+        replace_start<P>(random);
+        for (int round = 0; round < 20; round++) {
+            double live, table;
+            count_live<P>(&live, &table);
+            if (live > live_max) live_max = live;
+            if (table > table_max) table_max = table;
+            for (size_t i = 0; i < LIVE; i++) replace_one<P>(random);
+        }
+        state.SetIterationTime(cpu_seconds() - start);
+        rss = status_bytes("VmHWM:") - before;
+    }
+    finish(state, static_cast<double>(21 * LIVE));
+    state.counters["rss_over_live"] = rss / live_max;
+    if (P::has_table) state.counters["rss_over_table"] = rss / table_max;
+    drain<P>(LIVE);
+}
+
+// --- the seed cases: kept objects, zeroed, each published through one global pointer --------------
+
+inline void *volatile sink;
+
+template <class P, class WARM, size_t N> void seed(State &state) {
+    fill<WARM, N, true>(OBJECTS_MAX);
+    drain<WARM>(OBJECTS_MAX);
+    for (auto _ : state) {
+        double start = cpu_seconds();
+        for (size_t i = 0; i < OBJECTS_MAX; i++) {
+            void *p = P::template zget<N>();
+            sink = p;
+            held[i] = p;
+        }
+        state.SetIterationTime(cpu_seconds() - start);
+        drain<P>(OBJECTS_MAX);
+    }
+    finish(state, static_cast<double>(OBJECTS_MAX));
+}
+
+} // namespace bench
+#endif

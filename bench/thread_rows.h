@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of several threads, templates over an allocator policy (policy.h). Times are wall time.
+#ifndef SPANWISE_BENCH_THREAD_ROWS_H
+#define SPANWISE_BENCH_THREAD_ROWS_H
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "rows.h"
+
+namespace bench {
+
+enum : size_t {
+    PASSED = 500000,   // objects that a producer hands over in one iteration
+    RING = 4096,       // places between producer and consumer
+    PUBLISH = 64,      // objects handed over at once
+    CROSS = 10000,     // objects that each of two threads swaps with the other
+    CROSS_ROUNDS = 20, // times that they do it in one iteration
+    OWN = 1000,        // objects that each thread of the scaling row holds
+    SCALE_OPS = 200000,
+};
+
+// Runs body(index) on `threads` threads of its own. Returns the seconds from the moment that all of
+// them stand ready until the last is done.
+template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
+    Barrier ready(threads + 1);
+    std::vector<std::thread> team;
+    for (unsigned index = 0; index < threads; index++) {
+        team.emplace_back([&, index] {
+            P::thread_start();
+            ready.wait();
+            body(index);
+            ready.wait();
+            P::thread_stop();
+        });
+    }
+    ready.wait();
+    double start = wall_seconds();
+    ready.wait();
+    double passed = wall_seconds() - start;
+    for (std::thread &thread : team) thread.join();
+    return passed;
+}
+
+// --- one allocates, the other frees ---------------------------------------------------------------
+
+// One writer, one reader; each looks at the other's counter only when its own view is used up.
+struct Ring {
+    alignas(64) std::atomic<size_t> written{0};
+    alignas(64) std::atomic<size_t> taken{0};
+    alignas(64) void *place[RING];
+};
+
+template <class P> void produce(Ring &ring) {
+    size_t taken = 0;
+    for (size_t at = 0; at < PASSED; at++) {
+        for (unsigned spins = 0; at - taken == RING; relax(spins)) {
+            taken = ring.taken.load(std::memory_order_acquire);
+            if (at - taken < RING) break;
+        }
+        void *p = P::template get<64>();
+        touch(p);
+        ring.place[at % RING] = p;
+        if ((at + 1) % PUBLISH == 0) ring.written.store(at + 1, std::memory_order_release);
+    }
+    ring.written.store(PASSED, std::memory_order_release);
+}
+
+template <class P> void consume(Ring &ring) {
+    size_t at = 0;
+    for (unsigned spins = 0; at < PASSED;) {
+        size_t written = ring.written.load(std::memory_order_acquire);
+        if (written == at) {
+            relax(spins);
+            continue;
+        }
+        for (; at < written; at++) {
+            P::drop(ring.place[at % RING]);
+            if ((at + 1) % PUBLISH == 0) ring.taken.store(at + 1, std::memory_order_release);
+        }
+    }
+}
+
+template <class P> void producer_consumer(State &state) {
+    static Ring ring;
+    for (auto _ : state) {
+        ring.written = 0;
+        ring.taken = 0;
+        state.SetIterationTime(run_threads<P>(
+            2, [](unsigned index) { index == 0 ? produce<P>(ring) : consume<P>(ring); }));
+    }
+    finish(state, PASSED);
+}
+
+// --- two threads free each other's objects --------------------------------------------------------
+
+// Nanoseconds are those of one thread for one of its pairs.
+template <class P> void cross_free(State &state) {
+    static void *swapped[2][CROSS];
+    for (auto _ : state) {
+        Barrier both(2);
+        state.SetIterationTime(run_threads<P>(2, [&](unsigned index) {
+            for (size_t round = 0; round < CROSS_ROUNDS; round++) {
+                for (void *&place : swapped[index]) {
+                    place = P::template get<64>();
+                    touch(place);
+                }
+                both.wait();
+                for (void *p : swapped[1 - index]) P::drop(p);
+                both.wait();
+            }
+        }));
+    }
+    finish(state, static_cast<double>(CROSS * CROSS_ROUNDS));
+}
+
+// --- independent threads --------------------------------------------------------------------------
+
+template <class P> void churn(uint64_t seed) {
+    void *own[OWN];
+    Random random(seed);
+    for (void *&p : own) {
+        p = P::get_any(16);
+        touch(p);
+    }
+    for (size_t i = 0; i < SCALE_OPS; i++) {
+        uint64_t bits = random.next();
+        void *&p = own[below(static_cast<uint32_t>(bits >> 32), OWN)];
+        P::drop(p);
+        p = P::get_any(8 + below(static_cast<uint32_t>(bits), 505));
+        touch(p);
+    }
+    for (void *p : own) P::drop(p);
+}
+
+// Nanoseconds are wall time over the replacements of all threads together.
+template <class P> void scaling(State &state, unsigned threads) {
+    for (auto _ : state) {
+        state.SetIterationTime(
+            run_threads<P>(threads, [](unsigned index) { churn<P>(SEED + index); }));
+    }
+    finish(state, static_cast<double>(SCALE_OPS) * threads);
+}
+
+} // namespace bench
+#endif
