@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise._parts import PARTS
+from spanwise.errors import InvalidError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -209,7 +210,7 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
 
     Raises:
         OSError: the system refused to write.
-        ValueError: the ending of the name is no format that matplotlib knows.
+        InvalidError: the ending of the name is no format that matplotlib knows.
     """
     plt = _pyplot()
     figure: Any = ax.figure
@@ -219,6 +220,11 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
         with plt.style.context(STYLE):
             figure.savefig(growing)
         growing.replace(place)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(place)) from None
+    except ValueError:
+        known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
+        raise InvalidError(f"{place}: no picture has this ending; use one of {known}") from None
     finally:
         growing.unlink(missing_ok=True)
         plt.close(figure)

@@ -161,9 +161,7 @@ def test_books(books: int, block: tuple[int, int], each: tuple[int, int]) -> Non
 
 def test_one_block_of_books_loses_from_820_to_853() -> None:
     table = sw.SizeClassTable.go()
-    losing = [
-        n for n in range(700, 1000) if table.round_up(n * BOOK) > n * table.round_up(BOOK)
-    ]
+    losing = [n for n in range(700, 1000) if table.round_up(n * BOOK) > n * table.round_up(BOOK)]
     assert losing == list(range(820, 854))
 
 

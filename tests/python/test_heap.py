@@ -39,9 +39,7 @@ def test_a_block_has_what_was_asked_for(heap: sw.Heap) -> None:
     block = heap.alloc(100)
     assert (block.size, len(block), block.usable, block.freed) == (100, 100, 112, False)
     assert block.address % 8 == 0
-    assert repr(block) == (
-        f"<Block of heap {heap.id}: 100 B, 112 usable, at {block.address:#x}>"
-    )
+    assert repr(block) == (f"<Block of heap {heap.id}: 100 B, 112 usable, at {block.address:#x}>")
     block.free()
     assert block.freed
     assert heap.stats().live_objects == 0
@@ -223,7 +221,11 @@ def test_no_copies(heap: sw.Heap, copied: Callable[[object], object]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"placement": "best"}, ValueError, "placement 'best' is unknown; use one of lifo, address, fullest"),
+        (
+            {"placement": "best"},
+            ValueError,
+            "placement 'best' is unknown; use one of lifo, address, fullest",
+        ),
         ({"limit": 0}, ValueError, "limit 0 leaves no room; give bytes, or None for no limit"),
         ({"limit": -1}, ValueError, "limit -1 is negative; give 0 or more"),
         ({"limit": 1.5}, TypeError, "limit must be an integer, not float"),
@@ -333,7 +335,7 @@ def test_leaving_with_a_view_warns_and_puts_release_off() -> None:
 
 def test_leaving_never_masks_the_bodys_exception() -> None:
     for action in ("always", "error"):
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(record=True):
             warnings.simplefilter(action, ResourceWarning)  # type: ignore[arg-type]
             with pytest.raises(KeyError, match="body"), sw.Heap() as heap:
                 view = heap.alloc(8).view()
@@ -450,7 +452,9 @@ def test_interpreter_shutdown(flags: list[str]) -> None:
 
 @pytest.mark.parametrize("allocator", ["malloc", "debug"])
 def test_under_other_python_allocators(allocator: str) -> None:
-    code = "import spanwise as sw\nwith sw.Heap() as h:\n  b = h.alloc(9); b.view()[:] = 1; b.free()"
+    code = (
+        "import spanwise as sw\nwith sw.Heap() as h:\n  b = h.alloc(9); b.view()[:] = 1; b.free()"
+    )
     done = python("-c", code, env={"PYTHONMALLOC": allocator})
     assert done.returncode == 0, done.stderr
 
@@ -527,7 +531,9 @@ def test_run_counts_what_cannot_be(heap: sw.Heap) -> None:
 
 
 def test_run_refuses_what_is_no_workload(heap: sw.Heap) -> None:
-    with pytest.raises(TypeError, match="ops must be a numpy array of spanwise.OPS_DTYPE, not list"):
+    with pytest.raises(
+        TypeError, match="ops must be a numpy array of spanwise.OPS_DTYPE, not list"
+    ):
         heap.run([1, 2])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not float64"):
         heap.run(np.zeros(3))

@@ -217,9 +217,9 @@ BAD_FILES = {
     '{"name": "t", "page_bytes": 8192, "classes": [{"size": 8.5, "pages": 1}]}': (
         "class 1: size must be an integer, not 8.5"
     ),
-    '{"name": "t", "page_bytes": 8192, "classes": [' + GOOD_CLASS + ', {"size": 20, "pages": 1}]}': (
-        "class 2 (20 bytes): size must be a multiple of 8; use 24"
-    ),
+    '{"name": "t", "page_bytes": 8192, "classes": ['
+    + GOOD_CLASS
+    + ', {"size": 20, "pages": 1}]}': ("class 2 (20 bytes): size must be a multiple of 8; use 24"),
     '{"name": "t", "page_bytes": 8192, "classes": [{"size": 9000, "pages": 1}]}': (
         "class 1 (9000 bytes): does not fit its span of 8192 bytes; use 2 pages"
     ),
@@ -271,7 +271,18 @@ def test_copies_are_equal(name: str) -> None:
 def test_texts() -> None:
     table = sw.SizeClassTable.go()
     lines = str(table).splitlines()
-    assert lines[0].split() == "class bytes/obj bytes/span objects tail waste max waste min align".split()
+    assert lines[0].split() == [
+        "class",
+        "bytes/obj",
+        "bytes/span",
+        "objects",
+        "tail",
+        "waste",
+        "max",
+        "waste",
+        "min",
+        "align",
+    ]
     assert lines[2].split() == ["1", "8", "8192", "1024", "0", "87.50%", "8"]
     assert len(table.to_markdown().splitlines()) == 69
     assert table._repr_html_().count("<tr>") == 68

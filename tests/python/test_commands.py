@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: output, JSON, exit status, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spanwise as sw
+from spanwise import workloads
+from spanwise.__main__ import COMMANDS, main
+from spanwise._parts import PARTS
+
+from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
+
+NAMES = ("classes", "explain", "record", "ledger", "compare", "demo")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of 20,000 operations."""
+    path = tmp_path_factory.mktemp("stored") / "a.swt"
+    sw.Recording.from_ops(random_ops(3, 20_000), path)
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """What a command prints that ends well."""
+    assert main([str(word) for word in words]) == 0
+    return capsys.readouterr().out
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """The one line on stderr of a command that ends with 2."""
+    assert main([str(word) for word in words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err.rstrip("\n")
+
+
+def misused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line on stderr of wrong use."""
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err.rstrip("\n")
+
+
+# --- help and wrong use ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: spanwise {name}")
+    assert f"example:\n  spanwise {name} " in text
+    assert "--json" in text
+
+
+def test_every_command_is_a_module() -> None:
+    assert [module.__name__.rpartition(".")[2] for module in COMMANDS] == list(NAMES)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"spanwise {sw.__version__}\n"
+
+
+def test_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert misused(capsys) == (
+        "spanwise: the following arguments are required: COMMAND; see spanwise --help"
+    )
+    assert misused(capsys, "fly").startswith("spanwise: argument COMMAND: invalid choice: 'fly'")
+    assert misused(capsys, "explain") == (
+        "spanwise explain: the following arguments are required: SIZE; see spanwise explain --help"
+    )
+    assert misused(capsys, "ledger", "a.swt", "--placement", "x").startswith(
+        "spanwise ledger: argument --placement: invalid choice: 'x'"
+    )
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def test_classes_json_has_the_keys_and_numbers_of_go(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = json.loads(said(capsys, "classes", "--table", "go", "--json"))
+    theirs = json.loads(GO_TABLE.read_text())
+    assert list(ours) == list(theirs)
+    for key in set(ours) - {"source"}:
+        assert ours[key] == theirs[key], key
+
+
+def test_classes_formats(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert len(said(capsys, "classes").splitlines()) == 69
+    assert said(capsys, "classes", "--format", "md").startswith("| class | bytes/obj |")
+    assert json.loads(said(capsys, "classes", "--format", "json"))["page_bytes"] == 8192
+    as_c = said(capsys, "classes", "--table", "c16", "--format", "c")
+    assert "static const sw_class_spec classes_c16[66] = {\n    {8, 1},\n    {16, 1}," in as_c
+    sw.SizeClassTable.custom([8, 48], name="mine").to_json(tmp_path / "t.json")
+    assert "    2         48" in said(capsys, "classes", "--table", tmp_path / "t.json")
+
+
+def test_unknown_table(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
+    expected = (
+        "spanwise: unknown table 'gone'; use go, c16, pow2, geometric-R (R: a ratio such as 1.25)"
+        " or FILE.json"
+    )
+    assert told(capsys, "classes", "--table", "gone") == expected
+    assert told(capsys, "explain", "8", "--table", "gone") == expected
+    assert told(capsys, "ledger", stored, "--table", "gone") == expected
+    assert told(capsys, "compare", stored, "--table", "go", "--table", "gone") == expected
+    assert told(capsys, "classes", "--table", "geometric-x") == (
+        "spanwise: unknown table 'geometric-x'; after geometric- comes a ratio, e.g. geometric-1.25"
+    )
+
+
+def test_bad_table_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    assert told(capsys, "classes", "--table", path) == (
+        f"spanwise: {path}: No such file or directory"
+    )
+    path.write_text('{"name": "t", "page_bytes": 8192, "classes": [{"size": 20, "pages": 1}]}')
+    assert told(capsys, "explain", "8", "--table", path) == (
+        f"spanwise: {path}: class 1 (20 bytes): size must be a multiple of 8; use 24"
+    )
+    path.write_text("{,}")
+    assert told(capsys, "classes", "--table", path).startswith(
+        f"spanwise: {path}: line 1, column 2: not valid JSON ("
+    )
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "rounded"),
+    [
+        *((1, 8), (8, 8), (33, 48), (40, 48), (66, 80), (1024, 1024), (1025, 1152)),
+        *((32768, 32768), (32769, 40960), (0, 0)),
+    ],
+)
+def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) -> None:
+    value = json.loads(said(capsys, "explain", str(size), "--table", "go", "--json"))
+    assert (value["size"], value["rounded"], value["waste"]) == (size, rounded, rounded - size)
+    text = said(capsys, "explain", str(size), "--table", "go")
+    assert f"rounded up to     {rounded} B\n" in text
+    assert ("the C call still returns a unique slot of 8 B." in text) == (size == 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("x", "size 'x' is not a number; give bytes, e.g. 33"),
+        ("1.5", "size '1.5' is not a number; give bytes, e.g. 33"),
+        (str(2**63), f"size {2**63} is too large; give at most {2**63 - 1}"),
+        (str(2**63 - 1), f"size {2**63 - 1} is too large to round up to whole pages"),
+    ],
+)
+def test_explain_bad_sizes(capsys: pytest.CaptureFixture[str], size: str, message: str) -> None:
+    assert told(capsys, "explain", size) == f"spanwise: {message}"
+
+
+def test_explain_negative_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "explain", "-5") == "spanwise: size -5 is negative; give 0 or more"
+    assert told(capsys, "explain", "--", "-5") == "spanwise: size -5 is negative; give 0 or more"
+
+
+# --- ledger and compare ---------------------------------------------------------------------------
+
+
+def test_ledger(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
+    value = json.loads(said(capsys, "ledger", stored, "--table", "go", "--json"))
+    assert sum(value[part] for part in PARTS) == value["held_bytes"]
+    ledger = sw.Recording.open(stored).ledger("go")
+    assert value == json.loads(ledger.json)
+    text = said(capsys, "ledger", stored, "--table", "go")
+    assert text.startswith(str(ledger))
+    assert "classes with the most waste, bytes" in text
+    assert "held / requested, mean" in text
+
+
+@pytest.mark.parametrize("at", ["peak", "end", "0.5s", "200ms", "1"])
+def test_ledger_at(capsys: pytest.CaptureFixture[str], stored: Path, at: str) -> None:
+    value = json.loads(said(capsys, "ledger", stored, "--at", at, "--json"))
+    assert 0 < value["events"] <= 20_000
+
+
+def test_ledger_knobs(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
+    knobs = ("--placement", "address", "--decay-ms", "0", "--batch", "0")
+    value = json.loads(said(capsys, "ledger", stored, "--at", "end", *knobs, "--json"))
+    same = sw.Recording.open(stored).ledger("c16", "end", placement="address", decay_ms=0, batch=0)
+    assert value["held_bytes"] == same.held_bytes
+
+
+def test_ledger_of_several(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
+    value = json.loads(said(capsys, "ledger", stored, stored, "--json"))
+    assert len(value["parts"]) == 2
+    assert value["held_bytes"] == sum(part["held_bytes"] for part in value["parts"])
+    text = said(capsys, "ledger", stored, stored)
+    assert text.splitlines()[0].startswith("ledger of 2 recordings under c16 at peak: ")
+    assert "process" in text
+
+
+def test_compare(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
+    tables = ("--table", "go", "--table", "c16", "--table", "pow2")
+    value = json.loads(said(capsys, "compare", stored, *tables, "--json"))
+    assert [ledger["table"] for ledger in value["ledgers"]] == ["go", "c16", "pow2"]
+    text = said(capsys, "compare", stored)
+    assert text.splitlines()[1].split() == ["go", "c16"]
+    assert "holds least" in text.splitlines()[-1]
+
+
+def test_plots_are_written_whole(
+    capsys: pytest.CaptureFixture[str], stored: Path, tmp_path: Path
+) -> None:
+    for command in ("ledger", "compare"):
+        picture = tmp_path / f"{command}.png"
+        said(capsys, command, stored, "--plot", picture)
+        assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert len(list(tmp_path.iterdir())) == 2
+    assert told(capsys, "ledger", stored, "--plot", tmp_path / "no/a.png") == (
+        f"spanwise: {tmp_path}/no/a.png: No such file or directory"
+    )
+    message = told(capsys, "ledger", stored, "--plot", tmp_path / "a.doc")
+    assert message.startswith(
+        f"spanwise: {tmp_path}/a.doc: no picture has this ending; use one of "
+    )
+
+
+def test_bad_recordings(capsys: pytest.CaptureFixture[str], stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.swt"
+    assert told(capsys, "ledger", path) == (
+        f"spanwise: {path}: cannot open the recording: No such file or directory"
+    )
+    path.write_bytes(b"hello, this is no recording")
+    for command in ("ledger", "compare"):
+        assert told(capsys, command, path) == (
+            f"spanwise: {path}: not a spanwise recording: it does not begin with the .swt magic;"
+            " make one with spanwise record"
+        )
+    path.write_bytes(stored.read_bytes()[:-100])
+    message = told(capsys, "ledger", path)
+    assert message.startswith(f"spanwise: {path}: byte ")
+    assert "use --valid-prefix to read the " in message
+    assert said(capsys, "ledger", path, "--valid-prefix").startswith("ledger of bad.swt under c16")
+    assert told(capsys, "ledger", tmp_path / "*.none") == (
+        f"spanwise: {tmp_path}/*.none: no file matches"
+    )
+    assert told(capsys, "ledger", stored, "--at", "noon") == (
+        "spanwise: moment 'noon': give peak, end, or a time such as 1.5s"
+    )
+
+
+# --- record ---------------------------------------------------------------------------------------
+
+
+@needs_recorder()
+def test_record(tmp_path: Path) -> None:
+    done = spanwise("record", "-o", tmp_path / "ls.swt", "--", "/bin/ls", "/bin/ls", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "/bin/ls\n")
+    events = len(sw.Recording.open(tmp_path / "ls.swt"))
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"{tmp_path}/ls.swt: {events:,} events (")
+    done = spanwise("record", "/bin/ls", "-d", "/bin/ls", cwd=tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "ls.swt").exists()
+
+
+@needs_recorder()
+def test_record_json_is_alone_on_stdout(tmp_path: Path) -> None:
+    done = spanwise("record", "--json", "-o", tmp_path / "a.swt", "--", "/bin/ls", "/bin/ls")
+    value = json.loads(done.stdout)
+    assert done.stderr == "/bin/ls\n"
+    assert value["file"] == str(tmp_path / "a.swt")
+    assert value["status"] == 0
+    assert value["summary"]["allocs"] > 0
+
+
+@needs_recorder()
+def test_record_tells_how_the_program_ended(tmp_path: Path) -> None:
+    done = spanwise("record", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "exit 7")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2] == "the program exited with 7"
+    done = spanwise("record", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "kill -9 $$")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2] == "the program was ended by signal 9"
+    assert (tmp_path / "a.swt").exists()
+
+
+def test_record_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "record", "-o", tmp_path / "a.swt") == (
+        "spanwise: no program to record; give it after --"
+    )
+    assert told(capsys, "record", "-o", tmp_path / "a.swt", "--", "no-such-program") == (
+        "spanwise: no-such-program: program not found; give its path, or a name that is in PATH"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- interruptions --------------------------------------------------------------------------------
+
+
+def interrupted(words: list[str], seconds: float, cwd: Path) -> tuple[int, str]:
+    """Status and last line of a command that gets Ctrl-C, as a terminal gives it to all."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spanwise", *words],
+        cwd=cwd,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors.splitlines()[-1]
+
+
+@needs_recorder()
+def test_ctrl_c_while_recording_leaves_nothing(tmp_path: Path) -> None:
+    code = "import time\nx = [str(i) for i in range(10**5)]\ntime.sleep(60)"
+    words = ["record", "-o", "a.swt", "--", sys.executable, "-c", code]
+    assert interrupted(words, 2, tmp_path) == (130, "spanwise: interrupted")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:
+    sw.Recording.from_ops(workloads.steady_replacement(1000, 200_000).ops, tmp_path / "a.swt")
+    words = ["ledger", *["a.swt"] * 200]
+    assert interrupted(words, 2, tmp_path) == (130, "spanwise: interrupted")
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    script = f"{sys.executable} -m spanwise classes | head -n 1"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@needs_recorder()
+def test_demo(tmp_path: Path) -> None:
+    done = spanwise("demo", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    for name in ("python", "tables"):
+        assert list((tmp_path / "out").glob(f"{name}*.png"))
+    for picture in (tmp_path / "out").glob("*.png"):
+        assert picture.stat().st_size > 10_000
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("== python3 (")
+    assert done.stdout.count("free pages") >= 1
+    last = lines[-1]
+    assert last.startswith("python3 wasted ")
+    assert last.endswith(".")
+    assert sw.Recording.open(tmp_path / "out/python.swt").summary.allocs > 100_000
+
+
+@pytest.mark.slow
+@needs_recorder()
+def test_demo_json(tmp_path: Path) -> None:
+    done = spanwise("demo", "--json", "-o", tmp_path)
+    value: dict[str, Any] = json.loads(done.stdout)
+    for comparison in value.values():
+        for ledger in comparison["ledgers"]:
+            assert sum(ledger[part] for part in PARTS) == ledger["held_bytes"]

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heaps from many Python threads: nothing is lost, nothing crashes."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import spanwise as sw
+
+from tests.python.helpers import ALLOC, FREE, make_ops, random_ops
+
+THREADS = 8
+
+
+def together(work: Callable[[int], object], count: int = THREADS) -> None:
+    """Runs work(0), work(1), ... at once; raises what any of them raised."""
+    barrier = threading.Barrier(count)
+
+    def start(number: int) -> None:
+        barrier.wait()
+        work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        for future in [pool.submit(start, number) for number in range(count)]:
+            future.result()
+
+
+def test_blocks_are_freed_by_other_threads() -> None:
+    with sw.Heap("go") as heap:
+        baskets: list[list[sw.Block]] = [[] for _ in range(THREADS)]
+
+        def fill(number: int) -> None:
+            rng = random.Random(number)
+            for i in range(2000):
+                block = heap.alloc(rng.randrange(3000))
+                block.view()[:] = number
+                baskets[(number + i) % THREADS].append(block)
+
+        def empty(number: int) -> None:
+            for block in baskets[number]:
+                view = block.view()
+                assert not len(view) or (view == view[0]).all()
+                del view
+                block.free()
+
+        for _ in range(3):
+            together(fill)
+            assert heap.stats().live_objects == 2000 * THREADS
+            together(empty)
+            for basket in baskets:
+                basket.clear()
+            assert heap.ledger().requested_bytes == 0
+            heap.verify()
+
+
+def test_of_many_frees_one_succeeds() -> None:
+    with sw.Heap() as heap:
+        for _ in range(200):
+            block = heap.alloc(64)
+            freed: list[bool] = []
+
+            def free(_: int, block: sw.Block = block, freed: list[bool] = freed) -> None:
+                try:
+                    block.free()
+                    freed.append(True)
+                except sw.BlockFreedError:
+                    freed.append(False)
+
+            together(free, 4)
+            assert sorted(freed) == [False, False, False, True]
+        heap.verify()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_close_while_others_allocate(seed: int) -> None:
+    heap = sw.Heap("go")
+    counts = [0] * THREADS
+
+    def work(number: int) -> None:
+        rng = random.Random(seed * 100 + number)
+        if number == 0:
+            time.sleep(0.003 * rng.random())
+            while True:
+                try:
+                    heap.close()
+                    return
+                except sw.BlockBusyError:
+                    continue
+        try:
+            while True:
+                block = heap.alloc(rng.randrange(100_000))
+                block.view()[:1] = 1
+                if rng.random() < 0.7:
+                    block.free()
+                counts[number] += 1
+        except sw.HeapClosedError:
+            return
+
+    together(work)
+    assert heap.closed
+
+
+def test_views_and_frees_from_many_threads() -> None:
+    """A free either happens before a view or is refused: no view ever shows foreign bytes."""
+    with sw.Heap() as heap:
+        blocks = [heap.alloc(128) for _ in range(50)]
+        for block in blocks:
+            block.view()[:] = 9
+
+        def work(number: int) -> None:
+            rng = random.Random(number)
+            for _ in range(500):
+                block = rng.choice(blocks)
+                try:
+                    if number % 2:
+                        assert (block.view() == 9).all()
+                    elif rng.random() < 0.05:
+                        block.free()
+                except (sw.BlockFreedError, sw.BlockBusyError):
+                    pass
+
+        together(work)
+        assert heap.stats().live_objects == sum(not block.freed for block in blocks)
+        heap.verify()
+
+
+def test_ledgers_while_others_allocate() -> None:
+    with sw.Heap("go") as heap:
+        stop = threading.Event()
+
+        def churn(number: int) -> None:
+            rng = random.Random(number)
+            if number == 0:
+                for _ in range(100):
+                    ledger = heap.ledger()
+                    assert ledger.held_bytes > 0
+                    heap.spans()
+                    heap.trim()
+                stop.set()
+                return
+            blocks: list[sw.Block] = []
+            while not stop.is_set():
+                blocks.append(heap.alloc(rng.randrange(5000)))
+                if len(blocks) > 200:
+                    blocks.pop(rng.randrange(len(blocks))).free()
+            for block in blocks:
+                block.free()
+
+        together(churn, 4)
+        heap.verify()
+        assert heap.ledger().requested_bytes == 0
+
+
+def test_threads_that_end_leave_nothing_behind() -> None:
+    with sw.Heap() as heap:
+        kept: list[sw.Block] = []
+        for number in range(100):
+            thread = threading.Thread(
+                target=lambda n=number: kept.extend(heap.alloc(n * 10) for _ in range(10))  # type: ignore[misc]
+            )
+            thread.start()
+            thread.join()
+        assert heap.stats().live_objects == 1000
+        for block in kept:
+            block.free()
+        heap.verify()
+        assert heap.ledger().requested_bytes == 0
+
+
+def test_one_run_at_a_time() -> None:
+    heap = sw.Heap("go", manual_clock=True)
+    ops = random_ops(1, 2000)
+    refused = []
+
+    def work(_: int) -> None:
+        for _ in range(30):
+            try:
+                heap.run(ops)
+            except sw.StateError as error:
+                refused.append(str(error))
+
+    together(work, 4)
+    assert set(refused) <= {f"heap {heap.id}: another thread is running a workload here"}
+    heap.drain()
+    heap.verify()
+    heap.close()
+
+
+def test_run_releases_the_interpreter() -> None:
+    """While a workload runs, other threads go on."""
+    ops = make_ops(*[(ALLOC, 0, 200_000), (FREE, 0, 0)] * 200_000)
+    with sw.Heap() as heap:
+        heap.run(ops[:2])
+        runner = threading.Thread(target=heap.run, args=(ops,))
+        ticks = 0
+        runner.start()
+        while runner.is_alive():
+            ticks += 1
+            time.sleep(0.0005)
+        assert ticks > 3

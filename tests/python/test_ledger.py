@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ledgers: the identity, and that the model and the heap are one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from spanwise._parts import PARTS
+
+from tests.python.helpers import (
+    ALLOC,
+    FREE,
+    REALLOC,
+    assert_identity,
+    histories,
+    make_ops,
+    parts_of,
+    random_ops,
+)
+
+TABLES = ("go", "c16", "pow2", "geometric-1.2")
+KEYS = (
+    *("requested_bytes", "roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"),
+    *("metadata_bytes", "large_rounding_bytes", "arena_slack_bytes", "quarantine_bytes"),
+    *(
+        "free_page_bytes",
+        "held_bytes",
+        "rss_bytes",
+        "classes",
+        "events",
+        "live_objects",
+        "measures",
+    ),
+)
+
+
+def live_ledger(ops: NDArray[np.void], table: str, **knobs: Any) -> sw.Ledger:
+    """The ledger of a real heap after the operations, by the recording's clock."""
+    with sw.Heap(table, manual_clock=True, **knobs) as heap:
+        heap.run(ops, touch=True)
+        ledger = heap.ledger()
+        heap.verify()
+        return ledger
+
+
+def assert_same(model: sw.Ledger, live: sw.Ledger) -> None:
+    assert parts_of(model) == parts_of(live)
+    assert (model.classes == live.classes).all()
+    assert model.stats == live.stats
+    for name in ("spans", "large_objects", "largest_hole_bytes", "free_runs", "returned_bytes"):
+        assert getattr(model, name) == getattr(live, name), name
+
+
+# --- the model is the heap ------------------------------------------------------------------------
+
+
+@given(
+    histories(),
+    st.sampled_from(TABLES),
+    st.sampled_from(["lifo", "address", "fullest"]),
+    st.sampled_from([None, 0, 100, float("inf")]),
+    st.integers(0, 3),
+)
+def test_simulated_ledger_equals_live_one(
+    ops: NDArray[np.void], table: str, placement: str, decay_ms: float | None, batch: int
+) -> None:
+    knobs: dict[str, Any] = {"placement": placement, "decay_ms": decay_ms, "batch": batch}
+    model = sw.Recording.from_ops(ops).ledger(table, "end", **knobs)
+    assert_same(model, live_ledger(ops, table, **knobs))
+    assert_identity(model)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_simulated_ledger_equals_live_one_on_a_long_history(table: str) -> None:
+    ops = random_ops(11, 40_000, threads=6)
+    recording = sw.Recording.from_ops(ops)
+    assert_same(recording.ledger(table, "end"), live_ledger(ops, table))
+    peak = recording.summary.peak_op
+    assert_same_parts = recording.ledger(table, "peak")
+    live = live_ledger(ops[:peak], table)
+    assert parts_of(assert_same_parts) == parts_of(live)
+
+
+@given(histories(), st.sampled_from(TABLES))
+def test_at_any_time(ops: NDArray[np.void], table: str) -> None:
+    recording = sw.Recording.from_ops(ops)
+    middle = int(ops["time_ns"][len(ops) // 2])
+    ledger = recording.ledger(table, middle / 1e9)
+    count = int(np.searchsorted(ops["time_ns"], round(middle / 1e9 * 1e9), side="right"))
+    assert parts_of(ledger) == parts_of(live_ledger(ops[:count], table))
+    assert ledger.events == count
+
+
+def test_limit_in_the_model_is_the_heaps() -> None:
+    ops = random_ops(3, 3000)
+    model = sw.Recording.from_ops(ops).ledger("go", "end", limit=4 << 20)
+    live = live_ledger(ops, "go", limit=4 << 20)
+    assert_same(model, live)
+    assert model.stats is not None
+    assert model.stats.failed > 0
+    assert model.held_bytes <= 4 << 20
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+
+def test_peak_is_the_first_maximum_of_requested_bytes() -> None:
+    ops = make_ops((ALLOC, 0, 100), (ALLOC, 1, 50), (FREE, 1, 0), (REALLOC, 0, 150), (FREE, 0, 0))
+    recording = sw.Recording.from_ops(ops)
+    assert recording.summary.peak_op == 2
+    ledger = recording.ledger("go")
+    assert (ledger.requested_bytes, ledger.live_objects, ledger.events) == (150, 2, 2)
+    assert ledger.time_ns == 1000
+    assert ledger.at == "peak"
+    end = recording.ledger("go", "end")
+    assert (end.requested_bytes, end.live_objects, end.events, end.time_ns) == (0, 0, 5, 4000)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_source_makes_no_difference(stored: bool, tmp_path: Any) -> None:
+    ops = random_ops(8, 30_000)
+    path = tmp_path / "a.swt" if stored else None
+    recording = sw.Recording.from_ops(ops, path)
+    plain = sw.Recording.from_ops(ops)
+    for at in ("peak", "end", 0.0, 1.5, 1e6):
+        ours, theirs = recording.ledger("go", at), plain.ledger("go", at)
+        assert parts_of(ours) == parts_of(theirs)
+        assert (ours.events, ours.time_ns, ours.stats) == (
+            *(theirs.events, theirs.time_ns, theirs.stats),
+        )
+
+
+def test_nothing_recorded() -> None:
+    recording = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE))
+    for at in ("peak", "end", 1.0):
+        ledger = recording.ledger("go", at)
+        assert ledger.requested_bytes == ledger.events == 0
+        assert_identity(ledger)
+        assert ledger.measures["held_over_requested"].value is None
+        assert "0 objects live" in str(ledger)
+    assert len(recording.timeline("go")) == 0
+    assert len(recording.histogram()) == 0
+
+
+@pytest.mark.parametrize("at", ["start", -1, "1.5m", float("nan"), float("inf"), True, "", 2e10])
+def test_bad_moment(at: Any) -> None:
+    with pytest.raises(ValueError, match="give peak, end, or a time such as 1.5s"):
+        sw.Recording.from_ops(random_ops(1, 5)).ledger("go", at)
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+def test_measures_by_their_definitions() -> None:
+    ops = random_ops(21, 5000)
+    recording = sw.Recording.from_ops(ops)
+    ledger = recording.ledger("go")
+    found = {name: measure.value for name, measure in ledger.measures.items()}
+    inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
+    assert found["internal_waste"] == inside / ledger.requested_bytes
+    small = ledger.classes[1:]
+    assert found["mean_occupancy"] == small["live_objects"].sum() / small["slots"].sum()
+    assert sum(found["occupancy"]) == small["spans"].sum()
+    assert found["held_over_requested"] == ledger.held_bytes / ledger.requested_bytes
+    assert all(measure.definition for measure in ledger.measures.values())
+
+
+def test_johnstone_wilson_ratios() -> None:
+    """All four, from held and requested bytes after each operation of a heap run step by step."""
+    ops = random_ops(22, 400)
+    held, requested = [], []
+    with sw.Heap("go", manual_clock=True) as heap:
+        for i in range(len(ops)):
+            stats = heap.run(ops[i : i + 1])
+            held.append(heap.held_bytes)
+            requested.append(stats.requested_bytes)
+    h, r = np.array(held, float), np.array(requested, float)
+    some = r > 0
+    expected = {
+        "jw_mean": (h[some] / r[some]).mean(),
+        "jw_at_peak_requested": h[r.argmax()] / r.max(),
+        "jw_at_peak_held": h.max() / r[h.argmax()],
+        "jw_of_peaks": h.max() / r.max(),
+    }
+    measures = sw.Recording.from_ops(ops).ledger("go").measures
+    for name, value in expected.items():
+        assert measures[name].value == pytest.approx(value, rel=1e-12), name
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def test_json() -> None:
+    ledger = sw.Recording.from_ops(random_ops(2, 3000)).ledger("go")
+    value = json.loads(ledger.json)
+    assert set(KEYS) <= set(value)
+    assert sum(value[name] for name in PARTS) == value["held_bytes"]
+    assert value["rss_bytes"] is None
+    assert value["events"] == ledger.events > 0
+    for name in ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"):
+        rows = sum(row[name] for row in value["classes"] if row["cls"] > 0)
+        assert rows == value[name], name
+
+
+def test_text() -> None:
+    ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 33)), name="mine").ledger("go")
+    lines = str(ledger).splitlines()
+    assert lines[0] == "ledger of mine under go at peak: 1 object live, after 1 event"
+    assert lines[1].split()[:4] == ["requested", "33", "B", "33"]
+    assert lines[2].split()[:5] == ["round-up", "15", "B", "15", "0.0"]
+    assert len({len(line) for line in lines[1:-2]}) == 1  # aligned
+    assert lines[-1].split()[0] == "held"
+    assert repr(ledger) == str(ledger)
+    assert ledger._repr_html_().count("<tr>") == 12
+    assert ledger.class_table().splitlines()[2].split()[0] == "48"
+
+
+def test_compare() -> None:
+    recording = sw.workloads.phase_shift(grow=2000)
+    comparison = recording.compare(["go", "c16", sw.SizeClassTable.pow2()])
+    assert [ledger.table for ledger in comparison.ledgers] == ["go", "c16", "pow2"]
+    assert len({ledger.requested_bytes for ledger in comparison.ledgers}) == 1
+    best = min(comparison.ledgers, key=lambda ledger: ledger.held_bytes)
+    assert comparison.best is best
+    assert str(comparison).endswith("go and c16 hold equally much.")
+    assert comparison.to_dict()["best"] == best.table
+    assert sw.compare(comparison.ledgers[:1]).verdict().startswith("go holds ")
+    with pytest.raises(ValueError, match="nothing to compare"):
+        sw.compare([])
+
+
+def test_sets_add_up(tmp_path: Any) -> None:
+    paths = []
+    for seed in range(3):
+        paths.append(tmp_path / f"job.{seed}.swt")
+        sw.Recording.from_ops(random_ops(seed, 2000), paths[-1])
+    together = sw.RecordingSet.open([tmp_path / "job.*.swt"])
+    ledger = together.ledger("go")
+    assert_identity(ledger)
+    assert len(together) == len(ledger.parts) == 3
+    for name in (*PARTS, "held_bytes", "live_objects", "events"):
+        assert getattr(ledger, name) == sum(getattr(part, name) for part in ledger.parts), name
+    alone = [sw.Recording.open(path).ledger("go") for path in paths]
+    assert [part.held_bytes for part in ledger.parts] == [one.held_bytes for one in alone]
+    counts = sum(int(sw.Recording.open(path).histogram()["count"].sum()) for path in paths)
+    assert int(together.histogram()["count"].sum()) == counts
+    with pytest.raises(ValueError, match=r"nope\.\*: no file matches"):
+        sw.RecordingSet.open([tmp_path / "nope.*"])

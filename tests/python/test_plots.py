@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures: each function draws on what it is given, in the shipped style, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+import spanwise as sw
+from matplotlib.axes import Axes
+from spanwise import plots
+
+from tests.python.helpers import python, random_ops
+
+RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
+GO = sw.SizeClassTable.go()
+
+PICTURES: dict[str, Callable[[Axes | None], Axes]] = {
+    "waste": GO.plot_waste,
+    "ledger": lambda ax: RECORDING.ledger(GO).plot(ax),
+    "comparison": lambda ax: RECORDING.compare(["go", "c16"]).plot(ax),
+    "live": lambda ax: RECORDING.plot_live(GO, ax),
+    "histogram": RECORDING.plot_histogram,
+}
+
+
+@pytest.fixture(autouse=True)
+def closed() -> object:
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_draws_on_a_figure_of_its_own(name: str, tmp_path: Path) -> None:
+    before = dict(mpl.rcParams)
+    ax = PICTURES[name](None)
+    assert isinstance(ax, Axes)
+    assert ax.get_title() or ax.get_title(loc="left")
+    assert ax.get_xlabel()
+    assert dict(mpl.rcParams) == before
+    plots.save(ax, tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 5000
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_draws_where_it_is_told(name: str) -> None:
+    _, ax = plt.subplots()
+    assert PICTURES[name](ax) is ax
+    assert len(plt.get_fignums()) == 1
+
+
+def test_bars_add_up_to_held_bytes() -> None:
+    ledger = RECORDING.ledger(GO)
+    ax = ledger.plot()
+    total = sum(patch.get_width() for patch in ax.patches)  # type: ignore[attr-defined]
+    units = {"held, KiB": 1 << 10, "held, MiB": 1 << 20}
+    assert total * units[ax.get_xlabel()] == pytest.approx(ledger.held_bytes)
+
+
+def test_nothing_recorded_can_be_drawn() -> None:
+    empty = sw.Recording.from_ops(random_ops(1, 1)[:0])
+    for ax in (empty.plot_live(), empty.plot_histogram(), empty.ledger("go").plot()):
+        assert isinstance(ax, Axes)
+
+
+def test_matplotlib_is_imported_late() -> None:
+    code = (
+        "import sys, spanwise as sw\n"
+        "sw.SizeClassTable.go().explain(3)\n"
+        "print('matplotlib' in sys.modules, 'IPython' in sys.modules)"
+    )
+    assert python("-c", code).stdout == "False False\n"

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording programs from Python: what is recorded, and what cannot be."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _program
+
+from tests.python.helpers import needs_recorder, parts_of, spanwise
+
+pytestmark = needs_recorder()
+
+CC = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on this machine")
+
+COUNTED = """
+#include <stdlib.h>
+int main(void) {
+    void *kept[100];
+    for (int i = 0; i < 100; i++) kept[i] = malloc(1000 + (size_t)i);
+    for (int i = 0; i < 60; i++) free(kept[i]);
+    kept[99] = realloc(kept[99], 54321);
+    return calloc(7, 11) == NULL;
+}
+"""
+EMPTY = "int main(void) { return 0; }"
+
+
+def compiled(folder: Path, code: str, *flags: str) -> Path:
+    """A program made of C source."""
+    source = folder / "program.c"
+    source.write_text(code)
+    assert CC is not None
+    subprocess.run([CC, "-O0", "-o", folder / "program", source, *flags], check=True)
+    return folder / "program"
+
+
+def refused(*argv: str | Path) -> str:
+    """The message of recording what cannot be recorded."""
+    with pytest.raises(sw.ProgramError) as caught:
+        sw.record(argv)
+    return str(caught.value)
+
+
+# --- what is recorded -----------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_counts_are_those_of_the_program(tmp_path: Path) -> None:
+    program = compiled(tmp_path, COUNTED)
+    recording = sw.record([program], tmp_path / "counted.swt")
+    sizes = {int(row["size"]): int(row["count"]) for row in recording.histogram()}
+    assert all(sizes.get(1000 + i, 0) >= 1 for i in range(100))
+    assert sizes[54321] == sizes[77] == 1
+    summary = recording.summary
+    assert (summary.allocs, summary.frees, summary.reallocs) == (101, 60, 1)
+    assert summary.zeroed_allocs == 1
+    assert recording.program == str(program)
+    assert recording.arguments == [str(program)]
+    assert sum(site.allocs for site in recording.sites) == 101
+    assert recording.sites[0].frames[0].startswith(f"{program}+0x")
+    assert list(tmp_path.glob(".spanwise-*")) == []
+
+
+def test_python_runs_with_malloc(tmp_path: Path) -> None:
+    code = "x = [str(i) for i in range(5000)]"
+    every = sw.record([sys.executable, "-c", code], tmp_path / "malloc.swt")
+    some = sw.record([sys.executable, "-c", code], tmp_path / "own.swt", keep_pymalloc=True)
+    assert every.info["pythonmalloc"] == 1
+    assert some.info["pythonmalloc"] == 0
+    assert every.summary.allocs > some.summary.allocs + 5000
+
+
+def test_the_header_tells_the_depth_of_call_sites(tmp_path: Path) -> None:
+    for depth in (0, 1, 5):
+        recording = sw.record(["/bin/ls", "/"], tmp_path / "a.swt", stacks=depth)
+        assert recording.info["stack_depth"] == depth
+        deepest = max((len(site.frames) for site in recording.sites), default=0)
+        assert deepest <= depth
+        assert (deepest > 0) == (depth > 0)
+
+
+def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = "/bin/ls / >/dev/null; /bin/ls / >/dev/null; :"
+    alone = sw.record(["/bin/sh", "-c", script], tmp_path / "alone.swt")
+    assert alone.summary.children_unrecorded == 2
+    assert (
+        capfd.readouterr()
+        .err.rstrip()
+        .endswith("; 2 children not recorded (--children records them)")
+    )
+    family = sw.record(["/bin/sh", "-c", script], tmp_path / "all.swt", children=True)
+    assert isinstance(family, sw.RecordingSet)
+    assert len(family) == 3
+    assert family[0].path == str(tmp_path / "all.swt")
+    assert {Path(child.program).name for child in family[1:]} == {"ls"}
+    assert "; 2 children recorded (" in capfd.readouterr().err
+    reopened = sw.RecordingSet.open([tmp_path / "all*.swt"])
+    assert reopened.ledger("go").held_bytes == family.ledger("go").held_bytes
+
+
+def test_a_relative_program_is_looked_for_in_cwd(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/mine").symlink_to("/bin/ls")
+    recording = sw.record(["./mine", "."], tmp_path / "a.swt", cwd=tmp_path / "sub")
+    assert len(recording) > 0
+
+
+def test_scripts_are_recorded_as_their_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "job"
+    script.write_text(f"#!{sys.executable}\nprint('x' * 3)\n")
+    script.chmod(0o755)
+    recording = sw.record([script], tmp_path / "a.swt")
+    assert Path(recording.program).resolve() == Path(sys.executable).resolve()
+    assert recording.info["pythonmalloc"] == 1
+
+
+@needs_compiler
+def test_the_compiler_proper_is_recorded_not_its_driver(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(EMPTY)
+    family = sw.record(
+        [str(CC), "-c", tmp_path / "a.c", "-o", tmp_path / "a.o"],
+        tmp_path / "cc.swt",
+        children=True,
+    )
+    assert isinstance(family, sw.RecordingSet)
+    largest = family.largest()
+    if Path(str(CC)).resolve().name.startswith(("gcc", "x86_64-linux-gnu-gcc")):
+        assert Path(largest.program).name == "cc1"
+        assert largest.summary.allocated_bytes > family[0].summary.allocated_bytes
+
+
+def test_a_recorded_ledger_is_that_of_a_live_heap(tmp_path: Path) -> None:
+    """The operations of a real program through a real heap: the same to the byte."""
+    code = "import json; json.loads(json.dumps([{'a': i, 'b': str(i)} for i in range(2000)]))"
+    recording = sw.record([sys.executable, "-c", code], tmp_path / "a.swt")
+    for table in ("go", "c16"):
+        model = recording.ledger(table, "end")
+        with sw.Heap(table, manual_clock=True) as heap:
+            stats = heap.run(recording.ops)
+            live = heap.ledger()
+            heap.verify()
+        assert parts_of(model) == parts_of(live)
+        assert model.stats == stats
+        assert (model.classes == live.classes).all()
+
+
+def test_a_killed_program_leaves_a_recording(tmp_path: Path) -> None:
+    code = "import os, signal\nx = [str(i) for i in range(200000)]\nos.kill(os.getpid(), signal.SIGKILL)"
+    recording = sw.record([sys.executable, "-c", code], tmp_path / "a.swt")
+    assert len(recording) > 150_000
+    assert recording.summary.incomplete == 1
+    assert recording.ledger("go").requested_bytes > 0
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+
+
+def test_program_not_found(tmp_path: Path) -> None:
+    assert refused("no-such-program-here") == (
+        "no-such-program-here: program not found; give its path, or a name that is in PATH"
+    )
+    path = tmp_path / "nothing"
+    assert refused(path) == f"{path}: program not found; check the path"
+    assert refused(tmp_path) == f"{tmp_path}: is a directory, not a program"
+    path.write_text("text")
+    assert refused(path) == f"{path}: is not executable; chmod +x it"
+    path.chmod(0o755)
+    assert refused(path) == f"{path}: cannot be recorded: neither an ELF program nor a script"
+    path.write_text("#!/no/such/interpreter\n")
+    assert refused(path) == f"{path}: its interpreter /no/such/interpreter was not found"
+    path.write_text("#!/usr/bin/env no-such-interpreter\n")
+    assert refused(path) == f"{path}: its interpreter no-such-interpreter was not found"
+
+
+@needs_compiler
+@pytest.mark.parametrize("flags", [["-static"], ["-static-pie"]])
+def test_statically_linked(tmp_path: Path, flags: list[str]) -> None:
+    program = compiled(tmp_path, EMPTY, *flags)
+    assert refused(program) == (
+        f"{program}: cannot be recorded: statically linked, the loader never sees LD_PRELOAD"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a set-user-ID program of another needs root")
+@needs_compiler
+def test_set_user_id(tmp_path: Path) -> None:
+    program = compiled(tmp_path, EMPTY)
+    os.chown(program, 12345, -1)
+    program.chmod(0o4755)
+    assert refused(program) == (
+        f"{program}: cannot be recorded: set-user-ID program, the loader ignores LD_PRELOAD"
+    )
+    os.chown(program, 0, 12345)
+    program.chmod(0o2755)
+    assert "set-group-ID program" in refused(program)
+    os.chown(program, 0, 0)
+    program.chmod(0o4755)  # of the user who runs it: nothing changes at its start
+    assert program.stat().st_mode & stat.S_ISUID
+    assert len(sw.record([program], tmp_path / "a.swt")) == 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="written for x86-64")
+@needs_compiler
+def test_another_machine(tmp_path: Path) -> None:
+    program = compiled(tmp_path, EMPTY)
+    raw = bytearray(program.read_bytes())
+    raw[18:20] = (183).to_bytes(2, "little")
+    program.write_bytes(raw)
+    assert refused(program) == (
+        f"{program}: cannot be recorded: it is 64-bit AArch64, the recorder is 64-bit x86-64"
+    )
+    raw[4] = 1
+    raw[18:20] = (3).to_bytes(2, "little")
+    program.write_bytes(raw)
+    assert refused(program) == (
+        f"{program}: cannot be recorded: it is 32-bit x86, the recorder is 64-bit x86-64"
+    )
+
+
+@needs_compiler
+def test_no_elf_bytes_crash_the_look(tmp_path: Path) -> None:
+    whole = compiled(tmp_path, EMPTY).read_bytes()
+    path = tmp_path / "cut"
+    for length in [*range(0, 1200, 7), len(whole) // 2]:
+        path.write_bytes(whole[:length])
+        _program.read_elf(str(path))
+    for place in range(0, 900, 3):
+        path.write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
+        _program.read_elf(str(path))
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    for argv in ([], "ls", b"ls"):
+        with pytest.raises(ValueError, match="argv must be a list"):
+            sw.record(argv)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="stacks 129 is too large; give at most 128"):
+        sw.record(["/bin/ls"], stacks=129)
+    with pytest.raises(OSError, match="cannot write there: No such file or directory"):
+        sw.record(["/bin/ls"], tmp_path / "no/such/folder/a.swt")
+
+
+def test_without_the_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPANWISE_NATIVE_DIR", str(tmp_path))
+    with pytest.raises(sw.UnsupportedError) as caught:
+        sw.record(["/bin/ls"])
+    assert str(caught.value) == (
+        f"{tmp_path}/libspanwise-record.so: not there; install the wheel, or set"
+        " SPANWISE_NATIVE_DIR to its folder"
+    )
+
+
+# --- resources ------------------------------------------------------------------------------------
+
+
+def limited(files: int) -> Callable[[], None]:
+    """Sets the largest file that a program may write, bytes."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (files, files))
+
+
+def test_out_of_disk_does_not_disturb_the_program(tmp_path: Path) -> None:
+    output = tmp_path / "a.swt"
+    code = "x = [str(i) for i in range(300000)]; print(len(x))"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "spanwise",
+            "record",
+            "-o",
+            output,
+            "--",
+            sys.executable,
+            "-c",
+            code,
+        ],
+        capture_output=True,
+        text=True,
+        preexec_fn=limited(200_000),
+        check=False,
+    )
+    assert done.stdout == "300000\n"
+    assert done.returncode == 0, done.stderr
+    assert "calls lost (disk): " in done.stderr
+    recording = sw.Recording.open(output)
+    assert recording.summary.dropped_calls > 0
+    assert recording.summary.drop_reason == 1
+    assert recording.ledger("go").held_bytes > 0
+    assert list(tmp_path.glob(".spanwise-*")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_full_file_system(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("this system does not let us mount")
+    try:
+        code = "x = [str(i) for i in range(100000)]; print(len(x))"
+        done = spanwise("record", "-o", place / "a.swt", "--", sys.executable, "-c", code)
+        assert done.stdout == "100000\n"
+        assert done.returncode in (0, 2)
+        last = done.stderr.splitlines()[-1]
+        if done.returncode == 2:
+            assert last.startswith("spanwise: ")
+            assert "No space left on device" in last
+            assert list(place.iterdir()) == []
+        else:
+            assert "calls lost (disk): " in last
+    finally:
+        subprocess.run(["umount", place], check=True)

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings from Python: operations in and out, totals, damaged files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given
+from numpy.typing import NDArray
+
+from tests.python.helpers import ALLOC, FREE, REALLOC, histories, make_ops, random_ops
+
+
+def renamed(ops: NDArray[np.void]) -> NDArray[np.void]:
+    """The operations with objects numbered by their birth: equal for equal histories."""
+    out = ops.copy()
+    names: dict[int, int] = {}
+    births = 0
+    for row in out:
+        if row["kind"] == ALLOC:
+            names[int(row["object"])] = births
+            births += 1
+        row["object"] = names[int(row["object"])]
+    return out
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
+    """A recording of 50,000 operations in a file."""
+    path = tmp_path_factory.mktemp("stored") / "a.swt"
+    return sw.Recording.from_ops(random_ops(1, 50_000), path)
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+@given(histories())
+def test_file_round_trip(tmp_path_factory: pytest.TempPathFactory, ops: NDArray[np.void]) -> None:
+    path = tmp_path_factory.getbasetemp() / "trip.swt"
+    again = sw.Recording.from_ops(ops, path)
+    assert (renamed(again.ops) == renamed(ops)).all()
+    plain = sw.Recording.from_ops(ops)
+    assert again.summary.to_dict() == plain.summary.to_dict()
+    assert (again.histogram() == plain.histogram()).all()
+    assert (again.threads == plain.threads).all()
+
+
+def test_ops_are_the_array_itself() -> None:
+    ops = random_ops(1, 100)
+    recording = sw.Recording.from_ops(ops)
+    assert recording.ops.ctypes.data == ops.ctypes.data
+    assert not recording.ops.flags.writeable
+
+
+def test_ops_of_a_file_are_kept(stored: sw.Recording) -> None:
+    assert stored.ops is stored.ops
+    assert stored.ops.dtype == sw.OPS_DTYPE
+    assert not stored.ops.flags.writeable
+    assert len(stored) == len(stored.ops) == 50_000
+
+
+@pytest.mark.parametrize("rows", [1000, 8192, 50_000, 1 << 20])
+def test_blocks_are_the_ops(stored: sw.Recording, rows: int) -> None:
+    blocks = list(stored.blocks(rows))
+    assert [len(block) for block in blocks[:-1]] == [rows] * (len(blocks) - 1)
+    assert (np.concatenate(blocks) == stored.ops).all()
+
+
+def test_passes_run_side_by_side(stored: sw.Recording) -> None:
+    for one, two in zip(stored.blocks(7000), stored.blocks(7000), strict=True):
+        assert (one == two).all()
+
+
+def test_bad_rows(stored: sw.Recording) -> None:
+    with pytest.raises(ValueError, match="rows 0: give at least 1"):
+        stored.blocks(0)
+    with pytest.raises(TypeError):
+        stored.blocks(1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "change", "message"),
+    [
+        (
+            [(ALLOC, 0, 8), (ALLOC, 0, 8)],
+            {},
+            "operation 1: ALLOC of object 0, which is live already",
+        ),
+        ([(FREE, 0, 0)], {}, "operation 0: FREE of object 0, which is not live"),
+        (
+            [(ALLOC, 0, 8), (FREE, 0, 0), (REALLOC, 0, 9)],
+            {},
+            "operation 2: REALLOC of object 0, which is not live",
+        ),
+        ([(7, 0, 8)], {}, "operation 0: kind 7 is unknown; use 0 (alloc), 1 (free) or 2 (realloc)"),
+        ([(ALLOC, 0, 8), (FREE, 0, 3)], {}, "operation 1: a free has size 3; it must be 0"),
+        ([(ALLOC, 5, 8)], {}, "operation 0: object 5 is not dense: fewer operations exist"),
+        ([(ALLOC, 0, 2**63)], {}, f"operation 0: size {2**63} is too large"),
+        ([(ALLOC, 0, 8)], {"flags": 8}, "operation 0: flags 0x8 are unknown"),
+        ([(ALLOC, 0, 8)], {"align_log2": 48}, "operation 0: alignment 2^48 is impossible"),
+        (
+            [(ALLOC, 0, 8)],
+            {"thread": 3},
+            "operation 0: thread 3 is not dense: fewer operations exist",
+        ),
+    ],
+)
+def test_impossible_operations(
+    rows: list[tuple[int, int, int]], change: dict[str, int], message: str
+) -> None:
+    ops = make_ops(*rows)
+    for name, value in change.items():
+        ops[name] = value
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.Recording.from_ops(ops)
+    assert str(caught.value) == message
+
+
+def test_time_must_not_fall() -> None:
+    ops = make_ops((ALLOC, 0, 8), (FREE, 0, 0))
+    ops["time_ns"] = [5, 4]
+    with pytest.raises(ValueError, match="^operation 1: time 4 ns is before that of the operation"):
+        sw.Recording.from_ops(ops)
+
+
+def test_operations_must_be_operations() -> None:
+    for bad in ([], np.zeros(3), None):
+        with pytest.raises(TypeError, match="ops must be a numpy array of spanwise.OPS_DTYPE"):
+            sw.Recording.from_ops(bad)  # type: ignore[arg-type]
+
+
+def test_nothing_is_written_when_it_fails(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="operation 0"):
+        sw.Recording.from_ops(make_ops((FREE, 0, 0)), tmp_path / "a.swt")
+    with pytest.raises(OSError, match="nowhere"):
+        sw.Recording.from_ops(random_ops(1, 5), tmp_path / "nowhere/a.swt")
+    with pytest.raises(ValueError, match="holds a NUL character"):
+        sw.Recording.from_ops(random_ops(1, 5), str(tmp_path / "a\0b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- totals ---------------------------------------------------------------------------------------
+
+
+def slow_summary(ops: NDArray[np.void]) -> dict[str, int]:
+    """The totals, operation by operation."""
+    sizes: dict[int, int] = {}
+    live = peak = peak_op = peak_objects = 0
+    for i, row in enumerate(ops.tolist()):
+        _, size, object_id, _, _, kind, _, _ = row
+        live -= sizes.pop(object_id, 0) if kind != ALLOC else 0
+        if kind != FREE:
+            sizes[object_id] = size
+            live += size
+        if live > peak:
+            peak, peak_op = live, i + 1
+        peak_objects = max(peak_objects, len(sizes))
+    return {
+        "peak_requested_bytes": peak,
+        "peak_op": peak_op,
+        "peak_live_objects": peak_objects,
+        "end_requested_bytes": live,
+        "end_live_objects": len(sizes),
+    }
+
+
+@given(histories())
+def test_summary(ops: NDArray[np.void]) -> None:
+    summary = sw.Recording.from_ops(ops).summary.to_dict()
+    assert {name: summary[name] for name in slow_summary(ops)} == slow_summary(ops)
+    kinds = [int((ops["kind"] == kind).sum()) for kind in (ALLOC, FREE, REALLOC)]
+    assert [summary["allocs"], summary["frees"], summary["reallocs"]] == kinds
+    assert summary["ops"] == sum(kinds) == len(ops)
+    assert summary["threads"] == len(set(ops["thread"].tolist()))
+    assert summary["largest_bytes"] == ops["size"].max()
+
+
+def test_histogram(stored: sw.Recording) -> None:
+    rows = stored.histogram()
+    sizes, counts = np.unique(stored.ops["size"][stored.ops["kind"] != FREE], return_counts=True)
+    assert rows["size"].tolist() == sizes.tolist()
+    assert rows["count"].tolist() == counts.tolist()
+    assert rows["bytes"].tolist() == (sizes * counts.astype(np.uint64)).tolist()
+
+
+def test_timeline(stored: sw.Recording) -> None:
+    rows = stored.timeline("go", samples=200)
+    assert 200 <= len(rows) <= 2048
+    assert (np.diff(rows["op"].astype(np.int64)) > 0).all()
+    assert (np.diff(rows["time_ns"].astype(np.int64)) >= 0).all()
+    assert (rows["requested_bytes"] <= rows["slot_bytes"]).all()
+    assert (rows["slot_bytes"] <= rows["held_bytes"]).all()
+    at = int(rows["op"][100])
+    model = sw.Recording.from_ops(np.ascontiguousarray(stored.ops[:at])).ledger("go", "end")
+    assert (rows["requested_bytes"][100], rows["held_bytes"][100]) == (
+        *(model.requested_bytes, model.held_bytes),
+    )
+
+
+def test_progress_adds_up(stored: sw.Recording) -> None:
+    for recording in (stored, sw.Recording.from_ops(np.array(stored.ops))):
+        for at in ("peak", "end", 0.5):
+            seen: list[int] = []
+            recording.ledger("go", at, progress=seen.append)
+            assert sum(seen) == len(recording)
+
+
+def test_an_exception_in_progress_ends_the_ledger(stored: sw.Recording) -> None:
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stored.ledger("go", progress=stop)
+    assert stored.ledger("go").held_bytes > 0
+
+
+def test_texts(stored: sw.Recording) -> None:
+    assert repr(stored).startswith("<Recording a.swt: 50,000 events, 3 threads, peak ")
+    assert "operations" in str(stored.summary)
+    assert stored._repr_html_().startswith("<table>")
+    assert stored.program == "operations"
+    assert stored.sites[0].frames == ()
+
+
+# --- files that are no good -----------------------------------------------------------------------
+
+
+def refused(path: Path, kind: type[Exception] = sw.TraceFormatError) -> str:
+    """The message of opening a file that cannot be opened."""
+    with pytest.raises(kind) as caught:
+        sw.Recording.open(path)
+    return str(caught.value)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.swt"
+    assert refused(path, sw.RecordingIOError) == (
+        f"{path}: cannot open the recording: No such file or directory"
+    )
+    with pytest.raises(OSError, match="No such file"):
+        sw.Recording.open(path)
+
+
+def test_not_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "a.swt"
+    path.write_bytes(b"")
+    assert refused(path) == (
+        f"{path}: not a spanwise recording: the file is empty; make one with spanwise record"
+    )
+    for raw in (b"hello\n", b"\x7fELF" + bytes(5000), b"x" * 100_000):
+        path.write_bytes(raw)
+        assert refused(path) == (
+            f"{path}: not a spanwise recording: it does not begin with the .swt magic; make one with"
+            " spanwise record"
+        )
+    assert "Is a directory" in refused(tmp_path, sw.RecordingIOError)
+
+
+_FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1)
+
+
+def sum64(raw: bytes) -> int:
+    """The checksum of docs/design/trace.md."""
+
+    def mix(value: int, factor: int) -> int:
+        value = value * factor % 2**64
+        return value ^ value >> 32
+
+    words = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, len(raw) // 8 * 8, 8)]
+    lanes = [1, 2, 3, 4]
+    whole = len(raw) // 32 * 4
+    for i, word in enumerate(words[:whole]):
+        lanes[i % 4] = mix(lanes[i % 4] ^ word, _FACTORS[i % 4])
+    total = mix(len(raw) ^ 0x5357543153756D36, _FACTORS[0])
+    for lane, factor in zip(lanes, _FACTORS, strict=True):
+        total = mix(total ^ lane, factor)
+    for word in words[whole:]:
+        total = mix(total ^ word, _FACTORS[1])
+    total = mix(total ^ int.from_bytes(raw[len(words) * 8 :], "little"), _FACTORS[2])
+    return mix(total, _FACTORS[3])
+
+
+def test_version_from_the_future(stored: sw.Recording, tmp_path: Path) -> None:
+    raw = bytearray(Path(str(stored.path)).read_bytes())
+    assert raw[56:64] == sum64(raw[:56]).to_bytes(8, "little")
+    raw[8:12] = (7).to_bytes(4, "little")
+    raw[56:64] = sum64(raw[:56]).to_bytes(8, "little")
+    path = tmp_path / "new.swt"
+    path.write_bytes(raw)
+    assert refused(path) == (
+        f"{path}: byte 8: written by a newer spanwise (format 7, this reads up to 1): upgrade"
+        " spanwise"
+    )
+
+
+def test_cut_at_every_byte_of_its_first_4_kib(stored: sw.Recording, tmp_path: Path) -> None:
+    raw = Path(str(stored.path)).read_bytes()
+    path = tmp_path / "cut.swt"
+    prefixes = 0
+    for length in range(1, 4096):
+        path.write_bytes(raw[:length])
+        message = refused(path)
+        assert message.startswith(f"{path}: byte ")
+        offset = int(message.split("byte ")[1].split(":")[0])
+        assert 0 <= offset <= length
+        if message.endswith("there is nothing to read, record again"):
+            continue
+        assert "; use --valid-prefix to read the 0 operations before it" in message
+        prefix = sw.Recording.open(path, valid_prefix=True)
+        assert len(prefix) == 0
+        assert prefix.info["damaged"] == 1
+        assert prefix.summary.incomplete == 1
+        prefixes += 1
+    assert prefixes == 4096 - 64
+
+
+def test_valid_prefix_is_a_prefix(stored: sw.Recording, tmp_path: Path) -> None:
+    raw = Path(str(stored.path)).read_bytes()
+    path = tmp_path / "cut.swt"
+    for part in (0.3, 0.6, 0.9, 0.999):
+        path.write_bytes(raw[: int(len(raw) * part)])
+        message = refused(path)
+        prefix = sw.Recording.open(path, valid_prefix=True)
+        assert f"to read the {len(prefix)} operations before it" in message
+        assert (prefix.ops == stored.ops[: len(prefix)]).all()
+        assert prefix.ledger("go").events <= len(prefix)
+    assert len(prefix) > 40_000
+
+
+def test_flipped_bytes(stored: sw.Recording, tmp_path: Path) -> None:
+    raw = bytearray(Path(str(stored.path)).read_bytes())
+    path = tmp_path / "flip.swt"
+    rng = np.random.default_rng(4)
+    for place in rng.integers(0, len(raw), 300).tolist():
+        raw[place] ^= 0x10
+        path.write_bytes(raw)
+        raw[place] ^= 0x10
+        with pytest.raises((sw.TraceFormatError, sw.RecordingIOError)):
+            sw.Recording.open(path).ledger("go")
+
+
+def test_path_forms(stored: sw.Recording) -> None:
+    path = Path(str(stored.path))
+    for form in (path, str(path)):
+        assert len(sw.Recording.open(form)) == 50_000
+    bad: Any
+    for bad in (None, 3, "a\0b"):
+        with pytest.raises((TypeError, ValueError)):
+            sw.Recording.open(bad)
