@@ -19,6 +19,7 @@ from spanwise import plots, workloads
 from spanwise._lib import OPS_DTYPE, version
 from spanwise._run import RunStats
 from spanwise.block import Block
+from spanwise.comparison import Comparison, compare
 from spanwise.errors import (
     BlockBusyError,
     BlockFreedError,
@@ -36,10 +37,11 @@ from spanwise.errors import (
     UnsupportedError,
 )
 from spanwise.heap import Heap, HeapStats
-from spanwise.ledger import Comparison, Ledger, Measure, compare
+from spanwise.ledger import Ledger, Measure
 from spanwise.recorder import record
 from spanwise.sizeclass import Explanation, SizeClassTable
-from spanwise.trace import Recording, RecordingSet, Site, Summary
+from spanwise.summary import Site, Summary
+from spanwise.trace import Recording, RecordingSet
 from spanwise.workloads import synthesize
 
 __version__ = version()

@@ -57,7 +57,7 @@ class Simulation:
         self.time_ns = int(batch.ops[batch.count - 1].time_ns)
 
     def run_trace(self, trace: Any, until: int) -> bool:
-        """Runs a reader's operations until `until` were run in all; false at the recording's end."""
+        """Runs a reader's operations until `until` were run in all; false at the end of them."""
         done = ffi.new("uint64_t *", self.done)
         check(lib.sw_runner_run_trace(self._runner, trace, until, 0, ffi.NULL, done))
         self.done = int(done[0])
@@ -125,18 +125,21 @@ def account(
     Returns:
         The ledger at that moment, or at the end if that comes first; its stats are of the whole.
     """
+
+    def take() -> Ledger:
+        return simulation.ledger(at, name)
+
     if isinstance(source, FileSource) and stop_ns is None:
-        found = _account_file(source, simulation, at, name, stop_op, progress)
+        found = _account_file(source, simulation, take, stop_op, progress)
     else:
-        found = _account_batches(source, simulation, at, name, (stop_op, stop_ns), progress)
-    return _with_stats(found or simulation.ledger(at, name), simulation.stats())
+        found = _account_batches(source, simulation, take, (stop_op, stop_ns), progress)
+    return _with_stats(found or take(), simulation.stats())
 
 
 def _account_file(
     source: FileSource,
     simulation: Simulation,
-    at: str,
-    name: str,
+    take: Callable[[], Ledger],
     stop_op: int | None,
     progress: Progress | None,
 ) -> Ledger | None:
@@ -157,7 +160,7 @@ def _account_file(
     if stop_op is not None:
         run_to(max(stop_op - 1, 0))
         simulation.note_time(lambda: run_to(stop_op))
-        found = simulation.ledger(at, name)
+        found = take()
     run_to(None)
     return found
 
@@ -165,8 +168,7 @@ def _account_file(
 def _account_batches(
     source: Source,
     simulation: Simulation,
-    at: str,
-    name: str,
+    take: Callable[[], Ledger],
     stop: tuple[int | None, int | None],
     progress: Progress | None,
 ) -> Ledger | None:
@@ -175,7 +177,7 @@ def _account_batches(
         before = _before_stop(batch, simulation.done, *stop) if found is None else None
         if before is not None and before < batch.count:
             simulation.run(batch.first(before))
-            found = simulation.ledger(at, name)
+            found = take()
             simulation.run(batch.from_(before))
         else:
             simulation.run(batch)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,126 +18,24 @@ from spanwise._lib import OPS_DTYPE
 from spanwise._ops import check_ops, summarize_ops
 from spanwise._run import as_ops
 from spanwise._trace import ArraySource, FileSource, Module, Source
-from spanwise.ledger import Comparison, Ledger, add_ledgers
+from spanwise.comparison import Comparison
+from spanwise.ledger import Ledger, add_ledgers
 from spanwise.simulate import Progress, Simulation, account
 from spanwise.sizeclass import SizeClassTable, as_table
+from spanwise.summary import (
+    HISTOGRAM_DTYPE,
+    Site,
+    Summary,
+    count_sites,
+    count_sizes,
+    count_threads,
+    frame_name,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HISTOGRAM_DTYPE = np.dtype([("size", "<u8"), ("count", "<u8"), ("bytes", "<u8")])
-"""One size of `Recording.histogram`: requests of that size and their bytes."""
-
-THREADS_DTYPE = np.dtype(
-    [
-        ("thread", "<u4"),
-        ("ops", "<u8"),
-        ("allocs", "<u8"),
-        ("frees", "<u8"),
-        ("reallocs", "<u8"),
-        ("allocated_bytes", "<u8"),
-    ]
-)
-"""One row of `Recording.threads`."""
-
 _KEPT_OPS = 1 << 21
-_TABULATED = 1 << 16
-_DROP_REASONS = ("none", "disk", "memory", "other")
-
-
-@dataclass(frozen=True, repr=False)
-class Summary:
-    """Totals of a recording; the fields are those of sw_trace_summary (include/spanwise/trace.h).
-
-    Sizes are in bytes, duration_ns in nanoseconds. What could not be ordered is counted in
-    unknown_frees, unknown_reallocs and missed_frees; what the recorder lost in dropped_calls.
-    """
-
-    ops: int
-    allocs: int
-    frees: int
-    reallocs: int
-    zeroed_allocs: int
-    aligned_allocs: int
-    allocated_bytes: int
-    reallocated_bytes: int
-    peak_requested_bytes: int
-    peak_op: int
-    peak_live_objects: int
-    end_requested_bytes: int
-    end_live_objects: int
-    largest_bytes: int
-    duration_ns: int
-    threads: int
-    sites: int
-    unknown_frees: int
-    unknown_reallocs: int
-    missed_frees: int
-    calls: int
-    dropped_calls: int
-    drop_reason: int
-    children_unrecorded: int
-    children_recorded: int
-    incomplete: int
-
-    def to_dict(self) -> dict[str, int]:
-        """All of it, for JSON."""
-        return asdict(self)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """What people want to know first."""
-        rows = [
-            ("operations", _format.number(self.ops)),
-            ("allocations", _format.number(self.allocs)),
-            ("frees", _format.number(self.frees)),
-            ("reallocations", _format.number(self.reallocs)),
-            ("bytes allocated", _format.size(self.allocated_bytes)),
-            ("peak, requested", _format.size(self.peak_requested_bytes)),
-            ("peak, objects", _format.number(self.peak_live_objects)),
-            ("live at the end", _format.size(self.end_requested_bytes)),
-            ("largest request", _format.size(self.largest_bytes)),
-            ("threads", _format.number(self.threads)),
-            ("call sites", _format.number(self.sites)),
-            ("duration", f"{self.duration_ns / 1e9:.3f} s"),
-        ]
-        return [*rows, *((title, _format.number(count)) for title, count in self.troubles())]
-
-    def troubles(self) -> list[tuple[str, int]]:
-        """What is missing or was mended, with counts above 0."""
-        reason = _DROP_REASONS[min(self.drop_reason, len(_DROP_REASONS) - 1)]
-        named = [
-            (f"calls lost ({reason})", self.dropped_calls),
-            ("frees of unknown addresses", self.unknown_frees),
-            ("reallocations of unknown addresses", self.unknown_reallocs),
-            ("frees that were missed", self.missed_frees),
-            ("children not recorded", self.children_unrecorded),
-        ]
-        return [(title, count) for title, count in named if count]
-
-    def __str__(self) -> str:
-        return _format.table(self.rows(), left=1)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return _format.html_table(self.rows(), ("", ""))
-
-
-@dataclass(frozen=True)
-class Site:
-    """A call site and what was allocated there.
-
-    Attributes:
-        id: as in the `site` column of the operations; 0 is the unknown site.
-        allocs: allocations; allocated_bytes is what they asked for.
-        frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
-            address in the module's file, as addr2line takes it.
-    """
-
-    id: int
-    allocs: int
-    allocated_bytes: int
-    frames: tuple[str, ...]
 
 
 class Recording:
@@ -374,24 +271,12 @@ class Recording:
         Returns:
             Structured array of HISTOGRAM_DTYPE, by rising size.
         """
-        small = np.zeros(_TABULATED, np.uint64)
-        large: dict[int, int] = {}
-        for block in self.blocks():
-            sizes = block["size"][block["kind"] != _lib.lib.SW_OP_FREE]
-            few = sizes < _TABULATED
-            small += np.bincount(sizes[few].astype(np.int64), minlength=_TABULATED).astype(
-                np.uint64
-            )
-            for size, count in zip(*np.unique(sizes[~few], return_counts=True), strict=True):
-                large[int(size)] = large.get(int(size), 0) + int(count)
-        found = [(int(size), int(small[size])) for size in np.flatnonzero(small)]
-        rows = [(size, count, size * count) for size, count in found + sorted(large.items())]
-        return np.array(rows, HISTOGRAM_DTYPE)
+        return count_sizes(self.blocks())
 
     @cached_property
     def threads(self) -> NDArray[np.void]:
         """What each thread did, a structured array of THREADS_DTYPE."""
-        return _count_threads(self.blocks())
+        return count_threads(self.blocks())
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -403,14 +288,14 @@ class Recording:
     @cached_property
     def sites(self) -> list[Site]:
         """Call sites at which anything was allocated, most bytes first."""
-        counts, total = _count_sites(self.blocks())
+        counts, total = count_sites(self.blocks())
         addresses: list[tuple[int, ...]] = []
         if isinstance(self._source, FileSource):
             addresses = _trace.read_sites(self._source.open())
         sites = []
         for site in np.flatnonzero(counts).tolist():
             frames = addresses[site - 1] if 0 < site <= len(addresses) else ()
-            named = tuple(_frame_name(address, self.modules) for address in frames)
+            named = tuple(frame_name(address, self.modules) for address in frames)
             sites.append(Site(site, int(counts[site]), int(total[site]), named))
         return sorted(sites, key=lambda site: -site.allocated_bytes)
 
@@ -535,43 +420,3 @@ def _matches(path: str) -> list[str]:
     if not found:
         raise errors.InvalidError(f"{path}: no file matches")
     return found
-
-
-def _count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
-    counts = np.zeros((5, 0), np.uint64)
-    for block in blocks:
-        thread, kind = block["thread"].astype(np.int64), block["kind"]
-        wide = max(counts.shape[1], int(thread.max()) + 1)
-        counts = np.pad(counts, ((0, 0), (0, wide - counts.shape[1])))
-        counts[0] += np.bincount(thread, minlength=wide).astype(np.uint64)
-        for row, which in enumerate((0, 1, 2), 1):
-            counts[row] += np.bincount(thread[kind == which], minlength=wide).astype(np.uint64)
-        alloc = kind == _lib.lib.SW_OP_ALLOC
-        np.add.at(counts[4], thread[alloc], block["size"][alloc])
-    rows = np.zeros(counts.shape[1], THREADS_DTYPE)
-    rows["thread"] = np.arange(len(rows))
-    for name, column in zip((THREADS_DTYPE.names or ())[1:], counts, strict=True):
-        rows[name] = column
-    return rows[rows["ops"] > 0]
-
-
-def _count_sites(
-    blocks: Iterator[NDArray[np.void]],
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Allocations and their bytes, by site."""
-    counts, total = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
-    for block in blocks:
-        rows = block[block["kind"] == _lib.lib.SW_OP_ALLOC]
-        site = rows["site"].astype(np.int64)
-        grow = max(int(site.max(initial=0)) + 1 - len(counts), 0)
-        counts, total = np.pad(counts, (0, grow)), np.pad(total, (0, grow))
-        np.add.at(counts, site, np.uint64(1))
-        np.add.at(total, site, rows["size"])
-    return counts, total
-
-
-def _frame_name(address: int, modules: list[Module]) -> str:
-    for module in modules:
-        if module.start <= address < module.end:
-            return f"{module.path}+{address - module.bias:#x}"
-    return f"{address:#x}"

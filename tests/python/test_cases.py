@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocation counts of well-known Go cases, to the byte, by running them on a real heap.
 
-Each case is played with the sizes that Go's layout gives (int and pointer 8 B, string 16 B); what is
-counted is what `-benchmem` calls B/op and allocs/op: bytes of the slots, and allocations.
+Each case is played with the sizes that Go's layout gives (int and pointer 8 B, string 16 B); what
+is counted is what `-benchmem` calls B/op and allocs/op: bytes of the slots, and allocations.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Ints:
         self.capacities = [self.capacity] if capacity else []
 
     def append(self, count: int) -> None:
+        """Appends so many ints."""
         need = self.length + count
         if need > self.capacity:
             self.capacity = self.counter.alloc(self._grown(need) * INT) // INT

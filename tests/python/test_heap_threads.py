@@ -161,7 +161,7 @@ def test_threads_that_end_leave_nothing_behind() -> None:
         kept: list[sw.Block] = []
         for number in range(100):
             thread = threading.Thread(
-                target=lambda n=number: kept.extend(heap.alloc(n * 10) for _ in range(10))  # type: ignore[misc]
+                target=lambda n=number: kept.extend(heap.alloc(n * 10) for _ in range(10))
             )
             thread.start()
             thread.join()

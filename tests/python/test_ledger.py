@@ -151,7 +151,7 @@ def test_nothing_recorded() -> None:
 
 @pytest.mark.parametrize("at", ["start", -1, "1.5m", float("nan"), float("inf"), True, "", 2e10])
 def test_bad_moment(at: Any) -> None:
-    with pytest.raises(ValueError, match="give peak, end, or a time such as 1.5s"):
+    with pytest.raises(ValueError, match="give peak, end, or a time such as"):
         sw.Recording.from_ops(random_ops(1, 5)).ledger("go", at)
 
 

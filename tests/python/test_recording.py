@@ -17,7 +17,7 @@ from tests.python.helpers import ALLOC, FREE, REALLOC, histories, make_ops, rand
 
 def renamed(ops: NDArray[np.void]) -> NDArray[np.void]:
     """The operations with objects numbered by their birth: equal for equal histories."""
-    out = ops.copy()
+    out: NDArray[np.void] = ops.copy()
     names: dict[int, int] = {}
     births = 0
     for row in out:
@@ -123,14 +123,15 @@ def test_impossible_operations(
 def test_time_must_not_fall() -> None:
     ops = make_ops((ALLOC, 0, 8), (FREE, 0, 0))
     ops["time_ns"] = [5, 4]
-    with pytest.raises(ValueError, match="^operation 1: time 4 ns is before that of the operation"):
+    with pytest.raises(ValueError, match=r"^operation 1: time 4 ns is before that of the"):
         sw.Recording.from_ops(ops)
 
 
 def test_operations_must_be_operations() -> None:
-    for bad in ([], np.zeros(3), None):
-        with pytest.raises(TypeError, match="ops must be a numpy array of spanwise.OPS_DTYPE"):
-            sw.Recording.from_ops(bad)  # type: ignore[arg-type]
+    others: list[Any] = [[], np.zeros(3), None]
+    for bad in others:
+        with pytest.raises(TypeError, match=r"ops must be a numpy array of spanwise\.OPS_DTYPE"):
+            sw.Recording.from_ops(bad)
 
 
 def test_nothing_is_written_when_it_fails(tmp_path: Path) -> None:
@@ -254,8 +255,8 @@ def test_not_a_recording(tmp_path: Path) -> None:
     for raw in (b"hello\n", b"\x7fELF" + bytes(5000), b"x" * 100_000):
         path.write_bytes(raw)
         assert refused(path) == (
-            f"{path}: not a spanwise recording: it does not begin with the .swt magic; make one with"
-            " spanwise record"
+            f"{path}: not a spanwise recording: it does not begin with the .swt magic; make one"
+            " with spanwise record"
         )
     assert "Is a directory" in refused(tmp_path, sw.RecordingIOError)
 
@@ -263,7 +264,7 @@ def test_not_a_recording(tmp_path: Path) -> None:
 _FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1)
 
 
-def sum64(raw: bytes) -> int:
+def sum64(raw: bytes | bytearray) -> int:
     """The checksum of docs/design/trace.md."""
 
     def mix(value: int, factor: int) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from spanwise import _format, plots
 from spanwise._parts import PARTS
 from spanwise.commands._common import new_command, print_json
-from spanwise.ledger import Comparison
+from spanwise.comparison import Comparison
 from spanwise.recorder import run_recorded
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
