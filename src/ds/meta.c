@@ -103,3 +103,20 @@ void sw_meta_destroy(sw_meta *meta) {
     }
     sw_meta_init(meta);
 }
+
+bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes) {
+    uintptr_t at = (uintptr_t)p;
+    if (at % SW_META_UNIT != 0) return false;
+    for (const sw_meta_block *chunk = meta->chunks; chunk != NULL; chunk = chunk->next) {
+        uintptr_t start = (uintptr_t)chunk + SW_META_UNIT, end = (uintptr_t)chunk + chunk->bytes;
+        if (at >= start && at < end && bytes <= end - at) return true;
+    }
+    return false;
+}
+
+bool sw_meta_check(const sw_meta *meta) {
+    uint64_t chunks = 0;
+    for (const sw_meta_block *chunk = meta->chunks; chunk != NULL; chunk = chunk->next)
+        chunks += chunk->bytes;
+    return meta->held_bytes >= chunks && (meta->held_bytes - chunks) % sw_os_page_bytes() == 0;
+}

@@ -10,6 +10,7 @@
 #ifndef SW_DS_META_H
 #define SW_DS_META_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,5 +41,10 @@ void *sw_meta_alloc(sw_meta *meta, size_t bytes);
 void sw_meta_free(sw_meta *meta, void *block, size_t bytes);
 /* Releases the chunks. Blocks above SW_META_POOLED_MAX must have been freed before. */
 void sw_meta_destroy(sw_meta *meta);
+
+/* True when a pooled block could lie at p: aligned, and inside a chunk. */
+bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes);
+/* True when held_bytes is the chunks' bytes and some whole pages of mappings. */
+bool sw_meta_check(const sw_meta *meta);
 
 #endif

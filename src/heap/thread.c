@@ -189,13 +189,18 @@ static bool is_lost(const sw_cache *cache) {
     return thread == NULL || index >= thread->capacity || thread->caches[index] != cache;
 }
 
-/* A bit for each word of the half. */
-static uint64_t words_of_half(const sw_span *span, uint32_t half) {
-    uint32_t count = sw_span_word_count(span), before = half * 64;
-    return count <= before ? 0 : sw_low_mask(count - before);
+/* A bit for each word of the half that has frees by other threads, announced or not: the announcer may
+ * be lost. */
+static uint64_t pending_words(const sw_span *span, uint32_t half) {
+    uint32_t count = sw_span_word_count(span);
+    uint64_t words = 0;
+    for (uint32_t k = half * 64; k < count && k < half * 64 + 64; k++)
+        if (*sw_span_remote(span, k) != 0) words |= 1ull << (k % 64);
+    return words;
 }
 
-/* Drains every word, announced or not: its announcer may be lost. */
+/* Drains every pending word; puts the spans of lost caches into central lists. A span that has an owner
+ * and nothing pending is left alone: its state is right. */
 static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_lost(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, false);
@@ -204,13 +209,14 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up: its record is then unused */
-        sw_space_cold(heap->space, span)->remote_words[half] = words_of_half(span, half);
+        uint64_t *announced = &sw_space_cold(heap->space, span)->remote_words[half];
+        *announced = pending_words(span, half);
         sw_cache *owner = sw_span_owner(span);
         if (owner == NULL) {
             sw_central_drain(heap, span, half, &doubled);
-        } else {
+        } else if (*announced != 0) {
             sw_span_drain(heap->space, span, half, &doubled);
-            if (sw_span_has_free(span)) sw_cache_attend(owner, span);
+            sw_cache_attend(owner, span);
             sw_cache_emptied(owner, span);
         }
     }

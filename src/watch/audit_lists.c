@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verify: lists of spans, caches, the stacks of announced frees, unused records. */
+#include "watch/audit.h"
+
+/* --- lists ---------------------------------------------------------------------------------------- */
+
+/* Every member has the state, class and owner of the list, links agree, the count is right. *empty:
+ * wholly free members. */
+static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state state,
+                           uint32_t span_class, const sw_cache *owner, uint32_t *empty) {
+    uint32_t count = 0, previous = 0;
+    *empty = 0;
+    for (uint32_t id = list->head; id != 0 && a->status == SW_OK && count <= list->count; count++) {
+        if (!sw_audit_is_span(a, id)) {
+            SW_BROKEN(a, "list of span class %u: span %u does not exist", span_class, id);
+            return count;
+        }
+        const sw_span *span = sw_space_span(a->heap->space, id);
+        if (span->state != state || span->span_class != span_class || span->prev != previous ||
+            sw_span_owner(span) != owner || sw_space_cold(a->heap->space, span)->heap != a->heap) {
+            SW_BROKEN(a, "list of span class %u: span at page %u does not belong there", span_class,
+                      span->page);
+            return count;
+        }
+        *empty += sw_span_is_empty(span);
+        previous = id;
+        id = span->next;
+    }
+    if (a->status == SW_OK && count != list->count)
+        SW_BROKEN(a, "list of span class %u: %u spans, counted as %u", span_class, count,
+                  list->count);
+    return count;
+}
+
+/* --- caches --------------------------------------------------------------------------------------- */
+
+static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
+    const sw_cache_slot *slot = &cache->slots[span_class];
+    const sw_span *span = slot->span;
+    const sw_space *space = a->heap->space;
+    uintptr_t offset = (uintptr_t)span - (uintptr_t)space->view.spans;
+    bool good;
+    if (span == NULL) {
+        good = slot->word == &sw_sentinel_word && slot->base == 0;
+    } else {
+        good = offset % sizeof *span == 0 && offset / sizeof *span >= SW_SPAN_FIRST &&
+               offset / sizeof *span < space->span_next && span->state == SW_SPAN_CURRENT &&
+               sw_span_owner(span) == cache && span->span_class == span_class;
+        uintptr_t at = (uintptr_t)slot->word - (uintptr_t)span->words;
+        good = good && at % sizeof(sw_word) == 0 &&
+               at / sizeof(sw_word) < sw_span_word_count(span) &&
+               slot->base == sw_span_word_base(span, slot->word);
+    }
+    if (!good)
+        SW_BROKEN(a, "cache %u: span class %u does not point into its current span",
+                  cache->more->number, span_class);
+}
+
+static bool same_view(const sw_space_view *a, const sw_space_view *b) {
+    return a->base == b->base && a->frames == b->frames && a->page_map == b->page_map &&
+           a->spans == b->spans;
+}
+
+static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
+    const sw_heap *heap = a->heap;
+    const struct sw_cache_more *more = cache->more;
+    uint32_t number = more->number, empty;
+    uint64_t spans = 0;
+    if (cache->heap != heap || cache->table != heap->table ||
+        !same_view(&cache->view, &heap->space->view) || number == 0 || number > heap->cache_numbers ||
+        more->closed > 1 || more->tiny_used > 16)
+        SW_BROKEN(a, "cache %u: its record is damaged", number);
+    for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
+        check_slot(a, cache, i);
+        if (a->status != SW_OK) return;
+        uint64_t current = cache->slots[i].span != NULL;
+        uint64_t full = check_list(a, &more->full[i], SW_SPAN_FULL, i, cache, &empty);
+        uint64_t partial = check_list(a, &more->partial[i], SW_SPAN_PARTIAL, i, cache, &empty);
+        if (a->status == SW_OK && more->kept[i] != empty)
+            SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u", number,
+                      i, empty, more->kept[i]);
+        seen[SW_SPAN_CURRENT] += current;
+        seen[SW_SPAN_FULL] += full;
+        seen[SW_SPAN_PARTIAL] += partial;
+        spans += current + full + partial;
+    }
+    if (a->status == SW_OK && more->closed && spans != 0)
+        SW_BROKEN(a, "cache %u: closed, and owns spans", number);
+}
+
+/* Every node has an announced half, and there are as many as halves that are announced. */
+static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t most) {
+    const sw_space *space = a->heap->space;
+    uint64_t count = 0;
+    for (uint32_t node = cache->more->remote_head; node != 0 && count <= most; count++) {
+        const sw_span_cold *cold = &space->cold[node / 2];
+        if (!sw_audit_is_span(a, node / 2) || cold->heap != a->heap ||
+            cold->remote_words[node % 2] == 0) {
+            SW_BROKEN(a, "cache %u: span %u on its remote stack has no announced frees",
+                      cache->more->number, node / 2);
+            return count;
+        }
+        node = cold->remote_next[node % 2];
+    }
+    return count;
+}
+
+/* --- records that nobody uses ----------------------------------------------------------------------- */
+
+static void check_records(sw_audit *a) {
+    const sw_heap *heap = a->heap;
+    uint64_t records = 0, unused = 0;
+    uint64_t bytes = sizeof *heap;
+    for (uint32_t first = heap->batches; first != 0 && a->status == SW_OK;) {
+        records += SW_SPAN_BATCH;
+        bytes += SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold));
+        if (!sw_audit_is_span(a, first) || records > heap->space->span_next)
+            SW_BROKEN(a, "span records: batch %u does not exist", first);
+        else
+            first = heap->space->cold[first].batch_next;
+    }
+    for (uint32_t id = heap->free_records; id != 0 && a->status == SW_OK; unused++) {
+        if (!sw_audit_is_span(a, id) || sw_space_span(heap->space, id)->state != SW_SPAN_UNUSED ||
+            heap->space->cold[id].heap != NULL || unused > records)
+            SW_BROKEN(a, "span records: record %u is not free", id);
+        else
+            id = sw_space_span(heap->space, id)->next;
+    }
+    if (a->status == SW_OK && (unused + a->records != records || bytes != heap->pages.fixed_bytes))
+        SW_BROKEN(a, "span records: %llu used and %llu free do not make %llu",
+                  (unsigned long long)a->records, (unsigned long long)unused,
+                  (unsigned long long)records);
+}
+
+static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
+    uint64_t open = 0, halves = 0, count = 0;
+    for (const sw_cache *cache = a->heap->caches; cache != NULL && a->status == SW_OK;
+         cache = cache->more->next) {
+        check_cache(a, cache, seen);
+        if (a->status == SW_OK) halves += check_remote_stack(a, cache, a->halves);
+        open += cache->more->closed == 0;
+        if (++count > a->heap->cache_numbers) SW_BROKEN(a, "caches: their list has no end");
+    }
+    if (a->status == SW_OK && open != a->heap->cache_count)
+        SW_BROKEN(a, "caches: %llu are open, counted as %u", (unsigned long long)open,
+                  a->heap->cache_count);
+    else if (a->status == SW_OK && halves != a->halves)
+        SW_BROKEN(a, "caches: %llu halves of spans have frees announced, %llu are on stacks",
+                  (unsigned long long)a->halves, (unsigned long long)halves);
+}
+
+void sw_audit_lists(sw_audit *a) {
+    const sw_heap *heap = a->heap;
+    uint64_t seen[SW_SPAN_STATE_COUNT] = {0};
+    uint32_t empty;
+    check_caches(a, seen);
+    for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
+        seen[SW_SPAN_CENTRAL_PARTIAL] +=
+            check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &empty);
+        if (a->status == SW_OK)
+            seen[SW_SPAN_CENTRAL_FULL] +=
+                check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &empty);
+    }
+    for (int state = SW_SPAN_CURRENT; state < SW_SPAN_LARGE && a->status == SW_OK; state++)
+        if (seen[state] != a->by_state[state])
+            SW_BROKEN(a, "%llu spans in state %d, but %llu in lists",
+                      (unsigned long long)a->by_state[state], state,
+                      (unsigned long long)seen[state]);
+    if (a->status == SW_OK) check_records(a);
+}

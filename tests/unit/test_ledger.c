@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The views of a heap: the ledger against a count of one's own, rows, holes, spans, objects; and
+ * verify, which must find every number and bit of metadata that is damaged, one at a time. */
+#include <stdbool.h>
+
+#include "check.h"
+#include "heap/heap.h"
+#include "spanwise/spanwise.h"
+
+enum { OBJECTS = 3000 };
+
+typedef struct item {
+    void *p;
+    size_t size;
+} item;
+
+static item items[OBJECTS];
+
+static sw_heap *make_heap(const sw_table *table, bool tracked, bool dry) {
+    sw_heap_options options;
+    sw_heap *heap = NULL;
+    sw_heap_options_init(&options);
+    options.table = table;
+    options.tracked = tracked;
+    options.dry = dry;
+    options.manual_clock = 1;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    return heap;
+}
+
+static size_t random_size(uint64_t *rng) {
+    uint64_t r = check_random(rng);
+    return (r & 15) == 0 ? (r >> 8) % 200000 : (r & 3) == 0 ? (r >> 8) % 9000 : (r >> 8) % 400;
+}
+
+/* Fills the heap through two caches, frees most of it across them, leaves pending remote frees. */
+static void fill(sw_heap *heap, sw_cache *caches[2], uint64_t seed) {
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < 2; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    for (int step = 0; step < 5 * OBJECTS; step++) {
+        uint64_t r = check_random(&seed);
+        item *it = &items[(r >> 32) % OBJECTS];
+        sw_cache *cache = caches[r & 1];
+        if (it->p != NULL) {
+            sw_cache_free(cache, it->p);
+            it->p = NULL;
+            continue;
+        }
+        it->size = random_size(&seed);
+        it->p = sw_cache_alloc(cache, it->size, (r & 2) != 0 ? SW_SCAN : 0);
+        CHECK(it->p != NULL);
+    }
+}
+
+/* --- the ledger ----------------------------------------------------------------------------------- */
+
+typedef struct count {
+    uint64_t objects, bytes, large;
+    const sw_heap *heap;
+    bool tracked;
+} count;
+
+static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
+    count *c = arg;
+    c->objects++;
+    c->bytes += bytes;
+    c->large += cls == 0;
+    for (int i = 0; i < OBJECTS; i++) {
+        if (items[i].p != p) continue;
+        if (c->tracked) CHECK_EQ(bytes, items[i].size);
+        CHECK(bytes >= items[i].size || bytes == 0);
+        items[i].size |= (size_t)1 << 40; /* seen */
+        return 0;
+    }
+    CHECK(p == NULL); /* an object that nobody allocated */
+    return 0;
+}
+
+static int stop_at_three(void *p, size_t bytes, uint32_t cls, void *arg) {
+    (void)p;
+    (void)bytes;
+    (void)cls;
+    return ++*(int *)arg == 3 ? 77 : 0;
+}
+
+static void check_sums(const sw_ledger *l, const sw_ledger_class *rows, uint32_t classes) {
+    sw_ledger_class sum = {0};
+    for (uint32_t cls = 0; cls < classes; cls++) {
+        uint64_t in_bins = 0;
+        CHECK_EQ(rows[cls].cls, cls);
+        for (int k = 0; k < SW_OCCUPANCY_BINS; k++) in_bins += rows[cls].occupancy[k];
+        CHECK_EQ(in_bins, rows[cls].spans);
+        CHECK_EQ(rows[cls].requested_bytes + rows[cls].roundup_bytes + rows[cls].tail_bytes +
+                     rows[cls].free_slot_bytes + rows[cls].cached_bytes,
+                 rows[cls].span_bytes);
+        CHECK(rows[cls].live_objects <= rows[cls].slots);
+        sum.live_objects += rows[cls].live_objects;
+        sum.requested_bytes += rows[cls].requested_bytes;
+        sum.roundup_bytes += rows[cls].roundup_bytes;
+        sum.tail_bytes += rows[cls].tail_bytes;
+        sum.free_slot_bytes += rows[cls].free_slot_bytes;
+        sum.cached_bytes += rows[cls].cached_bytes;
+        sum.spans += rows[cls].spans;
+    }
+    CHECK_EQ(sum.live_objects, l->live_objects);
+    CHECK_EQ(sum.requested_bytes, l->requested_bytes);
+    CHECK_EQ(sum.roundup_bytes, l->roundup_bytes + l->large_rounding_bytes);
+    CHECK_EQ(sum.tail_bytes, l->tail_bytes);
+    CHECK_EQ(sum.free_slot_bytes, l->free_slot_bytes);
+    CHECK_EQ(sum.cached_bytes, l->cached_bytes);
+    CHECK_EQ(sum.spans, l->spans + l->large_objects);
+    CHECK_EQ(l->requested_bytes + l->roundup_bytes + l->tail_bytes + l->free_slot_bytes +
+                 l->cached_bytes + l->metadata_bytes + l->large_rounding_bytes +
+                 l->arena_slack_bytes + l->quarantine_bytes + l->free_page_bytes,
+             l->held_bytes);
+}
+
+static void check_spans(sw_heap *heap, const sw_ledger *l) {
+    static sw_span_info spans[20000];
+    size_t n = sw_heap_spans(heap, NULL, 0);
+    CHECK_EQ(n, l->spans + l->large_objects);
+    CHECK_EQ(sw_heap_spans(heap, spans, 3), n);
+    CHECK_EQ(sw_heap_spans(heap, spans, 20000), n);
+    uint64_t live = 0, bytes = 0, current = 0;
+    for (size_t i = 0; i < n; i++) {
+        CHECK(i == 0 || spans[i].address >= spans[i - 1].address + spans[i - 1].bytes);
+        CHECK(spans[i].live <= spans[i].slots);
+        CHECK_EQ(spans[i].cls == 0, spans[i].slots == 1 && spans[i].bytes > 0 && spans[i].cache == 0 &&
+                                        spans[i].cls == 0);
+        live += spans[i].live;
+        bytes += spans[i].bytes;
+        current += spans[i].current;
+    }
+    CHECK_EQ(live, l->live_objects);
+    CHECK_EQ(bytes + l->metadata_bytes + l->free_page_bytes, l->held_bytes);
+    CHECK(current > 0);
+}
+
+static void ledger_counts(const sw_table *table, bool tracked, bool dry) {
+    sw_heap *heap = make_heap(table, tracked, dry);
+    sw_cache *caches[2];
+    sw_ledger ledger;
+    static sw_ledger_class rows[SW_TABLE_CLASSES_MAX];
+    uint32_t classes = sw_table_class_count(table) + 1;
+    fill(heap, caches, 17);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, rows, classes - 1), SW_INVALID);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, rows, classes), SW_OK);
+    CHECK_EQ(ledger.caches, 2);
+    CHECK_EQ(ledger.tracked, tracked);
+    CHECK_EQ(ledger.held_bytes, sw_heap_held_bytes(heap));
+    check_sums(&ledger, rows, classes);
+    check_spans(heap, &ledger);
+    uint64_t live = 0, requested = 0;
+    for (int i = 0; i < OBJECTS; i++) {
+        live += items[i].p != NULL;
+        requested += items[i].p != NULL ? items[i].size : 0;
+    }
+    count c = {.heap = heap, .tracked = tracked};
+    CHECK_EQ(sw_heap_each_object(heap, count_object, &c), 0);
+    CHECK_EQ(c.objects, live);
+    CHECK_EQ(c.objects, ledger.live_objects);
+    CHECK_EQ(c.bytes, ledger.requested_bytes);
+    CHECK_EQ(c.large, ledger.large_objects);
+    if (tracked) CHECK_EQ(ledger.requested_bytes, requested);
+    for (int i = 0; i < OBJECTS; i++) {
+        CHECK(items[i].p == NULL || items[i].size >> 40 != 0); /* each was visited */
+        items[i].size &= ((size_t)1 << 40) - 1;
+    }
+    int calls = 0;
+    CHECK_EQ(sw_heap_each_object(heap, stop_at_three, &calls), 77);
+    CHECK_EQ(calls, 3);
+    for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, rows, classes), SW_OK);
+    CHECK_EQ(ledger.caches, 0);
+    CHECK_EQ(ledger.cached_bytes, 0);
+    CHECK_EQ(ledger.live_objects, live);
+    check_sums(&ledger, rows, classes);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Freed large objects leave holes of known number and length. */
+static void holes(void) {
+    sw_heap *heap = make_heap(sw_table_go(), true, true);
+    void *p[20];
+    sw_ledger l;
+    for (int i = 0; i < 20; i++) p[i] = sw_heap_alloc(heap, 40000, 0); /* 5 pages */
+    for (int i = 1; i < 19; i += 3) sw_heap_free(heap, p[i]); /* 6 single holes */
+    sw_heap_free(heap, p[2]);                                 /* one of them doubled */
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.free_runs, 6);
+    CHECK_EQ(l.largest_hole_bytes, 2 * 40960);
+    CHECK_EQ(l.free_page_bytes, 7 * 40960);
+    CHECK_EQ(l.large_objects, 13);
+    CHECK_EQ(l.large_rounding_bytes, 13 * 960);
+    CHECK_EQ(sw_heap_trim(heap), 7 * 40960);
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.free_runs, 0);
+    CHECK_EQ(l.largest_hole_bytes, 0);
+    CHECK_EQ(l.returned_bytes, 7 * 40960);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- verify under damage ----------------------------------------------------------------------------- */
+
+static unsigned tried, found;
+static const char *missed[400];
+static unsigned missed_count;
+
+/* Flips a few bits of one number; each flip must be found and the undamaged heap must be whole. */
+static void damage(sw_heap *heap, const char *name, void *field, size_t bytes, const int *bits,
+                   int bit_count) {
+    unsigned char saved[16], *p = field;
+    if (bytes > sizeof saved) abort();
+    memcpy(saved, p, bytes);
+    for (int i = 0; i < bit_count; i++) {
+        p[bits[i] / 8] ^= (unsigned char)(1 << bits[i] % 8);
+        tried++;
+        if (sw_heap_verify(heap) == SW_STATE) {
+            found++;
+        } else if (missed_count < 400) {
+            missed[missed_count++] = name;
+        }
+        memcpy(p, saved, bytes);
+    }
+    sw_clear_error();
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    if (sw_last_error()->status != SW_OK) fprintf(stderr, "%s: %s\n", name, sw_last_error()->message);
+}
+
+static const int low_bits[] = {0, 1, 3, 5}; /* small numbers stay within tables and arrays */
+static const int wide_bits[] = {0, 4, 12, 20, 31};
+
+#define DAMAGE(object, field) \
+    damage(heap, #field, &(object)->field, sizeof (object)->field, low_bits, 4)
+#define DAMAGE_WIDE(object, field) \
+    damage(heap, #field, &(object)->field, sizeof (object)->field, wide_bits, 5)
+#define DAMAGE_BIT(object, field, bit) \
+    damage(heap, #field, &(object)->field, sizeof (object)->field, (const int[]){bit}, 1)
+
+static void damage_span(sw_heap *heap, sw_span *span) {
+    DAMAGE(span, base);
+    DAMAGE_WIDE(span, magic);
+    DAMAGE(span, size);
+    DAMAGE(span, slots);
+    DAMAGE(span, page);
+    DAMAGE(span, pages);
+    DAMAGE(span, next);
+    DAMAGE(span, prev);
+    DAMAGE(span, words);
+    if (!sw_span_is_large(span)) DAMAGE_BIT(span, span_class, 0);
+    DAMAGE_BIT(span, span_class, 1);
+    DAMAGE_BIT(span, span_class, 5);
+    DAMAGE_BIT(span, state, 0);
+    DAMAGE_BIT(span, state, 1);
+    DAMAGE_BIT(span, state, 2);
+    DAMAGE_BIT(span, state, 6);
+    DAMAGE_BIT(span, owner, 0); /* the mark */
+    DAMAGE_BIT(span, needzero, 4);
+    DAMAGE_BIT(span, cursor, 12);
+    sw_span_cold *cold = sw_space_cold(heap->space, span);
+    DAMAGE(cold, heap);
+    if (sw_span_is_large(span)) {
+        DAMAGE_BIT(cold, requested, 40);
+        return;
+    }
+    DAMAGE_BIT(cold, remote_words[0], 0);
+    DAMAGE_BIT(cold, remote_words[1], 63);
+    uint32_t last = sw_word_pairs(span->slots) - 1;
+    /* Padding. Whether a slot is live is one bit, with nothing to compare it to: see live_bits. */
+    if (span->slots % 64 != 63) {
+        uint32_t k = last;
+        DAMAGE_BIT(&span->words[k], free, 63);
+        DAMAGE_BIT(&span->words[k], local, 63);
+        damage(heap, "remote", sw_span_remote(span, k), 8, (const int[]){63}, 1);
+    }
+}
+
+/* A slot that is free twice, or a free slot of a full span, is found; a lone bit is not: it is the only
+ * record of its slot. */
+static void live_bits(sw_heap *heap, sw_span *span) {
+    if (sw_span_is_large(span)) return;
+    for (uint32_t slot = 0; slot < span->slots; slot += 1 + span->slots / 8) {
+        sw_word *word = &span->words[slot / 64];
+        const int bit[] = {slot % 64};
+        bool full = span->state == SW_SPAN_FULL || span->state == SW_SPAN_CENTRAL_FULL;
+        bool is_free = sw_word_free(word) >> bit[0] & 1, is_local = sw_word_local(word) >> bit[0] & 1;
+        bool pending = *sw_span_remote(span, slot / 64) >> bit[0] & 1;
+        if (full || is_local || pending) damage(heap, "free of a slot", &word->free, 8, bit, 1);
+        if (full || is_free || pending) damage(heap, "local of a slot", &word->local, 8, bit, 1);
+        if (is_free || is_local) damage(heap, "remote of a slot", sw_span_remote(span, slot / 64), 8, bit, 1);
+    }
+}
+
+static void damage_map(sw_heap *heap, sw_span *span) {
+    const sw_window *window = sw_pages_window_of(&heap->pages, span->page);
+    uint32_t shift = heap->pages.page_shift - SW_FRAME_SHIFT;
+    uint64_t first = (uint64_t)(span->page - window->first_page) << shift;
+    uint64_t count = (uint64_t)span->pages << shift;
+    damage(heap, "map", &window->map[first], 4, low_bits, 4);
+    damage(heap, "map", &window->map[first + count - 1], 4, low_bits, 4);
+    damage(heap, "map", &window->map[first + count / 2], 4, low_bits, 4);
+    damage(heap, "free", &heap->pages.runs.free[span->page / 64], 8, (const int[]){span->page % 64}, 1);
+    damage(heap, "held", &heap->pages.held[span->page / 64], 8, (const int[]){span->page % 64}, 1);
+}
+
+static void damage_pages(sw_heap *heap) {
+    sw_pages *pages = &heap->pages;
+    for (uint32_t page = 0; page < pages->windows[0].frontier; page += 11) {
+        bool free = pages->runs.free[page / 64] >> (page % 64) & 1;
+        bool held = pages->held[page / 64] >> (page % 64) & 1;
+        const int bit[] = {page % 64};
+        damage(heap, "held", &pages->held[page / 64], 8, bit, 1);
+        damage(heap, "free", &pages->runs.free[page / 64], 8, bit, 1);
+        if (free && !held) damage(heap, "dirty", &pages->dirty[page / 64], 8, bit, 1);
+        if (!free) damage(heap, "idle", &pages->idle[page / 64], 8, bit, 1);
+        if (!free) continue;
+        uint32_t *entry = &pages->windows[0].map[2 * page];
+        damage(heap, "map of a free page", entry, 4, (const int[]){4}, 1);
+        damage(heap, "map of a free page", entry + 1, 4, (const int[]){4}, 1);
+    }
+    for (uint32_t i = 1; i < 2 * pages->runs.leaves; i += 7) {
+        DAMAGE_BIT(&pages->runs.tree[i], start, 1);
+        DAMAGE_BIT(&pages->runs.tree[i], max, 2);
+        DAMAGE_BIT(&pages->runs.tree[i], end, 0);
+    }
+    DAMAGE(pages, held_pages);
+    DAMAGE(pages, free_held_pages);
+    DAMAGE(pages, frontier_pages);
+    DAMAGE_BIT(pages, fixed_bytes, 7);
+    DAMAGE_BIT(pages, page_end, 6);
+    sw_window *window = &pages->windows[0];
+    DAMAGE_BIT(window, base, 12);
+    DAMAGE_BIT(window, first_page, 0);
+    DAMAGE_BIT(window, pages, 1);
+    DAMAGE_BIT(window, frontier, 0);
+    DAMAGE_BIT(&heap->meta, held_bytes, 6);
+}
+
+static void damage_list(sw_heap *heap, sw_span_list *list) {
+    DAMAGE(list, count);
+    DAMAGE(list, head);
+}
+
+static void damage_cache(sw_heap *heap, sw_cache *cache) {
+    for (uint32_t i = 2; i < heap->span_classes; i += 5) {
+        sw_cache_slot *slot = &cache->slots[i];
+        DAMAGE_BIT(slot, word, 4);
+        DAMAGE_BIT(slot, base, 3);
+        if (slot->span != NULL) DAMAGE_BIT(slot, span, 6);
+        damage_list(heap, &cache->more->partial[i]);
+        damage_list(heap, &cache->more->full[i]);
+        DAMAGE_BIT(cache->more, kept[i], 0);
+    }
+    DAMAGE_BIT(&cache->view, base, 20);
+    DAMAGE_BIT(&cache->view, frames, 20);
+    DAMAGE_BIT(&cache->view, page_map, 20);
+    DAMAGE_BIT(&cache->view, spans, 20);
+    DAMAGE_BIT(cache, heap, 12);
+    DAMAGE_BIT(cache, table, 4);
+    DAMAGE_BIT(cache->more, closed, 0);
+}
+
+static void damage_heap(sw_heap *heap) {
+    DAMAGE_BIT(heap, cache_count, 0);
+    DAMAGE(heap, free_records);
+    for (uint32_t i = 2; i < heap->span_classes; i += 9) {
+        damage_list(heap, &heap->central_partial[i]);
+        damage_list(heap, &heap->central_full[i]);
+    }
+}
+
+static bool damage_visit(sw_heap *heap, uint32_t window, uint32_t *n, sw_span **out) {
+    const sw_window *w = &heap->pages.windows[window];
+    while (*n < w->frontier) {
+        uint32_t step;
+        *out = sw_heap_span_at(heap, w, *n, &step);
+        *n += step;
+        if (*out != NULL) return true;
+    }
+    return false;
+}
+
+/* A heap with spans of every state is damaged in every number that verify can know. */
+static void damaged_heap(bool tracked, bool dry) {
+    sw_heap *heap = make_heap(sw_table_c16(), tracked, dry);
+    sw_cache *caches[2], *lost;
+    CHECK_EQ(sw_cache_open(heap, &lost), SW_OK); /* closes with objects alive: central spans */
+    for (int i = 0; i < 700; i++) {
+        void *p = sw_cache_alloc(lost, (size_t)i % 250 * 4, 0);
+        if (i % 3 == 0) sw_cache_free(lost, p);
+    }
+    fill(heap, caches, 3);
+    sw_cache_close(lost);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    unsigned seen[SW_SPAN_STATE_COUNT] = {0};
+    uint32_t n = 0;
+    for (sw_span *span; damage_visit(heap, 0, &n, &span);) {
+        if (seen[span->state]++ % 16 > 1) continue; /* some spans of each state */
+        damage_span(heap, span);
+        live_bits(heap, span);
+        damage_map(heap, span);
+    }
+    for (int state = SW_SPAN_CURRENT; state < SW_SPAN_STATE_COUNT; state++) CHECK(seen[state] > 0);
+    damage_pages(heap);
+    damage_cache(heap, caches[0]);
+    damage_cache(heap, caches[1]);
+    damage_heap(heap);
+    for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+static void print_missed(void) {
+    printf("damage: %u of %u found\n", found, tried);
+    for (unsigned i = 0; i < missed_count; i++) {
+        unsigned same = 0;
+        for (unsigned k = 0; k < missed_count; k++) {
+            if (strcmp(missed[k], missed[i]) != 0) continue;
+            if (k < i) {
+                same = 0;
+                break;
+            }
+            same++;
+        }
+        if (same > 0) printf("  missed: %s, %u times\n", missed[i], same);
+    }
+}
+
+int main(void) {
+    const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
+    for (int mode = 0; mode < 8; mode++)
+        ledger_counts(tables[mode & 1], (mode & 2) != 0, (mode & 4) != 0);
+    holes();
+    damaged_heap(true, false);
+    damaged_heap(false, true);
+    print_missed();
+    CHECK(tried >= 300);
+    CHECK_EQ(found, tried);
+    return check_result();
+}
