@@ -12,7 +12,8 @@ enum { FREE = 0, HELD = 1 };
 
 void sw_os_lock_acquire(sw_os_lock *lock) {
     while (__atomic_exchange_n(&lock->state, HELD, __ATOMIC_ACQUIRE) != FREE) {
-        while (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) {}
+        while (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) {
+        }
     }
 }
 
