@@ -3,9 +3,9 @@
 # to include the layers' own headers. `ctest -L unit` runs them.
 file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
 
-# Tests of what src/os/none does not have: the exit of threads, forks, the recorder, a large
-# reservation of addresses.
-set(spanwise_needs_linux "^(thread|fork|record|space)")
+# Tests of what src/os/none does not have: the exit of threads, forks, the recorder and its stack
+# walk, a large reservation of addresses.
+set(spanwise_needs_linux "^(thread|fork|record|space|unwind)")
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)
