@@ -5,7 +5,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 
 # Tests of what src/os/none does not have: the exit of threads, forks, the recorder and its stack
 # walk, a large reservation of addresses.
-set(spanwise_needs_linux "^(thread|fork|record|space|unwind)")
+set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits)")
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)
