@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner against counts of one's own: operations, peaks, ratios, samples, bad input. */
+#include <stdbool.h>
+
+#include "check.h"
+#include "spanwise/spanwise.h"
+
+enum { OBJECTS = 500, COUNT = 30000 };
+
+static sw_op ops[COUNT];
+
+static sw_heap *make_heap(bool dry) {
+    sw_heap *heap = NULL;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.tracked = options.manual_clock = 1;
+    options.dry = dry;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    return heap;
+}
+
+static void make_ops(uint64_t seed) {
+    static bool live[OBJECTS];
+    memset(live, 0, sizeof live);
+    for (size_t i = 0; i < COUNT; i++) {
+        uint64_t r = check_random(&seed);
+        uint32_t id = (uint32_t)(r >> 32) % OBJECTS;
+        ops[i] = (sw_op){.time_ns = i * 1000, .object = id, .thread = (uint32_t)r % 4};
+        ops[i].kind = !live[id] ? SW_OP_ALLOC : (r & 0xF0) == 0 ? SW_OP_REALLOC : SW_OP_FREE;
+        if (ops[i].kind != SW_OP_FREE) ops[i].size = (r >> 8) % 3000;
+        if ((r & 0xF000) == 0 && ops[i].kind == SW_OP_ALLOC) ops[i].flags = SW_OP_ZEROED;
+        live[id] = ops[i].kind != SW_OP_FREE;
+    }
+}
+
+/* What the runner must report after all of ops, from the operations and the heap's held bytes. */
+static void stats_are_true(bool dry) {
+    static uint64_t size[OBJECTS];
+    sw_heap *heap = make_heap(dry);
+    sw_runner *runner;
+    sw_run_stats s, w = {0};
+    make_ops(3);
+    memset(size, 0, sizeof size);
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t done = 9;
+        const sw_op *op = &ops[i];
+        CHECK_EQ(sw_runner_run(runner, op, 1, 1, NULL, &done), SW_OK);
+        CHECK_EQ(done, 1);
+        w.requested_bytes += op->size - (op->kind == SW_OP_ALLOC ? 0 : size[op->object]);
+        w.allocs += op->kind == SW_OP_ALLOC;
+        w.frees += op->kind == SW_OP_FREE;
+        w.reallocs += op->kind == SW_OP_REALLOC;
+        w.live_objects += op->kind == SW_OP_ALLOC;
+        w.live_objects -= op->kind == SW_OP_FREE;
+        size[op->object] = op->size;
+        uint64_t held = sw_heap_held_bytes(heap);
+        if (w.requested_bytes > w.peak_requested_bytes) {
+            w.peak_requested_bytes = w.requested_bytes;
+            w.peak_op = i + 1;
+            w.held_at_peak = held;
+        }
+        if (held > w.peak_held_bytes) {
+            w.peak_held_bytes = held;
+            w.requested_at_peak_held = w.requested_bytes;
+        }
+        if (w.live_objects > w.peak_live_objects) w.peak_live_objects = w.live_objects;
+        if (w.requested_bytes != 0) {
+            w.held_over_requested_sum += (double)held / (double)w.requested_bytes;
+            w.held_over_requested_count++;
+        }
+    }
+    sw_runner_stats(runner, &s);
+    CHECK_EQ(s.ops, COUNT);
+    CHECK_EQ(s.allocs, w.allocs);
+    CHECK_EQ(s.frees, w.frees);
+    CHECK_EQ(s.reallocs, w.reallocs);
+    CHECK_EQ(s.failed, 0);
+    CHECK_EQ(s.skipped, 0);
+    CHECK_EQ(s.requested_bytes, w.requested_bytes);
+    CHECK_EQ(s.live_objects, w.live_objects);
+    CHECK_EQ(s.peak_requested_bytes, w.peak_requested_bytes);
+    CHECK_EQ(s.peak_op, w.peak_op);
+    CHECK_EQ(s.peak_live_objects, w.peak_live_objects);
+    CHECK_EQ(s.held_bytes, sw_heap_held_bytes(heap));
+    CHECK_EQ(s.peak_held_bytes, w.peak_held_bytes);
+    CHECK_EQ(s.held_at_peak, w.held_at_peak);
+    CHECK_EQ(s.requested_at_peak_held, w.requested_at_peak_held);
+    CHECK_EQ(s.held_over_requested_count, w.held_over_requested_count);
+    CHECK(s.held_over_requested_sum > w.held_over_requested_sum * 0.999999);
+    CHECK(s.held_over_requested_sum < w.held_over_requested_sum * 1.000001);
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.requested_bytes, s.requested_bytes);
+    CHECK_EQ(ledger.live_objects, s.live_objects);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_runner_drain(runner);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* One call or many: the same end. */
+static void batches_do_not_matter(void) {
+    sw_run_stats s[2];
+    sw_ledger l[2];
+    make_ops(8);
+    for (int i = 0; i < 2; i++) {
+        sw_heap *heap = make_heap(true);
+        sw_runner *runner;
+        uint64_t rng = 5;
+        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        for (size_t at = 0; at < COUNT;) {
+            size_t n = i == 0 ? COUNT : check_random(&rng) % 70, done = 0;
+            if (n > COUNT - at) n = COUNT - at;
+            CHECK_EQ(sw_runner_run(runner, ops + at, n, 0, NULL, &done), SW_OK);
+            CHECK_EQ(done, n);
+            at += n;
+        }
+        sw_runner_stats(runner, &s[i]);
+        CHECK_EQ(sw_heap_ledger(heap, &l[i], NULL, 0), SW_OK);
+        sw_runner_destroy(runner);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
+    CHECK(memcmp(&s[0], &s[1], sizeof s[0]) == 0);
+    CHECK(memcmp(&l[0], &l[1], sizeof l[0]) == 0);
+}
+
+static void samples(void) {
+    static sw_run_sample rows[2048];
+    sw_heap *heap = make_heap(true);
+    sw_runner *runner;
+    make_ops(4);
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    CHECK_EQ(sw_runner_samples(runner, rows, 2048), 0);
+    CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
+    CHECK_EQ(sw_runner_run(runner, ops, COUNT, 0, NULL, NULL), SW_OK);
+    size_t n = sw_runner_samples(runner, NULL, 0);
+    CHECK(n >= 1000 && n <= 2048);
+    CHECK_EQ(sw_runner_samples(runner, rows, 2048), n);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_EQ(rows[i].time_ns, (rows[i].op - 1) * 1000);
+        CHECK(rows[i].slot_bytes >= rows[i].requested_bytes);
+        CHECK(rows[i].held_bytes >= rows[i].slot_bytes + rows[i].free_page_bytes);
+        if (i > 0) CHECK(rows[i].op > rows[i - 1].op);
+        if (i > 1) CHECK_EQ(rows[i].op - rows[i - 1].op, rows[1].op - rows[0].op);
+    }
+    CHECK(rows[n - 1].op > COUNT * 3 / 4);
+    CHECK_EQ(sw_runner_sample_every(runner, 0), SW_OK);
+    size_t done;
+    sw_op op = {.kind = SW_OP_ALLOC, .object = OBJECTS + 1, .size = 5};
+    CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, &done), SW_OK);
+    CHECK_EQ(sw_runner_samples(runner, NULL, 0), n); /* off */
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- bad input ------------------------------------------------------------------------------------- */
+
+static void refused(sw_runner *runner, sw_op bad, const char *text) {
+    sw_op list[3] = {{.kind = SW_OP_ALLOC, .object = 7, .size = 10}, bad, {.kind = SW_OP_FREE, .object = 7}};
+    size_t done = 9;
+    CHECK_EQ(sw_runner_run(runner, list, 3, 0, NULL, &done), SW_INVALID);
+    CHECK_EQ(done, 1);
+    CHECK(strstr(sw_last_error()->message, text) != NULL);
+    CHECK(strstr(sw_last_error()->message, "op 1") != NULL);
+    CHECK_EQ(sw_runner_run(runner, list + 2, 1, 0, NULL, &done), SW_OK);
+}
+
+static void bad_input(bool dry) {
+    sw_heap *heap = make_heap(dry);
+    sw_runner *runner;
+    sw_run_stats s;
+    size_t done = 0;
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    refused(runner, (sw_op){.kind = SW_OP_KIND_COUNT}, "kind 3");
+    refused(runner, (sw_op){.kind = 255}, "kind 255");
+    refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 48, .object = 1}, "2^48");
+    refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 255, .object = 1}, "2^255");
+    const sw_op odd[] = {
+        {.kind = SW_OP_FREE, .object = 3},                       /* not live: skipped */
+        {.kind = SW_OP_FREE, .object = UINT32_MAX},              /* never seen: skipped */
+        {.kind = SW_OP_REALLOC, .object = 3, .size = 7},         /* not live: skipped */
+        {.kind = SW_OP_ALLOC, .object = 3, .size = UINT64_MAX},  /* refused by the heap */
+        {.kind = SW_OP_ALLOC, .object = 3, .size = 0},           /* fine */
+        {.kind = SW_OP_ALLOC, .object = 3, .size = 5},           /* taken: skipped */
+        {.kind = SW_OP_REALLOC, .object = 3, .size = UINT64_MAX / 2}, /* refused: keeps its size */
+        {.kind = SW_OP_ALLOC, .object = 4, .size = 9, .align_log2 = 47}, /* refused */
+        {.kind = SW_OP_REALLOC, .object = 3, .size = 100},
+    };
+    CHECK_EQ(sw_runner_run(runner, odd, sizeof odd / sizeof *odd, 1, NULL, &done), SW_OK);
+    CHECK_EQ(done, sizeof odd / sizeof *odd);
+    sw_runner_stats(runner, &s);
+    CHECK_EQ(s.skipped, 4);
+    CHECK_EQ(s.failed, 3);
+    CHECK_EQ(s.live_objects, 1);
+    CHECK_EQ(s.requested_bytes, 100);
+    CHECK(sw_runner_address(runner, 3) != NULL);
+    CHECK(sw_runner_address(runner, 4) == NULL);
+    CHECK(sw_runner_address(runner, UINT32_MAX) == NULL);
+    sw_op op = {.kind = SW_OP_ALLOC, .object = 9, .thread = UINT32_MAX, .size = 1};
+    CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, &done), SW_LIMIT);
+    CHECK_EQ(done, 0);
+    volatile int cancel = 1;
+    make_ops(2);
+    CHECK_EQ(sw_runner_run(runner, ops, COUNT, 0, &cancel, &done), SW_OK);
+    CHECK_EQ(done, 0);
+    CHECK_EQ(sw_runner_run(runner, ops, 0, 0, NULL, &done), SW_OK);
+    CHECK_EQ(done, 0);
+    sw_runner_destroy(runner);
+    sw_runner_destroy(NULL);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* A free of another thread's object is a remote free: the heap that 50 threads share stays whole. */
+static void many_threads(void) {
+    sw_heap *heap = make_heap(true);
+    sw_runner *runner;
+    static sw_op list[2000];
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    for (uint32_t round = 0; round < 20; round++) {
+        for (uint32_t i = 0; i < 1000; i++) {
+            list[i] = (sw_op){.kind = SW_OP_ALLOC, .object = i, .thread = (i * 7 + round) % 50, .size = i % 500};
+            list[1000 + i] = (sw_op){.kind = SW_OP_FREE, .object = i, .thread = (i + round * 3) % 50};
+        }
+        CHECK_EQ(sw_runner_run(runner, list, 2000, 0, NULL, NULL), SW_OK);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    }
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+    CHECK_EQ(ledger.caches, 50);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+int main(void) {
+    stats_are_true(true);
+    stats_are_true(false);
+    batches_do_not_matter();
+    samples();
+    bad_input(true);
+    bad_input(false);
+    many_threads();
+    return check_result();
+}
