@@ -31,7 +31,7 @@ def share(part: float, whole: float) -> str:
 
 def plural(count: int, noun: str) -> str:
     """A count and its noun: 1 child, 2 children, 3 events."""
-    many = "children" if noun == "child" else noun + "s"
+    many = {"child": "children", "image before exec": "images before exec"}.get(noun, noun + "s")
     return f"{count:,} {noun if count == 1 else many}"
 
 

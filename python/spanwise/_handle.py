@@ -9,13 +9,16 @@ destroys, and no array ever points into memory that is gone.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import BlockBusyError, HeapClosedError
+from spanwise.errors import BlockBusyError, HeapClosedError, StateError
 from spanwise.sizeclass import SizeClassTable
 
 _live: weakref.WeakSet[HeapHandle] = weakref.WeakSet()
@@ -23,6 +26,32 @@ _live: weakref.WeakSet[HeapHandle] = weakref.WeakSet()
 
 def _plural_views(count: int) -> str:
     return "1 view of its blocks is" if count == 1 else f"{count} views of its blocks are"
+
+
+class ExitLock:
+    """A reentrant lock that is open once the interpreter ends.
+
+    A daemon thread is stopped wherever it is, perhaps with the lock held; nobody would release it.
+    The one thread that still runs then needs no lock.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not sys.is_finalizing():
+            self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if not sys.is_finalizing():
+            self._lock.release()
 
 
 class HeapHandle:
@@ -61,7 +90,7 @@ class HeapHandle:
         self.id = int(lib.sw_heap_id(self._c))
         self.dry = bool(options.dry)
         self.tiny = bool(options.tiny)
-        self.lock = threading.RLock()
+        self.lock = ExitLock()
         self.run_lock = threading.Lock()
         self.calls = 0
         self.exports = 0
@@ -138,8 +167,24 @@ class HeapHandle:
 
     # --- the runner ---
 
+    @contextmanager
+    def running(self) -> Iterator[Any]:
+        """The heap's one runner, made at first use, for this thread alone.
+
+        Raises:
+            StateError: another thread has it.
+            HeapClosedError: the heap is closed.
+        """
+        if not self.run_lock.acquire(blocking=False):
+            raise StateError(f"heap {self.id}: another thread is running a workload here")
+        try:
+            with self:
+                yield self.runner()
+        finally:
+            self.run_lock.release()
+
     def runner(self) -> Any:
-        """The heap's one runner, made at first use. The caller holds run_lock and is in a call."""
+        """The heap's one runner, made at first use. The caller is in a call."""
         if self._runner[0] == ffi.NULL:
             check(lib.sw_runner_create(self._c, self._runner))
         return self._runner[0]
@@ -161,7 +206,7 @@ def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
 def _after_fork_in_child() -> None:
     """The child's only thread holds no lock and is in no call."""
     for handle in list(_live):
-        handle.lock = threading.RLock()
+        handle.lock = ExitLock()
         handle.run_lock = threading.Lock()
         handle.calls = 0
 

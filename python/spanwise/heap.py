@@ -331,23 +331,18 @@ class Heap:
             StateError: another thread is running a workload here.
         """
         rows = as_ops(ops)
-        handle = self._handle
-        if not handle.run_lock.acquire(blocking=False):
-            raise errors.StateError(f"heap {self.id}: another thread is running a workload here")
-        try:
-            with handle:
-                runner = handle.runner()
-                run_ops(runner, rows, touch=touch)
-                return RunStats.read(runner)
-        finally:
-            handle.run_lock.release()
+        with self._handle.running() as runner:
+            run_ops(runner, rows, touch=touch)
+            return RunStats.read(runner)
 
     def drain(self) -> None:
-        """Frees every object that runs left behind."""
-        handle = self._handle
-        with handle.run_lock, handle:
-            if handle.has_run:
-                lib.sw_runner_drain(handle.runner())
+        """Frees every object that runs left behind.
+
+        Raises:
+            StateError: another thread is running a workload here.
+        """
+        with self._handle.running() as runner:
+            lib.sw_runner_drain(runner)
 
     def set_time(self, seconds: float) -> None:
         """Moves the clock of a heap with manual_clock, never backwards; idle pages go back."""

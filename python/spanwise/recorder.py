@@ -29,17 +29,17 @@ class Outcome:
 
     Attributes:
         path: the recording of the program itself.
-        children: recordings of its children, by file name.
+        others: recordings of its children, and of what the process was before it called exec.
         status: exit status of the program; negative: the signal that ended it.
     """
 
     path: Path
-    children: tuple[Path, ...]
+    others: tuple[Path, ...]
     status: int
 
     def recordings(self) -> RecordingSet:
-        """The program's recording first, then those of its children."""
-        return RecordingSet.open([self.path, *self.children])
+        """The program's recording first, then the others."""
+        return RecordingSet.open([self.path, *self.others])
 
     def lines(self) -> list[str]:
         """What to tell: how the program ended if badly, and the counts, in the last line."""
@@ -51,7 +51,8 @@ class Outcome:
         return [*told, self._counts()]
 
     def _counts(self) -> str:
-        own = Recording.open(self.path).summary
+        first, *others = self.recordings()
+        own = first.summary
         kinds = (("allocation", own.allocs), ("free", own.frees), ("reallocation", own.reallocs))
         counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
         parts = [
@@ -60,15 +61,14 @@ class Outcome:
             *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
         ]
         line = f"{self.path}: {', '.join(parts)}"
-        if self.children:
-            each = [Recording.open(path).summary.ops for path in self.children]
-            line += (
-                f"; {_format.plural(len(each), 'child')} recorded"
-                f" ({_format.plural(sum(each), 'event')})"
-            )
+        children = [one for one in others if one.info["pid"] != first.info["pid"]]
+        images = [one for one in others if one.info["pid"] == first.info["pid"]]
+        for group, noun in ((images, "image before exec"), (children, "child")):
+            events = _format.plural(sum(len(one) for one in group), "event")
+            line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
         if own.children_unrecorded:
             line += f"; {_format.plural(own.children_unrecorded, 'child')} not recorded"
-            line += "" if self.children else " (--children records them)"
+            line += "" if children else " (--children records them)"
         return line
 
 
@@ -110,7 +110,8 @@ def record(
 
     Args:
         argv: program and arguments; the program's output goes where this process's goes.
-        output: the recording; None: a new file in the system's folder for temporary files.
+        output: the recording; None: a new file in the system's folder for temporary files. What
+            the process was before it called exec goes to STEM.PID.swt beside it.
         children: also record the processes that it starts, to STEM.PID.swt beside output.
         stacks: return addresses kept of each call, 0 to 128.
         keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
@@ -233,7 +234,7 @@ def _run(
 
 
 def _finish_all(folder: Path, raw: Path, output: Path) -> tuple[Path, ...]:
-    """Ordered recordings in place of the raw ones; the children's files."""
+    """Ordered recordings in place of the raw ones; the files beside the program's own."""
     finished = {raw: output}
     stem = output.name.removesuffix(".swt")
     for child in sorted(folder.glob("*.swt")):

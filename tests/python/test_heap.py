@@ -436,19 +436,18 @@ class Late:
             pass
 keep = Late()
 sys.late = Late()
-stop = False
 def spin():
     while True:
         heap.alloc(10).free()
 threading.Thread(target=spin, daemon=True).start()
-heap.run
 """
 
 
 @pytest.mark.parametrize("flags", [[], ["-X", "dev"], ["-X", "faulthandler"]])
 def test_interpreter_shutdown(flags: list[str]) -> None:
-    done = python(*flags, "-c", SHUTDOWN)
-    assert done.returncode == 0, done.stderr
+    for _ in range(5):  # where the thread is stopped is a matter of luck
+        done = python(*flags, "-c", SHUTDOWN)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "debug"])

@@ -111,6 +111,14 @@ def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert reopened.ledger("go").held_bytes == family.ledger("go").held_bytes
 
 
+def test_images_before_exec(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    recording = sw.record(["/bin/sh", "-c", "exec /bin/ls /bin/ls"], tmp_path / "a.swt")
+    assert Path(recording.program).name == "ls"
+    assert "; 1 image before exec recorded (" in capfd.readouterr().err
+    (before,) = set(tmp_path.glob("a.*.swt"))
+    assert Path(sw.Recording.open(before).program).name in ("dash", "sh", "bash")
+
+
 def test_a_relative_program_is_looked_for_in_cwd(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/mine").symlink_to("/bin/ls")

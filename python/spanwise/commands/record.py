@@ -77,5 +77,5 @@ def _as_dict(outcome: Outcome) -> dict[str, object]:
         "file": str(outcome.path),
         "status": outcome.status,
         "summary": first.summary.to_dict(),
-        "children": [{"file": one.path, "summary": one.summary.to_dict()} for one in rest],
+        "others": [{"file": one.path, "summary": one.summary.to_dict()} for one in rest],
     }
