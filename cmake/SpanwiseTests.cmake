@@ -4,7 +4,7 @@
 file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
 
 # Tests of what src/os/none does not have: the exit of threads, forks, the recorder and its stack
-# walk, a large reservation of addresses.
+# walk, a large reservation of addresses and limits on it.
 set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits)")
 
 foreach(source IN LISTS unit_sources)

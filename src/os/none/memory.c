@@ -12,6 +12,9 @@
 
 enum { PAGE_BYTES = 4096 };
 
+/* calloc may charge for what it gives and clearing touches it, so no reservation is longer. */
+#define RESERVATION_MAX ((size_t)1 << 30)
+
 /* Lies right before each block that is handed out. */
 typedef struct origin {
     void *raw; /* what calloc gave */
@@ -30,6 +33,7 @@ static void *take(size_t bytes, size_t align) {
 size_t sw_os_page_bytes(void) { return PAGE_BYTES; }
 
 void *sw_os_reserve(size_t bytes, size_t align) {
+    if (bytes > RESERVATION_MAX || align > RESERVATION_MAX) return NULL;
     return take(bytes, align > PAGE_BYTES ? align : PAGE_BYTES);
 }
 
@@ -41,8 +45,19 @@ bool sw_os_commit(void *p, size_t bytes) {
     return true;
 }
 
+static bool is_zero(const char *p, size_t bytes) {
+    return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0;
+}
+
+/* Pages that were never written are only read: writing would make them cost memory. */
 bool sw_os_purge(void *p, size_t bytes) {
-    memset(p, 0, bytes);
+    char *byte = p;
+    while (bytes > 0) {
+        size_t n = bytes < PAGE_BYTES ? bytes : PAGE_BYTES;
+        if (!is_zero(byte, n)) memset(byte, 0, n);
+        byte += n;
+        bytes -= n;
+    }
     return true;
 }
 
