@@ -25,14 +25,21 @@ class Memory : public benchmark::MemoryManager {
 
     // Releases differ in which of the two is pure virtual, and later ones lack the first: both are
     // declared, neither says `override`.
-    void Stop(Result *result) { Stop(*result); } // NOLINT(modernize-use-override)
-    void Stop(Result &result) {                  // NOLINT(modernize-use-override)
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"
+#endif
+    void Stop(Result *result) { Stop(*result); }
+    void Stop(Result &result) {
         counting = false;
         result.num_allocs = counts.allocs;
         result.max_bytes_used = counts.max_bytes;
         result.total_allocated_bytes = counts.total_bytes;
         result.net_heap_growth = counts.live_bytes;
     }
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 };
 
 } // namespace bench

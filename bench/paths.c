@@ -76,6 +76,35 @@ static void generic_free(size_t count) {
 
 /* --- what happens before ------------------------------------------------------------------------ */
 
+static void die(const char *what, const char *why) {
+    fprintf(stderr, "bench_paths: %s: %s\n", what, why);
+    exit(2);
+}
+
+static void default_heap(void) { sw_free(sw_malloc(1)); }
+
+/* A heap with a copy of c16 made at run time: no specialised path serves it. */
+static void generic_heap(void) {
+    const sw_table *c16 = sw_table_c16();
+    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
+    uint32_t count = sw_table_class_count(c16);
+    for (uint32_t cls = 1; cls <= count; cls++) {
+        sw_class_info info;
+        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class", "no such class");
+        specs[cls - 1].size_bytes = info.size_bytes;
+        specs[cls - 1].pages = info.span_bytes / sw_table_page_bytes(c16);
+    }
+    sw_table *table;
+    sw_heap *heap;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    if (sw_table_create("copy", sw_table_page_bytes(c16), specs, count, &table) != SW_OK)
+        die("sw_table_create", sw_last_error()->message);
+    options.table = table;
+    if (sw_heap_create(&options, &heap) != SW_OK || sw_cache_open(heap, &generic_cache) != SW_OK)
+        die("sw_heap_create", sw_last_error()->message);
+}
+
 static void nothing(size_t count) { (void)count; }
 
 /* The same numbers in every run: a linear congruential generator, its upper bits. */
@@ -97,23 +126,24 @@ static void exported_alloc_shuffled(size_t count) {
 
 typedef struct path {
     const char *name;
+    void (*ready)(void); /* one heap a process: valgrind leaves little address space to reserve */
     path_fn *before;
     path_fn *run;
 } path;
 
 static const path paths[] = {
-    {"loop", nothing, loop},
-    {"inline_pair", nothing, inline_pair},
-    {"inline_zeroed_pair", nothing, inline_zeroed},
-    {"inline_malloc", nothing, inline_alloc},
-    {"inline_free", exported_alloc, inline_free},
-    {"inline_free_random", exported_alloc_shuffled, inline_free},
-    {"exported_malloc", nothing, exported_alloc},
-    {"exported_calloc", nothing, exported_calloc},
-    {"exported_free", exported_alloc, exported_free},
-    {"exported_free_random", exported_alloc_shuffled, exported_free},
-    {"generic_malloc", nothing, generic_alloc},
-    {"generic_free", generic_alloc, generic_free},
+    {"loop", default_heap, nothing, loop},
+    {"inline_pair", default_heap, nothing, inline_pair},
+    {"inline_zeroed_pair", default_heap, nothing, inline_zeroed},
+    {"inline_malloc", default_heap, nothing, inline_alloc},
+    {"inline_free", default_heap, exported_alloc, inline_free},
+    {"inline_free_random", default_heap, exported_alloc_shuffled, inline_free},
+    {"exported_malloc", default_heap, nothing, exported_alloc},
+    {"exported_calloc", default_heap, nothing, exported_calloc},
+    {"exported_free", default_heap, exported_alloc, exported_free},
+    {"exported_free_random", default_heap, exported_alloc_shuffled, exported_free},
+    {"generic_malloc", generic_heap, nothing, generic_alloc},
+    {"generic_free", generic_heap, generic_alloc, generic_free},
 };
 enum { PATHS = sizeof paths / sizeof paths[0] };
 
@@ -124,33 +154,6 @@ __attribute__((noinline)) static void measured(path_fn *run, size_t count) {
 }
 
 /* --- the program -------------------------------------------------------------------------------- */
-
-static void die(const char *what, const char *why) {
-    fprintf(stderr, "bench_paths: %s: %s\n", what, why);
-    exit(2);
-}
-
-/* A heap with a copy of c16 made at run time: no specialised path serves it. */
-static void make_generic(void) {
-    const sw_table *c16 = sw_table_c16();
-    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = sw_table_class_count(c16);
-    for (uint32_t cls = 1; cls <= count; cls++) {
-        sw_class_info info;
-        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class", "no such class");
-        specs[cls - 1].size_bytes = info.size_bytes;
-        specs[cls - 1].pages = info.span_bytes / sw_table_page_bytes(c16);
-    }
-    sw_table *table;
-    sw_heap *heap;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    if (sw_table_create("copy", sw_table_page_bytes(c16), specs, count, &table) != SW_OK)
-        die("sw_table_create", sw_last_error()->message);
-    options.table = table;
-    if (sw_heap_create(&options, &heap) != SW_OK || sw_cache_open(heap, &generic_cache) != SW_OK)
-        die("sw_heap_create", sw_last_error()->message);
-}
 
 static void print_key(void) {
 #if defined(__clang__)
@@ -182,8 +185,7 @@ int main(int argc, char **argv) {
     if (count == 0 || count > COUNT_MAX) die(argv[2], "the count must be 1 .. 131072");
     for (int i = 0; i < PATHS; i++) {
         if (strcmp(argv[1], paths[i].name) != 0) continue;
-        make_generic();
-        sw_free(sw_malloc(1));
+        paths[i].ready();
         paths[i].before(count);
         measured(paths[i].run, count);
         return 0;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -230,11 +231,10 @@ def write_whole(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise BenchError(f"{path}: {error.strerror}") from error
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def write_results(folder: Path, raw: Mapping[str, Any]) -> Path:
