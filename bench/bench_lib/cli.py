@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -294,7 +295,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 2 for bad input, 130 after Ctrl-C."""
+    """Returns 0, 1 when the output was cut off, 2 for bad input, 130 after Ctrl-C."""
     made = parser()
     options = made.parse_args(arguments)
     try:
@@ -306,6 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of the output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 130
