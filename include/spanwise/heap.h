@@ -40,7 +40,7 @@ typedef struct sw_heap_options {
     uint64_t limit_bytes;  /* most bytes held (pages and metadata); 0: no limit */
     uint64_t decay_ns;     /* free pages go back to the OS after 1 to 2 of these; see below */
     sw_placement placement;
-    uint32_t batch_spans; /* wholly free spans that a cache keeps per class, default 1 */
+    uint32_t batch_spans; /* wholly free spans that a cache keeps per class */
     uint8_t tracked;      /* 1: requested sizes are kept, so a ledger can name round-up */
     uint8_t dry;          /* 1: addresses are only numbers, no memory is touched */
     uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks; free is misuse */
@@ -51,7 +51,7 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
 /* decay_ns of SW_DECAY_NEVER: keep pages; 0 in sw_heap_options_init means the default. */
 #define SW_DECAY_NEVER UINT64_MAX
 
-/* Fills in the defaults (c16, no limit, decay of 500 ms, LIFO, batch 1, untracked, real memory). */
+/* Fills in the defaults (c16, no limit, decay of 500 ms, LIFO, batch 0, untracked, real memory). */
 SW_API void sw_heap_options_init(sw_heap_options *options);
 
 /* options may be NULL: the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT. */
@@ -105,7 +105,9 @@ SW_API void sw_cache_free(sw_cache *cache, void *ptr);
 
 /* Moves the heap's clock (manual_clock only, never backwards) and gives idle pages back. */
 SW_API void sw_heap_set_time(sw_heap *heap, uint64_t now_ns);
-/* Gives every free page back to the OS now; returns the bytes. */
+/* Gives the pages of spans that the cache holds wholly free to its heap. From the cache's thread. */
+SW_API void sw_cache_trim(sw_cache *cache);
+/* Trims this thread's cache, then gives every free page back to the OS now; returns the bytes. */
 SW_API size_t sw_heap_trim(sw_heap *heap);
 
 #ifdef __cplusplus

@@ -41,6 +41,38 @@ static void release_or_keep(sw_cache *cache, sw_span *span) {
     release(cache, span);
 }
 
+/* Gives up the kept spans of one class. Under the heap's lock. */
+static void give_up_kept(sw_cache *cache, uint32_t span_class) {
+    struct sw_cache_more *more = cache->more;
+    sw_space *space = cache->heap->space;
+    for (uint32_t id = more->partial[span_class].head; id != 0 && more->kept[span_class] > 0;) {
+        sw_span *span = sw_space_span(space, id);
+        id = span->next;
+        if (!sw_span_is_empty(span)) continue;
+        more->kept[span_class]--;
+        sw_span_list_remove(&more->partial[span_class], space, span);
+        sw_central_release(cache->heap, span);
+    }
+}
+
+/* Gives up every span that the cache holds wholly free. Under the heap's lock. */
+static void give_up_idle(sw_cache *cache) {
+    for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
+        sw_span *current = cache->slots[i].span;
+        give_up_kept(cache, i);
+        if (current == NULL || !sw_span_is_empty(current)) continue;
+        empty_slot(&cache->slots[i]);
+        sw_central_release(cache->heap, current);
+    }
+}
+
+void sw_cache_trim(sw_cache *cache) {
+    sw_cache_drain_remote(cache);
+    sw_os_lock_acquire(&cache->heap->lock);
+    give_up_idle(cache);
+    sw_os_lock_release(&cache->heap->lock);
+}
+
 void sw_cache_attend(sw_cache *cache, sw_span *span) {
     struct sw_cache_more *more = cache->more;
     sw_space *space = cache->heap->space;
@@ -161,6 +193,10 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     sw_status why = SW_OK;
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = sw_central_take(heap, cache, span_class, &why);
+    if (cache->more->tick_ns != heap->pages.tick_ns) { /* a decay tick since the last look */
+        cache->more->tick_ns = heap->pages.tick_ns;
+        give_up_idle(cache);
+    }
     sw_os_lock_release(&heap->lock);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,

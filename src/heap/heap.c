@@ -125,6 +125,8 @@ void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
 }
 
 size_t sw_heap_trim(sw_heap *heap) {
+    sw_cache *cache = sw_thread_open_cache(heap);
+    if (cache != NULL) sw_cache_trim(cache);
     sw_os_lock_acquire(&heap->lock);
     size_t bytes = sw_pages_trim(&heap->pages);
     sw_os_lock_release(&heap->lock);

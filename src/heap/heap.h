@@ -62,6 +62,7 @@ struct sw_heap {
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
+    uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     sw_cache *caches;              /* every cache ever opened, open or closed */
     uint32_t cache_count;          /* of them open */
     uint32_t cache_numbers;        /* opened so far, for numbering */
@@ -79,6 +80,7 @@ struct sw_cache_more {
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
+    uint64_t tick_ns;          /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
@@ -193,6 +195,8 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 /* sw_tls_cache (fast.h): this thread's cache of the default heap, or NULL. */
 /* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
 sw_cache *sw_thread_cache(sw_heap *heap);
+/* The same if it is open, else NULL. */
+sw_cache *sw_thread_open_cache(const sw_heap *heap);
 /* This thread's cache of the default heap, which is created if need be. */
 sw_cache *sw_thread_default_cache(void);
 /* Gives the heap an index; false when SW_HEAPS_MAX heaps live. */

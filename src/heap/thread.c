@@ -49,6 +49,10 @@ void sw_registry_remove(sw_heap *heap) {
         if (heap->index < thread->capacity)
             __atomic_store_n(&thread->caches[heap->index], NULL, __ATOMIC_RELEASE);
     heaps[heap->index] = NULL;
+    while (heap->closing != 0) { /* a thread that exits is about to let go of its cache */
+        sw_os_lock_release(&registry_lock);
+        sw_os_lock_acquire(&registry_lock);
+    }
     sw_os_lock_release(&registry_lock);
 }
 
@@ -69,17 +73,40 @@ sw_heap *sw_heap_default(void) {
 
 enum { TABLE_MIN = 512 }; /* one page of pointers */
 
+/* Takes cache i out of the thread's table; its heap can not be destroyed until it is let go. */
+static sw_cache *take_cache(sw_thread *thread, size_t i) {
+    sw_os_lock_acquire(&registry_lock);
+    sw_cache *cache = thread->caches[i];
+    thread->caches[i] = NULL;
+    if (cache != NULL) cache->heap->closing++;
+    sw_os_lock_release(&registry_lock);
+    return cache;
+}
+
+static void let_go(sw_heap *heap) {
+    sw_os_lock_acquire(&registry_lock);
+    heap->closing--;
+    sw_os_lock_release(&registry_lock);
+}
+
+/* Another thread may destroy a heap at the same time: an exit is no call on it. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
+    sw_tls_cache = NULL;
+    for (size_t i = 0; i < thread->capacity; i++) {
+        if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
+        sw_cache *cache = take_cache(thread, i);
+        if (cache == NULL) continue;
+        sw_heap *heap = cache->heap;
+        sw_cache_shut(cache);
+        let_go(heap);
+    }
     sw_os_lock_acquire(&registry_lock);
     if (thread->next != NULL) thread->next->back = thread->back;
     *thread->back = thread->next;
     sw_os_lock_release(&registry_lock);
-    for (size_t i = 0; i < thread->capacity; i++)
-        if (thread->caches[i] != NULL) sw_cache_shut(thread->caches[i]);
     (void)sw_os_release(thread->caches, thread->capacity * sizeof *thread->caches);
     (void)sw_os_release(thread, sizeof *thread);
-    sw_tls_cache = NULL;
     tls_thread = NULL;
 }
 
@@ -134,13 +161,15 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     return cache;
 }
 
-sw_cache *sw_thread_cache(sw_heap *heap) {
+sw_cache *sw_thread_open_cache(const sw_heap *heap) {
     sw_thread *thread = tls_thread;
-    if (sw_likely(thread != NULL && heap->index < thread->capacity)) {
-        sw_cache *cache = __atomic_load_n(&thread->caches[heap->index], __ATOMIC_RELAXED);
-        if (sw_likely(cache != NULL)) return cache;
-    }
-    return open_for_thread(heap);
+    if (sw_unlikely(thread == NULL || heap->index >= thread->capacity)) return NULL;
+    return __atomic_load_n(&thread->caches[heap->index], __ATOMIC_RELAXED);
+}
+
+sw_cache *sw_thread_cache(sw_heap *heap) {
+    sw_cache *cache = sw_thread_open_cache(heap);
+    return sw_likely(cache != NULL) ? cache : open_for_thread(heap);
 }
 
 sw_cache *sw_thread_default_cache(void) {
@@ -250,6 +279,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
+    heap->closing = 0;
     recover_spans(heap);
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
         recover_cache(heap, cache);
