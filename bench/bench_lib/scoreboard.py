@@ -13,6 +13,7 @@ from bench_lib.stats import Interval, interval, median, ratio
 from bench_lib.targets import Target
 
 MET, MISSED, NO_PEER = "met", "missed", "no peer"
+NOISY = 2.0  # an interval whose ends differ by more says little; the row is marked
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ def verdict(found: Interval, target: float) -> str:
     """Met when the whole interval is within the target; for 1.0 it is enough to overlap with it."""
     reached = found.low <= target if target == 1.0 else found.high <= target
     return MET if reached else MISSED
+
+
+def noise_note(found: Interval) -> str:
+    """`noisy` when the interval is too wide to trust a verdict, least of all one by overlap."""
+    return "noisy: run again on a quiet machine" if found.high > NOISY * found.low else ""
 
 
 def unmet_reference(target: Target, peers: Sequence[Contender]) -> str:
@@ -99,7 +105,7 @@ def score(
             )
         found = interval(values)
         outcome = verdict(found, target.target)
-        return Score(target, own, target.constant, 1.0, found, outcome, "", counted)
+        return Score(target, own, target.constant, 1.0, found, outcome, noise_note(found), counted)
     measured = {
         peer: run.values(target.peer_bench, peer, target.metric)
         for peer in field.peers(target.peers)
@@ -117,4 +123,5 @@ def score(
         return Score(target, None, best.name, peer_value, None, outcome, why, counted)
     found = ratio(values, ran[best])
     outcome = NO_PEER if lacking else verdict(found, target.target)
-    return Score(target, own, best.name, peer_value, found, outcome, note, counted)
+    why = note or noise_note(found)
+    return Score(target, own, best.name, peer_value, found, outcome, why, counted)

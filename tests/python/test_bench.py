@@ -149,6 +149,12 @@ def test_score_with_too_old_a_reference_is_no_peer() -> None:
     assert scoreboard.score(target, Field([INLINE, MIMALLOC], {}), run).verdict == "no peer"
 
 
+def test_a_wide_interval_is_marked() -> None:
+    run = make_run({INLINE: [1.0, 2.0, 5.0], SNMALLOC: [2.0] * 3})
+    found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC], {}), run)
+    assert found.note == "noisy: run again on a quiet machine"
+
+
 def test_score_without_ours_is_missed() -> None:
     run = make_run({SNMALLOC: [4.0] * 3})
     found = scoreboard.score(make_target(), Field([SNMALLOC], {}), run)
