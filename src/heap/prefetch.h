@@ -19,10 +19,6 @@ static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *v
     return &view->page_map[frame < view->frames ? frame : 0];
 }
 
-static sw_always_inline void sw_prefetch_map(const sw_space_view *view, const void *p) {
-    __builtin_prefetch(sw_prefetch_entry(view, p));
-}
-
 static sw_always_inline void sw_prefetch_span(const sw_space_view *view, const void *p) {
     __builtin_prefetch(&view->spans[*sw_prefetch_entry(view, p)], 1);
 }

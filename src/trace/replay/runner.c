@@ -215,9 +215,10 @@ static sw_noinline void take_sample(sw_runner *runner, uint64_t time_ns) {
 
 /* --- looking ahead ---------------------------------------------------------------------------------
  * The next operations are known, so the lines that they will need are asked for early, in the order
- * in which one leads to the next: object, page-map entry, span record, word of free bits.
+ * in which one leads to the next: object, span record, word of free bits. Not worth it while all of
+ * that fits a second-level cache.
  */
-enum { AHEAD_OBJECT = 24, AHEAD_MAP = 18, AHEAD_SPAN = 12, AHEAD_WORD = 6 };
+enum { AHEAD_OBJECT = 24, AHEAD_SPAN = 14, AHEAD_WORD = 7, AHEAD_MIN_OBJECTS = 12000 };
 
 static sw_always_inline const object *object_ahead(const sw_runner *runner, const sw_op *op) {
     return &runner->objects[op->object < runner->object_capacity ? op->object : 0];
@@ -226,7 +227,6 @@ static sw_always_inline const object *object_ahead(const sw_runner *runner, cons
 static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op) {
     const sw_space_view *view = runner->view;
     __builtin_prefetch(object_ahead(runner, &op[AHEAD_OBJECT]), 1);
-    sw_prefetch_map(view, object_ahead(runner, &op[AHEAD_MAP])->address);
     sw_prefetch_span(view, object_ahead(runner, &op[AHEAD_SPAN])->address);
     sw_prefetch_word(view, object_ahead(runner, &op[AHEAD_WORD])->address);
 }
@@ -256,11 +256,13 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, size_t index) {
 sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                         const volatile int *cancel, size_t *done) {
     runner->touch = touch != 0 && !sw_heap_is_dry(runner->heap);
+    bool worth = runner->stats.peak_live_objects >= AHEAD_MIN_OBJECTS && count > AHEAD_OBJECT;
+    size_t ahead = worth ? count - AHEAD_OBJECT : 0;
     sw_status status = SW_OK;
     size_t i = 0;
     for (; i < count; i++) {
         if (cancel != NULL && (i & 0xFFFF) == 0 && *cancel != 0) break;
-        if (sw_likely(i + AHEAD_OBJECT < count)) look_ahead(runner, &ops[i]);
+        if (i < ahead) look_ahead(runner, &ops[i]);
         status = run_one(runner, &ops[i], i);
         if (sw_unlikely(status != SW_OK)) break;
         runner->stats.ops++;
