@@ -33,8 +33,10 @@ static void release(sw_cache *cache, sw_span *span) {
 static void release_or_keep(sw_cache *cache, sw_span *span) {
     struct sw_cache_more *more = cache->more;
     uint32_t span_class = span->span_class;
+    if (span->kept) return; /* a free that raced with another made it look used meanwhile */
     if (more->kept[span_class] < cache->heap->options.batch_spans) {
         more->kept[span_class]++;
+        span->kept = 1;
         return;
     }
     sw_span_list_remove(&more->partial[span_class], cache->heap->space, span);
@@ -48,8 +50,9 @@ static void give_up_kept(sw_cache *cache, uint32_t span_class) {
     for (uint32_t id = more->partial[span_class].head; id != 0 && more->kept[span_class] > 0;) {
         sw_span *span = sw_space_span(space, id);
         id = span->next;
-        if (!sw_span_is_empty(span)) continue;
+        if (!span->kept) continue;
         more->kept[span_class]--;
+        span->kept = 0;
         sw_span_list_remove(&more->partial[span_class], space, span);
         sw_central_release(cache->heap, span);
     }
@@ -182,7 +185,8 @@ static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
     if (span == NULL) return NULL;
-    if (more->kept[span_class] > 0 && sw_span_is_empty(span)) more->kept[span_class]--;
+    if (span->kept) more->kept[span_class]--;
+    span->kept = 0;
     sw_span_list_remove(partial, heap->space, span);
     span->state = SW_SPAN_CURRENT;
     return span;
@@ -296,6 +300,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
 }
 
 static void disown(sw_heap *heap, sw_span *span) {
+    span->kept = 0;
     sw_span_set_owner(span, NULL, false);
     sw_central_put(heap, span);
 }

@@ -87,7 +87,24 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     return span;
 }
 
+/* Whether some cache is looking at the span in order to free a slot of it: the slot must have been freed
+ * twice at once, because every slot is free. One that has left again has made its free pending. The
+ * fence is the counterpart of the one in free.c. */
+static bool is_visited(const sw_heap *heap, const sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (const sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+        if (__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) == id) return true;
+    return false;
+}
+
 void sw_central_release(sw_heap *heap, sw_span *span) {
+    if (sw_unlikely(is_visited(heap, span) || !sw_span_is_empty(span))) { /* in this order */
+        sw_span_set_owner(span, NULL, false);
+        span->state = SW_SPAN_CENTRAL_PARTIAL;
+        sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
+        return;
+    }
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
     uint32_t page = span->page, pages = span->pages;
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);

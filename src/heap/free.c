@@ -52,23 +52,56 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
 
 /* --- the slow free ------------------------------------------------------------------------------ */
 
-/* A slot of a span that this cache does not own. Retries when the owner changes under way. */
-static bool free_remote(sw_cache *cache, sw_span *span, uint32_t slot) {
-    sw_heap *heap = cache->heap;
+/* Says that this cache looks at a span of another: from here on it is not given up, or its slots are
+ * seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe memory reclamation for lock-free
+ * objects", 2004. It guards against programs that free an object twice at once: the first free may make
+ * the span empty.) */
+static void visit(sw_cache *cache, const sw_span *span) {
+    uint32_t id = sw_space_span_id(cache->heap->space, span);
+    __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static void leave(sw_cache *cache) {
+    __atomic_store_n(&cache->more->visiting, 0, __ATOMIC_RELEASE);
+}
+
+/* A slot of a span that a cache owned when it was looked at. False: look again. */
+static bool free_owned(sw_cache *cache, const void *ptr, sw_target *target) {
+    sw_span *span = target->span;
+    visit(cache, span);
+    *target = sw_target_find(cache->heap, ptr);
+    bool same = target->misuse == SW_MISUSE_NONE && target->span == span && !sw_span_is_large(span);
+    sw_cache *owner = same ? sw_span_owner(span) : NULL;
+    sw_remote_result result = SW_REMOTE_DONE;
+    if (owner != NULL) result = sw_span_remote_free(cache->heap->space, span, target->slot);
+    leave(cache); /* a pending free keeps the span */
+    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(target->slot));
+    if (result == SW_REMOTE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
+    return owner != NULL || target->misuse != SW_MISUSE_NONE;
+}
+
+/* A slot of a span that nobody owned when it was looked at. False: look again. */
+static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
+    sw_os_lock_acquire(&heap->lock);
+    *target = sw_target_find(heap, ptr);
+    bool central = target->misuse == SW_MISUSE_NONE && !sw_span_is_large(target->span) &&
+                   sw_span_owner(target->span) == NULL;
+    if (central && sw_central_free(heap, target->span, target->slot) == SW_REMOTE_DOUBLE)
+        target->misuse = SW_MISUSE_DOUBLE_FREE;
+    sw_os_lock_release(&heap->lock);
+    return central || target->misuse != SW_MISUSE_NONE;
+}
+
+/* A slot of a span that this cache does not own. Again when the owner changes under way. */
+static void free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     for (;;) {
-        sw_cache *owner = sw_span_owner(span);
-        if (owner != NULL) {
-            sw_remote_result result = sw_span_remote_free(heap->space, span, slot);
-            if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(slot));
-            return result != SW_REMOTE_DOUBLE;
-        }
-        sw_os_lock_acquire(&heap->lock);
-        bool central = sw_span_owner(span) == NULL;
-        sw_remote_result result = SW_REMOTE_DONE;
-        if (central) result = sw_central_free(heap, span, slot);
-        sw_os_lock_release(&heap->lock);
-        if (central) return result != SW_REMOTE_DOUBLE;
+        bool done = sw_span_owner(target->span) != NULL ? free_owned(cache, ptr, target)
+                                                        : free_central(cache->heap, ptr, target);
+        if (done) return;
+        if (sw_span_is_large(target->span)) break;
     }
+    target->misuse = SW_MISUSE_DOUBLE_FREE; /* of a slot whose pages are a large object's by now */
 }
 
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the
@@ -90,13 +123,13 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse == SW_MISUSE_NONE && is_shared_block(heap, target.span))
         target.misuse = SW_MISUSE_COLLECTED;
     if (target.misuse == SW_MISUSE_NONE) {
-        bool done;
+        bool done = true;
         if (sw_span_is_large(target.span)) {
             done = sw_large_free(heap, target.span, (uintptr_t)ptr);
+        } else if (sw_span_owner(target.span) == cache) {
+            done = free_own(cache, target.span, target.slot);
         } else {
-            done = sw_span_owner(target.span) == cache
-                       ? free_own(cache, target.span, target.slot)
-                       : free_remote(cache, target.span, target.slot);
+            free_remote(cache, ptr, &target);
         }
         if (!done) target.misuse = SW_MISUSE_DOUBLE_FREE;
     }

@@ -79,6 +79,7 @@ struct sw_cache_more {
     uint32_t closed;       /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
+    uint32_t visiting; /* atomic: id of another's span that this cache is freeing into */
     uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
     uint64_t tick_ns;          /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
@@ -121,7 +122,8 @@ void sw_central_put(sw_heap *heap, sw_span *span);
 void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled);
 /* A free into a span without owner. SW_REMOTE_DOUBLE or DONE. */
 sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot);
-/* Gives a wholly free span, in no list, back to the page heap. */
+/* Gives a wholly free span, in no list, back to the page heap; to the central list if a free that races
+ * with another is looking at it. */
 void sw_central_release(sw_heap *heap, sw_span *span);
 /* A cleared record; NULL: no memory. */
 sw_span *sw_central_record(sw_heap *heap);

@@ -234,6 +234,7 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_lost(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, false);
         span->state = SW_SPAN_CENTRAL_FULL; /* in no list yet */
+        span->kept = 0;
         sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {

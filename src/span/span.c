@@ -131,8 +131,15 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
     return (uint64_t)*slot * span->size == offset ? SW_SLOT_START : SW_SLOT_INTERIOR;
 }
 
+/* Asked of any pointer that a caller frees, so the span may be given up under way if the program frees
+ * twice at once: words are looked up once, and are those of no slot when the record is cleared. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
-    return (sw_span_free_bits(span, slot / 64) >> (slot % 64) & 1) == 0;
+    const sw_word *words = __atomic_load_n(&span->words, __ATOMIC_RELAXED);
+    if (words == NULL) return false;
+    const sw_word *word = &words[slot / 64];
+    const uint64_t *remote = (const uint64_t *)(words + sw_word_pairs(span->slots)) + slot / 64;
+    uint64_t bits = sw_word_free(word) | sw_word_local(word) | __atomic_load_n(remote, __ATOMIC_RELAXED);
+    return (bits >> (slot % 64) & 1) == 0;
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */

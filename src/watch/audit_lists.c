@@ -4,12 +4,12 @@
 
 /* --- lists ---------------------------------------------------------------------------------------- */
 
-/* Every member has the state, class and owner of the list, links agree, the count is right. *empty:
- * wholly free members. */
+/* Every member has the state, class and owner of the list, links agree, the count is right. *kept:
+ * members that are counted as wholly free. */
 static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state state,
-                           uint32_t span_class, const sw_cache *owner, uint32_t *empty) {
+                           uint32_t span_class, const sw_cache *owner, uint32_t *kept) {
     uint32_t count = 0, previous = 0;
-    *empty = 0;
+    *kept = 0;
     for (uint32_t id = list->head; id != 0 && a->status == SW_OK && count <= list->count; count++) {
         if (!sw_audit_is_span(a, id)) {
             SW_BROKEN(a, "list of span class %u: span %u does not exist", span_class, id);
@@ -22,7 +22,7 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
                       span->page);
             return count;
         }
-        *empty += sw_span_is_empty(span);
+        *kept += span->kept;
         previous = id;
         id = span->next;
     }
@@ -64,7 +64,7 @@ static bool same_view(const sw_space_view *a, const sw_space_view *b) {
 static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     const sw_heap *heap = a->heap;
     const struct sw_cache_more *more = cache->more;
-    uint32_t number = more->number, empty;
+    uint32_t number = more->number, kept;
     uint64_t spans = 0;
     if (cache->heap != heap || cache->table != heap->table ||
         !same_view(&cache->view, &heap->space->view) || number == 0 || number > heap->cache_numbers ||
@@ -74,11 +74,11 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         check_slot(a, cache, i);
         if (a->status != SW_OK) return;
         uint64_t current = cache->slots[i].span != NULL;
-        uint64_t full = check_list(a, &more->full[i], SW_SPAN_FULL, i, cache, &empty);
-        uint64_t partial = check_list(a, &more->partial[i], SW_SPAN_PARTIAL, i, cache, &empty);
-        if (a->status == SW_OK && more->kept[i] != empty)
+        uint64_t full = check_list(a, &more->full[i], SW_SPAN_FULL, i, cache, &kept);
+        uint64_t partial = check_list(a, &more->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
+        if (a->status == SW_OK && more->kept[i] != kept)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u", number,
-                      i, empty, more->kept[i]);
+                      i, kept, more->kept[i]);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
@@ -152,14 +152,14 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
 void sw_audit_lists(sw_audit *a) {
     const sw_heap *heap = a->heap;
     uint64_t seen[SW_SPAN_STATE_COUNT] = {0};
-    uint32_t empty;
+    uint32_t kept;
     check_caches(a, seen);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         seen[SW_SPAN_CENTRAL_PARTIAL] +=
-            check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &empty);
+            check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &kept);
         if (a->status == SW_OK)
             seen[SW_SPAN_CENTRAL_FULL] +=
-                check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &empty);
+                check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &kept);
     }
     for (int state = SW_SPAN_CURRENT; state < SW_SPAN_LARGE && a->status == SW_OK; state++)
         if (seen[state] != a->by_state[state])

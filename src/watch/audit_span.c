@@ -41,7 +41,8 @@ static void check_large(sw_audit *a, const sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(a->heap->space, span);
     uint64_t requested = cold->requested == 0 ? 1 : cold->requested;
     if (span->size != 0 || span->magic != 0 || span->slots != 0 || span->owner != NULL ||
-        span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0)
+        span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0 ||
+        span->kept != 0)
         SW_BROKEN(a, "large object at page %u: its record is a span of slots'", span->page);
     else if (span->next != 0 || span->prev != 0 || cold->slack != NULL ||
              cold->remote_words[0] != 0 || cold->remote_words[1] != 0)
@@ -115,8 +116,8 @@ static void check_state(sw_audit *a, const sw_span *span) {
     else if ((partial && !free_slot) || (full && free_slot))
         SW_BROKEN(a, "span at page %u: state %u and its free slots disagree", span->page,
                   span->state);
-    else if (!owned && sw_span_is_empty(span))
-        SW_BROKEN(a, "span at page %u: wholly free, and in a central list", span->page);
+    else if (span->kept != (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)))
+        SW_BROKEN(a, "span at page %u: kept and its free slots disagree", span->page);
     else if (span->state == SW_SPAN_CURRENT && (span->next | span->prev) != 0)
         SW_BROKEN(a, "span at page %u: a current span is in a list", span->page);
 }

@@ -259,6 +259,8 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE_BIT(span, owner, 0); /* the mark */
     DAMAGE_BIT(span, needzero, 4);
     DAMAGE_BIT(span, cursor, 12);
+    DAMAGE_BIT(span, kept, 0);
+    DAMAGE_BIT(span, kept, 3);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     DAMAGE(cold, heap);
     if (sw_span_is_large(span)) {
