@@ -8,7 +8,7 @@ set_target_properties(spanwise_static PROPERTIES EXPORT_NAME static)
 set_target_properties(spanwise_shared PROPERTIES EXPORT_NAME shared)
 
 install(DIRECTORY include/spanwise DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(TARGETS spanwise_static spanwise_shared EXPORT spanwiseTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT runtime

@@ -29,7 +29,7 @@ if(spanwise_faces)
   install(TARGETS ${spanwise_faces} LIBRARY DESTINATION spanwise/_native COMPONENT python)
 endif()
 install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.c")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.c")
 install(DIRECTORY scripts DESTINATION spanwise/_source COMPONENT python
         FILES_MATCHING PATTERN "*.py" PATTERN "check_layers.py" EXCLUDE)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_pkg_config(linkage: str, prefix: Path, libdir: Path, tmp_path: Path) ->
 def normal(flags: list[str]) -> list[str]:
     """The flags with `a/b/..` folded, since a relocatable file names its prefix from its folder."""
     return [f"{flag[:2]}{Path(flag[2:]).resolve()}" if "/" in flag else flag for flag in flags]
+
+
+def test_cplusplus_container(prefix: Path, libdir: Path, tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    program = tmp_path / "consumer"
+    flags = [f"-I{prefix}/include", f"-L{libdir}", "-lspanwise"]
+    run("g++", "-std=c++11", "-Wall", "-Werror", CONSUMER / "main.cpp", *flags, "-o", program)
+    assert run(program, env={"LD_LIBRARY_PATH": str(libdir)}) == "consumer ok\n"
+
+
+def test_malloc_face_serves_a_program_that_knows_nothing_of_it(libdir: Path) -> None:
+    preload = {"LD_PRELOAD": str(libdir / "libspanwise-malloc.so")}
+    script = "print(sum(len(str(i)) for i in range(100000)))"
+    said = run(sys.executable, "-c", script, env={**preload, "PYTHONMALLOC": "malloc"})
+    assert said == "488890\n"
 
 
 def test_version_of_package_and_header_agree(libdir: Path) -> None:

@@ -68,6 +68,7 @@ def test_wheel_carries_everything(wheel: Path) -> None:
     for name in (
         "spanwise/_spanwise.abi3.so",
         "spanwise/_native/libspanwise-record.so",
+        "spanwise/_native/libspanwise-malloc.so",
         "spanwise/_source/include/spanwise/spanwise.h",
         "spanwise/_source/src/heap/heap.h",
         "spanwise/_source/scripts/sizeclasses.py",
@@ -82,7 +83,9 @@ def test_wheel_carries_everything(wheel: Path) -> None:
 def test_sources_in_the_wheel_are_those_of_the_checkout(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for folder in ("include", "src"):
-            for path in sorted(ROOT.glob(f"{folder}/**/*.[ch]")):
+            for path in sorted(ROOT.glob(f"{folder}/**/*.*")):
+                if path.suffix == ".md":
+                    continue
                 name = path.relative_to(ROOT).as_posix()
                 assert archive.read(f"spanwise/_source/{name}") == path.read_bytes(), name
 
