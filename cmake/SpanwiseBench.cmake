@@ -37,11 +37,13 @@ bench_program(bench_spanwise bench_spanwise.cc spanwise_static)
 # What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})
 spanwise_compile(spanwise_bare)
-target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0)
+target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
+                       -DSW_FAST_CHECKED=0)
 target_link_libraries(spanwise_bare PUBLIC spanwise_zstd::zstd Threads::Threads)
 bench_program(bench_spanwise_bare bench_spanwise.cc spanwise_bare)
 target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
-target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0)
+target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
+                       -DSW_FAST_CHECKED=0)
 
 # --- linked peers ---------------------------------------------------------------------------------
 

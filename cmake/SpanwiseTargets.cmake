@@ -19,6 +19,9 @@ function(spanwise_compile target)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include"
                                                "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(${target} PRIVATE SW_CHECK=${SPANWISE_CHECK})
+  if(SPANWISE_CHECK EQUAL 0)
+    target_compile_definitions(${target} PRIVATE SW_FAST_CHECKED=0)
+  endif()
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
   # Instrumented code does not fold constants, so gcc warns there of conversions that do not happen.
   if(SPANWISE_DEVELOPER AND NOT SPANWISE_SANITIZE)

@@ -24,6 +24,12 @@ extern "C" {
 #define SW_FAST_TLS __attribute__((tls_model("initial-exec")))
 #define SW_FAST_INLINE static inline __attribute__((always_inline))
 
+/* 0: inline frees trust the pointer (the `bare` preset, which prices the checks). A bad free then
+ * corrupts the heap. */
+#ifndef SW_FAST_CHECKED
+#define SW_FAST_CHECKED 1
+#endif
+
 /* This thread's cache of the default heap; NULL before its first use. */
 #ifdef __cplusplus
 extern SW_API thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
@@ -86,7 +92,7 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
     uint64_t bit = UINT64_C(1) << (slot % 64);
     uint64_t bits = __atomic_load_n(&word->free, __ATOMIC_RELAXED);
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
-    if (__builtin_expect(((bits | local) & bit) != 0, 0)) return 0;
+    if (SW_FAST_CHECKED && __builtin_expect(((bits | local) & bit) != 0, 0)) return 0;
     __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);
     if (__builtin_expect((bits | local | bit) == ~UINT64_C(0), 0)) sw_cache_emptied(cache, span);
     return 1;
@@ -100,7 +106,8 @@ SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
     if (__builtin_expect(frame >= view->frames, 0)) return 0;
     sw_span *span = &view->spans[view->page_map[frame]];
     sw_product product = (sw_product)(p - span->base) * span->magic;
-    if (__builtin_expect((uint64_t)product >= span->magic, 0)) return 0; /* not a slot's start */
+    if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0))
+        return 0; /* not a slot's start */
     if (__builtin_expect(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache, 0)) return 0;
     return sw_fast_free_own(cache, span, (uint64_t)(product >> 64));
 }
