@@ -17,7 +17,7 @@ static void report_double(sw_cache *cache, uintptr_t p) {
                                  .thread = sw_os_thread_id()});
 }
 
-/* --- giving spans up ---------------------------------------------------------------------------- */
+/* --- giving spans up -------------------------------------------------------------------------- */
 
 static void release(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
@@ -91,7 +91,7 @@ void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)) release_or_keep(cache, span);
 }
 
-/* --- frees by other threads --------------------------------------------------------------------- */
+/* --- frees by other threads ------------------------------------------------------------------- */
 
 static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_t half) {
     uint32_t *head = &owner->more->remote_head;
@@ -165,7 +165,7 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
         drain_stack(owner, false);
 }
 
-/* --- refill ------------------------------------------------------------------------------------- */
+/* --- refill ----------------------------------------------------------------------------------- */
 
 static bool point_at_word(sw_cache_slot *slot, uintptr_t *doubled) {
     if (slot->span == NULL) return false;
@@ -243,7 +243,7 @@ bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
     return done;
 }
 
-/* --- opening and closing ------------------------------------------------------------------------ */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static size_t cache_bytes(const sw_heap *heap) {
     return sizeof(sw_cache) + heap->span_classes * sizeof(sw_cache_slot);

@@ -45,7 +45,7 @@ void sw_central_drop_record(sw_heap *heap, sw_span *span) {
     heap->free_records = sw_space_span_id(heap->space, span);
 }
 
-/* --- making and giving up spans ---------------------------------------------------------------- */
+/* --- making and giving up spans --------------------------------------------------------------- */
 
 /* Metadata of a fresh span: words, and slack when tracked. */
 static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, void **slack) {
@@ -87,9 +87,9 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     return span;
 }
 
-/* Whether some cache is looking at the span in order to free a slot of it: the slot must have been freed
- * twice at once, because every slot is free. One that has left again has made its free pending. The
- * fence is the counterpart of the one in free.c. */
+/* Whether some cache is looking at the span in order to free a slot of it: the slot must have been
+ * freed twice at once, because every slot is free. One that has left again has made its free
+ * pending. The fence is the counterpart of the one in free.c. */
 static bool is_visited(const sw_heap *heap, const sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -114,7 +114,7 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     sw_pages_free(&heap->pages, page, pages);
 }
 
-/* --- spans without owner ------------------------------------------------------------------------ */
+/* --- spans without owner ---------------------------------------------------------------------- */
 
 sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_central_tick(heap);

@@ -7,7 +7,7 @@
 #include "heap/heap.h"
 #include "heap/template.h"
 
-/* --- where a pointer leads ---------------------------------------------------------------------- */
+/* --- where a pointer leads -------------------------------------------------------------------- */
 
 static sw_target bad(sw_misuse misuse, sw_span *span) {
     return (sw_target){.misuse = misuse, .span = span};
@@ -50,35 +50,28 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
     sw_misuse_report(&fault);
 }
 
-/* --- the slow free ------------------------------------------------------------------------------ */
+/* --- the slow free ---------------------------------------------------------------------------- */
 
-/* Says that this cache looks at a span of another: from here on it is not given up, or its slots are
- * seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe memory reclamation for lock-free
- * objects", 2004. It guards against programs that free an object twice at once: the first free may make
- * the span empty.) */
-static void visit(sw_cache *cache, const sw_span *span) {
-    uint32_t id = sw_space_span_id(cache->heap->space, span);
-    __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+/* Finds the target, and says that this cache looks at its span: until it leaves, the span is not
+ * given up, or its slots are seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe
+ * memory reclamation for lock-free objects", 2004. It guards against programs that free an object
+ * twice at once: the first free may make the span empty.) */
+static sw_target visit(sw_cache *cache, const void *ptr) {
+    uint32_t *visiting = &cache->more->visiting;
+    const uint32_t *entry = sw_space_entry(cache->heap->space, (uintptr_t)ptr);
+    for (;;) {
+        uint32_t id = entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_RELAXED);
+        __atomic_store_n(visiting, id, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        sw_target target = sw_target_find(cache->heap, ptr);
+        if (target.misuse != SW_MISUSE_NONE ||
+            sw_space_span_id(cache->heap->space, target.span) == id)
+            return target;
+    }
 }
 
 static void leave(sw_cache *cache) {
     __atomic_store_n(&cache->more->visiting, 0, __ATOMIC_RELEASE);
-}
-
-/* A slot of a span that a cache owned when it was looked at. False: look again. */
-static bool free_owned(sw_cache *cache, const void *ptr, sw_target *target) {
-    sw_span *span = target->span;
-    visit(cache, span);
-    *target = sw_target_find(cache->heap, ptr);
-    bool same = target->misuse == SW_MISUSE_NONE && target->span == span && !sw_span_is_large(span);
-    sw_cache *owner = same ? sw_span_owner(span) : NULL;
-    sw_remote_result result = SW_REMOTE_DONE;
-    if (owner != NULL) result = sw_span_remote_free(cache->heap->space, span, target->slot);
-    leave(cache); /* a pending free keeps the span */
-    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(target->slot));
-    if (result == SW_REMOTE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
-    return owner != NULL || target->misuse != SW_MISUSE_NONE;
 }
 
 /* A slot of a span that nobody owned when it was looked at. False: look again. */
@@ -93,15 +86,19 @@ static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     return central || target->misuse != SW_MISUSE_NONE;
 }
 
-/* A slot of a span that this cache does not own. Again when the owner changes under way. */
-static void free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
-    for (;;) {
-        bool done = sw_span_owner(target->span) != NULL ? free_owned(cache, ptr, target)
-                                                        : free_central(cache->heap, ptr, target);
-        if (done) return;
-        if (sw_span_is_large(target->span)) break;
+/* A slot of a span that this cache does not own, and visits. False: look again. */
+static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
+    sw_span *span = target->span;
+    sw_cache *owner = sw_span_owner(span);
+    if (owner == NULL) {
+        leave(cache);
+        return free_central(cache->heap, ptr, target);
     }
-    target->misuse = SW_MISUSE_DOUBLE_FREE; /* of a slot whose pages are a large object's by now */
+    sw_remote_result result = sw_span_remote_free(cache->heap->space, span, target->slot);
+    leave(cache); /* a pending free keeps the span */
+    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(target->slot));
+    if (result == SW_REMOTE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
+    return true;
 }
 
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the
@@ -116,25 +113,31 @@ static bool is_shared_block(const sw_heap *heap, const sw_span *span) {
     return (heap->mode & SW_MODE_TINY) != 0 && span->size == 16 && (span->span_class & 1) != 0;
 }
 
-void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
+/* Frees what a visited target says. False: look again. */
+static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
+    sw_span *span = target->span;
+    if (target->misuse == SW_MISUSE_NONE && is_shared_block(heap, span))
+        target->misuse = SW_MISUSE_COLLECTED;
+    bool large = target->misuse == SW_MISUSE_NONE && sw_span_is_large(span);
+    if (target->misuse == SW_MISUSE_NONE && !large && sw_span_owner(span) != cache)
+        return free_remote(cache, ptr, target);
+    leave(cache);
+    if (target->misuse != SW_MISUSE_NONE) return true;
+    bool done =
+        large ? sw_large_free(heap, span, (uintptr_t)ptr) : free_own(cache, span, target->slot);
+    if (!done) target->misuse = SW_MISUSE_DOUBLE_FREE;
+    return true;
+}
+
+void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     int saved_errno = errno;
-    sw_target target = sw_target_find(heap, ptr);
-    if (target.misuse == SW_MISUSE_NONE && is_shared_block(heap, target.span))
-        target.misuse = SW_MISUSE_COLLECTED;
-    if (target.misuse == SW_MISUSE_NONE) {
-        bool done = true;
-        if (sw_span_is_large(target.span)) {
-            done = sw_large_free(heap, target.span, (uintptr_t)ptr);
-        } else if (sw_span_owner(target.span) == cache) {
-            done = free_own(cache, target.span, target.slot);
-        } else {
-            free_remote(cache, ptr, &target);
-        }
-        if (!done) target.misuse = SW_MISUSE_DOUBLE_FREE;
-    }
+    sw_target target;
+    do {
+        target = visit(cache, ptr);
+    } while (!free_target(cache, ptr, &target));
     errno = saved_errno;
-    if (target.misuse != SW_MISUSE_NONE) sw_target_report(heap, &target, op, ptr, 0);
+    if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
 static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char *op) {
@@ -143,7 +146,7 @@ static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char
         sw_free_slow(cache, ptr, op);
 }
 
-/* --- public ------------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 void sw_cache_free(sw_cache *cache, void *ptr) {
     if (ptr != NULL) free_generic(cache, ptr, "free");

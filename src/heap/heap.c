@@ -17,8 +17,8 @@ void sw_heap_options_init(sw_heap_options *options) {
     options->batch_spans = 1;
 }
 
-/* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told from
- * others by their size. */
+/* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told
+ * from others by their size. */
 static bool can_pack(const sw_table *table) {
     return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
 }

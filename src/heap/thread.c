@@ -27,7 +27,7 @@ static uint32_t heap_ids = 1;        /* given out so far; 1 is kept for the defa
 static sw_heap *default_heap;        /* atomic */
 static sw_os_lock default_lock;
 
-/* --- registry of heaps --------------------------------------------------------------------------- */
+/* --- registry of heaps ------------------------------------------------------------------------ */
 
 bool sw_registry_add(sw_heap *heap) {
     bool added = false;
@@ -69,7 +69,7 @@ sw_heap *sw_heap_default(void) {
     return heap;
 }
 
-/* --- thread records ------------------------------------------------------------------------------ */
+/* --- thread records --------------------------------------------------------------------------- */
 
 enum { TABLE_MIN = 512 }; /* one page of pointers */
 
@@ -180,7 +180,7 @@ sw_cache *sw_thread_default_cache(void) {
     return sw_tls_cache;
 }
 
-/* --- fork ------------------------------------------------------------------------------------------
+/* --- fork --------------------------------------------------------------------------------------
  * Before a fork every lock is taken, in order, so that what they cover is whole in the child. Other
  * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
  * the words of their spans, and moves every such span to the central lists. A slot that was being
@@ -218,8 +218,8 @@ static bool is_lost(const sw_cache *cache) {
     return thread == NULL || index >= thread->capacity || thread->caches[index] != cache;
 }
 
-/* A bit for each word of the half that has frees by other threads, announced or not: the announcer may
- * be lost. */
+/* A bit for each word of the half that has frees by other threads, announced or not: the announcer
+ * may be lost. */
 static uint64_t pending_words(const sw_span *span, uint32_t half) {
     uint32_t count = sw_span_word_count(span);
     uint64_t words = 0;
@@ -228,8 +228,8 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
     return words;
 }
 
-/* Drains every pending word; puts the spans of lost caches into central lists. A span that has an owner
- * and nothing pending is left alone: its state is right. */
+/* Drains every pending word; puts the spans of lost caches into central lists. A span that has an
+ * owner and nothing pending is left alone: its state is right. */
 static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_lost(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, false);
@@ -266,6 +266,7 @@ static void recover_spans(sw_heap *heap) {
 static void recover_cache(sw_heap *heap, sw_cache *cache) {
     struct sw_cache_more *more = cache->more;
     more->remote_head = 0; /* every span is drained */
+    more->visiting = 0;
     if (!is_lost(cache)) return;
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         cache->slots[i] = (sw_cache_slot){.word = &sw_sentinel_word};

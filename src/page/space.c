@@ -98,8 +98,8 @@ static void unmake(sw_space *space) {
     space->span_committed = space->free_window_count = 0;
 }
 
-/* In a process whose address space is limited a live space starts small and adds reservations; a dry
- * one, which can not, starts as large as it may. Both leave most of the addresses to others. */
+/* In a process whose address space is limited a live space starts small and adds reservations; a
+ * dry one, which can not, starts as large as it may. Both leave most of the addresses to others. */
 static bool make(sw_space *space, bool dry) {
     uint32_t log2_bytes = RESERVE_LOG2, spans = SPANS_MAX;
     space->dry = dry;
@@ -140,9 +140,9 @@ void sw_space_dry_destroy(sw_space *space) {
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-/* Windows of the main reservation come in powers of two and are aligned to their length, so two halves
- * can grow together again: the buddy system (Knowlton, "A fast storage allocator", 1965). Free ones are
- * few and lie in an array. */
+/* Windows of the main reservation come in powers of two and are aligned to their length, so two
+ * halves can grow together again: the buddy system (Knowlton, "A fast storage allocator", 1965).
+ * Free ones are few and lie in an array. */
 
 static bool is_main(const sw_space *space, const sw_window *window) {
     return (window->base - space->view.base) >> SW_FRAME_SHIFT < space->view.frames;
@@ -164,8 +164,8 @@ static uint32_t find_buddy(const sw_space *space, const sw_window *window) {
     uintptr_t offset = window->base - space->view.base;
     uintptr_t base = space->view.base + (offset ^ (window->frames << SW_FRAME_SHIFT));
     uint32_t i = 0;
-    while (i < space->free_window_count && (space->free_windows[i].base != base ||
-                                            space->free_windows[i].frames != window->frames))
+    while (i < space->free_window_count &&
+           (space->free_windows[i].base != base || space->free_windows[i].frames != window->frames))
         i++;
     return i;
 }
@@ -180,8 +180,8 @@ static void merge_window(sw_space *space, sw_window window) {
     keep_window(space, &window);
 }
 
-/* The shortest free window that is long enough, then the lowest; a further reservation only if it has
- * the length asked for. Returns the count when there is none. */
+/* The shortest free window that is long enough, then the lowest; a further reservation only if it
+ * has the length asked for. Returns the count when there is none. */
 static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t frames) {
     uint32_t best = space->free_window_count;
     for (uint32_t i = 0; i < space->free_window_count; i++) {
@@ -195,7 +195,8 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
     return best;
 }
 
-/* Never a longer one than asked for: the layout of a heap must not depend on the heaps before it. */
+/* Never a longer one than asked for: the layout of a heap must not depend on the heaps before
+ * it. */
 static bool free_window(sw_space *space, uint64_t exact, uint64_t frames, sw_window *out) {
     uint32_t i = choose_window(space, exact, frames);
     if (i == space->free_window_count) return false;
@@ -247,7 +248,8 @@ void sw_space_return_window(sw_space *space, const sw_window *window) {
     /* Purged, so that the next heap finds zeroes. If the OS refuses, the addresses are given up. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     sw_os_lock_acquire(&space->lock);
-    merge_window(space, (sw_window){.base = window->base, .map = window->map, .frames = window->frames});
+    merge_window(space,
+                 (sw_window){.base = window->base, .map = window->map, .frames = window->frames});
     sw_os_lock_release(&space->lock);
 }
 
@@ -276,7 +278,7 @@ uint32_t sw_space_take_spans(sw_space *space) {
             space->span_next + SW_SPAN_BATCH <= space->span_committed || commit_spans(space);
         if (room && space->span_next + SW_SPAN_BATCH <= space->span_committed) {
             first = space->span_next;
-            space->span_next += SW_SPAN_BATCH;
+            __atomic_store_n(&space->span_next, first + SW_SPAN_BATCH, __ATOMIC_RELAXED);
         }
     }
     sw_os_lock_release(&space->lock);

@@ -57,7 +57,7 @@ typedef struct sw_space {
     bool constrained; /* the large reservation was refused */
     uint32_t span_limit;     /* records that the reservation holds */
     uint32_t span_committed; /* records that are writable */
-    uint32_t span_next;      /* first id never handed out */
+    uint32_t span_next;      /* atomic: first id never handed out */
     uint32_t free_batches;   /* ids of returned batches, linked through sw_span.next */
     sw_window free_windows[SW_SPACE_FREE_WINDOWS];
     uint32_t free_window_count;

@@ -41,8 +41,9 @@ static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
     return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * span->size;
 }
 
-/* Which of these local bits other threads have freed as well. They stay with the remote word, so that
- * the slot is handed out once, and only after its drain: a word that is being announced is pending. */
+/* Which of these local bits other threads have freed as well. They stay with the remote word, so
+ * that the slot is handed out once, and only after its drain: a word that is being announced is
+ * pending. */
 static uint64_t doubled_bits(const sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
     uint64_t both = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED) & local;
     if (sw_unlikely(both != 0)) *doubled = slot_address(span, k, both);
@@ -131,14 +132,16 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
     return (uint64_t)*slot * span->size == offset ? SW_SLOT_START : SW_SLOT_INTERIOR;
 }
 
-/* Asked of any pointer that a caller frees, so the span may be given up under way if the program frees
- * twice at once: words are looked up once, and are those of no slot when the record is cleared. */
+/* Asked of any pointer that a caller frees, so the span may be given up under way if the program
+ * frees twice at once: words are looked up once, and are those of no slot when the record is
+ * cleared. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
     const sw_word *words = __atomic_load_n(&span->words, __ATOMIC_RELAXED);
     if (words == NULL) return false;
     const sw_word *word = &words[slot / 64];
     const uint64_t *remote = (const uint64_t *)(words + sw_word_pairs(span->slots)) + slot / 64;
-    uint64_t bits = sw_word_free(word) | sw_word_local(word) | __atomic_load_n(remote, __ATOMIC_RELAXED);
+    uint64_t bits =
+        sw_word_free(word) | sw_word_local(word) | __atomic_load_n(remote, __ATOMIC_RELAXED);
     return (bits >> (slot % 64) & 1) == 0;
 }
 

@@ -2,7 +2,7 @@
 /* Verify: lists of spans, caches, the stacks of announced frees, unused records. */
 #include "watch/audit.h"
 
-/* --- lists ---------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 /* Every member has the state, class and owner of the list, links agree, the count is right. *kept:
  * members that are counted as wholly free. */
@@ -32,7 +32,7 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
     return count;
 }
 
-/* --- caches --------------------------------------------------------------------------------------- */
+/* --- caches ----------------------------------------------------------------------------------- */
 
 static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_cache_slot *slot = &cache->slots[span_class];
@@ -43,9 +43,10 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
     if (span == NULL) {
         good = slot->word == &sw_sentinel_word && slot->base == 0;
     } else {
-        good = offset % sizeof *span == 0 && offset / sizeof *span >= SW_SPAN_FIRST &&
-               offset / sizeof *span < space->span_next && span->state == SW_SPAN_CURRENT &&
-               sw_span_owner(span) == cache && span->span_class == span_class;
+        good = offset % sizeof *span == 0 && offset / sizeof *span <= UINT32_MAX &&
+               sw_audit_is_span(a, (uint32_t)(offset / sizeof *span)) &&
+               span->state == SW_SPAN_CURRENT && sw_span_owner(span) == cache &&
+               span->span_class == span_class;
         uintptr_t at = (uintptr_t)slot->word - (uintptr_t)span->words;
         good = good && at % sizeof(sw_word) == 0 &&
                at / sizeof(sw_word) < sw_span_word_count(span) &&
@@ -67,8 +68,8 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
     uint32_t number = more->number, kept;
     uint64_t spans = 0;
     if (cache->heap != heap || cache->table != heap->table ||
-        !same_view(&cache->view, &heap->space->view) || number == 0 || number > heap->cache_numbers ||
-        more->closed > 1 || more->tiny_used > 16)
+        !same_view(&cache->view, &heap->space->view) || number == 0 ||
+        number > heap->cache_numbers || more->closed > 1 || more->tiny_used > 16)
         SW_BROKEN(a, "cache %u: its record is damaged", number);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         check_slot(a, cache, i);
@@ -77,8 +78,8 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         uint64_t full = check_list(a, &more->full[i], SW_SPAN_FULL, i, cache, &kept);
         uint64_t partial = check_list(a, &more->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
         if (a->status == SW_OK && more->kept[i] != kept)
-            SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u", number,
-                      i, kept, more->kept[i]);
+            SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
+                      number, i, kept, more->kept[i]);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
@@ -105,7 +106,7 @@ static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t 
     return count;
 }
 
-/* --- records that nobody uses ----------------------------------------------------------------------- */
+/* --- records that nobody uses ----------------------------------------------------------------- */
 
 static void check_records(sw_audit *a) {
     const sw_heap *heap = a->heap;
@@ -114,7 +115,7 @@ static void check_records(sw_audit *a) {
     for (uint32_t first = heap->batches; first != 0 && a->status == SW_OK;) {
         records += SW_SPAN_BATCH;
         bytes += SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold));
-        if (!sw_audit_is_span(a, first) || records > heap->space->span_next)
+        if (!sw_audit_is_span(a, first) || records > UINT32_MAX)
             SW_BROKEN(a, "span records: batch %u does not exist", first);
         else
             first = heap->space->cold[first].batch_next;

@@ -2,7 +2,7 @@
 /* Verify: one span, from its place to its bits. */
 #include "watch/audit.h"
 
-/* --- where it lies -------------------------------------------------------------------------------- */
+/* --- where it lies ---------------------------------------------------------------------------- */
 
 static void check_place(sw_audit *a, const sw_span *span, const sw_window *window, uint32_t n) {
     uint32_t page = window->first_page + n;
@@ -35,7 +35,7 @@ static void check_map(sw_audit *a, const sw_span *span, const sw_window *window,
         if (entry[i] != id) SW_BROKEN(a, "span at page %u: page map is wrong", span->page);
 }
 
-/* --- large objects -------------------------------------------------------------------------------- */
+/* --- large objects ---------------------------------------------------------------------------- */
 
 static void check_large(sw_audit *a, const sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(a->heap->space, span);
@@ -52,7 +52,7 @@ static void check_large(sw_audit *a, const sw_span *span) {
                   (unsigned long long)cold->requested, span->pages);
 }
 
-/* --- spans of slots ------------------------------------------------------------------------------- */
+/* --- spans of slots --------------------------------------------------------------------------- */
 
 static void check_class(sw_audit *a, const sw_span *span) {
     const sw_heap *heap = a->heap;

@@ -4,9 +4,11 @@
 #include "spanwise/stats.h"
 #include "watch/audit.h"
 
-static bool bit_of(const uint64_t *bits, uint32_t page) { return bits[page / 64] >> (page % 64) & 1; }
+static bool bit_of(const uint64_t *bits, uint32_t page) {
+    return bits[page / 64] >> (page % 64) & 1;
+}
 
-/* --- windows and pages ---------------------------------------------------------------------------- */
+/* --- windows and pages ------------------------------------------------------------------------ */
 
 /* Windows lie one after the other with a gap, and the page map finds them. */
 static void check_windows(sw_audit *a) {
@@ -62,7 +64,7 @@ static void check_window_pages(sw_audit *a, const sw_window *window) {
     }
 }
 
-/* --- totals --------------------------------------------------------------------------------------- */
+/* --- totals ----------------------------------------------------------------------------------- */
 
 static void check_bits(sw_audit *a) {
     const sw_pages *pages = &a->heap->pages;

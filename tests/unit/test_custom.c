@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heaps under tables of one's own: pages of 4 to 64 KiB, spans of 8192 slots, 255 classes, slots of
- * 256 KiB, one slot a span; live against a model, live against dry, two caches freeing each other's. */
+ * 256 KiB, one slot a span; live against a model, live against dry, two caches freeing each
+ * other's. */
 #include <stdbool.h>
 
 #include "check.h"
@@ -35,7 +36,11 @@ static bool ends_are(const unsigned char *p, size_t n, unsigned char fill) {
 
 /* Two caches of one heap, each freeing what the other made. Contents, zeroes, ledger. */
 static void model_run(const sw_table *table, bool tracked, sw_placement placement, uint64_t seed) {
-    static struct { unsigned char *p; size_t size; unsigned char fill; } items[OBJECTS];
+    static struct {
+        unsigned char *p;
+        size_t size;
+        unsigned char fill;
+    } items[OBJECTS];
     sw_heap *heap = NULL;
     sw_cache *caches[2];
     sw_heap_options options;
@@ -56,9 +61,11 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
             CHECK(ends_are(items[i].p, items[i].size, items[i].fill));
             requested -= items[i].size;
             if ((r & 14) == 0) {
-                size_t size = random_size(&seed, max), keep = size < items[i].size ? size : items[i].size;
+                size_t size = random_size(&seed, max),
+                       keep = size < items[i].size ? size : items[i].size;
                 unsigned char *p = sw_cache_realloc(cache, items[i].p, size, 0);
-                CHECK(p != NULL && (keep == 0 || (p[0] == items[i].fill && p[keep / 2] == items[i].fill)));
+                CHECK(p != NULL &&
+                      (keep == 0 || (p[0] == items[i].fill && p[keep / 2] == items[i].fill)));
                 items[i].p = p;
                 items[i].size = size;
                 requested += size;
@@ -98,8 +105,8 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Fills spans of many slots, frees them all from another cache in random order, and again: every word
- * of both halves goes over the remote stack. */
+/* Fills spans of many slots, frees them all from another cache in random order, and again: every
+ * word of both halves goes over the remote stack. */
 static void all_remote(const sw_table *table, size_t size, uint32_t count, bool tracked) {
     static void *p[40000];
     sw_heap *heap = NULL;
@@ -188,10 +195,10 @@ static void exercise(sw_table *table, uint64_t seed) {
 
 int main(void) {
     static sw_class_spec many[255];
-    const sw_class_spec small[] = {{8, 16}, {16, 8}, {64, 16}, {4096, 2}};        /* 4 KiB: 8192 slots */
-    const sw_class_spec medium[] = {{8, 4}, {24, 4}, {1000, 1}, {16384, 1}};      /* 16 KiB */
-    const sw_class_spec large[] = {{8, 1}, {40, 5}, {65536, 1}, {262144, 4}};     /* 64 KiB */
-    const sw_class_spec single[] = {{8192, 1}, {16384, 2}};                       /* one slot a span */
+    const sw_class_spec small[] = {{8, 16}, {16, 8}, {64, 16}, {4096, 2}};   /* 4 KiB: 8192 slots */
+    const sw_class_spec medium[] = {{8, 4}, {24, 4}, {1000, 1}, {16384, 1}}; /* 16 KiB */
+    const sw_class_spec large[] = {{8, 1}, {40, 5}, {65536, 1}, {262144, 4}}; /* 64 KiB */
+    const sw_class_spec single[] = {{8192, 1}, {16384, 2}};                   /* one slot a span */
     const sw_class_spec only8[] = {{8, 1}};
     const sw_class_spec huge[] = {{128, 32}, {65528, 8}, {65536, 64}, {131072, 100}, {262144, 512}};
     for (uint32_t i = 0; i < 255; i++) many[i] = (sw_class_spec){8 * (i + 1), 1};

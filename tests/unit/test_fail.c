@@ -13,10 +13,14 @@
 #define MISUSE_PAIR(name, text) {SW_MISUSE_##name, #name, text},
 
 static void names(void) {
-    static const struct { sw_status status; const char *name, *text; } statuses[] = {
-        SW_STATUS_LIST(STATUS_PAIR)};
-    static const struct { sw_misuse misuse; const char *name, *text; } misuses[] = {
-        SW_MISUSE_LIST(MISUSE_PAIR)};
+    static const struct {
+        sw_status status;
+        const char *name, *text;
+    } statuses[] = {SW_STATUS_LIST(STATUS_PAIR)};
+    static const struct {
+        sw_misuse misuse;
+        const char *name, *text;
+    } misuses[] = {SW_MISUSE_LIST(MISUSE_PAIR)};
     for (size_t i = 0; i < SW_STATUS_COUNT; i++) {
         CHECK_EQ(statuses[i].status, i);
         CHECK_STR(sw_status_name((sw_status)i), statuses[i].name);
@@ -89,7 +93,7 @@ static void handler(void) {
     sw_set_fault_handler(NULL, NULL);
 }
 
-/* --- what goes to fd 2 before an abort ---------------------------------------------------------- */
+/* --- what goes to fd 2 before an abort -------------------------------------------------------- */
 
 static void report(void) { sw_misuse_report(&example); }
 static void report_refused(void) {
@@ -156,8 +160,9 @@ int main(void) {
     last_error();
     handler();
     bit_tricks();
-    const char *words = "spanwise: fatal: INTERIOR op=realloc ptr=0xabcde size=48 heap=3 thread=12345\n"
-                        "spanwise: pointer is inside an object, not at its start\n";
+    const char *words =
+        "spanwise: fatal: INTERIOR op=realloc ptr=0xabcde size=48 heap=3 thread=12345\n"
+        "spanwise: pointer is inside an object, not at its start\n";
     check_dying_words(report, words);
     check_dying_words(report_refused, words);
     check_dying_words(failed_assert, "spanwise: fatal: ASSERT x == y at file.c:12\n");

@@ -68,7 +68,11 @@ static void constant_sizes(void) {
 /* Run-time sizes go to the library; a long mixed run keeps its contents. */
 static void mixed_run(void) {
     enum { OBJECTS = 2000 };
-    static struct { unsigned char *p; size_t size; unsigned char fill; } items[OBJECTS];
+    static struct {
+        unsigned char *p;
+        size_t size;
+        unsigned char fill;
+    } items[OBJECTS];
     uint64_t rng = 21;
     for (int step = 0; step < 200000; step++) {
         uint64_t r = check_random(&rng), i = r % OBJECTS;

@@ -52,7 +52,7 @@ static void fill(sw_heap *heap, sw_cache *caches[2], uint64_t seed) {
     }
 }
 
-/* --- the ledger ----------------------------------------------------------------------------------- */
+/* --- the ledger ------------------------------------------------------------------------------- */
 
 typedef struct count {
     uint64_t objects, bytes, large;
@@ -125,8 +125,8 @@ static void check_spans(sw_heap *heap, const sw_ledger *l) {
     for (size_t i = 0; i < n; i++) {
         CHECK(i == 0 || spans[i].address >= spans[i - 1].address + spans[i - 1].bytes);
         CHECK(spans[i].live <= spans[i].slots);
-        CHECK_EQ(spans[i].cls == 0, spans[i].slots == 1 && spans[i].bytes > 0 && spans[i].cache == 0 &&
-                                        spans[i].cls == 0);
+        CHECK_EQ(spans[i].cls == 0, spans[i].slots == 1 && spans[i].bytes > 0 &&
+                                        spans[i].cache == 0 && spans[i].cls == 0);
         live += spans[i].live;
         bytes += spans[i].bytes;
         current += spans[i].current;
@@ -186,8 +186,8 @@ static void holes(void) {
     void *p[20];
     sw_ledger l;
     for (int i = 0; i < 20; i++) p[i] = sw_heap_alloc(heap, 40000, 0); /* 5 pages */
-    for (int i = 1; i < 19; i += 3) sw_heap_free(heap, p[i]); /* 6 single holes */
-    sw_heap_free(heap, p[2]);                                 /* one of them doubled */
+    for (int i = 1; i < 19; i += 3) sw_heap_free(heap, p[i]);          /* 6 single holes */
+    sw_heap_free(heap, p[2]);                                          /* one of them doubled */
     CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
     CHECK_EQ(l.free_runs, 6);
     CHECK_EQ(l.largest_hole_bytes, 2 * 40960);
@@ -202,7 +202,7 @@ static void holes(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- verify under damage ----------------------------------------------------------------------------- */
+/* --- verify under damage ---------------------------------------------------------------------- */
 
 static unsigned tried, found;
 static const char *missed[400];
@@ -226,18 +226,19 @@ static void damage(sw_heap *heap, const char *name, void *field, size_t bytes, c
     }
     sw_clear_error();
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    if (sw_last_error()->status != SW_OK) fprintf(stderr, "%s: %s\n", name, sw_last_error()->message);
+    if (sw_last_error()->status != SW_OK)
+        fprintf(stderr, "%s: %s\n", name, sw_last_error()->message);
 }
 
 static const int low_bits[] = {0, 1, 3, 5}; /* small numbers stay within tables and arrays */
 static const int wide_bits[] = {0, 4, 12, 20, 31};
 
-#define DAMAGE(object, field) \
-    damage(heap, #field, &(object)->field, sizeof (object)->field, low_bits, 4)
-#define DAMAGE_WIDE(object, field) \
-    damage(heap, #field, &(object)->field, sizeof (object)->field, wide_bits, 5)
-#define DAMAGE_BIT(object, field, bit) \
-    damage(heap, #field, &(object)->field, sizeof (object)->field, (const int[]){bit}, 1)
+#define DAMAGE(object, field)                                                                      \
+    damage(heap, #field, &(object)->field, sizeof(object)->field, low_bits, 4)
+#define DAMAGE_WIDE(object, field)                                                                 \
+    damage(heap, #field, &(object)->field, sizeof(object)->field, wide_bits, 5)
+#define DAMAGE_BIT(object, field, bit)                                                             \
+    damage(heap, #field, &(object)->field, sizeof(object)->field, (const int[]){bit}, 1)
 
 static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, base);
@@ -279,19 +280,21 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     }
 }
 
-/* A slot that is free twice, or a free slot of a full span, is found; a lone bit is not: it is the only
- * record of its slot. */
+/* A slot that is free twice, or a free slot of a full span, is found; a lone bit is not: it is the
+ * only record of its slot. */
 static void live_bits(sw_heap *heap, sw_span *span) {
     if (sw_span_is_large(span)) return;
     for (uint32_t slot = 0; slot < span->slots; slot += 1 + span->slots / 8) {
         sw_word *word = &span->words[slot / 64];
         const int bit[] = {slot % 64};
         bool full = span->state == SW_SPAN_FULL || span->state == SW_SPAN_CENTRAL_FULL;
-        bool is_free = sw_word_free(word) >> bit[0] & 1, is_local = sw_word_local(word) >> bit[0] & 1;
+        bool is_free = sw_word_free(word) >> bit[0] & 1,
+             is_local = sw_word_local(word) >> bit[0] & 1;
         bool pending = *sw_span_remote(span, slot / 64) >> bit[0] & 1;
         if (full || is_local || pending) damage(heap, "free of a slot", &word->free, 8, bit, 1);
         if (full || is_free || pending) damage(heap, "local of a slot", &word->local, 8, bit, 1);
-        if (is_free || is_local) damage(heap, "remote of a slot", sw_span_remote(span, slot / 64), 8, bit, 1);
+        if (is_free || is_local)
+            damage(heap, "remote of a slot", sw_span_remote(span, slot / 64), 8, bit, 1);
     }
 }
 
@@ -303,7 +306,8 @@ static void damage_map(sw_heap *heap, sw_span *span) {
     damage(heap, "map", &window->map[first], 4, low_bits, 4);
     damage(heap, "map", &window->map[first + count - 1], 4, low_bits, 4);
     damage(heap, "map", &window->map[first + count / 2], 4, low_bits, 4);
-    damage(heap, "free", &heap->pages.runs.free[span->page / 64], 8, (const int[]){span->page % 64}, 1);
+    damage(heap, "free", &heap->pages.runs.free[span->page / 64], 8, (const int[]){span->page % 64},
+           1);
     damage(heap, "held", &heap->pages.held[span->page / 64], 8, (const int[]){span->page % 64}, 1);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* At the limits: impossible sizes and alignments, heaps with a limit, large objects, many heaps, and
- * processes whose address space or memory is limited. Always NULL and ENOMEM, never a crash, and a
- * heap that works afterwards. */
+/* At the limits: impossible sizes and alignments, heaps with a limit, large objects, many heaps,
+ * and processes whose address space or memory is limited. Always NULL and ENOMEM, never a crash,
+ * and a heap that works afterwards. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ static sw_heap *make_heap(uint64_t limit, bool dry) {
     return heap;
 }
 
-/* --- options ------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static void options_are_checked(void) {
     sw_heap *heap = NULL;
@@ -43,7 +43,8 @@ static void options_are_checked(void) {
     options.batch_spans = 1 << 16;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
     CHECK(strstr(sw_last_error()->message, "65536") != NULL);
-    /* Tiny packing needs a 16-byte class: a block of another size would be freed object by object. */
+    /* Tiny packing needs a 16-byte class: a block of another size would be freed object by
+     * object. */
     const sw_class_spec only8[] = {{8, 1}}, no16[] = {{8, 1}, {24, 1}, {64, 1}};
     const sw_class_spec *specs[] = {only8, no16};
     for (uint32_t i = 0; i < 2; i++) {
@@ -61,12 +62,13 @@ static void options_are_checked(void) {
     CHECK_EQ(sw_heap_destroy(sw_heap_default()), SW_STATE);
 }
 
-/* --- sizes and alignments ------------------------------------------------------------------------- */
+/* --- sizes and alignments --------------------------------------------------------------------- */
 
 static void impossible_sizes(sw_heap *heap) {
     const size_t max = (size_t)PTRDIFF_MAX;
-    const size_t sizes[] = {max - 8192, max - 1, max, max + 1, SIZE_MAX - 8192, SIZE_MAX - 1, SIZE_MAX,
-                            (size_t)1 << 47, (size_t)1 << 50};
+    const size_t sizes[] = {max - 8192, max - 1,         max,
+                            max + 1,    SIZE_MAX - 8192, SIZE_MAX - 1,
+                            SIZE_MAX,   (size_t)1 << 47, (size_t)1 << 50};
     unsigned char *p = sw_heap_alloc(heap, 5000, 0);
     if (!sw_heap_is_dry(heap)) memset(p, 0x77, 5000);
     uint64_t held = sw_heap_held_bytes(heap);
@@ -89,8 +91,11 @@ static void impossible_sizes(sw_heap *heap) {
 }
 
 static void default_heap_overflows(void) {
-    const size_t counts[][2] = {{SIZE_MAX, 2}, {2, SIZE_MAX}, {(size_t)1 << 32, (size_t)1 << 32},
-                                {SIZE_MAX / 3 + 1, 3}, {1, SIZE_MAX}};
+    const size_t counts[][2] = {{SIZE_MAX, 2},
+                                {2, SIZE_MAX},
+                                {(size_t)1 << 32, (size_t)1 << 32},
+                                {SIZE_MAX / 3 + 1, 3},
+                                {1, SIZE_MAX}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         errno = 0;
         CHECK(sw_calloc(counts[i][0], counts[i][1]) == NULL && errno == ENOMEM);
@@ -132,7 +137,7 @@ static void alignments(sw_heap *heap, uint32_t must_work_to) {
     CHECK(verified(heap));
 }
 
-/* --- large objects ------------------------------------------------------------------------------- */
+/* --- large objects ---------------------------------------------------------------------------- */
 
 static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
     void *p[8];
@@ -158,7 +163,7 @@ static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
     }
 }
 
-/* --- heaps with a limit ---------------------------------------------------------------------------- */
+/* --- heaps with a limit ----------------------------------------------------------------------- */
 
 /* What is held stays within the limit but for metadata that was taken before pages were refused. */
 static void limited_heap(uint64_t limit, uint64_t seed) {
@@ -187,7 +192,9 @@ static void limited_heap(uint64_t limit, uint64_t seed) {
         if (held > limit && held - limit > over) over = held - limit;
     }
     CHECK(refused > 0);
-    if (over != 0) printf("limit %llu: exceeded by %llu\n", (unsigned long long)limit, (unsigned long long)over);
+    if (over != 0)
+        printf("limit %llu: exceeded by %llu\n", (unsigned long long)limit,
+               (unsigned long long)over);
     CHECK(over <= 256 * 1024); /* one chunk of the metadata pool */
     CHECK(verified(heap));
     for (int i = 0; i < OBJECTS; i++) sw_heap_free(heap, p[i]);
@@ -196,7 +203,7 @@ static void limited_heap(uint64_t limit, uint64_t seed) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- many heaps ------------------------------------------------------------------------------------- */
+/* --- many heaps ------------------------------------------------------------------------------- */
 
 /* Address space is used again: each round takes 20 GiB of windows. */
 static void many_heaps(void) {
@@ -222,7 +229,7 @@ static void many_heaps(void) {
 
 #ifndef SANITIZED
 
-/* --- limited processes ------------------------------------------------------------------------------- */
+/* --- limited processes ------------------------------------------------------------------------ */
 
 /* Takes blocks until it is refused; returns the bytes taken. */
 static uint64_t exhaust(sw_heap *heap, size_t size, void **list, size_t capacity, size_t *count) {
@@ -302,8 +309,9 @@ static void in_child(int resource, uint64_t limit, int (*fn)(uint64_t), uint64_t
     }
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child);
-    if (status != 0) fprintf(stderr, "resource %d, %llu MiB: status %x\n", resource,
-                             (unsigned long long)limit >> 20, (unsigned)status);
+    if (status != 0)
+        fprintf(stderr, "resource %d, %llu MiB: status %x\n", resource,
+                (unsigned long long)limit >> 20, (unsigned)status);
     CHECK_EQ(status, 0);
 }
 

@@ -18,8 +18,11 @@ static size_t random_bytes(uint64_t *rng) {
     uint64_t r = check_random(rng);
     switch (r % 16) {
     case 0: return (r >> 8) % 200000;
-    case 1: case 2: return (r >> 8) % (SW_META_POOLED_MAX + 4000);
-    case 3: case 4: case 5: return (r >> 8) % 5000;
+    case 1:
+    case 2: return (r >> 8) % (SW_META_POOLED_MAX + 4000);
+    case 3:
+    case 4:
+    case 5: return (r >> 8) % 5000;
     default: return (r >> 8) % 300;
     }
 }
@@ -56,7 +59,8 @@ static uint64_t churn(sw_meta *meta, uint64_t seed) {
     return held;
 }
 
-/* A run that repeats itself does not grow the pool; two pools given the same calls hold the same. */
+/* A run that repeats itself does not grow the pool; two pools given the same calls hold the
+ * same. */
 static void held_is_a_function_of_the_calls(void) {
     sw_meta a, b;
     sw_meta_init(&a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door to the operating system: memory is zero when promised and keeps its bytes otherwise, locks
- * exclude, clocks do not fall. */
+/* The door to the operating system: memory is zero when promised and keeps its bytes otherwise,
+ * locks exclude, clocks do not fall. */
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -67,7 +67,8 @@ static void *count(void *arg) {
 static void locks(void) {
     pthread_t threads[THREADS];
     uint64_t ids[THREADS] = {0};
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, count, &ids[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, count, &ids[i]), 0);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);

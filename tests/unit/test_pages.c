@@ -23,13 +23,14 @@ typedef struct run {
 
 static model m;
 
-/* --- the model --------------------------------------------------------------------------------- */
+/* --- the model -------------------------------------------------------------------------------- */
 
 /* Pages that became accessible since the last look are free and fresh. */
 static void model_follow(const sw_pages *pages) {
     for (uint32_t i = 0; i < pages->window_count; i++) {
         const sw_window *window = &pages->windows[i];
-        for (uint32_t n = m.frontier[i]; n < window->frontier; n++) m.free[window->first_page + n] = true;
+        for (uint32_t n = m.frontier[i]; n < window->frontier; n++)
+            m.free[window->first_page + n] = true;
         m.frontier[i] = window->frontier;
     }
     m.end = pages->page_end;
@@ -105,7 +106,7 @@ static void compare(const sw_pages *pages) {
     CHECK(sw_runs_check(&pages->runs));
 }
 
-/* --- live memory ------------------------------------------------------------------------------- */
+/* --- live memory ------------------------------------------------------------------------------ */
 
 /* The first and last 64 bytes of each page stand for it. */
 static bool page_is(const char *p, size_t bytes, char byte) {
@@ -133,7 +134,7 @@ static void check_memory(const sw_pages *pages, run r) {
     CHECK_EQ(wrong, 0);
 }
 
-/* --- random work ------------------------------------------------------------------------------- */
+/* --- random work ------------------------------------------------------------------------------ */
 
 static uint32_t random_pages(uint64_t *rng) {
     uint64_t r = check_random(rng);
@@ -203,7 +204,7 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
     sw_meta_destroy(&meta);
 }
 
-/* --- decay: when an idle page goes back ---------------------------------------------------------- */
+/* --- decay: when an idle page goes back ------------------------------------------------------- */
 
 /* Ticks come often; a page freed at `when` goes back between one and two periods later. */
 static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
@@ -252,7 +253,7 @@ static void busy_pages_stay(sw_space *space) {
     sw_meta_destroy(&meta);
 }
 
-/* --- refusals leave everything as it was --------------------------------------------------------- */
+/* --- refusals leave everything as it was ------------------------------------------------------ */
 
 static void refusals(sw_space *space) {
     sw_meta meta;

@@ -156,10 +156,11 @@ static void samples(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- bad input ------------------------------------------------------------------------------------- */
+/* --- bad input -------------------------------------------------------------------------------- */
 
 static void refused(sw_runner *runner, sw_op bad, const char *text) {
-    sw_op list[3] = {{.kind = SW_OP_ALLOC, .object = 7, .size = 10}, bad, {.kind = SW_OP_FREE, .object = 7}};
+    sw_op list[3] = {
+        {.kind = SW_OP_ALLOC, .object = 7, .size = 10}, bad, {.kind = SW_OP_FREE, .object = 7}};
     size_t done = 9;
     CHECK_EQ(sw_runner_run(runner, list, 3, 0, NULL, &done), SW_INVALID);
     CHECK_EQ(done, 1);
@@ -179,12 +180,12 @@ static void bad_input(bool dry) {
     refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 48, .object = 1}, "2^48");
     refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 255, .object = 1}, "2^255");
     const sw_op odd[] = {
-        {.kind = SW_OP_FREE, .object = 3},                       /* not live: skipped */
-        {.kind = SW_OP_FREE, .object = UINT32_MAX},              /* never seen: skipped */
-        {.kind = SW_OP_REALLOC, .object = 3, .size = 7},         /* not live: skipped */
-        {.kind = SW_OP_ALLOC, .object = 3, .size = UINT64_MAX},  /* refused by the heap */
-        {.kind = SW_OP_ALLOC, .object = 3, .size = 0},           /* fine */
-        {.kind = SW_OP_ALLOC, .object = 3, .size = 5},           /* taken: skipped */
+        {.kind = SW_OP_FREE, .object = 3},                            /* not live: skipped */
+        {.kind = SW_OP_FREE, .object = UINT32_MAX},                   /* never seen: skipped */
+        {.kind = SW_OP_REALLOC, .object = 3, .size = 7},              /* not live: skipped */
+        {.kind = SW_OP_ALLOC, .object = 3, .size = UINT64_MAX},       /* refused by the heap */
+        {.kind = SW_OP_ALLOC, .object = 3, .size = 0},                /* fine */
+        {.kind = SW_OP_ALLOC, .object = 3, .size = 5},                /* taken: skipped */
         {.kind = SW_OP_REALLOC, .object = 3, .size = UINT64_MAX / 2}, /* refused: keeps its size */
         {.kind = SW_OP_ALLOC, .object = 4, .size = 9, .align_log2 = 47}, /* refused */
         {.kind = SW_OP_REALLOC, .object = 3, .size = 100},
@@ -214,7 +215,8 @@ static void bad_input(bool dry) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* A free of another thread's object is a remote free: the heap that 50 threads share stays whole. */
+/* A free of another thread's object is a remote free: the heap that 50 threads share stays
+ * whole. */
 static void many_threads(void) {
     sw_heap *heap = make_heap(true);
     sw_runner *runner;
@@ -222,8 +224,10 @@ static void many_threads(void) {
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     for (uint32_t round = 0; round < 20; round++) {
         for (uint32_t i = 0; i < 1000; i++) {
-            list[i] = (sw_op){.kind = SW_OP_ALLOC, .object = i, .thread = (i * 7 + round) % 50, .size = i % 500};
-            list[1000 + i] = (sw_op){.kind = SW_OP_FREE, .object = i, .thread = (i + round * 3) % 50};
+            list[i] = (sw_op){
+                .kind = SW_OP_ALLOC, .object = i, .thread = (i * 7 + round) % 50, .size = i % 500};
+            list[1000 + i] =
+                (sw_op){.kind = SW_OP_FREE, .object = i, .thread = (i + round * 3) % 50};
         }
         CHECK_EQ(sw_runner_run(runner, list, 2000, 0, NULL, NULL), SW_OK);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);

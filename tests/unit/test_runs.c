@@ -78,7 +78,9 @@ static void paint(uint32_t pages, uint32_t steps, uint64_t seed) {
 /* Take the first fit, give it back in random order: what an allocator does. */
 static void take_and_give(uint32_t pages, uint32_t steps, uint64_t seed) {
     enum { RUNS = 500 };
-    struct { uint32_t page, n; } held[RUNS] = {0};
+    struct {
+        uint32_t page, n;
+    } held[RUNS] = {0};
     sw_meta meta;
     sw_runs runs = {0};
     sw_meta_init(&meta);

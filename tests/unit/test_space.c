@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The space: windows are disjoint, aligned and as long in a used process as in a fresh one; the page
- * map finds them; span records come and go in batches. */
+/* The space: windows are disjoint, aligned and as long in a used process as in a fresh one; the
+ * page map finds them; span records come and go in batches. */
 #include <stdbool.h>
 
 #include "base/bits.h"
@@ -49,8 +49,8 @@ static void windows(sw_space *space, uint64_t seed) {
     CHECK_EQ(space->free_windows[0].frames, space->view.frames);
 }
 
-/* What a returned window had been asked for does not change what the next one gets: a heap's layout is
- * the same in a process where other heaps lived before. */
+/* What a returned window had been asked for does not change what the next one gets: a heap's layout
+ * is the same in a process where other heaps lived before. */
 static void used_like_fresh(sw_space *space) {
     for (uint32_t big = 18; big < 30; big++)
         for (uint32_t small = 18; small <= big; small++) {

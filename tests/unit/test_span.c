@@ -25,7 +25,9 @@ static bench b;
 
 static void set_up(uint32_t size, uint32_t slots) {
     uint32_t span_bytes = size * slots;
-    b.cls = (sw_class){.size = size, .magic = UINT32_MAX / size + 1, .slots = slots,
+    b.cls = (sw_class){.size = size,
+                       .magic = UINT32_MAX / size + 1,
+                       .slots = slots,
                        .pages = (span_bytes + 4095) / 4096};
     sw_word *words = sw_meta_alloc(&b.meta, sw_words_bytes(slots));
     sw_span_clear(b.span);
@@ -60,7 +62,8 @@ static void allocate(uint32_t most) {
     sw_word *word = sw_span_find_word(b.span, &doubled);
     CHECK_EQ(doubled, 0);
     if (word == NULL) {
-        for (uint32_t i = 0; i < b.cls.slots; i++) CHECK(b.slots[i] == LIVE || b.slots[i] == REMOTE);
+        for (uint32_t i = 0; i < b.cls.slots; i++)
+            CHECK(b.slots[i] == LIVE || b.slots[i] == REMOTE);
         return;
     }
     uint32_t first = (uint32_t)(word - b.span->words) * 64;
@@ -118,7 +121,8 @@ static void random_work(uint32_t size, uint32_t slots, uint64_t seed, int steps)
         switch (r % 5) {
         case 0: allocate(1 + (uint32_t)(r >> 8) % 64); break;
         case 1: free_remotely(slot); break;
-        case 2: case 3: free_locally(slot); break;
+        case 2:
+        case 3: free_locally(slot); break;
         default: drain((r >> 8) & 1); break;
         }
         if (step % 16 == 0) compare();
@@ -133,21 +137,23 @@ static void locate(uint32_t size, uint32_t slots, uint32_t tail) {
     for (uint32_t offset = 0; offset < size * slots + tail; offset++) {
         uint32_t slot = UINT32_MAX;
         sw_slot_kind kind = sw_span_locate(b.span, b.span->base + offset, &slot);
-        sw_slot_kind want = offset >= size * slots  ? SW_SLOT_PAST_LAST
-                            : offset % size == 0 ? SW_SLOT_START
-                                                 : SW_SLOT_INTERIOR;
+        sw_slot_kind want = offset >= size * slots ? SW_SLOT_PAST_LAST
+                            : offset % size == 0   ? SW_SLOT_START
+                                                   : SW_SLOT_INTERIOR;
         wrong += kind != want || (kind == SW_SLOT_START && slot != offset / size);
-        sw_product product = (sw_product)offset * b.span->magic; /* as the inline free computes it */
+        sw_product product =
+            (sw_product)offset * b.span->magic; /* as the inline free computes it */
         wrong += ((uint64_t)product < b.span->magic) != (offset % size == 0);
     }
     CHECK_EQ(wrong, 0);
     tear_down();
 }
 
-/* --- double frees that race -------------------------------------------------------------------- */
+/* --- double frees that race ------------------------------------------------------------------- */
 
-/* Owner and another thread free the same slot, neither seeing the other: the slot is handed out once,
- * the mistake is named, and while the other's announcement is under way the span stays pending. */
+/* Owner and another thread free the same slot, neither seeing the other: the slot is handed out
+ * once, the mistake is named, and while the other's announcement is under way the span stays
+ * pending. */
 static void raced_double(void) {
     uintptr_t doubled;
     set_up(64, 128);
@@ -221,7 +227,7 @@ static void slow_announcer(void) {
     sw_set_fault_handler(NULL, NULL);
 }
 
-/* --- lists -------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static void lists(uint64_t seed) {
     enum { COUNT = 60 };
@@ -246,13 +252,16 @@ static void lists(uint64_t seed) {
         uint32_t walk = list.head, lowest = 0;
         for (uint32_t i = count; i-- > 0; walk = sw_space_span(b.space, walk)->next) {
             CHECK_EQ(walk, stack[i]);
-            if (lowest == 0 || sw_space_span(b.space, walk)->page < sw_space_span(b.space, lowest)->page)
+            if (lowest == 0 ||
+                sw_space_span(b.space, walk)->page < sw_space_span(b.space, lowest)->page)
                 lowest = walk;
         }
         CHECK_EQ(walk, 0);
         if (count == 0) continue;
-        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_LIFO) == sw_space_span(b.space, list.head));
-        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_ADDRESS) == sw_space_span(b.space, lowest));
+        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_LIFO) ==
+              sw_space_span(b.space, list.head));
+        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_ADDRESS) ==
+              sw_space_span(b.space, lowest));
     }
 }
 
@@ -261,7 +270,8 @@ int main(void) {
     CHECK(b.space != NULL);
     sw_meta_init(&b.meta);
     b.span = sw_space_span(b.space, sw_space_take_spans(b.space));
-    const uint32_t slots[] = {1, 2, 63, 64, 65, 127, 128, 170, 512, 1024, 4095, 4096, 4097, 8191, 8192};
+    const uint32_t slots[] = {1,   2,    63,   64,   65,   127,  128, 170,
+                              512, 1024, 4095, 4096, 4097, 8191, 8192};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         random_work(8, slots[i], i + 1, 3000);
         random_work(48, slots[i], i + 100, 1000);

@@ -46,7 +46,8 @@ static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uin
             CHECK_EQ(span_class_of(fast, p), span_class_of(generic, q));
             CHECK_EQ(span_class_of(fast, p) & 1, scan == 0);
             CHECK_EQ(span_class_of(fast, p) / 2, sw_table_class_of(table, size));
-            CHECK_EQ((uintptr_t)p - fast->pages.windows[0].base, (uintptr_t)q - generic->pages.windows[0].base);
+            CHECK_EQ((uintptr_t)p - fast->pages.windows[0].base,
+                     (uintptr_t)q - generic->pages.windows[0].base);
             if (size % 2 == (size_t)round % 2) {
                 sw_cache_free(cache, p);
                 sw_cache_free(other, q);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storms: one producer and many consumers, all frees into one owner, caches that open and close while
- * frees for them are under way, heaps destroyed while threads exit, frees that race. Under
+/* Storms: one producer and many consumers, all frees into one owner, caches that open and close
+ * while frees for them are under way, heaps destroyed while threads exit, frees that race. Under
  * ThreadSanitizer as well, but for the racing frees, which are races. */
 #include <pthread.h>
 #include <sched.h>
@@ -62,7 +62,7 @@ static void end_heap(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- producers and consumers ------------------------------------------------------------------------ */
+/* --- producers and consumers ------------------------------------------------------------------ */
 
 /* An object holds its size, twice. */
 static size_t *produce(sw_cache *cache, size_t size) {
@@ -112,10 +112,11 @@ static void one_producer(void) {
     }
 }
 
-/* --- caches that come and go --------------------------------------------------------------------------- */
+/* --- caches that come and go ------------------------------------------------------------------ */
 
-/* Opens a cache, fills boxes from it, frees what it meets, closes: objects outlive their cache, spans
- * are adopted, and frees are announced to caches that are closed or somebody else's by then. */
+/* Opens a cache, fills boxes from it, frees what it meets, closes: objects outlive their cache,
+ * spans are adopted, and frees are announced to caches that are closed or somebody else's by
+ * then. */
 static void *open_and_close(void *arg) {
     uint64_t rng = (uint64_t)(uintptr_t)arg * 1000;
     for (int round = 0; round < 800 * SCALE; round++) {
@@ -139,7 +140,8 @@ static void adoption(void) {
     pthread_t threads[2 + FREERS];
     for (int i = 0; i < 2 + FREERS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, i < 2 ? consumer : open_and_close,
-                                (void *)(uintptr_t)(i + 1)), 0);
+                                (void *)(uintptr_t)(i + 1)),
+                 0);
     for (int i = 2; i < 2 + FREERS; i++) pthread_join(threads[i], NULL);
     atomic_store(&stop, 1);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
@@ -149,7 +151,7 @@ static void adoption(void) {
     }
 }
 
-/* --- heaps that end while threads do ---------------------------------------------------------------------- */
+/* --- heaps that end while threads do ---------------------------------------------------------- */
 
 static atomic_int done_threads;
 
@@ -179,7 +181,7 @@ static void exits_meet_destroy(void) {
     }
 }
 
-/* --- frees that race --------------------------------------------------------------------------------------- */
+/* --- frees that race -------------------------------------------------------------------------- */
 
 #ifndef TSAN
 enum { RACERS = 2 };
@@ -197,9 +199,9 @@ static void *racer(void *arg) {
     return NULL;
 }
 
-/* Two threads free one object at once. Its span stays, because of a neighbour. `owner_too`: so does the
- * owner of the span, as one of them. Each round has exactly one good free, and the rest is reported, at
- * the call or when the owner looks. */
+/* Two threads free one object at once. Its span stays, because of a neighbour. `owner_too`: so does
+ * the owner of the span, as one of them. Each round has exactly one good free, and the rest is
+ * reported, at the call or when the owner looks. */
 static void racing_frees(size_t size, bool owner_too, bool neighbour, int rounds) {
     pthread_t threads[RACERS];
     void *kept = NULL;
@@ -215,7 +217,8 @@ static void racing_frees(size_t size, bool owner_too, bool neighbour, int rounds
             sw_heap_free(heap, kept);
             kept = sw_heap_alloc(heap, size, 0);
         }
-        void *after = neighbour ? NULL : sw_heap_alloc(heap, size, 0); /* the target's span is full */
+        void *after =
+            neighbour ? NULL : sw_heap_alloc(heap, size, 0); /* the target's span is full */
         atomic_store(&turn, round);
         if (owner_too) sw_heap_free(heap, target);
         while (atomic_load(&done_threads) < racers * round) sched_yield();
