@@ -48,8 +48,8 @@ typedef struct sw_span {
     uint16_t cursor;     /* the pair that the owner looks at next when it searches */
     uint8_t state;       /* sw_span_state */
     uint8_t needzero;    /* 1: slots may hold old bytes */
-    uint8_t kept;           /* 1: wholly free, in its cache's partial list, counted there */
-    uint8_t unused[1];      /* keeps the record 64 bytes */
+    uint8_t kept;        /* 1: wholly free, in its cache's partial list, counted there */
+    uint8_t unused[1];   /* keeps the record 64 bytes */
 } sw_span;
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a

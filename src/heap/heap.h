@@ -63,12 +63,12 @@ struct sw_heap {
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
-    sw_cache *caches;              /* every cache ever opened, open or closed */
-    uint32_t cache_count;          /* of them open */
-    uint32_t cache_numbers;        /* opened so far, for numbering */
-    uint32_t free_records;         /* unused span records, linked by next */
-    uint32_t batches;              /* first records of the batches taken from the space */
-    uint64_t now_ns;               /* manual clock */
+    sw_cache *caches; /* every cache ever opened, open or closed */
+    uint32_t cache_count;   /* of them open */
+    uint32_t cache_numbers; /* opened so far, for numbering */
+    uint32_t free_records;  /* unused span records, linked by next */
+    uint32_t batches;       /* first records of the batches taken from the space */
+    uint64_t now_ns;        /* manual clock */
 };
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
@@ -79,9 +79,9 @@ struct sw_cache_more {
     uint32_t closed;       /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
-    uint32_t visiting; /* atomic: id of another's span that this cache is freeing into */
+    uint32_t visiting;     /* atomic: id of another's span that this cache is freeing into */
     uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
-    uint64_t tick_ns;          /* the decay tick at which idle spans were last given up */
+    uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;

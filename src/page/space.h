@@ -54,7 +54,7 @@ typedef struct sw_space {
     sw_span_cold *cold;
     sw_os_lock lock;
     bool dry;
-    bool constrained; /* the large reservation was refused */
+    bool constrained;        /* the large reservation was refused */
     uint32_t span_limit;     /* records that the reservation holds */
     uint32_t span_committed; /* records that are writable */
     uint32_t span_next;      /* atomic: first id never handed out */
