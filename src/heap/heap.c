@@ -14,7 +14,6 @@ void sw_heap_options_init(sw_heap_options *options) {
     memset(options, 0, sizeof *options);
     options->table = sw_table_c16();
     options->decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
-    options->batch_spans = 1;
 }
 
 /* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told
