@@ -10,31 +10,32 @@
 /* --- generic path ------------------------------------------------------------------------------- */
 
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
-static void note_requested(sw_cache *cache, const sw_cache_slot *slot, uintptr_t p, size_t size) {
-    const sw_span *span = slot->span;
+static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
     uint32_t index = sw_span_slot_of(span, p);
     void *slack = sw_space_cold(cache->heap->space, span)->slack;
     sw_slack_set(slack, span->size, index, span->size - (uint32_t)size);
 }
 
-static void *finish(sw_cache *cache, const sw_cache_slot *slot, void *p, size_t size,
-                    unsigned flags) {
+static void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
     uint64_t mode = cache->heap->mode;
-    if ((mode & SW_MODE_TRACKED) != 0) note_requested(cache, slot, (uintptr_t)p, size);
-    if (sw_template_must_zero(slot, flags, kind) && (mode & SW_MODE_DRY) == 0)
-        memset(p, 0, slot->span->size);
+    if ((mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
+    if (sw_template_must_zero(span, flags, kind) && (mode & SW_MODE_DRY) == 0)
+        memset(p, 0, span->size);
     return p;
 }
 
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_cache_slot *slot = &cache->slots[span_class];
+    sw_span *span;
+    uintptr_t hinted = sw_cache_take_hinted(cache, span_class, &span);
+    if (hinted != 0) return finish(cache, span, (void *)hinted, size, flags);
     if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) {
         errno = ENOMEM;
         return NULL;
     }
     void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->span->size);
-    return finish(cache, slot, p, size, flags);
+    return finish(cache, slot->span, p, size, flags);
 }
 
 /* A small object of a known class. */
@@ -46,7 +47,7 @@ static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned
     if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, cache->table->classes[cls].size);
     if (sw_likely(cache->heap->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)) return p;
-    return finish(cache, slot, p, size, flags);
+    return finish(cache, slot->span, p, size, flags);
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {

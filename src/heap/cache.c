@@ -17,11 +17,65 @@ static void report_double(sw_cache *cache, uintptr_t p) {
                                  .thread = sw_os_thread_id()});
 }
 
+/* --- hints -------------------------------------------------------------------------------------- */
+
+bool sw_cache_hint(sw_cache *cache, sw_span *span, uint32_t slot) {
+    sw_hints *hints = &cache->more->hints[span->span_class];
+    if (hints->count == SW_HINTS_MAX) return false;
+    span->needzero = 1;
+    hints->items[hints->count].span = sw_space_span_id(cache->heap->space, span);
+    hints->items[hints->count++].slot = slot;
+    return true;
+}
+
+/* Before the span stops being this cache's: a hint must not lead to a record of somebody else. */
+static void forget_hints(sw_cache *cache, const sw_span *span) {
+    sw_hints *hints = &cache->more->hints[span->span_class];
+    uint32_t id = sw_space_span_id(cache->heap->space, span), kept = 0;
+    for (uint32_t i = 0; i < hints->count; i++)
+        if (hints->items[i].span != id) hints->items[kept++] = hints->items[i];
+    hints->count = kept;
+}
+
+bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot) {
+    const sw_hints *hints = &cache->more->hints[span->span_class];
+    uint32_t id = sw_space_span_id(cache->heap->space, span);
+    for (uint32_t i = 0; i < hints->count; i++)
+        if (hints->items[i].span == id && hints->items[i].slot == slot) return true;
+    return false;
+}
+
+/* True when the slot was freed by its owner only, and is now allocated. */
+static bool take_slot(sw_cache *cache, sw_span *span, uint32_t slot) {
+    sw_word *word = &span->words[slot / 64];
+    uint64_t bit = 1ull << (slot % 64), local = sw_word_local(word);
+    if (span->state != SW_SPAN_FULL || (local & bit) == 0) return false;
+    if (sw_unlikely((__atomic_load_n(sw_span_remote(span, slot / 64), __ATOMIC_RELAXED) & bit) !=
+                    0)) {
+        sw_cache_attend(cache, span); /* freed twice: the drain will tell */
+        return false;
+    }
+    sw_word_set_local(word, local & ~bit);
+    return true;
+}
+
+uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span) {
+    sw_hints *hints = &cache->more->hints[span_class];
+    while (hints->count > 0) {
+        uint32_t i = --hints->count, slot = hints->items[i].slot;
+        *span = sw_space_span(cache->heap->space, hints->items[i].span);
+        if (sw_likely(take_slot(cache, *span, slot)))
+            return (*span)->base + (uintptr_t)slot * (*span)->size;
+    }
+    return 0;
+}
+
 /* --- giving spans up -------------------------------------------------------------------------- */
 
 static void release(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
     int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
+    forget_hints(cache, span);
     sw_os_lock_acquire(&heap->lock);
     sw_central_tick(heap);
     sw_central_release(heap, span);
@@ -54,6 +108,7 @@ static void give_up_kept(sw_cache *cache, uint32_t span_class) {
         more->kept[span_class]--;
         span->kept = 0;
         sw_span_list_remove(&more->partial[span_class], space, span);
+        forget_hints(cache, span);
         sw_central_release(cache->heap, span);
     }
 }
@@ -65,6 +120,7 @@ static void give_up_idle(sw_cache *cache) {
         give_up_kept(cache, i);
         if (current == NULL || !sw_span_is_empty(current)) continue;
         empty_slot(&cache->slots[i]);
+        forget_hints(cache, current);
         sw_central_release(cache->heap, current);
     }
 }
@@ -88,7 +144,10 @@ void sw_cache_attend(sw_cache *cache, sw_span *span) {
 }
 
 void sw_cache_emptied(sw_cache *cache, sw_span *span) {
-    if (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)) release_or_keep(cache, span);
+    if (span->state != SW_SPAN_PARTIAL && span->state != SW_SPAN_FULL) return;
+    if (!sw_span_is_empty(span)) return;
+    if (span->state == SW_SPAN_FULL) sw_cache_attend(cache, span);
+    release_or_keep(cache, span);
 }
 
 /* --- frees by other threads ------------------------------------------------------------------- */
@@ -251,7 +310,7 @@ static size_t cache_bytes(const sw_heap *heap) {
 
 static size_t more_bytes(const sw_heap *heap) {
     return sizeof(struct sw_cache_more) +
-           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
+           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(sw_hints) + sizeof(uint16_t));
 }
 
 static sw_cache *reuse_closed(sw_heap *heap) {
@@ -270,7 +329,8 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     }
     more->partial = (sw_span_list *)(more + 1);
     more->full = more->partial + heap->span_classes;
-    more->kept = (uint16_t *)(more->full + heap->span_classes);
+    more->hints = (sw_hints *)(more->full + heap->span_classes);
+    more->kept = (uint16_t *)(more->hints + heap->span_classes);
     more->number = ++heap->cache_numbers;
     more->next = heap->caches;
     cache->view = heap->space->view;
@@ -324,6 +384,7 @@ void sw_cache_shut(sw_cache *cache) {
         disown_list(heap, &more->partial[i]);
         disown_list(heap, &more->full[i]);
         more->kept[i] = 0;
+        more->hints[i].count = 0;
     }
     more->tiny_block = 0;
     more->tiny_used = 0;

@@ -104,8 +104,28 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the
  * main reservation, or when the heap packs tiny objects. */
 static bool free_own(sw_cache *cache, sw_span *span, uint32_t slot) {
-    if (span->owner != cache) sw_cache_attend(cache, span);
+    bool marked = span->owner != cache;
+    bool hinted = marked && span->state == SW_SPAN_FULL && sw_cache_hint(cache, span, slot);
+    if (marked && !hinted) sw_cache_attend(cache, span);
     return sw_fast_free_own(cache, span, slot) != 0;
+}
+
+/* The common case of a slow free: a live slot of a marked span of this cache. False: it is not that, and
+ * nothing was done. */
+static bool free_marked(sw_cache *cache, void *ptr) {
+    const sw_space_view *view = &cache->view;
+    uint64_t frame = ((uintptr_t)ptr - view->base) >> SW_FRAME_BITS;
+    if (frame >= view->frames) return false;
+    sw_span *span = &view->spans[view->page_map[frame]];
+    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
+    if (owner != ((uintptr_t)cache | 1)) return false;
+    sw_product product = (sw_product)((uintptr_t)ptr - span->base) * span->magic;
+    uint32_t slot = (uint32_t)(product >> 64);
+    const sw_word *word = &span->words[slot / 64];
+    if ((uint64_t)product >= span->magic ||
+        ((sw_word_free(word) | sw_word_local(word)) >> (slot % 64) & 1) != 0)
+        return false;
+    return free_own(cache, span, slot);
 }
 
 /* In a heap that packs tiny objects, a 16-byte block may hold several: none can be freed alone. */
@@ -131,6 +151,7 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
 }
 
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    if ((cache->heap->mode & SW_MODE_TINY) == 0 && free_marked(cache, ptr)) return;
     int saved_errno = errno;
     sw_target target;
     do {

@@ -71,6 +71,19 @@ struct sw_heap {
     uint64_t now_ns;        /* manual clock */
 };
 
+/* Slots of full spans that were freed lately, newest last: the next allocation of their class takes them
+ * before anything is searched, and their spans stay where they are. Hints only: the truth is the slot's
+ * bit in `local`. Every free slot of a full span has a hint; a hint may be out of date. */
+enum { SW_HINTS_MAX = 7 };
+
+typedef struct sw_hints {
+    uint32_t count;
+    uint32_t unused;
+    struct {
+        uint32_t span, slot;
+    } items[SW_HINTS_MAX];
+} sw_hints;
+
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
 struct sw_cache_more {
@@ -85,7 +98,8 @@ struct sw_cache_more {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept; /* by span class: wholly free spans in `partial` */
+    sw_hints *hints; /* by span class */
+    uint16_t *kept;  /* by span class: wholly free spans in `partial` */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -102,6 +116,13 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
 /* Before the first free into a marked span of this cache: see sw_span_set_owner. */
 void sw_cache_attend(sw_cache *cache, sw_span *span);
+/* After a free into a full span: true when a hint will bring the slot back, false when the cache must
+ * attend to the span. */
+bool sw_cache_hint(sw_cache *cache, sw_span *span, uint32_t slot);
+/* Takes the slot of the newest valid hint: its address and span, else 0. */
+uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span);
+/* True when a hint names the slot. */
+bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot);
 /* sw_cache_emptied (fast.h): a word of the span has become wholly free. */
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);

@@ -23,9 +23,9 @@ static sw_always_inline void *sw_template_pop(sw_cache_slot *slot, uint64_t bits
 
 /* Zeroing rules: noscan clears only if the caller asks, scan always; both only if the span may hold
  * old bytes. */
-static sw_always_inline bool sw_template_must_zero(const sw_cache_slot *slot, unsigned flags,
+static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned flags,
                                                    unsigned kind) {
-    return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && slot->span->needzero;
+    return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && span->needzero;
 }
 
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
@@ -35,7 +35,7 @@ static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, un
     uint64_t bits = sw_word_free(slot->word);
     if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, bytes);
-    if (sw_template_must_zero(slot, flags, kind)) memset(p, 0, bytes);
+    if (sw_template_must_zero(slot->span, flags, kind)) memset(p, 0, bytes);
     return p;
 }
 

@@ -272,6 +272,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
         cache->slots[i] = (sw_cache_slot){.word = &sw_sentinel_word};
         more->partial[i] = more->full[i] = (sw_span_list){0};
         more->kept[i] = 0;
+        more->hints[i].count = 0;
     }
     more->tiny_block = 0;
     more->tiny_used = 0;

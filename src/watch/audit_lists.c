@@ -57,6 +57,26 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
                   cache->more->number, span_class);
 }
 
+/* Every free slot of a full span is in `local` and has a hint. */
+static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
+    const sw_space *space = a->heap->space;
+    if (cache->more->hints[span_class].count > SW_HINTS_MAX) {
+        SW_BROKEN(a, "cache %u: too many hints of span class %u", cache->more->number, span_class);
+        return;
+    }
+    for (uint32_t id = cache->more->full[span_class].head; id != 0 && a->status == SW_OK;) {
+        const sw_span *span = sw_space_span(space, id);
+        id = span->next;
+        for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+            uint64_t free_bits = sw_word_free(&span->words[k]);
+            uint64_t local = sw_word_local(&span->words[k]) & ~sw_span_padding(span, k);
+            for (uint64_t bits = free_bits | local; bits != 0; bits &= bits - 1)
+                if (free_bits != 0 || !sw_cache_is_hinted(cache, span, k * 64 + sw_ctz(bits)))
+                    SW_BROKEN(a, "span at page %u: full, with a free slot and no hint", span->page);
+        }
+    }
+}
+
 static bool same_view(const sw_space_view *a, const sw_space_view *b) {
     return a->base == b->base && a->frames == b->frames && a->page_map == b->page_map &&
            a->spans == b->spans;
@@ -77,6 +97,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         uint64_t current = cache->slots[i].span != NULL;
         uint64_t full = check_list(a, &more->full[i], SW_SPAN_FULL, i, cache, &kept);
         uint64_t partial = check_list(a, &more->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
+        if (a->status == SW_OK) check_hints(a, cache, i);
         if (a->status == SW_OK && more->kept[i] != kept)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
                       number, i, kept, more->kept[i]);

@@ -108,7 +108,7 @@ static void check_state(sw_audit *a, const sw_span *span) {
     bool marked = ((uintptr_t)span->owner & 1) != 0;
     bool mark = owned && (span->state == SW_SPAN_FULL || !span->needzero);
     bool partial = span->state == SW_SPAN_PARTIAL || span->state == SW_SPAN_CENTRAL_PARTIAL;
-    bool full = span->state == SW_SPAN_FULL || span->state == SW_SPAN_CENTRAL_FULL;
+    bool full = span->state == SW_SPAN_CENTRAL_FULL; /* an owned full span may have hinted slots */
     if (owned != (sw_span_owner(span) != NULL))
         SW_BROKEN(a, "span at page %u: state %u and owner disagree", span->page, span->state);
     else if (marked != mark)
