@@ -24,7 +24,7 @@ def build_wheel(source: Path, out: Path, scratch: Path) -> Path:
     """Builds a wheel from a source tree with the build tools of this environment."""
     run(
         *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"),
-        *("-C", f"build-dir={scratch}", "-w", out, source),
+        *(f"--config-settings=build-dir={scratch}", "-w", out, source),
         cwd=out,
     )
     (wheel,) = out.glob("spanwise-*.whl")
