@@ -179,7 +179,7 @@ class Recording:
         *,
         placement: str = "lifo",
         decay_ms: float | None = None,
-        batch: int = 1,
+        batch: int = 0,
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> Ledger:

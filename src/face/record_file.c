@@ -325,7 +325,7 @@ static bool adopt(int fd, const char *path) {
     file.inode = now.st_ino;
     file.regular = S_ISREG(now.st_mode);
     file.offset = file.last_offset = file.last_calls = 0;
-    strcpy(file.path, path);
+    memcpy(file.path, path, strlen(path) + 1); /* both are RECORD_PATH_MAX */
     return true;
 }
 

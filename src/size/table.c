@@ -115,7 +115,8 @@ static sw_status check_span(uint32_t page_bytes, const sw_class_spec *spec, uint
     }
     if (span / size > SW_TABLE_SLOTS_MAX) {
         return sw_fail(SW_INVALID, OP_CREATE,
-                       CLASS "span holds %" PRIu64 " objects, above %d; use at most %" PRIu32 " pages",
+                       CLASS "span holds %" PRIu64 " objects, above %d; use at most %" PRIu32
+                             " pages",
                        cls, size, span / size, SW_TABLE_SLOTS_MAX,
                        (uint32_t)SW_TABLE_SLOTS_MAX * size / page_bytes);
     }

@@ -537,6 +537,10 @@ FLAGS = "-std=c11 -Wall -Wextra -Wconversion -Wmissing-prototypes -Werror -fvisi
 TEMPLATE = """
 #include <spanwise/heap.h>
 typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
+typedef struct sw_paths {
+    size_t cutoff;
+    sw_path_fn *const *scan, *const *noscan, *const *tiny;
+} sw_paths;
 enum { SW_TEMPLATE_NOSCAN, SW_TEMPLATE_SCAN };
 static inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
                                       uint32_t bytes, int kind) {

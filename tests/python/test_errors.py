@@ -83,7 +83,7 @@ def test_every_public_function_is_declared() -> None:
         *("sw_malloc", "sw_calloc", "sw_realloc", "sw_aligned_alloc", "sw_free"),
         *("sw_free_sized", "sw_usable_size"),
         *("sw_cache_open", "sw_cache_close", "sw_cache_alloc", "sw_cache_alloc_aligned"),
-        *("sw_cache_realloc", "sw_cache_free"),
+        *("sw_cache_realloc", "sw_cache_free", "sw_cache_trim"),
         # By name instead.
         *("sw_table_go", "sw_table_c16"),
         # Misuse is an exception before C sees the pointer.

@@ -74,7 +74,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     heap.add_argument(
         "--batch",
         type=int,
-        default=1,
+        default=0,
         metavar="N",
         help="empty spans that a thread keeps per class",
     )

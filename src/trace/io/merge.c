@@ -70,7 +70,7 @@ sw_status swt_merge_init(swt_merge *m, swt_file *file) {
 }
 
 void swt_merge_free(swt_merge *m) {
-    for (size_t i = 0; i < m->stream_count; i++) free(m->streams[i].payload);
+    for (size_t i = 0; m->streams != NULL && i < m->stream_count; i++) free(m->streams[i].payload);
     free(m->order);
     free(m->streams);
     free(m->heap);

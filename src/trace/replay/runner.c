@@ -234,7 +234,7 @@ static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op
 /* --- public --------------------------------------------------------------------------------------- */
 
 static sw_status run_one(sw_runner *runner, const sw_op *op, size_t index) {
-    sw_cache *cache;
+    sw_cache *cache = NULL;
     sw_status status = cache_of(runner, op->thread, &cache);
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(sw_heap_tick_due(runner->heap, op->time_ns)))
@@ -317,7 +317,7 @@ void *sw_runner_address(const sw_runner *runner, uint32_t id) {
 }
 
 void sw_runner_drain(sw_runner *runner) {
-    sw_cache *cache;
+    sw_cache *cache = NULL;
     if (cache_of(runner, 0, &cache) != SW_OK) return;
     for (size_t id = 0; id < runner->object_capacity; id++) {
         sw_op op = {.kind = SW_OP_FREE, .object = (uint32_t)id};
