@@ -531,7 +531,7 @@ def test_full_disk(recorder: Recorder, tmp_path: Path) -> None:
         assert (run.process.returncode, run.process.stderr) == (0, "")
         assert run.main["drop_reason"] == "1"
         assert run.number("calls") >= 800_000
-        assert run.number("ops") > 10_000
+        assert run.number("ops") > 4096  # a block at least
     finally:
         subprocess.run(["umount", tmp_path], check=True)
 

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording costs: a program plain, recorded, and under heaptrack, interleaved.
+
+Two jobs: CPython's JSON loop with PYTHONMALLOC=malloc, and `gcc -O2 -c` of a generated file of
+about 5,000 lines (recorded with its children, so that the compiler proper is). Prints for each the
+medians of wall seconds and the median of the ratios to the plain run of the same round, with its
+range.
+
+Example:
+    python3 bench/record_cost.py --recorder build/release/libspanwise-record.so --rounds 9
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+JSON_JOB = """import json
+rows = [{"id": i, "name": "n%d" % i, "tags": ["a", "b", str(i)], "v": i * 1.5} for i in range(3000)]
+for _ in range(50):
+    json.loads(json.dumps(rows))
+"""
+
+
+def c_source(functions: int = 550) -> str:
+    """A C file of nine lines a function, about 5,000 in all."""
+    body = """int f{i}(int a, const int *b) {{
+    int s = a * {i};
+    for (int k = 0; k < b[0]; k++) {{
+        s += b[k % 8] ^ (k * {i});
+        if (s & {mask}) s -= k;
+    }}
+    return s;
+}}
+
+"""
+    return "".join(body.format(i=i, mask=1 << (i % 12)) for i in range(functions))
+
+
+def seconds(command: list[str], environment: dict[str, str], cwd: Path) -> float:
+    """Wall seconds of one run.
+
+    Raises:
+        SystemExit: the command failed.
+    """
+    start = time.perf_counter()
+    done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, check=False)
+    wall = time.perf_counter() - start
+    if done.returncode != 0:
+        sys.exit(f"record_cost: {command[0]} failed: {done.stderr.decode()[-200:]}")
+    return wall
+
+
+def variants(
+    job: list[str], recorder: Path, stacks: int
+) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """The commands and their environments, by name."""
+    base = {**os.environ, "PYTHONMALLOC": "malloc"}
+    record = {
+        **base,
+        "LD_PRELOAD": str(recorder.resolve()),
+        "SPANWISE_RECORD_FILE": "job.swt",
+        "SPANWISE_RECORD_CHILDREN": "1",
+        "SPANWISE_RECORD_STACKS": str(stacks),
+    }
+    found = {"plain": (job, base), "spanwise": (job, record)}
+    if shutil.which("heaptrack"):
+        found["heaptrack"] = (["heaptrack", "--record-only", "-o", "job.heaptrack", *job], base)
+    return found
+
+
+def measure(name: str, job: list[str], options: argparse.Namespace) -> dict[str, object]:
+    """One job's rows."""
+    runs = variants(job, options.recorder, options.stacks)
+    walls: dict[str, list[float]] = {key: [] for key in runs}
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        (where / "job.c").write_text(c_source(), encoding="utf-8")
+        (where / "job.py").write_text(JSON_JOB, encoding="utf-8")
+        for _ in range(options.rounds):
+            for key, (command, environment) in runs.items():
+                walls[key].append(seconds(command, environment, where))
+        size = sum(path.stat().st_size for path in where.glob("job*.swt"))
+    print(f"{name}, {options.rounds} rounds")
+    rows: dict[str, object] = {"job": name, "raw_bytes": size}
+    for key, times in walls.items():
+        ratios = [t / p for t, p in zip(times, walls["plain"], strict=True)]
+        low, high = min(ratios), max(ratios)
+        middle = statistics.median(ratios)
+        print(
+            f"  {key:<10} {statistics.median(times):7.3f} s"
+            f"   {middle:5.2f} x plain  [{low:.2f}, {high:.2f}]"
+        )
+        rows[key] = {"seconds": times, "ratio": middle}
+    print(f"  raw recordings of the last round: {size:,} bytes")
+    return rows
+
+
+def main() -> int:
+    """Runs both jobs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--recorder", type=Path, required=True, help="libspanwise-record.so")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--stacks", type=int, default=1, help="return addresses a call site")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON as well")
+    options = parser.parse_args()
+    if not options.recorder.exists():
+        parser.error(
+            f"{options.recorder}: no such file; build the library first (./dev bench does)"
+        )
+    python = str(Path(sys.executable).resolve())
+    results = [
+        measure("CPython JSON loop", [python, "job.py"], options),
+        measure("gcc -O2 -c", ["gcc", "-O2", "-c", "job.c", "-o", "job.o"], options),
+    ]
+    if options.json:
+        print(json.dumps(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
