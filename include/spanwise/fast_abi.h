@@ -37,7 +37,7 @@ typedef struct sw_span {
     uintptr_t base;
     uint64_t magic;         /* 0 for large objects */
     struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock. Bit 0
-                             * set: the first free must look at the span (it is fresh or full) */
+                             * set: a free takes the slow path (the span is fresh or full) */
     sw_word *words;
     uint32_t size; /* slot bytes; 0 for large objects */
     uint32_t slots;

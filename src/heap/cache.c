@@ -21,7 +21,9 @@ static void report_double(sw_cache *cache, uintptr_t p) {
 
 bool sw_cache_hint(sw_cache *cache, sw_span *span, uint32_t slot) {
     sw_hints *hints = &cache->more->hints[span->span_class];
-    if (hints->count == SW_HINTS_MAX) return false;
+    /* The other placements are for research: which slot is next is theirs to say. */
+    if (hints->count == SW_HINTS_MAX || cache->heap->options.placement != SW_PLACE_LIFO)
+        return false;
     span->needzero = 1;
     hints->items[hints->count].span = sw_space_span_id(cache->heap->space, span);
     hints->items[hints->count++].slot = slot;
@@ -256,10 +258,10 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     sw_status why = SW_OK;
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = sw_central_take(heap, cache, span_class, &why);
-    if (cache->more->tick_ns != heap->pages.tick_ns) { /* a decay tick since the last look */
-        cache->more->tick_ns = heap->pages.tick_ns;
-        give_up_idle(cache);
-    }
+    bool ticked = cache->more->tick_ns != heap->pages.tick_ns; /* since the last look */
+    if (span == NULL || ticked) give_up_idle(cache);
+    if (span == NULL) span = sw_central_take(heap, cache, span_class, &why);
+    cache->more->tick_ns = heap->pages.tick_ns;
     sw_os_lock_release(&heap->lock);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
@@ -311,6 +313,17 @@ static size_t cache_bytes(const sw_heap *heap) {
 static size_t more_bytes(const sw_heap *heap) {
     return sizeof(struct sw_cache_more) +
            heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(sw_hints) + sizeof(uint16_t));
+}
+
+void sw_cache_free_records(sw_heap *heap) {
+    for (sw_cache *cache = heap->caches; cache != NULL;) {
+        struct sw_cache_more *more = cache->more;
+        sw_cache *next = more->next;
+        sw_meta_free(&heap->meta, more, more_bytes(heap));
+        sw_meta_free(&heap->meta, cache, cache_bytes(heap));
+        cache = next;
+    }
+    heap->caches = NULL;
 }
 
 static sw_cache *reuse_closed(sw_heap *heap) {

@@ -32,7 +32,14 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     sw_span *span = sw_space_span(heap->space, *entry);
     if (sw_space_cold(heap->space, span)->heap != heap) return bad(SW_MISUSE_WRONG_HEAP, span);
     if (!sw_span_is_large(span)) return find_in_slots(span, p);
-    return bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
+    sw_target target = bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
+    target.large = true;
+    return target;
+}
+
+bool sw_target_is_shared(const sw_heap *heap, const sw_target *target) {
+    return (heap->mode & SW_MODE_TINY) != 0 && target->misuse == SW_MISUSE_NONE &&
+           target->span->size == 16 && (target->span->span_class & 1) != 0;
 }
 
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
@@ -78,8 +85,8 @@ static void leave(sw_cache *cache) {
 static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     sw_os_lock_acquire(&heap->lock);
     *target = sw_target_find(heap, ptr);
-    bool central = target->misuse == SW_MISUSE_NONE && !sw_span_is_large(target->span) &&
-                   sw_span_owner(target->span) == NULL;
+    bool central =
+        target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(target->span) == NULL;
     if (central && sw_central_free(heap, target->span, target->slot) == SW_REMOTE_DOUBLE)
         target->misuse = SW_MISUSE_DOUBLE_FREE;
     sw_os_lock_release(&heap->lock);
@@ -128,24 +135,17 @@ static bool free_marked(sw_cache *cache, void *ptr) {
     return free_own(cache, span, slot);
 }
 
-/* In a heap that packs tiny objects, a 16-byte block may hold several: none can be freed alone. */
-static bool is_shared_block(const sw_heap *heap, const sw_span *span) {
-    return (heap->mode & SW_MODE_TINY) != 0 && span->size == 16 && (span->span_class & 1) != 0;
-}
-
 /* Frees what a visited target says. False: look again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
     sw_span *span = target->span;
-    if (target->misuse == SW_MISUSE_NONE && is_shared_block(heap, span))
-        target->misuse = SW_MISUSE_COLLECTED;
-    bool large = target->misuse == SW_MISUSE_NONE && sw_span_is_large(span);
-    if (target->misuse == SW_MISUSE_NONE && !large && sw_span_owner(span) != cache)
+    if (sw_target_is_shared(heap, target)) target->misuse = SW_MISUSE_COLLECTED;
+    if (target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(span) != cache)
         return free_remote(cache, ptr, target);
     leave(cache);
     if (target->misuse != SW_MISUSE_NONE) return true;
-    bool done =
-        large ? sw_large_free(heap, span, (uintptr_t)ptr) : free_own(cache, span, target->slot);
+    bool done = target->large ? sw_large_free(heap, span, (uintptr_t)ptr)
+                              : free_own(cache, span, target->slot);
     if (!done) target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
 }

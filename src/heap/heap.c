@@ -62,6 +62,7 @@ static void release_all(sw_heap *heap) {
         sw_space_return_spans(space, first);
         first = next;
     }
+    sw_cache_free_records(heap);
     sw_meta_destroy(&heap->meta);
     if ((heap->mode & SW_MODE_DRY) != 0) sw_space_dry_destroy(space);
     (void)sw_os_release(heap, sizeof *heap);

@@ -8,7 +8,7 @@
  * Allocation of a small object
  *   1. class of the size, slot of the span class in the cache           (template.h, alloc.c)
  *   2. lowest set bit of the slot's current word; clear it; done
- *   3. word empty: the current span's next word with a bit              (cache.c, refill)
+ *   3. word empty: a slot that a hint names, else the current span's next word with a bit (cache.c)
  *   4. none: drain frees of other threads; span full -> full list; a partial span of this cache
  *   5. none: under the heap's lock, a central partial span, else a new one from the page heap
  *   6. no pages: the OS, within the limit; else NULL and ENOMEM
@@ -16,7 +16,8 @@
  * Free of a small object, mirrored
  *   1. frame -> page map -> span record; slot by magic division         (free.c)
  *   2. own span, start of a slot, bit clear in both words: set it; done
- *   3. word now wholly free: the span may be given up; span marked: it is fresh or full (cache.c)
+ *   3. word now wholly free: the span may be given up; span marked: it is fresh or full, and a full
+ *      one keeps its place while a hint can bring the slot back (cache.c)
  *   4. other owner: OR into the remote word, announce                   (free.c, span.h)
  *   5. no owner: under the heap's lock                                  (central.c)
  *   6. anything else: large object, or misuse with its reason           (free.c)
@@ -73,7 +74,7 @@ struct sw_heap {
 
 /* Slots of full spans that were freed lately, newest last: the next allocation of their class takes them
  * before anything is searched, and their spans stay where they are. Hints only: the truth is the slot's
- * bit in `local`. Every free slot of a full span has a hint; a hint may be out of date. */
+ * bit in `local`. Every slot in `local` of a full span has a hint; a hint may be out of date. */
 enum { SW_HINTS_MAX = 7 };
 
 typedef struct sw_hints {
@@ -131,6 +132,8 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
 /* Opens or closes without taking the registry's lock. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
+/* Before the heap's metadata goes: large records are mappings of their own. */
+void sw_cache_free_records(sw_heap *heap);
 
 /* --- central.c: all under heap->lock ----------------------------------------------------------- */
 
@@ -185,9 +188,13 @@ typedef struct sw_target {
     sw_misuse misuse; /* NONE: a live object of `heap` */
     sw_span *span;
     uint32_t slot; /* of a span of slots */
+    bool large;    /* decided once: the record may change under a free that races with another */
 } sw_target;
 
 sw_target sw_target_find(sw_heap *heap, const void *ptr);
+/* In a heap that packs tiny objects, a 16-byte block may hold several: none of them can be freed or
+ * resized alone. */
+bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
 /* Reports; returns only if the handler chose to leak and continue. */
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);

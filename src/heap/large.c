@@ -42,7 +42,8 @@ void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     }
     void *p = (void *)span->base;
     bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero;
-    if (zero && (heap->mode & SW_MODE_DRY) == 0) memset(p, 0, size);
+    if (zero && (heap->mode & SW_MODE_DRY) == 0)
+        memset(p, 0, (size_t)span->pages << heap->table->page_shift);
     return p;
 }
 

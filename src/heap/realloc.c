@@ -54,6 +54,7 @@ static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
     sw_heap *heap = cache->heap;
     if (ptr == NULL) return sw_cache_alloc(cache, size, flags);
     sw_target target = sw_target_find(heap, ptr);
+    if (sw_target_is_shared(heap, &target)) target.misuse = SW_MISUSE_COLLECTED;
     if (target.misuse != SW_MISUSE_NONE) {
         sw_target_report(heap, &target, "realloc", ptr, size);
         errno = ENOMEM;

@@ -80,8 +80,8 @@ static inline sw_cache *sw_span_owner(const sw_span *span) {
     return (sw_cache *)(owner & ~(uintptr_t)1);
 }
 
-/* marked: the first free of a slot must take the slow path, because the span is fresh (its needzero
- * changes) or full (it must change list). */
+/* marked: frees take the slow path, because the span is fresh (the first one changes needzero) or
+ * full (the slot gets a hint, or the span changes list). */
 static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, bool marked) {
     uintptr_t owner = (uintptr_t)cache | (marked ? 1u : 0u);
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);

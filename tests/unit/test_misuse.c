@@ -102,6 +102,7 @@ static void tiny_blocks(void) {
     CHECK((uintptr_t)d / 16 != (uintptr_t)a / 16); /* and is full */
     CHECK(*a == 0 && *b == 0 && *c == 0 && *d == 0);
     EXPECT(COLLECTED, a, sw_heap_free(heap, a));
+    EXPECT(COLLECTED, a, (void)sw_heap_realloc(heap, a, 12, 0)); /* would grow over b */
     char *e = sw_heap_alloc(heap, 4, SW_SCAN); /* with pointers: a slot of its own */
     sw_heap_free(heap, e);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);

@@ -302,7 +302,8 @@ sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
         if (runner->samples == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for samples");
     }
     runner->sample_every = every;
-    runner->sample_next = runner->stats.ops + every;
+    runner->sample_next =
+        every > UINT64_MAX - runner->stats.ops ? UINT64_MAX : runner->stats.ops + every;
     return SW_OK;
 }
 
