@@ -73,7 +73,7 @@ def variants(
     }
     found = {"plain": (job, base), "spanwise": (job, record)}
     if shutil.which("heaptrack"):
-        found["heaptrack"] = (["heaptrack", "--record-only", "-o", "job.heaptrack", *job], base)
+        found["heaptrack"] = (["heaptrack", "-o", "job.heaptrack", *job], base)
     return found
 
 
