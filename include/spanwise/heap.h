@@ -43,8 +43,7 @@ typedef struct sw_heap_options {
     uint32_t batch_spans; /* wholly free spans that a cache keeps per class */
     uint8_t tracked;      /* 1: requested sizes are kept, so a ledger can name round-up */
     uint8_t dry;          /* 1: addresses are only numbers, no memory is touched */
-    uint8_t tiny; /* 1: pointer-free objects below 16 B share 16 B blocks; a free or realloc of
-                           * a pointer-free object of up to 16 B is then misuse */
+    uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks; not freed singly */
     uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
 } sw_heap_options;
 
