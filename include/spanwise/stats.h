@@ -59,7 +59,8 @@ typedef struct sw_ledger_class {
  * NULL. */
 SW_API sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                 size_t capacity);
-/* Bytes held now; O(1). */
+/* Bytes held now; O(1), without a lock, from any thread. While others change the heap it may be off
+ * by what is being changed. */
 SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);
 
 /* One row a span (slots or large object), in heap order: what a heap map draws. */
@@ -79,8 +80,9 @@ typedef struct sw_span_info {
 /* Fills at most `capacity` rows, returns how many spans there are. */
 SW_API size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity);
 
-/* Calls fn for each live object (address, requested bytes or slot bytes); fn must not call into
- * this heap. Stops when fn returns nonzero and returns that value. */
+/* Calls fn for each live object (address, requested bytes or slot bytes). Stops when fn returns
+ * nonzero and returns that value. The heap is locked meanwhile: fn must not call into this heap, nor
+ * fork (a fork waits for every heap's lock), nor wait for a thread that may do either. */
 typedef int sw_object_fn(void *ptr, size_t bytes, uint32_t cls, void *arg);
 SW_API int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bit tricks on 64-bit words, and checked size arithmetic. No state. */
+/* Bit tricks on 64-bit words, checked size arithmetic, counters. No state. */
 #ifndef SW_BASE_BITS_H
 #define SW_BASE_BITS_H
 
@@ -31,6 +31,11 @@ static inline uint64_t sw_div_up(uint64_t x, uint64_t d) { return (x + d - 1) / 
 
 static inline uint64_t sw_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t sw_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Writes a number that one thread at a time changes, under a lock, and others read without it. */
+static inline void sw_set_counter(uint64_t *counter, uint64_t value) {
+    __atomic_store_n(counter, value, __ATOMIC_RELAXED);
+}
 
 /* true when the product overflows; *out is unspecified then. */
 static inline bool sw_mul_overflow(size_t a, size_t b, size_t *out) {

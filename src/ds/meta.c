@@ -59,7 +59,7 @@ static bool add_chunk(sw_meta *meta, size_t need) {
     meta->chunks = chunk;
     meta->bump = (char *)chunk + SW_META_UNIT;
     meta->bump_end = (char *)chunk + bytes;
-    meta->held_bytes += bytes;
+    sw_set_counter(&meta->held_bytes, meta->held_bytes + bytes);
     if (meta->next_chunk_bytes < SW_META_CHUNK_MAX) meta->next_chunk_bytes *= 2;
     return true;
 }
@@ -68,7 +68,7 @@ void *sw_meta_alloc(sw_meta *meta, size_t bytes) {
     size_t size = rounded(bytes);
     if (size > SW_META_POOLED_MAX) {
         void *mapping = sw_os_map(size);
-        if (mapping != NULL) meta->held_bytes += size;
+        if (mapping != NULL) sw_set_counter(&meta->held_bytes, meta->held_bytes + size);
         return mapping;
     }
     sw_meta_block **list = &meta->lists[list_index(size)];
@@ -90,7 +90,7 @@ void sw_meta_free(sw_meta *meta, void *block, size_t bytes) {
     if (size <= SW_META_POOLED_MAX) {
         keep(meta, block, size);
     } else if (sw_os_release(block, size)) {
-        meta->held_bytes -= size;
+        sw_set_counter(&meta->held_bytes, meta->held_bytes - size);
     }
 }
 

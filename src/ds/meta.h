@@ -31,7 +31,7 @@ typedef struct sw_meta {
     char *bump;            /* next free byte of the newest chunk */
     char *bump_end;
     size_t next_chunk_bytes;
-    uint64_t held_bytes;
+    uint64_t held_bytes; /* atomic: read without the owner's lock */
 } sw_meta;
 
 void sw_meta_init(sw_meta *meta);

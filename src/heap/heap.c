@@ -116,11 +116,12 @@ const sw_table *sw_heap_table(const sw_heap *heap) { return heap->table; }
 int sw_heap_is_dry(const sw_heap *heap) { return (heap->mode & SW_MODE_DRY) != 0; }
 
 void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
-    if (!heap->options.manual_clock || now_ns < heap->now_ns) return;
-    heap->now_ns = now_ns;
-    if (now_ns - heap->pages.tick_ns < heap->options.decay_ns) return;
+    if (!heap->options.manual_clock) return;
     sw_os_lock_acquire(&heap->lock);
-    sw_central_tick(heap);
+    if (now_ns >= heap->now_ns) {
+        heap->now_ns = now_ns;
+        sw_central_tick(heap);
+    }
     sw_os_lock_release(&heap->lock);
 }
 

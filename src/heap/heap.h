@@ -69,7 +69,7 @@ struct sw_heap {
     uint32_t cache_numbers; /* opened so far, for numbering */
     uint32_t free_records;  /* unused span records, linked by next */
     uint32_t batches;       /* first records of the batches taken from the space */
-    uint64_t now_ns;        /* manual clock */
+    uint64_t now_ns;        /* manual clock; under the lock */
 };
 
 /* Slots of full spans that were freed lately, newest last: the next allocation of their class takes them
@@ -105,7 +105,8 @@ struct sw_cache_more {
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
 static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
-    return now_ns - heap->pages.tick_ns >= heap->options.decay_ns;
+    uint64_t tick_ns = __atomic_load_n(&heap->pages.tick_ns, __ATOMIC_RELAXED);
+    return now_ns - tick_ns >= heap->options.decay_ns;
 }
 
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */

@@ -114,7 +114,7 @@ static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
         return false;
     sw_runs_set_free(&pages->runs, window->first_page + window->frontier, n);
     window->frontier += n;
-    pages->frontier_pages += n;
+    sw_set_counter(&pages->frontier_pages, pages->frontier_pages + n);
     return true;
 }
 
@@ -167,7 +167,7 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     sw_runs_set_used(&pages->runs, page, n);
     sw_bits_set(pages->held, page, n);
     sw_bits_clear(pages->idle, page, n);
-    pages->held_pages += n - held;
+    sw_set_counter(&pages->held_pages, pages->held_pages + n - held);
     pages->free_held_pages -= held;
 }
 
@@ -231,7 +231,7 @@ static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
     }
     sw_bits_clear(pages->held, page, n);
     sw_bits_clear(pages->dirty, page, n);
-    pages->held_pages -= n;
+    sw_set_counter(&pages->held_pages, pages->held_pages - n);
     pages->free_held_pages -= n;
     pages->returned_bytes += bytes;
     return bytes;
@@ -276,7 +276,7 @@ void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
         now_ns - pages->tick_ns < pages->decay_ns)
         return;
     bool late = now_ns - pages->tick_ns >= 2 * pages->decay_ns;
-    pages->tick_ns = now_ns;
+    sw_set_counter(&pages->tick_ns, now_ns);
     if (pages->free_held_pages == 0) return;
     (void)purge_all(pages, !late);
     for (uint32_t w = 0; w < pages->capacity / 64; w++)

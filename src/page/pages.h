@@ -38,15 +38,15 @@ typedef struct sw_pages {
     uint32_t page_end; /* logical number after the last window and its gap */
     uint32_t window_count;
     sw_window windows[SW_WINDOWS_MAX];
-    uint64_t held_pages;
+    uint64_t held_pages; /* atomic: see sw_pages_held_bytes */
     uint64_t free_held_pages;
-    uint64_t frontier_pages; /* sum of the windows' frontiers */
+    uint64_t frontier_pages; /* atomic: sum of the windows' frontiers */
     uint64_t fixed_bytes;    /* metadata that is in neither meta nor the page map */
     uint64_t limit_bytes;    /* UINT64_MAX: none */
     uint64_t returned_bytes; /* over the heap's life */
     uint64_t retry_bytes;    /* the OS refused to take back; summed over attempts */
     uint64_t decay_ns;
-    uint64_t tick_ns; /* time of the last decay tick */
+    uint64_t tick_ns; /* atomic: time of the last decay tick */
 } sw_pages;
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);
@@ -69,13 +69,17 @@ uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
-/* Bytes of metadata, and of everything held. */
+/* Bytes of metadata, and of everything held. Readable without the lock: the numbers are written under
+ * it, but atomically. A sum read while another thread changes the heap may mix old and new ones. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
-    uint64_t frames = pages->frontier_pages << (pages->page_shift - SW_FRAME_BITS);
-    return pages->fixed_bytes + pages->meta->held_bytes + frames * sizeof(uint32_t);
+    uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
+    uint64_t frames = frontier << (pages->page_shift - SW_FRAME_BITS);
+    uint64_t pool = __atomic_load_n(&pages->meta->held_bytes, __ATOMIC_RELAXED);
+    return pages->fixed_bytes + pool + frames * sizeof(uint32_t);
 }
 static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
-    return (pages->held_pages << pages->page_shift) + sw_pages_metadata_bytes(pages);
+    uint64_t held = __atomic_load_n(&pages->held_pages, __ATOMIC_RELAXED);
+    return (held << pages->page_shift) + sw_pages_metadata_bytes(pages);
 }
 
 /* Runs of free held pages: their number and the longest, in pages. */

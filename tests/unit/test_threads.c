@@ -185,6 +185,44 @@ static void forks(int count) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
 }
 
+/* --- one clock, many hands -------------------------------------------------------------------- */
+
+static _Atomic(uint64_t) common_time;
+
+/* Sets the clock, sometimes to the past, and asks for the held bytes while others allocate. */
+static void *set_clock(void *arg) {
+    uint64_t rng = (uint64_t)(uintptr_t)arg;
+    for (int i = 0; i < 3000; i++) {
+        uint64_t now = atomic_fetch_add(&common_time, 10);
+        sw_heap_set_time(heap, now - (now > 500 ? check_random(&rng) % 500 : 0));
+        void *p = sw_heap_alloc(heap, check_random(&rng) % 100000, 0);
+        uint64_t held = sw_heap_held_bytes(heap);
+        if (held == 0 || held > (uint64_t)1 << 32) abort();
+        sw_heap_free(heap, p);
+    }
+    return NULL;
+}
+
+static void clocks(void) {
+    sw_heap *shared = heap;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.manual_clock = 1;
+    options.decay_ns = 100;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    run_threads(set_clock, THREADS, 5);
+    sw_heap_set_time(heap, UINT64_MAX / 2);
+    sw_heap_trim(heap);
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+    CHECK_EQ(ledger.free_page_bytes, 0);
+    CHECK_EQ(ledger.held_bytes, sw_heap_held_bytes(heap));
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap = shared;
+}
+
 int main(void) {
     sw_set_fault_handler(count_fault, NULL);
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
@@ -192,6 +230,7 @@ int main(void) {
     adoption();
     ordered_double_free();
     run_threads(many_heaps, THREADS, 77);
+    clocks();
 #if !defined(__SANITIZE_THREAD__) /* its runtime does not survive fork with threads */
     forks(200);
 #endif
