@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner against counts of one's own: operations, peaks, ratios, samples, bad input. */
 #include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "check.h"
 #include "spanwise/spanwise.h"
+#include "trace_fixture.h"
 
 enum { OBJECTS = 500, COUNT = 30000 };
 
@@ -240,6 +243,98 @@ static void many_threads(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* --- what a realloc asks for ------------------------------------------------------------------ */
+
+static sw_span_info span_of(sw_heap *heap, const void *p) {
+    static sw_span_info rows[64];
+    size_t count = sw_heap_spans(heap, rows, 64);
+    for (size_t i = 0; i < count && i < 64; i++)
+        if ((uintptr_t)p - rows[i].address < rows[i].bytes) return rows[i];
+    CHECK(false);
+    return rows[0];
+}
+
+/* A REALLOC's flags count like an ALLOC's: what grew reads as zero, pointers go to their spans. */
+static void realloc_keeps_flags(void) {
+    sw_heap *heap = make_heap(false);
+    sw_runner *runner;
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    const sw_op dirty[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 3000},
+                           {.kind = SW_OP_ALLOC, .object = 1, .size = 3000}};
+    const sw_op zeroed[] = {
+        {.kind = SW_OP_FREE, .object = 0},
+        {.kind = SW_OP_ALLOC, .object = 2, .size = 100},
+        {.kind = SW_OP_REALLOC, .object = 2, .size = 3000, .flags = SW_OP_ZEROED}};
+    CHECK_EQ(sw_runner_run(runner, dirty, 2, 0, NULL, NULL), SW_OK);
+    for (uint32_t id = 0; id < 2; id++) memset(sw_runner_address(runner, id), 0xEE, 3000);
+    CHECK_EQ(sw_runner_run(runner, zeroed, 3, 0, NULL, NULL), SW_OK);
+    const unsigned char *p = sw_runner_address(runner, 2);
+    for (size_t i = 100; i < 3000; i++) CHECK_EQ(p[i], 0);
+    const sw_op scanned = {.kind = SW_OP_REALLOC, .object = 2, .size = 200, .flags = SW_OP_SCAN};
+    CHECK_EQ(span_of(heap, p).scan, 0);
+    CHECK_EQ(sw_runner_run(runner, &scanned, 1, 0, NULL, NULL), SW_OK);
+    CHECK_EQ(span_of(heap, sw_runner_address(runner, 2)).scan, 1);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- where a recording fails ------------------------------------------------------------------ */
+
+enum { RECORDED = 30000 };
+
+/* Every operation is a thread's first, so sooner or later there is no memory for its cache. */
+static void write_recording(const char *path) {
+    sw_trace_writer *writer;
+    CHECK_EQ(sw_trace_create(path, &writer), SW_OK);
+    for (uint32_t i = 0; i < RECORDED; i++) {
+        sw_op op = {.kind = SW_OP_ALLOC, .time_ns = i, .object = i, .thread = i, .size = 16};
+        if (sw_trace_append(writer, &op, 1) != SW_OK) abort();
+    }
+    CHECK_EQ(sw_trace_commit(writer, NULL), SW_OK);
+}
+
+/* The message names the place in the recording, not in the reader's batch, and not counted together
+ * with what the runner ran before. */
+static void message_names_the_place(const char *path) {
+    sw_heap *heap = make_heap(true);
+    sw_runner *runner;
+    sw_trace *trace;
+    sw_run_stats stats;
+    char expected[64];
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    CHECK_EQ(sw_trace_open(path, 0, &trace), SW_OK);
+    const sw_op before[] = {{.kind = SW_OP_ALLOC, .object = RECORDED, .size = 1},
+                            {.kind = SW_OP_FREE, .object = RECORDED}};
+    CHECK_EQ(sw_runner_run(runner, before, 2, 0, NULL, NULL), SW_OK);
+    CHECK_EQ(sw_runner_run_trace(runner, trace, SW_TRACE_OPS_MAX + 99, 0, NULL, NULL), SW_OK);
+    struct rlimit limit;
+    CHECK_EQ(getrlimit(RLIMIT_DATA, &limit), 0);
+    limit.rlim_cur = 1 << 20; /* no mapping of metadata succeeds any more */
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
+    CHECK_EQ(sw_runner_run_trace(runner, trace, UINT64_MAX, 0, NULL, NULL), SW_NOMEM);
+    sw_runner_stats(runner, &stats);
+    CHECK(stats.ops >= SW_TRACE_OPS_MAX + 99 && stats.ops < RECORDED);
+    snprintf(expected, sizeof expected, "op %" PRIu64 ": no cache for thread %" PRIu64 ":",
+             stats.ops - 2, stats.ops - 2);
+    CHECK(strstr(sw_last_error()->message, expected) != NULL);
+}
+
+static void recordings(void) {
+    const char *path = fixture_path("runner.swt");
+    write_recording(path);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        check_failures_ = 0;
+        message_names_the_place(path);
+        _exit(check_failures_ != 0);
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(remove(path), 0);
+}
+
 int main(void) {
     stats_are_true(true);
     stats_are_true(false);
@@ -248,5 +343,7 @@ int main(void) {
     bad_input(true);
     bad_input(false);
     many_threads();
+    realloc_keeps_flags();
+    recordings();
     return check_result();
 }

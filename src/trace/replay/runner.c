@@ -2,6 +2,7 @@
 /* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its own, so
  * that frees across threads take the same path as in the recorded program.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -31,7 +32,8 @@ struct sw_runner {
     uint64_t sample_every;
     uint64_t sample_next;
     bool touch;
-    const sw_op *rest; /* of the reader's last batch, when a run stopped inside it */
+    uint64_t trace_ops; /* run so far by sw_runner_run_trace */
+    const sw_op *rest;  /* of the reader's last batch, when a run stopped inside it */
     size_t rest_count;
 };
 
@@ -79,23 +81,29 @@ void sw_runner_destroy(sw_runner *runner) {
 
 /* --- one operation -------------------------------------------------------------------------------- */
 
-static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, sw_cache **out) {
+static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint64_t index,
+                                       sw_cache **out) {
     if (thread >= THREADS_MAX)
-        return sw_fail(SW_LIMIT, "run", "thread %u: at most %d threads", thread, THREADS_MAX);
-    if (thread >= runner->cache_capacity &&
-        !grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *)))
-        return sw_fail(SW_NOMEM, "run", "no memory for thread %u", thread);
-    sw_status status = sw_cache_open(runner->heap, &runner->caches[thread]);
+        return sw_fail(SW_LIMIT, "run", "op %" PRIu64 ": thread %u: at most %d threads", index,
+                       thread, THREADS_MAX);
+    bool room = thread < runner->cache_capacity ||
+                grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *));
+    sw_status status = room ? sw_cache_open(runner->heap, &runner->caches[thread]) : SW_NOMEM;
+    if (status != SW_OK)
+        return sw_fail(status, "run", "op %" PRIu64 ": no cache for thread %u: %s", index, thread,
+                       sw_status_text(status));
     *out = runner->caches[thread];
-    return status;
+    return SW_OK;
 }
 
-static inline sw_status cache_of(sw_runner *runner, uint32_t thread, sw_cache **out) {
+/* index: of the operation that asks, for the message. */
+static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t index,
+                                 sw_cache **out) {
     if (sw_likely(thread < runner->cache_capacity && runner->caches[thread] != NULL)) {
         *out = runner->caches[thread];
         return SW_OK;
     }
-    return new_cache(runner, thread, out);
+    return new_cache(runner, thread, index, out);
 }
 
 static void touch_ends(const sw_runner *runner, void *p, uint64_t size) {
@@ -113,17 +121,22 @@ static void count_birth(sw_runner *runner, uint64_t size) {
     if (s->live_objects > s->peak_live_objects) s->peak_live_objects = s->live_objects;
 }
 
-static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+static unsigned heap_flags(const sw_op *op) {
+    return ((op->flags & SW_OP_ZEROED) != 0 ? SW_ZERO : 0u) |
+           ((op->flags & SW_OP_SCAN) != 0 ? SW_SCAN : 0u);
+}
+
+static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op, uint64_t index) {
     if (sw_unlikely(op->object >= runner->object_capacity) &&
         !grow((void **)&runner->objects, &runner->object_capacity, op->object, sizeof(object)))
-        return sw_fail(SW_NOMEM, "run", "no memory for object %u", op->object);
+        return sw_fail(SW_NOMEM, "run", "op %" PRIu64 ": no memory for object %u", index,
+                       op->object);
     object *o = &runner->objects[op->object];
     if (sw_unlikely(o->address != NULL)) {
         runner->stats.skipped++;
         return SW_OK;
     }
-    unsigned flags = ((op->flags & SW_OP_ZEROED) != 0 ? SW_ZERO : 0u) |
-                     ((op->flags & SW_OP_SCAN) != 0 ? SW_SCAN : 0u);
+    unsigned flags = heap_flags(op);
     void *p = op->align_log2 == 0
                   ? sw_cache_alloc(cache, op->size, flags)
                   : sw_cache_alloc_aligned(cache, op->size, (size_t)1 << op->align_log2, flags);
@@ -158,7 +171,7 @@ static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
 static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     object *o = live_object(runner, op->object);
     if (o == NULL) return;
-    void *p = sw_cache_realloc(cache, o->address, op->size, 0);
+    void *p = sw_cache_realloc(cache, o->address, op->size, heap_flags(op));
     if (p == NULL) {
         runner->stats.failed++;
         return;
@@ -233,28 +246,29 @@ static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op
 
 /* --- public --------------------------------------------------------------------------------------- */
 
-static sw_status run_one(sw_runner *runner, const sw_op *op, size_t index) {
+static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
     sw_cache *cache = NULL;
-    sw_status status = cache_of(runner, op->thread, &cache);
+    sw_status status = cache_of(runner, op->thread, index, &cache);
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(sw_heap_tick_due(runner->heap, op->time_ns)))
         sw_heap_set_time(runner->heap, op->time_ns);
     switch ((sw_op_kind)op->kind) {
     case SW_OP_ALLOC:
         if (op->align_log2 > 47)
-            return sw_fail(SW_INVALID, "run", "op %zu: alignment 2^%u is impossible", index,
+            return sw_fail(SW_INVALID, "run", "op %" PRIu64 ": alignment 2^%u is impossible", index,
                            op->align_log2);
-        return run_alloc(runner, cache, op);
+        return run_alloc(runner, cache, op, index);
     case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
     case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
     case SW_OP_KIND_COUNT:
     default: break;
     }
-    return sw_fail(SW_INVALID, "run", "op %zu: kind %u is unknown", index, op->kind);
+    return sw_fail(SW_INVALID, "run", "op %" PRIu64 ": kind %u is unknown", index, op->kind);
 }
 
-sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
-                        const volatile int *cancel, size_t *done) {
+/* first: index of ops[0], for messages. */
+static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, uint64_t first,
+                           int touch, const volatile int *cancel, size_t *done) {
     runner->touch = touch != 0 && !sw_heap_is_dry(runner->heap);
     bool worth = runner->stats.peak_live_objects >= AHEAD_MIN_OBJECTS && count > AHEAD_OBJECT;
     size_t ahead = worth ? count - AHEAD_OBJECT : 0;
@@ -263,7 +277,7 @@ sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int t
     for (; i < count; i++) {
         if (cancel != NULL && (i & 0xFFFF) == 0 && *cancel != 0) break;
         if (i < ahead) look_ahead(runner, &ops[i]);
-        status = run_one(runner, &ops[i], i);
+        status = run_one(runner, &ops[i], first + i);
         if (sw_unlikely(status != SW_OK)) break;
         runner->stats.ops++;
         note_peaks(runner);
@@ -274,6 +288,11 @@ sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int t
     return status;
 }
 
+sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
+                        const volatile int *cancel, size_t *done) {
+    return run_batch(runner, ops, count, 0, touch, cancel, done);
+}
+
 sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                               const volatile int *cancel, volatile uint64_t *progress) {
     while (runner->stats.ops < until && (cancel == NULL || *cancel == 0)) {
@@ -282,7 +301,8 @@ sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until
             status = sw_trace_next(trace, &runner->rest, &runner->rest_count);
         if (status != SW_OK || runner->rest_count == 0) return status;
         size_t count = (size_t)sw_min_u64(runner->rest_count, until - runner->stats.ops), done = 0;
-        status = sw_runner_run(runner, runner->rest, count, touch, NULL, &done);
+        status = run_batch(runner, runner->rest, count, runner->trace_ops, touch, NULL, &done);
+        runner->trace_ops += done;
         runner->rest += done;
         runner->rest_count -= done;
         if (progress != NULL) *progress = runner->stats.ops;
@@ -319,7 +339,7 @@ void *sw_runner_address(const sw_runner *runner, uint32_t id) {
 
 void sw_runner_drain(sw_runner *runner) {
     sw_cache *cache = NULL;
-    if (cache_of(runner, 0, &cache) != SW_OK) return;
+    if (cache_of(runner, 0, 0, &cache) != SW_OK) return;
     for (size_t id = 0; id < runner->object_capacity; id++) {
         sw_op op = {.kind = SW_OP_FREE, .object = (uint32_t)id};
         if (runner->objects[id].address != NULL) run_free(runner, cache, &op);
