@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "check.h"
 #include "spanwise/spanwise.h"
@@ -36,6 +37,24 @@ static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
     (void)fault; /* of frees that race, one may also look FOREIGN, INTERIOR or of WRONG_HEAP */
     atomic_fetch_add(&faults, 1);
     return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+/* For the n-th time in a row in vain: at first at once, for the sake of close races, then asleep, so
+ * that the one who is waited for runs even where eight others want the processor. */
+static void wait_a_little(unsigned n) {
+    if (n < 200) return;
+    const struct timespec nap = {.tv_nsec = 30000};
+    if (n < 210) {
+        sched_yield();
+    } else {
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void wait_for(atomic_int *counter, int value) {
+    for (unsigned n = 0; atomic_load(counter) < value; n++) wait_a_little(n);
 }
 
 static bool verified(void) {
@@ -84,11 +103,15 @@ static void *consumer(void *arg) {
     uint64_t rng = (uint64_t)(uintptr_t)arg;
     bool last = false;
     while (!last) {
+        int met = 0;
         last = atomic_load(&stop) != 0;
         for (int i = 0; i < BOXES; i++) {
             size_t *p = atomic_exchange(&boxes[check_random(&rng) % BOXES], NULL);
-            if (p != NULL) consume(p);
+            if (p == NULL) continue;
+            consume(p);
+            met++;
         }
+        if (met < BOXES / 8) sched_yield(); /* the producer is behind */
     }
     return NULL;
 }
@@ -175,7 +198,7 @@ static void exits_meet_destroy(void) {
         atomic_store(&done_threads, 0);
         for (int i = 0; i < COUNT; i++)
             CHECK_EQ(pthread_create(&threads[i], NULL, use_and_say, theirs), 0);
-        while (atomic_load(&done_threads) < COUNT) sched_yield();
+        wait_for(&done_threads, COUNT);
         CHECK_EQ(sw_heap_destroy(theirs), SW_OK);
         for (int i = 0; i < COUNT; i++) pthread_join(threads[i], NULL);
     }
@@ -184,15 +207,16 @@ static void exits_meet_destroy(void) {
 /* --- frees that race -------------------------------------------------------------------------- */
 
 #ifndef TSAN
-enum { RACERS = 2 };
+enum { RACERS = 2, ROUNDS_MIN = 640, ROUNDS_MAX = 20000, SECONDS = 2 };
 static void *target;
 static atomic_int turn;
 
 /* Each thread waits for the round and frees the target. */
 static void *racer(void *arg) {
-    int rounds = (int)(intptr_t)arg;
-    for (int round = 1; round <= rounds; round++) {
-        while (atomic_load(&turn) < round) sched_yield();
+    (void)arg;
+    for (int round = 1; round <= ROUNDS_MAX; round++) {
+        wait_for(&turn, round);
+        if (atomic_load(&turn) > ROUNDS_MAX) break; /* no more rounds */
         sw_heap_free(heap, target);
         atomic_fetch_add(&done_threads, 1);
     }
@@ -201,15 +225,16 @@ static void *racer(void *arg) {
 
 /* Two threads free one object at once. Its span stays, because of a neighbour. `owner_too`: so does
  * the owner of the span, as one of them. Each round has exactly one good free, and the rest is
- * reported, at the call or when the owner looks. */
-static void racing_frees(size_t size, bool owner_too, bool neighbour, int rounds) {
+ * reported, at the call or when the owner looks. Returns how many rounds there was time for. */
+static int racing_frees(size_t size, bool owner_too, bool neighbour) {
     pthread_t threads[RACERS];
     void *kept = NULL;
+    time_t end = time(NULL) + SECONDS;
+    int rounds = ROUNDS_MAX;
     atomic_store(&turn, 0);
     atomic_store(&done_threads, 0);
     int racers = owner_too ? 1 : RACERS;
-    for (int i = 0; i < racers; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, racer, (void *)(intptr_t)rounds), 0);
+    for (int i = 0; i < racers; i++) CHECK_EQ(pthread_create(&threads[i], NULL, racer, NULL), 0);
     for (int round = 1; round <= rounds; round++) {
         void *before = neighbour ? NULL : sw_heap_alloc(heap, size, 0);
         target = sw_heap_alloc(heap, size, 0);
@@ -221,9 +246,10 @@ static void racing_frees(size_t size, bool owner_too, bool neighbour, int rounds
             neighbour ? NULL : sw_heap_alloc(heap, size, 0); /* the target's span is full */
         atomic_store(&turn, round);
         if (owner_too) sw_heap_free(heap, target);
-        while (atomic_load(&done_threads) < racers * round) sched_yield();
+        wait_for(&done_threads, racers * round);
         sw_heap_free(heap, before);
         sw_heap_free(heap, after);
+        if (round % 64 == 0 && round >= ROUNDS_MIN && time(NULL) > end) rounds = round;
         if (round % 64 == 0 || round == rounds) {
             /* the owner looks at what others freed */
             void *all[600];
@@ -235,8 +261,10 @@ static void racing_frees(size_t size, bool owner_too, bool neighbour, int rounds
             for (size_t i = 0; i < count; i++) sw_heap_free(heap, all[i]);
         }
     }
+    atomic_store(&turn, ROUNDS_MAX + 1);
     for (int i = 0; i < racers; i++) pthread_join(threads[i], NULL);
     sw_heap_free(heap, kept);
+    return rounds;
 }
 
 static void races(void) {
@@ -244,10 +272,9 @@ static void races(void) {
     for (size_t i = 0; i < 4; i++)
         for (int owner_too = 0; owner_too < 2; owner_too++)
             for (int neighbour = 0; neighbour < 2; neighbour++) {
-                int rounds = 20000;
                 make_heap(sw_table_c16(), i % 2 == 0);
                 atomic_store(&faults, 0);
-                racing_frees(sizes[i], owner_too != 0, neighbour != 0, rounds);
+                int rounds = racing_frees(sizes[i], owner_too != 0, neighbour != 0);
                 CHECK(verified());
                 int reported = atomic_load(&faults);
                 CHECK(reported <= rounds);
