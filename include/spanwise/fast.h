@@ -30,7 +30,7 @@ extern "C" {
 #define SW_FAST_CHECKED 1
 #endif
 
-/* This thread's cache of the default heap; NULL before its first use. */
+/* This thread's cache of the default heap; before its first use one without a heap. */
 #ifdef __cplusplus
 extern SW_API thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
 #else
@@ -55,7 +55,7 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
     uint64_t bits = __atomic_load_n(&slot->word->free, __ATOMIC_RELAXED);
     if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
     __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
-    void *p = (void *)(slot->base + (uintptr_t)__builtin_ctzll(bits) * bytes);
+    void *p = (void *)(slot->base + (uintptr_t)(unsigned)__builtin_ctzll(bits) * bytes);
     if ((flags & SW_ZERO) != 0) memset(p, 0, bytes);
     return p;
 }
@@ -72,15 +72,14 @@ SW_FAST_INLINE void *sw_fast_cache_alloc(sw_cache *cache, size_t size, unsigned 
 /* As sw_malloc. */
 SW_FAST_INLINE void *sw_fast_malloc(size_t size) {
     sw_cache *cache = sw_tls_cache;
-    if (__builtin_expect(cache == NULL, 0) || !__builtin_constant_p(size)) return sw_malloc(size);
+    if (!__builtin_constant_p(size) || size > SW_FAST_SIZE_MAX) return sw_malloc(size);
     return sw_fast_cache_alloc(cache, size, 0);
 }
 
 /* As sw_calloc(1, size). */
 SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
     sw_cache *cache = sw_tls_cache;
-    if (__builtin_expect(cache == NULL, 0) || !__builtin_constant_p(size))
-        return sw_calloc(1, size);
+    if (!__builtin_constant_p(size) || size > SW_FAST_SIZE_MAX) return sw_calloc(1, size);
     return sw_fast_cache_alloc(cache, size, SW_ZERO);
 }
 
@@ -90,43 +89,74 @@ SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
 SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t bit = UINT64_C(1) << (slot % 64);
-    uint64_t bits = __atomic_load_n(&word->free, __ATOMIC_RELAXED);
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
-    if (SW_FAST_CHECKED && __builtin_expect(((bits | local) & bit) != 0, 0)) return 0;
+    uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
+    if (SW_FAST_CHECKED && __builtin_expect((both >> (slot % 64) & 1) != 0, 0)) return 0;
     __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);
-    if (__builtin_expect((bits | local | bit) == ~UINT64_C(0), 0)) sw_cache_emptied(cache, span);
+    if (__builtin_expect((both | bit) == span->emptied, 0)) sw_cache_emptied(cache, span);
     return 1;
+}
+
+/* The span of slots that an address starts a slot of, and the slot; NULL: neither, or a large object. */
+SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
+    const sw_space_view *view = &cache->view;
+    uintptr_t p = (uintptr_t)ptr;
+    uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
+    if (__builtin_expect(frame >= view->frames, 0)) return NULL;
+    sw_span *span = &view->spans[view->page_map[frame]];
+    sw_product product = (sw_product)(p - span->base) * span->magic;
+    *slot = (uint64_t)(product >> 64);
+    if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0)) return NULL;
+    return span;
 }
 
 /* The fast part of a free. 0: nothing was done, sw_free_slow must look at it. */
 SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
-    const sw_space_view *view = &cache->view;
-    uintptr_t p = (uintptr_t)ptr;
-    uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
-    if (__builtin_expect(frame >= view->frames, 0)) return 0;
-    sw_span *span = &view->spans[view->page_map[frame]];
-    sw_product product = (sw_product)(p - span->base) * span->magic;
-    if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0))
-        return 0; /* not a slot's start */
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (__builtin_expect(span == NULL, 0)) return 0;
     if (__builtin_expect(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache, 0)) return 0;
-    return sw_fast_free_own(cache, span, (uint64_t)(product >> 64));
+    return sw_fast_free_own(cache, span, slot);
 }
 
-/* As sw_cache_free on a cache of a plain heap (any table). */
+/* As sw_cache_free on a cache of a plain heap (any table). NULL is no address of the space. */
 SW_FAST_INLINE void sw_fast_cache_free(sw_cache *cache, void *ptr) {
-    if (ptr != NULL && __builtin_expect(!sw_fast_try_free(cache, ptr), 0))
-        sw_free_slow(cache, ptr, "free");
+    if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
+}
+
+/* A free whose size is constant when compiled, of an object in the word that its class allocates from:
+ * three numbers of the cache validate it. 0: nothing was done. */
+SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
+                                            uint32_t bytes) {
+    sw_cache_slot *slot = &cache->slots[cls * 2 + 1];
+    uintptr_t offset = (uintptr_t)ptr - slot->base;
+    uint64_t index = offset / bytes;
+    if (__builtin_expect(offset >= UINT64_C(64) * bytes, 0)) return 0;
+    if (SW_FAST_CHECKED && __builtin_expect(offset % bytes != 0, 0)) return 0;
+    if (__builtin_expect(__atomic_load_n(&slot->span->owner, __ATOMIC_RELAXED) != cache, 0))
+        return 0;
+    sw_word *word = slot->word;
+    uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
+    uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
+    if (SW_FAST_CHECKED && __builtin_expect((both >> index & 1) != 0, 0)) return 0;
+    __atomic_store_n(&word->local, local | UINT64_C(1) << index, __ATOMIC_RELAXED);
+    return 1;
+}
+
+/* As sw_free_sized. */
+SW_FAST_INLINE void sw_fast_free_sized(void *ptr, size_t size) {
+    sw_cache *cache = sw_tls_cache;
+    if (__builtin_constant_p(size) && size <= SW_FAST_SIZE_MAX) {
+        uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
+        if (__builtin_expect(sw_fast_try_free_current(cache, ptr, cls, sw_fast_class_bytes[cls]),
+                             1))
+            return;
+    }
+    sw_free_sized(ptr, size);
 }
 
 /* As sw_free. */
-SW_FAST_INLINE void sw_fast_free(void *ptr) {
-    sw_cache *cache = sw_tls_cache;
-    if (__builtin_expect(cache == NULL, 0)) {
-        sw_free(ptr);
-    } else {
-        sw_fast_cache_free(cache, ptr);
-    }
-}
+SW_FAST_INLINE void sw_fast_free(void *ptr) { sw_fast_cache_free(sw_tls_cache, ptr); }
 
 #ifdef __cplusplus
 }

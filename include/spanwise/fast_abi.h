@@ -12,18 +12,21 @@
 extern "C" {
 #endif
 
-/* 64 slots of a span. A slot is free when its bit is set in either word.
- *   free:  the slots that allocation takes from
- *   local: the slots that the owner freed since; moved into `free` when that has run empty. So a free
- *          and the allocation after it do not wait for each other's store
- * Both are written by the span's owner only (under the heap's lock when it has none). Frees by other
- * threads go to words of their own behind the pairs (src/span/span.h).
- * Bits past the span's last slot are 0 in `free` and 1 in `local` for ever. So a free of such a
- * slot meets a set bit, a word is wholly free when (free | local) is all ones, and an allocation
- * never sees them. Each span has one pair more than its slots need if they end on a word. */
+/* 64 slots of a span. A slot is free when its bit is set in one of the first three.
+ *   free:   the slots that allocation takes from
+ *   local:  the slots that the owner freed since; moved into `free` when that has run empty. So a free
+ *           and the allocation after it do not wait for each other's store
+ *   remote: the slots that other threads freed and the owner has not drained yet; atomic
+ * free and local are written by the span's owner only (under the heap's lock when it has none).
+ * Bits past the span's last slot are 0 in `free` and `remote` and 1 in `local` for ever. So a free of
+ * such a slot meets a set bit, a word is wholly free when (free | local) is all ones, and an
+ * allocation never sees them. Each span has one word more than its slots need if they end on a word.
+ * A word never straddles cache lines: whoever frees touches one line, whichever thread it is. */
 typedef struct sw_word {
     uint64_t free;
     uint64_t local;
+    uint64_t remote;
+    uint64_t unused; /* the collector's mark bits belong here */
 } sw_word;
 
 /* One span: a run of pages cut into slots, or one large object. 64 bytes, in a dense array of its
@@ -39,13 +42,14 @@ typedef struct sw_span {
     struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock. Bit 0
                              * set: a free takes the slow path (the span is fresh or full) */
     sw_word *words;
+    uint64_t
+        emptied;   /* a free that makes (free | local) this calls sw_cache_emptied: all ones while
+                       * the span waits in its cache's partial list, else 0, which never happens */
     uint32_t size; /* slot bytes; 0 for large objects */
     uint32_t slots;
-    uint32_t page; /* first logical page in its heap */
-    uint32_t pages;
     uint32_t next, prev; /* span list, 0 ends it */
     uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
-    uint16_t cursor;     /* the pair that the owner looks at next when it searches */
+    uint16_t cursor;     /* the word that the owner looks at next when it searches */
     uint8_t state;       /* sw_span_state */
     uint8_t needzero;    /* 1: slots may hold old bytes */
     uint8_t kept;        /* 1: wholly free, in its cache's partial list, counted there */
@@ -56,9 +60,24 @@ typedef struct sw_span {
  * copy, so that remote frees, walks and verify see one truth. */
 typedef struct sw_cache_slot {
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
-    uintptr_t base; /* address of that word's slot 0 */
+    uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     sw_span *span;  /* NULL when there is none */
+    uint32_t bytes; /* of a slot of the class */
+    uint16_t hints; /* held in sw_cache.hints */
+    uint16_t hints_max; /* 0: none are kept */
 } sw_cache_slot;
+
+#define SW_NO_BASE (UINTPTR_MAX / 2 + 1)
+
+enum { SW_HINTS_LOG2 = 4, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
+
+/* A slot of a full span that was freed lately: the next allocation of its class takes it before
+ * anything is searched, and the span stays where it is. A hint only, which may be out of date: the
+ * truth is the slot's bit in `local`. Every slot in `local` of a full span has a hint. */
+typedef struct sw_hint {
+    uint64_t at;   /* address << 6 | number of the bit */
+    sw_word *word; /* of a span of this cache */
+} sw_hint;
 
 /* What a free needs to find a span. Constant once its space is made, so each cache has a copy. */
 typedef struct sw_space_view {
@@ -68,13 +87,18 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
-/* A cache: one line that every call reads, then the slots, indexed by class * 2 + noscan. */
+/* A cache: one line that every call reads, one of the generic and the slow paths, then the slots, indexed
+ * by class * 2 + noscan. A thread without a cache of the default heap has one with no heap whose every
+ * path ends in the slow one. */
 struct sw_cache {
     sw_space_view view;
+    sw_heap *heap; /* NULL: the cache of threads that have none */
     const sw_table *table;
-    sw_heap *heap;
+    sw_hint *hints;               /* of span class i: hints[i << SW_HINTS_LOG2 ...], newest last */
     struct sw_cache_more *more;   /* what only slow paths read */
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
+    uint64_t mode;                /* the heap's */
+    uint64_t unused[6];
     sw_cache_slot slots[];
 };
 

@@ -7,6 +7,11 @@
 #include "heap/heap.h"
 #include "heap/template.h"
 
+static void *no_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
 /* --- generic path ------------------------------------------------------------------------------- */
 
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
@@ -16,43 +21,62 @@ static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, si
     sw_slack_set(slack, span->size, index, span->size - (uint32_t)size);
 }
 
-static void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags) {
+/* Zeroes as the flags say, in a heap that touches memory. */
+static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
-    uint64_t mode = cache->heap->mode;
-    if ((mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
-    if (sw_template_must_zero(span, flags, kind) && (mode & SW_MODE_DRY) == 0)
+    if (sw_template_must_zero(span, flags, kind) && (cache->mode & SW_MODE_DRY) == 0)
         memset(p, 0, span->size);
+}
+
+static void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags) {
+    if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
+    if ((flags & (SW_ZERO | SW_SCAN)) != 0) zero(cache, span, p, flags);
     return p;
+}
+
+/* The thread's first allocation: it came with the cache of threads that have none. */
+static void *alloc_first(size_t size, unsigned flags) {
+    sw_cache *cache = sw_thread_default_cache();
+    return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_cache_slot *slot = &cache->slots[span_class];
     sw_span *span;
+    if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
     uintptr_t hinted = sw_cache_take_hinted(cache, span_class, &span);
     if (hinted != 0) return finish(cache, span, (void *)hinted, size, flags);
-    if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->span->size);
+    if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) return no_memory();
+    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
     return finish(cache, slot->span, p, size, flags);
 }
 
-/* A small object of a known class. */
-static sw_always_inline void *alloc_class(sw_cache *cache, size_t size, unsigned flags,
-                                          uint32_t cls) {
+/* A small object of a class known at run time only, of a plain heap, not to be zeroed. */
+static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, uint32_t span_class) {
+    sw_cache_slot *slot = &cache->slots[span_class];
+    if (slot->hints != 0) {
+        void *hinted = sw_template_take_hinted(cache, slot, span_class);
+        return sw_likely(hinted != NULL) ? hinted : sw_alloc_slow(cache, size, 0, span_class);
+    }
+    uint64_t bits = sw_word_free(slot->word);
+    if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, 0, span_class);
+    return sw_template_pop(slot, bits, slot->bytes);
+}
+
+/* The same of any heap, with any flags. */
+static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
+    if (cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)
+        return alloc_plain(cache, size, span_class);
     uint64_t bits = sw_word_free(slot->word);
-    if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
-    void *p = sw_template_pop(slot, bits, cache->table->classes[cls].size);
-    if (sw_likely(cache->heap->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)) return p;
+    if (slot->hints != 0 || bits == 0) return sw_alloc_slow(cache, size, flags, span_class);
+    void *p = sw_template_pop(slot, bits, slot->bytes);
     return finish(cache, slot->span, p, size, flags);
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {
-    return (cache->heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 &&
-           size < 16;
+    return (cache->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
 }
 
 static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
@@ -113,11 +137,6 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
 
 /* --- public: explicit heaps and caches ------------------------------------------------------------- */
 
-static void *no_cache(void) {
-    errno = ENOMEM;
-    return NULL;
-}
-
 void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
     return alloc_any(cache, size, flags);
 }
@@ -128,38 +147,40 @@ void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigne
 
 void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? no_cache() : alloc_any(cache, size, flags);
+    return cache == NULL ? no_memory() : alloc_any(cache, size, flags);
 }
 
 void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? no_cache() : alloc_aligned(cache, size, align, flags);
+    return cache == NULL ? no_memory() : alloc_aligned(cache, size, align, flags);
 }
 
 /* --- public: the default heap (c16, plain) ---------------------------------------------------------- */
 
-/* This thread's first allocation, and sizes above the cut-off of the specialised paths. */
-static sw_noinline void *alloc_default_slow(size_t size, unsigned flags) {
+/* Sizes above those that the inline paths know, and zeroed ones. */
+static sw_noinline void *alloc_default(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
-    return cache == NULL ? no_cache() : alloc_any(cache, size, flags);
+    return cache == NULL ? no_memory() : alloc_any(cache, size, flags);
 }
 
-static sw_always_inline void *alloc_default(size_t size, unsigned flags) {
-    sw_cache *cache = sw_tls_cache;
-    if (sw_likely(cache != NULL && size <= sw_paths_c16_cutoff))
-        return sw_paths_c16_noscan[size](cache, size, flags);
-    return alloc_default_slow(size, flags);
+/* Any size in straight line, without the specialised paths: a call through a table of functions is
+ * predicted only while sizes repeat. */
+void *sw_malloc(size_t size) {
+    if (sw_unlikely(size > SW_FAST_SIZE_MAX)) return alloc_default(size, 0);
+    return alloc_plain(sw_tls_cache, size,
+                       sw_span_class_of(sw_fast_size_map[(size + 7) >> 3], true));
 }
-
-void *sw_malloc(size_t size) { return alloc_default(size, 0); }
 
 void *sw_calloc(size_t count, size_t size) {
     size_t bytes;
-    if (sw_mul_overflow(count, size, &bytes)) return no_cache();
+    if (sw_mul_overflow(count, size, &bytes)) return no_memory();
+    sw_cache *cache = sw_tls_cache;
+    if (bytes <= sw_paths_c16_cutoff && cache->heap != NULL)
+        return sw_paths_c16_noscan[bytes](cache, bytes, SW_ZERO);
     return alloc_default(bytes, SW_ZERO);
 }
 
 void *sw_aligned_alloc(size_t align, size_t size) {
     sw_cache *cache = sw_thread_default_cache();
-    return cache == NULL ? no_cache() : alloc_aligned(cache, size, align, 0);
+    return cache == NULL ? no_memory() : alloc_aligned(cache, size, align, 0);
 }

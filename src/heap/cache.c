@@ -7,7 +7,11 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 
-static void empty_slot(sw_cache_slot *slot) { *slot = (sw_cache_slot){.word = &sw_sentinel_word}; }
+static void empty_slot(sw_cache_slot *slot) {
+    slot->word = &sw_sentinel_word;
+    slot->base = SW_NO_BASE;
+    slot->span = NULL;
+}
 
 static void report_double(sw_cache *cache, uintptr_t p) {
     sw_misuse_report(&(sw_fault){.code = SW_MISUSE_DOUBLE_FREE,
@@ -19,55 +23,39 @@ static void report_double(sw_cache *cache, uintptr_t p) {
 
 /* --- hints -------------------------------------------------------------------------------------- */
 
-bool sw_cache_hint(sw_cache *cache, sw_span *span, uint32_t slot) {
-    sw_hints *hints = &cache->more->hints[span->span_class];
-    /* The other placements are for research: which slot is next is theirs to say. */
-    if (hints->count == SW_HINTS_MAX || cache->heap->options.placement != SW_PLACE_LIFO)
-        return false;
-    span->needzero = 1;
-    hints->items[hints->count].span = sw_space_span_id(cache->heap->space, span);
-    hints->items[hints->count++].slot = slot;
-    return true;
-}
-
-/* Before the span stops being this cache's: a hint must not lead to a record of somebody else. */
+/* Before the span's words stop being this cache's: no hint may lead to words of somebody else. */
 static void forget_hints(sw_cache *cache, const sw_span *span) {
-    sw_hints *hints = &cache->more->hints[span->span_class];
-    uint32_t id = sw_space_span_id(cache->heap->space, span), kept = 0;
-    for (uint32_t i = 0; i < hints->count; i++)
-        if (hints->items[i].span != id) hints->items[kept++] = hints->items[i];
-    hints->count = kept;
+    sw_cache_slot *slot = &cache->slots[span->span_class];
+    sw_hint *hints = sw_cache_hints(cache, span->span_class);
+    const sw_word *end = span->words + sw_words_of(span->slots);
+    uint16_t kept = 0;
+    for (uint32_t i = 0; i < slot->hints; i++)
+        if (hints[i].word < span->words || hints[i].word >= end) hints[kept++] = hints[i];
+    slot->hints = kept;
 }
 
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot) {
-    const sw_hints *hints = &cache->more->hints[span->span_class];
-    uint32_t id = sw_space_span_id(cache->heap->space, span);
-    for (uint32_t i = 0; i < hints->count; i++)
-        if (hints->items[i].span == id && hints->items[i].slot == slot) return true;
+    const sw_hint *hints = sw_cache_hints(cache, span->span_class);
+    uint64_t at = sw_hint_at(span->base + (uintptr_t)slot * span->size, slot);
+    for (uint32_t i = 0; i < cache->slots[span->span_class].hints; i++)
+        if (hints[i].at == at) return true;
     return false;
 }
 
-/* True when the slot was freed by its owner only, and is now allocated. */
-static bool take_slot(sw_cache *cache, sw_span *span, uint32_t slot) {
-    sw_word *word = &span->words[slot / 64];
-    uint64_t bit = 1ull << (slot % 64), local = sw_word_local(word);
-    if (span->state != SW_SPAN_FULL || (local & bit) == 0) return false;
-    if (sw_unlikely((__atomic_load_n(sw_span_remote(span, slot / 64), __ATOMIC_RELAXED) & bit) !=
-                    0)) {
-        sw_cache_attend(cache, span); /* freed twice: the drain will tell */
-        return false;
-    }
-    sw_word_set_local(word, local & ~bit);
-    return true;
-}
-
 uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span) {
-    sw_hints *hints = &cache->more->hints[span_class];
-    while (hints->count > 0) {
-        uint32_t i = --hints->count, slot = hints->items[i].slot;
-        *span = sw_space_span(cache->heap->space, hints->items[i].span);
-        if (sw_likely(take_slot(cache, *span, slot)))
-            return (*span)->base + (uintptr_t)slot * (*span)->size;
+    sw_cache_slot *slot = &cache->slots[span_class];
+    while (slot->hints > 0) {
+        const sw_hint *hint = &sw_cache_hints(cache, span_class)[--slot->hints];
+        uint64_t bit = 1ull << (hint->at % 64), local = sw_word_local(hint->word);
+        uintptr_t p = sw_hint_address(hint);
+        if ((local & bit) == 0) continue;
+        *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, p));
+        if (sw_unlikely((sw_word_remote(hint->word) & bit) != 0)) {
+            sw_cache_attend(cache, *span); /* freed twice: the drain will tell */
+            continue;
+        }
+        sw_word_set_local(hint->word, local & ~bit);
+        return p;
     }
     return 0;
 }
@@ -91,6 +79,7 @@ static void release_or_keep(sw_cache *cache, sw_span *span) {
     uint32_t span_class = span->span_class;
     if (span->kept) return; /* a free that raced with another made it look used meanwhile */
     if (more->kept[span_class] < cache->heap->options.batch_spans) {
+        forget_hints(cache, span); /* it stays wholly free until it is current */
         more->kept[span_class]++;
         span->kept = 1;
         return;
@@ -110,7 +99,6 @@ static void give_up_kept(sw_cache *cache, uint32_t span_class) {
         more->kept[span_class]--;
         span->kept = 0;
         sw_span_list_remove(&more->partial[span_class], space, span);
-        forget_hints(cache, span);
         sw_central_release(cache->heap, span);
     }
 }
@@ -142,7 +130,7 @@ void sw_cache_attend(sw_cache *cache, sw_span *span) {
     if (span->state != SW_SPAN_FULL) return;
     sw_span_list_remove(&more->full[span->span_class], space, span);
     sw_span_list_push(&more->partial[span->span_class], space, span);
-    span->state = SW_SPAN_PARTIAL;
+    sw_span_enter(span, SW_SPAN_PARTIAL);
 }
 
 void sw_cache_emptied(sw_cache *cache, sw_span *span) {
@@ -249,7 +237,7 @@ static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
     if (span->kept) more->kept[span_class]--;
     span->kept = 0;
     sw_span_list_remove(partial, heap->space, span);
-    span->state = SW_SPAN_CURRENT;
+    sw_span_enter(span, SW_SPAN_CURRENT);
     return span;
 }
 
@@ -274,7 +262,7 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
 static void set_full(sw_cache *cache, sw_cache_slot *slot) {
     sw_span *span = slot->span;
     if (span == NULL) return;
-    span->state = SW_SPAN_FULL;
+    sw_span_enter(span, SW_SPAN_FULL);
     sw_span_set_owner(span, cache, true);
     sw_span_list_push(&cache->more->full[span->span_class], cache->heap->space, span);
     empty_slot(slot);
@@ -307,12 +295,13 @@ bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
 /* --- opening and closing ---------------------------------------------------------------------- */
 
 static size_t cache_bytes(const sw_heap *heap) {
-    return sizeof(sw_cache) + heap->span_classes * sizeof(sw_cache_slot);
+    return sizeof(sw_cache) +
+           heap->span_classes * (sizeof(sw_cache_slot) + SW_HINTS_MAX * sizeof(sw_hint));
 }
 
 static size_t more_bytes(const sw_heap *heap) {
     return sizeof(struct sw_cache_more) +
-           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(sw_hints) + sizeof(uint16_t));
+           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
 }
 
 void sw_cache_free_records(sw_heap *heap) {
@@ -332,6 +321,17 @@ static sw_cache *reuse_closed(sw_heap *heap) {
     return NULL;
 }
 
+/* Which slot is next is the placement's to say in heaps that do not place as the fast ones do. */
+void sw_cache_reset_slots(sw_cache *cache) {
+    const sw_heap *heap = cache->heap;
+    for (uint32_t i = 0; i < heap->span_classes; i++) {
+        empty_slot(&cache->slots[i]);
+        cache->slots[i].bytes = heap->table->classes[i / 2].size;
+        cache->slots[i].hints = 0;
+        cache->slots[i].hints_max = heap->options.placement == SW_PLACE_LIFO ? SW_HINTS_MAX : 0;
+    }
+}
+
 static sw_cache *fresh_cache(sw_heap *heap) {
     sw_cache *cache = sw_meta_alloc(&heap->meta, cache_bytes(heap));
     struct sw_cache_more *more = sw_meta_alloc(&heap->meta, more_bytes(heap));
@@ -342,15 +342,16 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     }
     more->partial = (sw_span_list *)(more + 1);
     more->full = more->partial + heap->span_classes;
-    more->hints = (sw_hints *)(more->full + heap->span_classes);
-    more->kept = (uint16_t *)(more->hints + heap->span_classes);
+    more->kept = (uint16_t *)(more->full + heap->span_classes);
     more->number = ++heap->cache_numbers;
     more->next = heap->caches;
     cache->view = heap->space->view;
     cache->table = heap->table;
     cache->heap = heap;
-    cache->paths = sw_paths_for(heap->table, heap->mode);
+    cache->hints = (sw_hint *)&cache->slots[heap->span_classes];
     cache->more = more;
+    cache->paths = sw_paths_for(heap->table, heap->mode);
+    cache->mode = heap->mode;
     heap->caches = cache;
     return cache;
 }
@@ -360,7 +361,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
     sw_cache *cache = reuse_closed(heap);
     if (cache == NULL) cache = fresh_cache(heap);
     if (cache != NULL) {
-        for (uint32_t i = 0; i < heap->span_classes; i++) empty_slot(&cache->slots[i]);
+        sw_cache_reset_slots(cache);
         heap->cache_count++;
         cache->more->loose = 0;
         __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
@@ -397,7 +398,7 @@ void sw_cache_shut(sw_cache *cache) {
         disown_list(heap, &more->partial[i]);
         disown_list(heap, &more->full[i]);
         more->kept[i] = 0;
-        more->hints[i].count = 0;
+        cache->slots[i].hints = 0;
     }
     more->tiny_block = 0;
     more->tiny_used = 0;

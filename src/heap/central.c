@@ -79,8 +79,8 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
         sw_central_drop_record(heap, span);
         return NULL;
     }
-    span->page = page;
-    span->pages = cls->pages;
+    sw_space_cold(heap->space, span)->page = page;
+    sw_space_cold(heap->space, span)->pages = cls->pages;
     sw_span_init(span, sw_pages_address(&heap->pages, page), cls, span_class, words, needzero);
     sw_space_cold(heap->space, span)->slack = slack;
     sw_pages_map(&heap->pages, page, cls->pages, sw_space_span_id(heap->space, span));
@@ -101,15 +101,16 @@ static bool is_visited(const sw_heap *heap, const sw_span *span) {
 void sw_central_release(sw_heap *heap, sw_span *span) {
     if (sw_unlikely(is_visited(heap, span) || !sw_span_is_empty(span))) { /* in this order */
         sw_span_set_owner(span, NULL, false);
-        span->state = SW_SPAN_CENTRAL_PARTIAL;
+        sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
         sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
         return;
     }
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
-    uint32_t page = span->page, pages = span->pages;
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint32_t page = cold->page, pages = cold->pages;
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
     sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls->slots));
-    sw_meta_free(&heap->meta, sw_space_cold(heap->space, span)->slack, sw_slack_bytes(cls));
+    sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(cls));
     sw_central_drop_record(heap, span);
     sw_pages_free(&heap->pages, page, pages);
 }
@@ -126,7 +127,7 @@ sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw
         span = fresh_span(heap, span_class, why);
         if (span == NULL) return NULL;
     }
-    span->state = SW_SPAN_CURRENT;
+    sw_span_enter(span, SW_SPAN_CURRENT);
     sw_span_set_owner(span, cache, !span->needzero);
     return span;
 }
@@ -135,10 +136,10 @@ void sw_central_put(sw_heap *heap, sw_span *span) {
     if (sw_span_is_empty(span)) {
         sw_central_release(heap, span);
     } else if (sw_span_has_free(span)) {
-        span->state = SW_SPAN_CENTRAL_PARTIAL;
+        sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
         sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
     } else {
-        span->state = SW_SPAN_CENTRAL_FULL;
+        sw_span_enter(span, SW_SPAN_CENTRAL_FULL);
         sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
     }
 }

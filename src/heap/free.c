@@ -108,31 +108,44 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-/* An object of the cache itself comes here when its span is marked, when its frame lies outside the
- * main reservation, or when the heap packs tiny objects. */
-static bool free_own(sw_cache *cache, sw_span *span, uint32_t slot) {
-    bool marked = span->owner != cache;
-    bool hinted = marked && span->state == SW_SPAN_FULL && sw_cache_hint(cache, span, slot);
-    if (marked && !hinted) sw_cache_attend(cache, span);
-    return sw_fast_free_own(cache, span, slot) != 0;
+static sw_always_inline bool is_marked_own(const sw_cache *cache, const sw_span *span) {
+    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
+    return owner == ((uintptr_t)cache | 1);
 }
 
-/* The common case of a slow free: a live slot of a marked span of this cache. False: it is not that, and
- * nothing was done. */
-static bool free_marked(sw_cache *cache, void *ptr) {
-    const sw_space_view *view = &cache->view;
-    uint64_t frame = ((uintptr_t)ptr - view->base) >> SW_FRAME_BITS;
-    if (frame >= view->frames) return false;
-    sw_span *span = &view->spans[view->page_map[frame]];
-    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
-    if (owner != ((uintptr_t)cache | 1)) return false;
-    sw_product product = (sw_product)((uintptr_t)ptr - span->base) * span->magic;
-    uint32_t slot = (uint32_t)(product >> 64);
-    const sw_word *word = &span->words[slot / 64];
-    if ((uint64_t)product >= span->magic ||
-        ((sw_word_free(word) | sw_word_local(word)) >> (slot % 64) & 1) != 0)
-        return false;
-    return free_own(cache, span, slot);
+/* A live slot of a marked span that gets no hint: the span is fresh, or changes list. */
+static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot) {
+    sw_cache_attend(cache, span);
+    (void)sw_fast_free_own(cache, span, slot);
+}
+
+/* A live slot of a marked span of this cache. A full span keeps its place while a hint can bring the
+ * slot back. (Every call here is the last thing done: nothing is saved on the way.) */
+static sw_always_inline void free_marked(sw_cache *cache, sw_span *span, uint64_t slot,
+                                         uintptr_t p) {
+    sw_cache_slot *place = &cache->slots[span->span_class];
+    if (span->state != SW_SPAN_FULL || sw_unlikely(place->hints >= place->hints_max)) {
+        free_attended(cache, span, slot);
+        return;
+    }
+    sw_word *word = &span->words[slot / 64];
+    sw_hint *hint = &sw_cache_hints(cache, span->span_class)[place->hints++];
+    uint64_t local = sw_word_local(word) | 1ull << (slot % 64);
+    hint->at = sw_hint_at(p, slot);
+    hint->word = word;
+    span->needzero = 1;
+    sw_word_set_local(word, local);
+    if (sw_unlikely((sw_word_free(word) | local) == ~0ull)) sw_cache_emptied(cache, span);
+}
+
+/* An object of the cache itself comes here when its span is marked, when its frame lies outside the
+ * main reservation, or when the heap packs tiny objects. The slot is live. */
+static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, uintptr_t p) {
+    if (is_marked_own(cache, span)) {
+        free_marked(cache, span, slot, p);
+    } else {
+        (void)sw_fast_free_own(cache, span, slot);
+    }
 }
 
 /* Frees what a visited target says. False: look again. */
@@ -144,15 +157,19 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
         return free_remote(cache, ptr, target);
     leave(cache);
     if (target->misuse != SW_MISUSE_NONE) return true;
-    bool done = target->large ? sw_large_free(heap, span, (uintptr_t)ptr)
-                              : free_own(cache, span, target->slot);
-    if (!done) target->misuse = SW_MISUSE_DOUBLE_FREE;
+    if (!target->large)
+        free_own(cache, span, target->slot, (uintptr_t)ptr);
+    else if (!sw_large_free(heap, span, (uintptr_t)ptr))
+        target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
 }
 
-void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
-    if ((cache->heap->mode & SW_MODE_TINY) == 0 && free_marked(cache, ptr)) return;
+/* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
+static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
+    if (ptr == NULL) return;
     int saved_errno = errno;
+    if (cache->heap == NULL) cache = sw_thread_default_cache();
+    if (cache == NULL) return; /* no memory for a cache: the object is leaked */
     sw_target target;
     do {
         target = visit(cache, ptr);
@@ -161,17 +178,36 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
+/* The slot of a marked span, if it is live. */
+static sw_noinline void free_checked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
+                                     const char *op) {
+    const sw_word *word = &span->words[slot / 64];
+    if (sw_unlikely(((sw_word_free(word) | sw_word_local(word)) >> (slot % 64) & 1) != 0)) {
+        free_any(cache, ptr, op);
+    } else {
+        free_marked(cache, span, slot, (uintptr_t)ptr);
+    }
+}
+
+void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    uint64_t slot;
+    sw_span *span = (cache->mode & SW_MODE_TINY) == 0 ? sw_fast_find(cache, ptr, &slot) : NULL;
+    if (span != NULL && is_marked_own(cache, span)) {
+        free_checked(cache, span, slot, ptr, op);
+    } else {
+        free_any(cache, ptr, op);
+    }
+}
+
 static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_unlikely((cache->heap->mode & SW_MODE_TINY) != 0) ||
+    if (sw_unlikely((cache->mode & SW_MODE_TINY) != 0) ||
         sw_unlikely(!sw_fast_try_free(cache, ptr)))
         sw_free_slow(cache, ptr, op);
 }
 
 /* --- public ----------------------------------------------------------------------------------- */
 
-void sw_cache_free(sw_cache *cache, void *ptr) {
-    if (ptr != NULL) free_generic(cache, ptr, "free");
-}
+void sw_cache_free(sw_cache *cache, void *ptr) { free_generic(cache, ptr, "free"); }
 
 void sw_heap_free(sw_heap *heap, void *ptr) {
     if (ptr == NULL) return;
@@ -182,7 +218,8 @@ void sw_heap_free(sw_heap *heap, void *ptr) {
 /* The stated size must be of the object's class, or of its page count. */
 static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) {
     if (sw_span_is_large(span))
-        return sw_pages_of(heap->table, size == 0 ? 1 : size) == span->pages;
+        return sw_pages_of(heap->table, size == 0 ? 1 : size) ==
+               sw_space_cold(heap->space, span)->pages;
     return size <= heap->table->max_size &&
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
 }
@@ -205,12 +242,20 @@ void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
     if (cache != NULL) free_sized(cache, ptr, size);
 }
 
+/* As sw_fast_free, but a marked span is one step away, not a second look-up. */
 void sw_free(void *ptr) {
-    if (ptr == NULL) return;
     sw_cache *cache = sw_tls_cache;
-    if (sw_unlikely(cache == NULL)) cache = sw_thread_default_cache();
-    if (cache != NULL && sw_unlikely(!sw_fast_try_free(cache, ptr)))
-        sw_free_slow(cache, ptr, "free");
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (sw_unlikely(span == NULL)) {
+        free_any(cache, ptr, "free");
+    } else if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
+        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) free_any(cache, ptr, "free");
+    } else if (is_marked_own(cache, span)) {
+        free_checked(cache, span, slot, ptr, "free");
+    } else {
+        free_any(cache, ptr, "free");
+    }
 }
 
 void sw_free_sized(void *ptr, size_t size) {

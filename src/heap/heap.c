@@ -137,7 +137,7 @@ size_t sw_heap_trim(sw_heap *heap) {
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step) {
     uint32_t id = window->map[(uint64_t)n << (heap->table->page_shift - SW_FRAME_SHIFT)];
     sw_span *span = id < SW_SPAN_FIRST ? NULL : sw_space_span(heap->space, id);
-    *step = span == NULL ? 1 : span->pages;
+    *step = span == NULL ? 1 : sw_space_cold(heap->space, span)->pages;
     return span;
 }
 

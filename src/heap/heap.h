@@ -7,8 +7,9 @@
  *
  * Allocation of a small object
  *   1. class of the size, slot of the span class in the cache           (template.h, alloc.c)
- *   2. lowest set bit of the slot's current word; clear it; done
- *   3. word empty: a slot that a hint names, else the current span's next word with a bit (cache.c)
+ *   2. a slot that a hint names; else the lowest set bit of the current word; clear it; done
+ *      (paths that know the class when compiled look at the word first)
+ *   3. word empty: the current span's next word with a bit              (cache.c)
  *   4. none: drain frees of other threads; span full -> full list; a partial span of this cache
  *   5. none: under the heap's lock, a central partial span, else a new one from the page heap
  *   6. no pages: the OS, within the limit; else NULL and ENOMEM
@@ -72,19 +73,6 @@ struct sw_heap {
     uint64_t now_ns;        /* manual clock; under the lock */
 };
 
-/* Slots of full spans that were freed lately, newest last: the next allocation of their class takes them
- * before anything is searched, and their spans stay where they are. Hints only: the truth is the slot's
- * bit in `local`. Every slot in `local` of a full span has a hint; a hint may be out of date. */
-enum { SW_HINTS_MAX = 7 };
-
-typedef struct sw_hints {
-    uint32_t count;
-    uint32_t unused;
-    struct {
-        uint32_t span, slot;
-    } items[SW_HINTS_MAX];
-} sw_hints;
-
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
 struct sw_cache_more {
@@ -99,8 +87,7 @@ struct sw_cache_more {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    sw_hints *hints; /* by span class */
-    uint16_t *kept;  /* by span class: wholly free spans in `partial` */
+    uint16_t *kept; /* by span class: wholly free spans in `partial` */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -112,16 +99,25 @@ static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
 
+/* --- hints ------------------------------------------------------------------------------------- */
+
+static sw_always_inline uint64_t sw_hint_at(uintptr_t address, uint64_t slot) {
+    return (uint64_t)address << 6 | slot % 64;
+}
+static sw_always_inline uintptr_t sw_hint_address(const sw_hint *hint) {
+    return (uintptr_t)(hint->at >> 6);
+}
+static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t span_class) {
+    return &cache->hints[(size_t)span_class << SW_HINTS_LOG2];
+}
+
 /* --- cache.c ---------------------------------------------------------------------------------- */
 
 /* Gives the cache slot a word with a free bit. False: no memory (the slot is left empty). */
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
 /* Before the first free into a marked span of this cache: see sw_span_set_owner. */
 void sw_cache_attend(sw_cache *cache, sw_span *span);
-/* After a free into a full span: true when a hint will bring the slot back, false when the cache must
- * attend to the span. */
-bool sw_cache_hint(sw_cache *cache, sw_span *span, uint32_t slot);
-/* Takes the slot of the newest valid hint: its address and span, else 0. */
+/* Takes the slot that the newest valid hint names: its address and span, else 0. */
 uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span);
 /* True when a hint names the slot. */
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot);
@@ -130,6 +126,8 @@ bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slo
 void sw_cache_drain_remote(sw_cache *cache);
 /* Pushes half of a span on its owner's remote stack. The caller is its announcer. */
 void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
+/* No current span, no hint. */
+void sw_cache_reset_slots(sw_cache *cache);
 /* Opens or closes without taking the registry's lock. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
@@ -223,7 +221,7 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 
 /* --- thread.c ----------------------------------------------------------------------------------- */
 
-/* sw_tls_cache (fast.h): this thread's cache of the default heap, or NULL. */
+/* sw_tls_cache (fast.h): this thread's cache of the default heap, or one without a heap. */
 /* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
 sw_cache *sw_thread_cache(sw_heap *heap);
 /* The same if it is open, else NULL. */

@@ -13,15 +13,18 @@ static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags
     sw_span *span = sw_central_record(heap);
     if (span == NULL) return NULL;
     bool needzero;
-    *why = sw_pages_alloc(&heap->pages, pages, align, &span->page, &needzero);
+    uint32_t page;
+    *why = sw_pages_alloc(&heap->pages, pages, align, &page, &needzero);
     if (*why != SW_OK) {
         sw_central_drop_record(heap, span);
         return NULL;
     }
-    span->pages = pages;
-    sw_span_init_large(span, sw_pages_address(&heap->pages, span->page), (flags & SW_SCAN) == 0,
+    sw_span_cold *cold = sw_space_cold(heap->space, span);
+    cold->page = page;
+    cold->pages = pages;
+    sw_span_init_large(span, sw_pages_address(&heap->pages, page), (flags & SW_SCAN) == 0,
                        needzero);
-    sw_pages_map(&heap->pages, span->page, pages, sw_space_span_id(heap->space, span));
+    sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
     return span;
 }
 
@@ -42,8 +45,7 @@ void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     }
     void *p = (void *)span->base;
     bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero;
-    if (zero && (heap->mode & SW_MODE_DRY) == 0)
-        memset(p, 0, (size_t)span->pages << heap->table->page_shift);
+    if (zero && (heap->mode & SW_MODE_DRY) == 0) memset(p, 0, pages << heap->table->page_shift);
     return p;
 }
 
@@ -52,7 +54,8 @@ bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p) {
     sw_central_tick(heap);
     bool live = span->state == SW_SPAN_LARGE && span->base == p;
     if (live) {
-        uint32_t page = span->page, pages = span->pages;
+        const sw_span_cold *cold = sw_space_cold(heap->space, span);
+        uint32_t page = cold->page, pages = cold->pages;
         sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
         sw_central_drop_record(heap, span);
         sw_pages_free(&heap->pages, page, pages);
@@ -63,17 +66,18 @@ bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p) {
 
 bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size) {
     size_t pages = sw_pages_of(heap->table, size);
-    if (pages == 0 || pages > span->pages) return false;
+    sw_span_cold *cold = sw_space_cold(heap->space, span);
+    if (pages == 0 || pages > cold->pages) return false;
     sw_os_lock_acquire(&heap->lock);
-    uint32_t cut = span->pages - (uint32_t)pages;
+    uint32_t cut = cold->pages - (uint32_t)pages;
     if (cut > 0) {
-        uint32_t first = span->page + (uint32_t)pages;
+        uint32_t first = cold->page + (uint32_t)pages;
         sw_pages_map(&heap->pages, first, cut, SW_SPAN_RELEASED);
-        span->pages = (uint32_t)pages;
+        cold->pages = (uint32_t)pages;
         sw_central_tick(heap);
         sw_pages_free(&heap->pages, first, cut);
     }
-    sw_space_cold(heap->space, span)->requested = size;
+    cold->requested = size;
     sw_os_lock_release(&heap->lock);
     return true;
 }

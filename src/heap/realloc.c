@@ -7,7 +7,8 @@
 #include "heap/template.h"
 
 static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
-    return sw_span_is_large(span) ? (size_t)span->pages << heap->table->page_shift : span->size;
+    if (!sw_span_is_large(span)) return span->size;
+    return (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
 }
 
 /* The requested size where it is kept, else the usable one. */

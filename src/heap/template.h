@@ -28,6 +28,19 @@ static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned
     return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && span->needzero;
 }
 
+/* Takes the slot that the newest hint of the class names. NULL: none, or not by this short way. */
+static sw_always_inline void *sw_template_take_hinted(sw_cache *cache, sw_cache_slot *slot,
+                                                      uint32_t span_class) {
+    uint32_t newest = slot->hints - 1u;
+    const sw_hint *hint = &sw_cache_hints(cache, span_class)[newest];
+    sw_word *word = hint->word;
+    uint64_t local = sw_word_local(word), index = hint->at % 64;
+    if (sw_unlikely(((local & ~sw_word_remote(word)) >> index & 1) == 0)) return NULL;
+    slot->hints = (uint16_t)newest;
+    sw_word_set_local(word, local & ~(1ull << index));
+    return (void *)sw_hint_address(hint);
+}
+
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
                                                 uint32_t cls, uint32_t bytes, unsigned kind) {
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);

@@ -17,7 +17,15 @@ typedef struct sw_thread {
     size_t capacity;
 } sw_thread;
 
-_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
+/* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
+enum { NO_CACHE_SLOTS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
+static struct {
+    sw_cache head;
+    sw_cache_slot slots[NO_CACHE_SLOTS];
+} no_cache = {
+    .slots = {[0 ... NO_CACHE_SLOTS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
+
+_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache.head;
 static sw_tls_fast sw_thread *tls_thread;
 
 static sw_os_lock registry_lock;
@@ -92,7 +100,7 @@ static void let_go(sw_heap *heap) {
 /* Another thread may destroy a heap at the same time: an exit is no call on it. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
-    sw_tls_cache = NULL;
+    sw_tls_cache = &no_cache.head;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
         sw_cache *cache = take_cache(thread, i);
@@ -173,11 +181,11 @@ sw_cache *sw_thread_cache(sw_heap *heap) {
 }
 
 sw_cache *sw_thread_default_cache(void) {
-    if (sw_likely(sw_tls_cache != NULL)) return sw_tls_cache;
+    if (sw_likely(sw_tls_cache->heap != NULL)) return sw_tls_cache;
     sw_heap *heap = sw_heap_default();
-    if (heap == NULL) return NULL;
-    sw_tls_cache = sw_thread_cache(heap);
-    return sw_tls_cache;
+    sw_cache *cache = heap == NULL ? NULL : sw_thread_cache(heap);
+    if (cache != NULL) sw_tls_cache = cache;
+    return cache;
 }
 
 /* --- fork --------------------------------------------------------------------------------------
@@ -224,7 +232,7 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
     uint32_t count = sw_span_word_count(span);
     uint64_t words = 0;
     for (uint32_t k = half * 64; k < count && k < half * 64 + 64; k++)
-        if (*sw_span_remote(span, k) != 0) words |= 1ull << (k % 64);
+        if (sw_word_remote(&span->words[k]) != 0) words |= 1ull << (k % 64);
     return words;
 }
 
@@ -233,7 +241,7 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
 static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_lost(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, false);
-        span->state = SW_SPAN_CENTRAL_FULL; /* in no list yet */
+        sw_span_enter(span, SW_SPAN_CENTRAL_FULL); /* in no list yet */
         span->kept = 0;
         sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
     }
@@ -268,11 +276,10 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     more->remote_head = 0; /* every span is drained */
     more->visiting = 0;
     if (!is_lost(cache)) return;
+    sw_cache_reset_slots(cache);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
-        cache->slots[i] = (sw_cache_slot){.word = &sw_sentinel_word};
         more->partial[i] = more->full[i] = (sw_span_list){0};
         more->kept[i] = 0;
-        more->hints[i].count = 0;
     }
     more->tiny_block = 0;
     more->tiny_used = 0;

@@ -23,7 +23,7 @@ sw_space sw_live_space;
 static sw_os_lock live_lock;
 static uint32_t live_ready; /* atomic */
 
-sw_word sw_sentinel_word = {0, ~0ull};
+sw_word sw_sentinel_word = {.local = ~0ull};
 
 static bool commit(void *p, size_t bytes) {
     size_t page = sw_os_page_bytes();

@@ -30,6 +30,8 @@ enum {
 /* What only slow paths read of a span. */
 typedef struct sw_span_cold {
     sw_heap *heap;
+    uint32_t page; /* first logical page in its heap */
+    uint32_t pages;
     void *slack;        /* tracked: slot bytes - requested bytes, a u16 or u32 for each slot */
     uint64_t requested; /* large objects: the size asked for */
     /* Bit k of remote_words[h]: remote word 64 * h + k holds frees that its owner has not drained.

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 
 _Static_assert(sizeof(sw_span) == 64, "a span record is one cache line");
+_Static_assert(sizeof(sw_word) == 32, "two words a cache line");
 _Static_assert(SW_TABLE_SLOTS_MAX <= 2 * 64 * 64, "each word has a bit in remote_words");
 
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
@@ -18,7 +19,7 @@ void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t s
     span->span_class = (uint16_t)span_class;
     span->cursor = 0;
     span->needzero = needzero;
-    for (uint32_t k = 0; k < sw_word_pairs(cls->slots); k++) {
+    for (uint32_t k = 0; k < sw_words_of(cls->slots); k++) {
         uint64_t padding = sw_span_padding(span, k);
         words[k] = (sw_word){.free = ~padding, .local = padding};
     }
@@ -32,7 +33,7 @@ void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzer
     span->slots = 0;
     span->span_class = (uint16_t)sw_span_class_of(0, noscan);
     span->needzero = needzero;
-    span->state = SW_SPAN_LARGE;
+    sw_span_enter(span, SW_SPAN_LARGE);
 }
 
 void sw_span_clear(sw_span *span) { memset(span, 0, sizeof *span); }
@@ -45,7 +46,7 @@ static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
  * that the slot is handed out once, and only after its drain: a word that is being announced is
  * pending. */
 static uint64_t doubled_bits(const sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
-    uint64_t both = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED) & local;
+    uint64_t both = sw_word_remote(&span->words[k]) & local;
     if (sw_unlikely(both != 0)) *doubled = slot_address(span, k, both);
     return both;
 }
@@ -70,10 +71,10 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
 }
 
 sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot) {
-    const sw_word *word = &span->words[slot / 64];
+    sw_word *word = &span->words[slot / 64];
     uint64_t bit = 1ull << (slot % 64);
     if (((sw_word_free(word) | sw_word_local(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
-    uint64_t before = __atomic_fetch_or(sw_span_remote(span, slot / 64), bit, __ATOMIC_ACQ_REL);
+    uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
     if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
     if (before != 0) return SW_REMOTE_DONE;
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
@@ -88,7 +89,7 @@ void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *dou
     for (; words != 0; words &= words - 1) {
         uint32_t k = half * 64 + sw_ctz(words);
         sw_word *word = &span->words[k];
-        uint64_t bits = __atomic_exchange_n(sw_span_remote(span, k), 0, __ATOMIC_ACQ_REL);
+        uint64_t bits = __atomic_exchange_n(&word->remote, 0, __ATOMIC_ACQ_REL);
         uint64_t already = bits & (sw_word_free(word) | sw_word_local(word));
         if (already != 0) *doubled = slot_address(span, k, already);
         sw_word_set_local(word, sw_word_local(word) | (bits & ~already));
@@ -98,8 +99,7 @@ void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *dou
 
 uint64_t sw_span_free_bits(const sw_span *span, uint32_t k) {
     const sw_word *word = &span->words[k];
-    uint64_t remote = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED);
-    return (sw_word_free(word) | sw_word_local(word) | remote) & ~sw_span_padding(span, k);
+    return sw_word_all(word) & ~sw_span_padding(span, k);
 }
 
 uint32_t sw_span_free_slots(const sw_span *span) {
@@ -112,7 +112,7 @@ uint32_t sw_span_free_slots(const sw_span *span) {
 bool sw_span_is_empty(const sw_span *span) {
     for (uint32_t k = 0; k < sw_span_word_count(span); k++)
         if ((sw_word_free(&span->words[k]) | sw_word_local(&span->words[k])) != ~0ull ||
-            __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED) != 0)
+            sw_word_remote(&span->words[k]) != 0)
             return false;
     return true;
 }
@@ -138,11 +138,7 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
     const sw_word *words = __atomic_load_n(&span->words, __ATOMIC_RELAXED);
     if (words == NULL) return false;
-    const sw_word *word = &words[slot / 64];
-    const uint64_t *remote = (const uint64_t *)(words + sw_word_pairs(span->slots)) + slot / 64;
-    uint64_t bits =
-        sw_word_free(word) | sw_word_local(word) | __atomic_load_n(remote, __ATOMIC_RELAXED);
-    return (bits >> (slot % 64) & 1) == 0;
+    return (sw_word_all(&words[slot / 64]) >> (slot % 64) & 1) == 0;
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -170,12 +166,12 @@ void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span) {
 
 /* True when the policy prefers a to b. Logical page numbers stand for addresses, so that the choice
  * is the same in a dry heap. */
-static bool better(const sw_span *a, const sw_span *b, sw_placement placement) {
+static bool better(sw_space *space, const sw_span *a, const sw_span *b, sw_placement placement) {
     if (placement == SW_PLACE_FULLEST) {
         uint32_t free_a = sw_span_free_slots(a), free_b = sw_span_free_slots(b);
         if (free_a != free_b) return free_a < free_b;
     }
-    return a->page < b->page;
+    return sw_space_cold(space, a)->page < sw_space_cold(space, b)->page;
 }
 
 sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_placement placement) {
@@ -184,7 +180,7 @@ sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_place
     if (placement == SW_PLACE_LIFO) return best;
     for (uint32_t id = best->next; id != 0; id = sw_space_span(space, id)->next) {
         sw_span *span = sw_space_span(space, id);
-        if (better(span, best, placement)) best = span;
+        if (better(space, span, best, placement)) best = span;
     }
     return best;
 }

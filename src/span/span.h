@@ -4,7 +4,7 @@
  *
  *   base                                   span end
  *   | slot 0 | slot 1 | ... | slot slots-1 | tail |
- *   words:  [free local] [free local] ... | remote remote ...      one of each for 64 slots
+ *   words:  [free local remote] [free local remote] ...            one of each for 64 slots
  *
  * A slot is free when its bit is set in `free`, `local` or `remote`; never in two of them. Who
  * writes what: sw_word (fast_abi.h) and "frees by other threads" below. `state` and the links
@@ -44,21 +44,23 @@ static sw_always_inline void sw_word_set_local(sw_word *word, uint64_t bits) {
     __atomic_store_n(&word->local, bits, __ATOMIC_RELAXED);
 }
 
-/* Pairs that a span of `slots` needs: one more when the slots end on a word, so that the index of
- * the tail meets padding too. */
-static inline uint32_t sw_word_pairs(uint32_t slots) { return slots / 64 + 1; }
+static sw_always_inline uint64_t sw_word_remote(const sw_word *word) {
+    return __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
+}
+
+/* The slots that are free, in any way; padding counts. */
+static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
+    return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
+}
+
+/* Words that a span of `slots` needs: one more when the slots end on a word, so that the index of the
+ * tail meets padding too. */
+static inline uint32_t sw_words_of(uint32_t slots) { return slots / 64 + 1; }
 
 /* Bytes of all words of a span. */
-static inline size_t sw_words_bytes(uint32_t slots) {
-    return sw_word_pairs(slots) * (sizeof(sw_word) + sizeof(uint64_t));
-}
+static inline size_t sw_words_bytes(uint32_t slots) { return sw_words_of(slots) * sizeof(sw_word); }
 
-/* Word k of the frees by other threads. Atomic; has no padding. */
-static inline uint64_t *sw_span_remote(const sw_span *span, uint32_t k) {
-    return (uint64_t *)(span->words + sw_word_pairs(span->slots)) + k;
-}
-
-/* Bits of pair k that stand for no slot. */
+/* Bits of word k that stand for no slot. */
 static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
     uint32_t first = k * 64;
     return span->slots >= first + 64 ? 0
@@ -87,6 +89,12 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, bool marked
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
+/* Enters a state. Only a span that waits in a partial list is told that a word became wholly free. */
+static inline void sw_span_enter(sw_span *span, sw_span_state state) {
+    span->state = (uint8_t)state;
+    span->emptied = state == SW_SPAN_PARTIAL ? ~0ull : 0;
+}
+
 /* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(slots) zeroed
  * bytes. */
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
@@ -96,7 +104,7 @@ void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzer
 /* Makes it the record of no span. */
 void sw_span_clear(sw_span *span);
 
-/* The next pair at or after `cursor`, round the end, that has a free slot; its local bits are moved
+/* The next word at or after `cursor`, round the end, that has a free slot; its local bits are moved
  * into `free`. NULL when there is none. Owner (or lock) only. *doubled: a slot that the owner and
  * another thread both freed: its address, else 0 (the owner's free is undone). */
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
@@ -110,7 +118,7 @@ static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t 
  * any thread that holds the object may ask. */
 static inline bool sw_span_is_large(const sw_span *span) { return span->size == 0; }
 
-/* Pairs that hold slots. */
+/* Words that hold slots. */
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63) / 64; }
 
 static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word) {

@@ -19,7 +19,7 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
         if (span->state != state || span->span_class != span_class || span->prev != previous ||
             sw_span_owner(span) != owner || sw_space_cold(a->heap->space, span)->heap != a->heap) {
             SW_BROKEN(a, "list of span class %u: span at page %u does not belong there", span_class,
-                      span->page);
+                      sw_space_cold(a->heap->space, span)->page);
             return count;
         }
         *kept += span->kept;
@@ -41,7 +41,7 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
     uintptr_t offset = (uintptr_t)span - (uintptr_t)space->view.spans;
     bool good;
     if (span == NULL) {
-        good = slot->word == &sw_sentinel_word && slot->base == 0;
+        good = slot->word == &sw_sentinel_word && slot->base == SW_NO_BASE;
     } else {
         good = offset % sizeof *span == 0 && offset / sizeof *span <= UINT32_MAX &&
                sw_audit_is_span(a, (uint32_t)(offset / sizeof *span)) &&
@@ -60,8 +60,10 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
 /* Every free slot of a full span is in `local` and has a hint. */
 static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
-    if (cache->more->hints[span_class].count > SW_HINTS_MAX) {
-        SW_BROKEN(a, "cache %u: too many hints of span class %u", cache->more->number, span_class);
+    const sw_cache_slot *slot = &cache->slots[span_class];
+    if (slot->hints > slot->hints_max || slot->hints_max > SW_HINTS_MAX ||
+        slot->bytes != a->heap->table->classes[span_class / 2].size) {
+        SW_BROKEN(a, "cache %u: slot of span class %u is damaged", cache->more->number, span_class);
         return;
     }
     for (uint32_t id = cache->more->full[span_class].head; id != 0 && a->status == SW_OK;) {
@@ -72,7 +74,8 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
             uint64_t local = sw_word_local(&span->words[k]) & ~sw_span_padding(span, k);
             for (uint64_t bits = free_bits | local; bits != 0; bits &= bits - 1)
                 if (free_bits != 0 || !sw_cache_is_hinted(cache, span, k * 64 + sw_ctz(bits)))
-                    SW_BROKEN(a, "span at page %u: full, with a free slot and no hint", span->page);
+                    SW_BROKEN(a, "span at page %u: full, with a free slot and no hint",
+                              sw_space_cold(a->heap->space, span)->page);
         }
     }
 }
@@ -88,7 +91,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
     uint32_t number = more->number, kept;
     uint64_t spans = 0;
     if (cache->heap != heap || cache->table != heap->table ||
-        !same_view(&cache->view, &heap->space->view) || number == 0 ||
+        !same_view(&cache->view, &heap->space->view) || number == 0 || cache->mode != heap->mode ||
         number > heap->cache_numbers || more->closed > 1 || more->tiny_used > 16)
         SW_BROKEN(a, "cache %u: its record is damaged", number);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {

@@ -2,37 +2,46 @@
 /* Verify: one span, from its place to its bits. */
 #include "watch/audit.h"
 
+static const sw_span_cold *place(const sw_audit *a, const sw_span *span) {
+    return sw_space_cold(a->heap->space, span);
+}
+
 /* --- where it lies ---------------------------------------------------------------------------- */
 
 static void check_place(sw_audit *a, const sw_span *span, const sw_window *window, uint32_t n) {
     uint32_t page = window->first_page + n;
     uintptr_t base = window->base + ((uintptr_t)n << a->heap->pages.page_shift);
-    if (span->page != page || span->base != base)
-        SW_BROKEN(a, "page %u: its span's record says page %u", page, span->page);
-    else if (span->pages == 0 || span->pages > window->frontier - n)
-        SW_BROKEN(a, "span at page %u: %u pages do not fit its window", page, span->pages);
+    if (place(a, span)->page != page || span->base != base)
+        SW_BROKEN(a, "page %u: its span's record says page %u", page, place(a, span)->page);
+    else if (place(a, span)->pages == 0 || place(a, span)->pages > window->frontier - n)
+        SW_BROKEN(a, "span at page %u: %u pages do not fit its window", page,
+                  place(a, span)->pages);
     else if (sw_space_cold(a->heap->space, span)->heap != a->heap)
         SW_BROKEN(a, "span at page %u: it belongs to another heap", page);
 }
 
 static void check_pages(sw_audit *a, const sw_span *span) {
     const sw_pages *pages = &a->heap->pages;
-    if (sw_bits_count(pages->runs.free, span->page, span->pages) != 0)
-        SW_BROKEN(a, "span at page %u: some of its pages are free", span->page);
-    else if (sw_bits_count(pages->held, span->page, span->pages) != span->pages)
-        SW_BROKEN(a, "span at page %u: some of its pages are not held", span->page);
+    if (sw_bits_count(pages->runs.free, place(a, span)->page, place(a, span)->pages) != 0)
+        SW_BROKEN(a, "span at page %u: some of its pages are free", place(a, span)->page);
+    else if (sw_bits_count(pages->held, place(a, span)->page, place(a, span)->pages) !=
+             place(a, span)->pages)
+        SW_BROKEN(a, "span at page %u: some of its pages are not held", place(a, span)->page);
     else if (span->needzero > 1)
-        SW_BROKEN(a, "span at page %u: needzero is %u", span->page, span->needzero);
-    else if (!span->needzero && sw_bits_count(pages->dirty, span->page, span->pages) != 0)
-        SW_BROKEN(a, "span at page %u: a used page passes for fresh", span->page);
+        SW_BROKEN(a, "span at page %u: needzero is %u", place(a, span)->page, span->needzero);
+    else if (!span->needzero &&
+             sw_bits_count(pages->dirty, place(a, span)->page, place(a, span)->pages) != 0)
+        SW_BROKEN(a, "span at page %u: a used page passes for fresh", place(a, span)->page);
 }
 
 static void check_map(sw_audit *a, const sw_span *span, const sw_window *window, uint32_t id) {
     uint32_t shift = a->heap->pages.page_shift - SW_FRAME_SHIFT;
-    const uint32_t *entry = window->map + ((uint64_t)(span->page - window->first_page) << shift);
-    uint64_t frames = (uint64_t)span->pages << shift;
+    const uint32_t *entry =
+        window->map + ((uint64_t)(place(a, span)->page - window->first_page) << shift);
+    uint64_t frames = (uint64_t)place(a, span)->pages << shift;
     for (uint64_t i = 0; i < frames && a->status == SW_OK; i++)
-        if (entry[i] != id) SW_BROKEN(a, "span at page %u: page map is wrong", span->page);
+        if (entry[i] != id)
+            SW_BROKEN(a, "span at page %u: page map is wrong", place(a, span)->page);
 }
 
 /* --- large objects ---------------------------------------------------------------------------- */
@@ -42,14 +51,15 @@ static void check_large(sw_audit *a, const sw_span *span) {
     uint64_t requested = cold->requested == 0 ? 1 : cold->requested;
     if (span->size != 0 || span->magic != 0 || span->slots != 0 || span->owner != NULL ||
         span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0 ||
-        span->kept != 0)
-        SW_BROKEN(a, "large object at page %u: its record is a span of slots'", span->page);
+        span->kept != 0 || span->emptied != 0)
+        SW_BROKEN(a, "large object at page %u: its record is a span of slots'",
+                  place(a, span)->page);
     else if (span->next != 0 || span->prev != 0 || cold->slack != NULL ||
              cold->remote_words[0] != 0 || cold->remote_words[1] != 0)
-        SW_BROKEN(a, "large object at page %u: it has links", span->page);
-    else if (sw_pages_of(a->heap->table, requested) != span->pages)
-        SW_BROKEN(a, "large object at page %u: %llu bytes do not take %u pages", span->page,
-                  (unsigned long long)cold->requested, span->pages);
+        SW_BROKEN(a, "large object at page %u: it has links", place(a, span)->page);
+    else if (sw_pages_of(a->heap->table, requested) != place(a, span)->pages)
+        SW_BROKEN(a, "large object at page %u: %llu bytes do not take %u pages",
+                  place(a, span)->page, (unsigned long long)cold->requested, place(a, span)->pages);
 }
 
 /* --- spans of slots --------------------------------------------------------------------------- */
@@ -58,39 +68,42 @@ static void check_class(sw_audit *a, const sw_span *span) {
     const sw_heap *heap = a->heap;
     uint32_t number = span->span_class / 2;
     if (number == 0 || number >= heap->table->class_count) {
-        SW_BROKEN(a, "span at page %u: class %u is not in the table", span->page, number);
+        SW_BROKEN(a, "span at page %u: class %u is not in the table", place(a, span)->page, number);
         return;
     }
     const sw_class *cls = &heap->table->classes[number];
     const void *slack = sw_space_cold(heap->space, span)->slack;
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
-    if (span->size != cls->size || span->slots != cls->slots || span->pages != cls->pages ||
-        span->magic != UINT64_MAX / cls->size + 1 || span->cursor >= sw_span_word_count(span))
-        SW_BROKEN(a, "span at page %u: record and class %u disagree", span->page, number);
+    if (span->size != cls->size || span->slots != cls->slots ||
+        place(a, span)->pages != cls->pages || span->magic != UINT64_MAX / cls->size + 1 ||
+        span->cursor >= sw_span_word_count(span))
+        SW_BROKEN(a, "span at page %u: record and class %u disagree", place(a, span)->page, number);
     else if (!sw_meta_owns(&heap->meta, span->words, sw_words_bytes(span->slots)))
-        SW_BROKEN(a, "span at page %u: its words are not the heap's", span->page);
+        SW_BROKEN(a, "span at page %u: its words are not the heap's", place(a, span)->page);
     else if (tracked != (slack != NULL) ||
              (tracked && !sw_meta_owns(&heap->meta, slack, sw_slack_bytes(cls))))
-        SW_BROKEN(a, "span at page %u: slack array and tracking disagree", span->page);
+        SW_BROKEN(a, "span at page %u: slack array and tracking disagree", place(a, span)->page);
 }
 
 static void check_words(sw_audit *a, const sw_span *span) {
     const uint64_t *announced = sw_space_cold(a->heap->space, span)->remote_words;
     uint64_t pending[2] = {0, 0};
-    for (uint32_t k = 0; k < sw_word_pairs(span->slots); k++) {
+    for (uint32_t k = 0; k < sw_words_of(span->slots); k++) {
         uint64_t padding = sw_span_padding(span, k);
         uint64_t free_bits = sw_word_free(&span->words[k]);
         uint64_t local = sw_word_local(&span->words[k]);
-        uint64_t remote = __atomic_load_n(sw_span_remote(span, k), __ATOMIC_RELAXED);
+        uint64_t remote = sw_word_remote(&span->words[k]);
         if (((free_bits | remote) & padding) != 0 || (local & padding) != padding)
-            SW_BROKEN(a, "span at page %u: padding of word %u is damaged", span->page, k);
+            SW_BROKEN(a, "span at page %u: padding of word %u is damaged", place(a, span)->page, k);
         else if ((free_bits & local) != 0 || ((free_bits | local) & remote) != 0)
-            SW_BROKEN(a, "span at page %u: a slot of word %u is free twice", span->page, k);
+            SW_BROKEN(a, "span at page %u: a slot of word %u is free twice", place(a, span)->page,
+                      k);
         if (remote != 0 && k < 128) pending[k / 64] |= 1ull << (k % 64);
     }
     for (int half = 0; half < 2; half++) {
         if (pending[half] != announced[half])
-            SW_BROKEN(a, "span at page %u: frees by other threads are not announced", span->page);
+            SW_BROKEN(a, "span at page %u: frees by other threads are not announced",
+                      place(a, span)->page);
         a->halves += announced[half] != 0;
     }
 }
@@ -99,7 +112,8 @@ static void check_slack(sw_audit *a, const sw_span *span) {
     const void *slack = sw_space_cold(a->heap->space, span)->slack;
     for (uint32_t slot = 0; slack != NULL && slot < span->slots && a->status == SW_OK; slot++)
         if (sw_span_slot_live(span, slot) && sw_slack_get(slack, span->size, slot) > span->size)
-            SW_BROKEN(a, "span at page %u: slot %u has more slack than bytes", span->page, slot);
+            SW_BROKEN(a, "span at page %u: slot %u has more slack than bytes", place(a, span)->page,
+                      slot);
 }
 
 /* That the owner is a cache, and the right one, is the lists' affair: it is not followed here. */
@@ -107,19 +121,26 @@ static void check_state(sw_audit *a, const sw_span *span) {
     bool owned = span->state <= SW_SPAN_FULL, free_slot = sw_span_has_free(span);
     bool marked = ((uintptr_t)span->owner & 1) != 0;
     bool mark = owned && (span->state == SW_SPAN_FULL || !span->needzero);
-    bool partial = span->state == SW_SPAN_PARTIAL || span->state == SW_SPAN_CENTRAL_PARTIAL;
-    bool full = span->state == SW_SPAN_CENTRAL_FULL; /* an owned full span may have hinted slots */
+    /* Hints take slots of owned spans wherever these are: a partial one may have none left, a full one
+     * some that are hinted. */
+    bool partial = span->state == SW_SPAN_CENTRAL_PARTIAL,
+         full = span->state == SW_SPAN_CENTRAL_FULL;
     if (owned != (sw_span_owner(span) != NULL))
-        SW_BROKEN(a, "span at page %u: state %u and owner disagree", span->page, span->state);
+        SW_BROKEN(a, "span at page %u: state %u and owner disagree", place(a, span)->page,
+                  span->state);
+    else if (span->emptied != (span->state == SW_SPAN_PARTIAL ? ~0ull : 0))
+        SW_BROKEN(a, "span at page %u: state %u does not watch its words", place(a, span)->page,
+                  span->state);
     else if (marked != mark)
-        SW_BROKEN(a, "span at page %u: mark and state %u disagree", span->page, span->state);
+        SW_BROKEN(a, "span at page %u: mark and state %u disagree", place(a, span)->page,
+                  span->state);
     else if ((partial && !free_slot) || (full && free_slot))
-        SW_BROKEN(a, "span at page %u: state %u and its free slots disagree", span->page,
+        SW_BROKEN(a, "span at page %u: state %u and its free slots disagree", place(a, span)->page,
                   span->state);
     else if (span->kept != (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)))
-        SW_BROKEN(a, "span at page %u: kept and its free slots disagree", span->page);
+        SW_BROKEN(a, "span at page %u: kept and its free slots disagree", place(a, span)->page);
     else if (span->state == SW_SPAN_CURRENT && (span->next | span->prev) != 0)
-        SW_BROKEN(a, "span at page %u: a current span is in a list", span->page);
+        SW_BROKEN(a, "span at page %u: a current span is in a list", place(a, span)->page);
 }
 
 void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id) {
@@ -132,7 +153,7 @@ void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id
     if (a->status == SW_OK) check_pages(a, span);
     if (a->status == SW_OK) check_map(a, span, window, id);
     if (a->status == SW_OK && (span->state == SW_SPAN_UNUSED || span->state >= SW_SPAN_STATE_COUNT))
-        SW_BROKEN(a, "span at page %u: state %u is unknown", span->page, span->state);
+        SW_BROKEN(a, "span at page %u: state %u is unknown", place(a, span)->page, span->state);
     if (a->status != SW_OK) return;
     a->by_state[span->state]++;
     a->records++;

@@ -24,7 +24,7 @@ static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
 }
 
 static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
-    uint64_t bytes = (uint64_t)span->pages << heap->table->page_shift;
+    uint64_t bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
     uint64_t requested = tracked ? sw_space_cold(heap->space, span)->requested : bytes;
     t->ledger->requested_bytes += requested;
@@ -51,7 +51,7 @@ static sw_ledger_class span_row(const sw_heap *heap, const sw_span *span) {
              free_bytes = (uint64_t)free_slots * span->size;
     bool cached = sw_walk_is_cached(span);
     sw_ledger_class row = {.spans = 1, .slots = span->slots, .live_objects = live};
-    row.span_bytes = (uint64_t)span->pages << heap->table->page_shift;
+    row.span_bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
     row.roundup_bytes = (heap->mode & SW_MODE_TRACKED) != 0 ? live_slack(heap, span) : 0;
     row.requested_bytes = live_bytes - row.roundup_bytes;
     row.tail_bytes = row.span_bytes - live_bytes - free_bytes;
@@ -144,7 +144,7 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
     bool large = span->state == SW_SPAN_LARGE;
     out->rows[i] = (sw_span_info){
         .address = span->base,
-        .bytes = (uint64_t)span->pages << heap->table->page_shift,
+        .bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift,
         .cls = span->span_class / 2,
         .slots = large ? 1 : span->slots,
         .live = large ? 1 : span->slots - sw_span_free_slots(span),
@@ -175,8 +175,9 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
     if (span->state == SW_SPAN_LARGE) {
-        uint64_t bytes =
-            tracked ? cold->requested : (uint64_t)span->pages << heap->table->page_shift;
+        uint64_t bytes = tracked ? cold->requested
+                                 : (uint64_t)sw_space_cold(heap->space, span)->pages
+                                       << heap->table->page_shift;
         visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);
         return visit->result == 0;
     }

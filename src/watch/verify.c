@@ -57,7 +57,7 @@ static void check_window_pages(sw_audit *a, const sw_window *window) {
         } else {
             sw_audit_span(a, window, n, id);
             if (a->status != SW_OK) return;
-            step = sw_space_span(a->heap->space, id)->pages;
+            step = a->heap->space->cold[id].pages;
             a->used_pages += step;
             a->held_pages += step;
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inline header against the exported calls: same classes, same validation, any size. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "check.h"
@@ -63,6 +64,77 @@ static void constant_sizes(void) {
     SIZE_CASE(32768);
     SIZE_CASE(32769);
     SIZE_CASE(1000000);
+}
+
+/* Objects of the word in use and of other words, other sizes, and every kind of wrong pointer. */
+static void sized_frees(void) {
+    static char *p[200];
+    for (int i = 0; i < 200; i++) p[i] = sw_fast_malloc(48);
+    for (int i = 0; i < 200; i++) sw_fast_free_sized(p[i], 48);
+    for (int i = 0; i < 200; i++) p[i] = sw_fast_malloc(40);
+    for (int i = 199; i >= 0; i--) sw_fast_free_sized(p[i], 33); /* the same class */
+    char *q = sw_fast_malloc(48);
+    faults = 0;
+    sw_fast_free_sized(q, 64);
+    CHECK(faults == 1 && last == SW_MISUSE_SIZE_MISMATCH);
+    sw_fast_free_sized(q + 16, 48);
+    CHECK(faults == 2 && last == SW_MISUSE_INTERIOR);
+    sw_fast_free_sized(q, 48);
+    sw_fast_free_sized(q, 48);
+    CHECK(faults == 3 && last == SW_MISUSE_DOUBLE_FREE);
+    sw_fast_free_sized(NULL, 48);
+    CHECK_EQ(faults, 3);
+    CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
+    faults = 0;
+}
+
+/* The first call of a thread may be any of them. */
+static void *first_call(void *arg) {
+    int which = *(int *)arg;
+    char *p = NULL;
+    switch (which) {
+    case 0: sw_fast_free(NULL); break;
+    case 1: sw_fast_free_sized(NULL, 16); break;
+    case 2: p = sw_fast_zalloc(16); break;
+    case 3: p = sw_fast_malloc(1024); break;
+    case 4: p = sw_malloc(1024); break;
+    case 5: p = sw_calloc(3, 100); break;
+    case 6: sw_free(NULL); break;
+    case 7: p = sw_realloc(NULL, 10); break;
+    default: p = sw_malloc(100000); break;
+    }
+    CHECK((p != NULL) == (which != 0 && which != 1 && which != 6));
+    if (p != NULL) p[0] = 1;
+    sw_fast_free(p);
+    return NULL;
+}
+
+static void first_calls(void) {
+    for (int i = 0; i < 9; i++) {
+        pthread_t thread;
+        CHECK_EQ(pthread_create(&thread, NULL, first_call, &i), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+    }
+}
+
+/* The first act of a thread may also be to free what another one allocated. */
+static void *free_first(void *p) {
+    sw_fast_free(p);
+    return NULL;
+}
+
+static void first_act_is_a_free(void) {
+    for (int i = 0; i < 4; i++) {
+        char *p = sw_malloc(i < 2 ? 32 : 200000);
+        pthread_t thread;
+        CHECK_EQ(pthread_create(&thread, NULL, free_first, p), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK_EQ(faults, 0);
+        if (i != 3) continue; /* of a small one the owner hears at the next drain */
+        sw_free(p);
+        CHECK(faults == 1 && last == SW_MISUSE_DOUBLE_FREE);
+        faults = 0;
+    }
 }
 
 /* Run-time sizes go to the library; a long mixed run keeps its contents. */
@@ -157,6 +229,11 @@ int main(void) {
     constant_sizes();
     mixed_run();
     misuse();
+    sw_set_fault_handler(remember, NULL);
+    sized_frees();
+    first_calls();
+    first_act_is_a_free();
+    sw_set_fault_handler(NULL, NULL);
     explicit_caches();
     return check_result();
 }

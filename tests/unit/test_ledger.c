@@ -245,8 +245,6 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE_WIDE(span, magic);
     DAMAGE(span, size);
     DAMAGE(span, slots);
-    DAMAGE(span, page);
-    DAMAGE(span, pages);
     DAMAGE(span, next);
     DAMAGE(span, prev);
     /* A block of metadata is a multiple of 32 bytes: the words of a twin span can not be told apart. */
@@ -263,21 +261,25 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE_BIT(span, cursor, 12);
     DAMAGE_BIT(span, kept, 0);
     DAMAGE_BIT(span, kept, 3);
+    DAMAGE_BIT(span, emptied, 0);
+    DAMAGE_BIT(span, emptied, 63);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     DAMAGE(cold, heap);
+    DAMAGE(cold, page);
+    DAMAGE(cold, pages);
     if (sw_span_is_large(span)) {
         DAMAGE_BIT(cold, requested, 40);
         return;
     }
     DAMAGE_BIT(cold, remote_words[0], 0);
     DAMAGE_BIT(cold, remote_words[1], 63);
-    uint32_t last = sw_word_pairs(span->slots) - 1;
+    uint32_t last = sw_words_of(span->slots) - 1;
     /* Padding. Whether a slot is live is one bit, with nothing to compare it to: see live_bits. */
     if (span->slots % 64 != 63) {
         uint32_t k = last;
         DAMAGE_BIT(&span->words[k], free, 63);
         DAMAGE_BIT(&span->words[k], local, 63);
-        damage(heap, "remote", sw_span_remote(span, k), 8, (const int[]){63}, 1);
+        DAMAGE_BIT(&span->words[k], remote, 63);
     }
 }
 
@@ -288,28 +290,32 @@ static void live_bits(sw_heap *heap, sw_span *span) {
     for (uint32_t slot = 0; slot < span->slots; slot += 1 + span->slots / 8) {
         sw_word *word = &span->words[slot / 64];
         const int bit[] = {slot % 64};
+        const sw_cache *owner = sw_span_owner(span);
+        bool hinted =
+            owner != NULL && sw_cache_is_hinted(owner, span, slot); /* maybe out of date */
         bool full = span->state == SW_SPAN_FULL || span->state == SW_SPAN_CENTRAL_FULL;
         bool is_free = sw_word_free(word) >> bit[0] & 1,
              is_local = sw_word_local(word) >> bit[0] & 1;
-        bool pending = *sw_span_remote(span, slot / 64) >> bit[0] & 1;
+        bool pending = sw_word_remote(word) >> bit[0] & 1;
         if (full || is_local || pending) damage(heap, "free of a slot", &word->free, 8, bit, 1);
-        if (full || is_free || pending) damage(heap, "local of a slot", &word->local, 8, bit, 1);
-        if (is_free || is_local)
-            damage(heap, "remote of a slot", sw_span_remote(span, slot / 64), 8, bit, 1);
+        if ((full && !hinted) || is_free || pending)
+            damage(heap, "local of a slot", &word->local, 8, bit, 1);
+        if (is_free || is_local) damage(heap, "remote of a slot", &word->remote, 8, bit, 1);
     }
 }
 
 static void damage_map(sw_heap *heap, sw_span *span) {
-    const sw_window *window = sw_pages_window_of(&heap->pages, span->page);
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint32_t page = cold->page;
+    const sw_window *window = sw_pages_window_of(&heap->pages, page);
     uint32_t shift = heap->pages.page_shift - SW_FRAME_SHIFT;
-    uint64_t first = (uint64_t)(span->page - window->first_page) << shift;
-    uint64_t count = (uint64_t)span->pages << shift;
+    uint64_t first = (uint64_t)(page - window->first_page) << shift;
+    uint64_t count = (uint64_t)cold->pages << shift;
     damage(heap, "map", &window->map[first], 4, low_bits, 4);
     damage(heap, "map", &window->map[first + count - 1], 4, low_bits, 4);
     damage(heap, "map", &window->map[first + count / 2], 4, low_bits, 4);
-    damage(heap, "free", &heap->pages.runs.free[span->page / 64], 8, (const int[]){span->page % 64},
-           1);
-    damage(heap, "held", &heap->pages.held[span->page / 64], 8, (const int[]){span->page % 64}, 1);
+    damage(heap, "free", &heap->pages.runs.free[page / 64], 8, (const int[]){page % 64}, 1);
+    damage(heap, "held", &heap->pages.held[page / 64], 8, (const int[]){page % 64}, 1);
 }
 
 static void damage_pages(sw_heap *heap) {
@@ -355,6 +361,9 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
         sw_cache_slot *slot = &cache->slots[i];
         DAMAGE_BIT(slot, word, 4);
         DAMAGE_BIT(slot, base, 3);
+        DAMAGE_BIT(slot, bytes, 4);
+        DAMAGE_BIT(slot, hints, 6);
+        DAMAGE_BIT(slot, hints_max, 5);
         if (slot->span != NULL) DAMAGE_BIT(slot, span, 6);
         damage_list(heap, &cache->more->partial[i]);
         damage_list(heap, &cache->more->full[i]);
@@ -366,6 +375,7 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
     DAMAGE_BIT(&cache->view, spans, 20);
     DAMAGE_BIT(cache, heap, 12);
     DAMAGE_BIT(cache, table, 4);
+    DAMAGE_BIT(cache, mode, 1);
     DAMAGE_BIT(cache->more, closed, 0);
 }
 

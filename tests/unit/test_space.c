@@ -100,7 +100,7 @@ static void spans(sw_space *space) {
             for (uint32_t k = 0; k < SW_SPAN_BATCH; k++) {
                 CHECK(span[k].size == 0 && span[k].magic == 0);
                 CHECK(sw_space_cold(space, &span[k])->heap == NULL);
-                span[k].size = span[k].pages = 1;
+                span[k].size = span[k].slots = 1;
                 sw_space_cold(space, &span[k])->requested = 1;
             }
             for (int k = 0; k < i; k++) CHECK(first[k] != first[i]);

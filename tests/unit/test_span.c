@@ -241,7 +241,8 @@ static void lists(uint64_t seed) {
         sw_span *span = sw_space_span(b.space, id);
         while (at < count && stack[at] != id) at++;
         if (at == count) {
-            span->page = (uint32_t)(r >> 32) % 1000 * COUNT + (id - first); /* no two alike */
+            sw_space_cold(b.space, span)->page =
+                (uint32_t)(r >> 32) % 1000 * COUNT + (id - first); /* no two alike */
             sw_span_list_push(&list, b.space, span);
             stack[count++] = id;
         } else {
@@ -252,9 +253,7 @@ static void lists(uint64_t seed) {
         uint32_t walk = list.head, lowest = 0;
         for (uint32_t i = count; i-- > 0; walk = sw_space_span(b.space, walk)->next) {
             CHECK_EQ(walk, stack[i]);
-            if (lowest == 0 ||
-                sw_space_span(b.space, walk)->page < sw_space_span(b.space, lowest)->page)
-                lowest = walk;
+            if (lowest == 0 || b.space->cold[walk].page < b.space->cold[lowest].page) lowest = walk;
         }
         CHECK_EQ(walk, 0);
         if (count == 0) continue;
