@@ -27,14 +27,16 @@ static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags
 
 void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
+    uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
     sw_status why = SW_NOMEM;
     sw_span *span = NULL;
-    if (pages != 0 && pages < UINT32_MAX / 4) {
+    do {
+        if (pages == 0 || pages >= UINT32_MAX / 4) break;
         sw_os_lock_acquire(&heap->lock);
         span = take(heap, (uint32_t)pages, align, flags, &why);
         if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
         sw_os_lock_release(&heap->lock);
-    }
+    } while (span == NULL && why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
     if (span == NULL) {
         sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));
         errno = ENOMEM;
