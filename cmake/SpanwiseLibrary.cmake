@@ -52,5 +52,7 @@ if(SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
   spanwise_sources(malloc_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
                    "watch/*" "face/malloc*")
   spanwise_face(malloc ${malloc_sources})
+  # A program that opens it with dlopen may close it while its objects live.
+  target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()
