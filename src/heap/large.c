@@ -7,6 +7,14 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 
+enum { PURGE_MIN_BYTES = 4 << 20 };
+
+/* From this size on pages are exchanged for fresh ones, not written: a request of many times the
+ * memory, of which one page is dirty, must not touch the others. */
+static void clear(void *p, size_t bytes) {
+    if (bytes < PURGE_MIN_BYTES || !sw_os_purge(p, bytes)) memset(p, 0, bytes);
+}
+
 static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags, sw_status *why) {
     sw_central_tick(heap);
     *why = SW_NOMEM;
@@ -45,7 +53,7 @@ void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     void *p = (void *)span->base;
     bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero;
     if (zero && (heap->mode & SW_MODE_DRY) == 0)
-        memset(p, 0, (size_t)span->pages << heap->table->page_shift);
+        clear(p, (size_t)span->pages << heap->table->page_shift);
     return p;
 }
 
