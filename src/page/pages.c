@@ -132,11 +132,13 @@ static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
 static uint32_t free_before_frontier(const sw_pages *pages, const sw_window *window) {
     uint32_t n = 0;
     while (n < window->frontier) {
-        uint32_t page = window->first_page + window->frontier - 1 - n;
-        if ((pages->runs.free[page / 64] >> (page % 64) & 1) == 0) break;
-        n++;
+        uint32_t page = window->first_page + window->frontier - 1 - n, looked = page % 64 + 1;
+        uint64_t used = ~pages->runs.free[page / 64] << (64 - looked);
+        uint32_t more = used == 0 ? looked : sw_clz(used);
+        n += more;
+        if (more < looked) break;
     }
-    return n;
+    return (uint32_t)sw_min_u64(n, window->frontier);
 }
 
 /* Moves some window's frontier so that a run of n pages ends there. */
