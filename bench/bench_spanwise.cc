@@ -3,7 +3,8 @@
 //   inline    fast.h with sizes known when compiled (`bare` in the build without checks)
 //   exported  sw_malloc, sw_calloc, sw_free
 //   generic   a heap of its own with a table made at run time, an explicit cache: no specialised path
-// and, as class/BYTES, a pair of each class on the inline and the generic path.
+// and, as class_TABLE/BYTES, a pair of each class: `special` (specialised path), `generic`, and for
+// c16 inline.
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
@@ -46,7 +47,7 @@ struct Inline : Spanwise {
 };
 
 [[maybe_unused]] sw_cache *default_cache() {
-    if (sw_tls_cache == nullptr) sw_free(sw_malloc(1));
+    if (sw_tls_cache->heap == nullptr) sw_free(sw_malloc(1));
     return sw_tls_cache;
 }
 
@@ -54,7 +55,7 @@ struct Inline : Spanwise {
 struct InlineScan : Inline {
     template <size_t N> static void *zget() {
         sw_cache *cache = sw_tls_cache;
-        if (__builtin_expect(cache == nullptr, 0)) cache = default_cache();
+        if (__builtin_expect(cache->heap == nullptr, 0)) cache = default_cache();
         return sw_fast_cache_alloc(cache, N, SW_SCAN);
     }
 };
@@ -76,22 +77,25 @@ struct ExportedScan : Exported {
     exit(1);
 }
 
-// A copy of c16 made at run time: the library has no specialised path for it.
-[[maybe_unused]] sw_heap *make_generic_heap() {
-    const sw_table *c16 = sw_table_c16();
+// A copy of a table made at run time: the library has no specialised path for it.
+[[maybe_unused]] const sw_table *copy_table(const sw_table *from) {
     std::array<sw_class_spec, SW_TABLE_CLASSES_MAX> specs{};
-    uint32_t count = sw_table_class_count(c16);
+    uint32_t count = sw_table_class_count(from);
     for (uint32_t cls = 1; cls <= count; cls++) {
         sw_class_info info;
-        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class");
-        specs[cls - 1] = {info.size_bytes, info.span_bytes / sw_table_page_bytes(c16)};
+        if (sw_table_class(from, cls, &info) != SW_OK) die("sw_table_class");
+        specs[cls - 1] = {info.size_bytes, info.span_bytes / sw_table_page_bytes(from)};
     }
     sw_table *table = nullptr;
-    if (sw_table_create("copy", sw_table_page_bytes(c16), specs.data(), count, &table) != SW_OK)
+    if (sw_table_create("copy", sw_table_page_bytes(from), specs.data(), count, &table) != SW_OK)
         die("sw_table_create");
+    return table;
+}
+
+[[maybe_unused]] sw_heap *make_generic_heap() {
     sw_heap_options options;
     sw_heap_options_init(&options);
-    options.table = table;
+    options.table = copy_table(sw_table_c16());
     sw_heap *heap = nullptr;
     if (sw_heap_create(&options, &heap) != SW_OK) die("sw_heap_create");
     return heap;
@@ -129,12 +133,47 @@ template <size_t... SIZE> [[maybe_unused]] bool class_sizes_hold(std::index_sequ
            memcmp(sizes.data(), sw_fast_class_bytes, sizeof sizes) == 0;
 }
 
-template <class P, size_t... SIZE>
-[[maybe_unused]] void register_classes(const std::string &policy, std::index_sequence<SIZE...>) {
-    using C = bench::Counted<P>;
-    (bench::add(policy + "/class/" + std::to_string(SIZE), bench::pair<P, SIZE, false>,
+template <size_t... SIZE>
+[[maybe_unused]] void register_inline_classes(std::index_sequence<SIZE...>) {
+    using C = bench::Counted<Inline>;
+    (bench::add("inline/class_c16/" + std::to_string(SIZE), bench::pair<Inline, SIZE, false>,
                 bench::pair<C, SIZE, false>),
      ...);
+}
+
+// Both ways make the very same call, sw_cache_alloc with a size that is no constant; only the heap's
+// table tells whether a specialised path serves it.
+[[maybe_unused]] void class_pair(bench::State &state, const sw_table *table, size_t size) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table;
+    sw_heap *heap = nullptr;
+    sw_cache *cache = nullptr;
+    if (sw_heap_create(&options, &heap) != SW_OK || sw_cache_open(heap, &cache) != SW_OK)
+        die("a heap for the classes");
+    for (auto _ : state) {
+        void *p = sw_cache_alloc(cache, size, 0);
+        bench::touch(p);
+        sw_cache_free(cache, p);
+    }
+    bench::finish(state, 1);
+    sw_cache_close(cache);
+    if (sw_heap_destroy(heap) != SW_OK) die("sw_heap_destroy");
+}
+
+// Rows class_NAME/BYTES: `special` on the built-in table, `generic` on a copy of it.
+[[maybe_unused]] void register_classes(const char *name, const sw_table *table) {
+    const sw_table *copy = copy_table(table);
+    for (uint32_t cls = 1; cls <= sw_table_class_count(table); cls++) {
+        sw_class_info info;
+        if (sw_table_class(table, cls, &info) != SW_OK) die("sw_table_class");
+        std::string row = std::string("/class_") + name + "/" + std::to_string(info.size_bytes);
+        size_t size = info.size_bytes;
+        auto special = [=](bench::State &state) { class_pair(state, table, size); };
+        auto generic = [=](bench::State &state) { class_pair(state, copy, size); };
+        bench::add("special" + row, special, special);
+        bench::add("generic" + row, generic, generic);
+    }
 }
 
 } // namespace
@@ -149,8 +188,9 @@ int main(int argc, char **argv) {
     bench::register_rows<Inline, InlineScan>("inline");
     bench::register_rows<Exported, ExportedScan>("exported");
     bench::register_rows<Generic, GenericScan>("generic");
-    register_classes<Inline>("inline", ClassSizes());
-    register_classes<Generic>("generic", ClassSizes());
+    register_inline_classes(ClassSizes());
+    register_classes("c16", sw_table_c16());
+    register_classes("go", sw_table_go());
 #endif
     return bench::run(argc, argv, SPANWISE_VERSION);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the instructions of each path and compares them with the committed baseline.
+"""Counts instructions, loads, stores, branches and calls of each path beside a committed baseline.
 
-Example: python3 bench/instructions.py --check --program build/bench/bench_paths
+Example: python3 bench/instructions.py --check --build build/bench
 """
 
 from __future__ import annotations
@@ -18,20 +18,41 @@ from bench_lib.errors import BenchError
 from bench_lib.report import text_table, write_whole
 
 BENCH = Path(__file__).resolve().parent
+SKIPPED = 77  # what ctest takes for skipped
 
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
     made = argparse.ArgumentParser(
-        description="Instructions an operation of each allocation path, by callgrind.",
-        epilog="example: python3 bench/instructions.py --check",
+        description="What an operation of each allocation path executes, by callgrind.",
+        epilog="example: python3 bench/instructions.py --check --build build/bench",
     )
     add = made.add_argument
     add("--check", action="store_true", help="exit 1 when a path grew since the baseline")
     add("--update", action="store_true", help="writes the counts into the baseline")
-    add("--program", type=Path, default=BENCH.parent / "build/bench/bench_paths")
+    add("--build", type=Path, default=BENCH.parent / "build/bench", help="where the programs are")
     add("--baseline", type=Path, default=BENCH / "instructions.json")
+    add("--preload", type=Path, help="only malloc of this library, beside no baseline")
     return made
+
+
+def skip(why: str) -> int:
+    """Says why nothing was compared."""
+    print(f"skipped: {why}")
+    return SKIPPED
+
+
+def count_program(program: counts.Program) -> dict[str, counts.Counts]:
+    """The counts of all its paths."""
+    paths = counts.paths_of(program)
+    found = counts.count_all([(program, path) for path in paths])
+    return dict(zip(paths, found, strict=True))
+
+
+def show(title: str, now: dict[str, counts.Counts], known: dict[str, counts.Counts]) -> None:
+    """Prints a table of counts."""
+    print(f"{title}, one operation and its loop")
+    print(text_table(["path", *counts.KINDS, "baseline"], counts.table(now, known)))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,31 +60,49 @@ def run(options: argparse.Namespace) -> int:
     if counts.find_valgrind() is None:
         if options.update:
             raise BenchError("valgrind was not found: apt-get install valgrind")
-        print("skipped: valgrind was not found (apt-get install valgrind)")
+        return skip("valgrind was not found (apt-get install valgrind)")
+    if options.preload is not None:
+        program = counts.Program(options.build / "bench_paths_malloc", options.preload)
+        show(options.preload.name, count_program(program), {})
         return 0
-    key = counts.key_of(options.program)
+    programs = counts.programs_of(options.build)
     baseline = counts.load_baseline(options.baseline)
-    if options.check and key not in baseline:
-        print(f"skipped: no baseline for '{key}' in {options.baseline.name} (--update adds it)")
-        return 0
-    paths = counts.paths_of(options.program)
-    now = {path: round(counts.count(options.program, path), 3) for path in paths}
-    known = baseline.get(key, {})
-    print(key)
-    print(text_table(["path", "instructions", "baseline"], counts.table(now, known)))
+    keys = sorted({counts.key_of(program) for program in programs})
+    unknown = [key for key in keys if key not in baseline]
+    if options.check and unknown:
+        return skip(f"no baseline for '{unknown[0]}' in {options.baseline.name} (--update adds it)")
+    now: dict[str, dict[str, counts.Counts]] = {key: {} for key in keys}
+    for program in programs:
+        now[counts.key_of(program)].update(count_program(program))
+    for key, found in now.items():
+        show(key, found, baseline.get(key, {}))
     if options.update:
-        baseline[key] = now
-        write_whole(options.baseline, json.dumps(baseline, indent=1, sort_keys=True) + "\n")
+        baseline.update(now)
+        whole = {key: {p: c.as_json() for p, c in rows.items()} for key, rows in baseline.items()}
+        write_whole(options.baseline, json.dumps(whole, indent=1, sort_keys=True) + "\n")
         print(f"written: {options.baseline}")
         return 0
-    grown = counts.growths(known, now) if options.check else []
-    for growth in grown:
-        print(f"grew: {growth}", file=sys.stderr)
-    return 1 if grown else 0
+    problems = complaints(baseline, now) if options.check else []
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def complaints(baseline: counts.Baseline, now: counts.Baseline) -> list[str]:
+    """What keeps a check from passing: paths that grew, paths without a baseline."""
+    found = []
+    for key, rows in now.items():
+        found += [f"grew: {growth} ({key})" for growth in counts.growths(baseline[key], rows)]
+        found += [
+            f"no baseline: {path} ({key}); run bench/instructions.py --update"
+            for path in rows
+            if path not in baseline[key]
+        ]
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 when a path grew, 2 for bad input."""
+    """Returns 0, 1 when a path grew, 2 for bad input, 77 when nothing could be compared."""
     try:
         return run(parser().parse_args(arguments))
     except BenchError as error:

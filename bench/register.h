@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 
+#include "growth_rows.h"
 #include "memory.h"
 #include "rows.h"
 #include "thread_rows.h"
@@ -67,12 +69,36 @@ template <class P> void register_threads(const std::string &policy) {
     add(policy + "/producer_consumer/64", producer_consumer<P>, producer_consumer<C>)
         ->UseManualTime();
     add(policy + "/cross_free/64", cross_free<P>, cross_free<C>)->UseManualTime();
+    add(policy + "/false_sharing/handed", false_sharing<P, false>, false_sharing<C, false>)
+        ->UseManualTime();
+    add(policy + "/false_sharing/reused", false_sharing<P, true>, false_sharing<C, true>)
+        ->UseManualTime();
     for (unsigned threads : {1U, 2U, 4U, 8U}) {
+        auto scale = [&](const char *row, void (*plain)(State &, unsigned),
+                         void (*counted)(State &, unsigned)) {
+            add(
+                policy + row + std::to_string(threads),
+                [plain, threads](State &s) { plain(s, threads); },
+                [counted, threads](State &s) { counted(s, threads); })
+                ->UseManualTime();
+        };
+        scale("/scaling_pair/", scaling_pair<P>, scaling_pair<C>);
+        scale("/scaling_replace/", scaling_replace<P>, scaling_replace<C>);
+        scale("/scaling_cross/", scaling_cross<P>, scaling_cross<C>);
+    }
+}
+
+// The random replacement in live heaps of 10 MB to 8 GB; a process of its own each.
+template <class P> void register_growth(const std::string &policy) {
+    constexpr uint64_t MB = 1000 * 1000;
+    for (auto [name, bytes] : {std::pair{"10M", 10 * MB}, std::pair{"100M", 100 * MB},
+                               std::pair{"1G", 1000 * MB}, std::pair{"8G", 8000 * MB}}) {
+        uint64_t live = bytes;
         add(
-            policy + "/scaling/" + std::to_string(threads),
-            [threads](State &s) { scaling<P>(s, threads); },
-            [threads](State &s) { scaling<C>(s, threads); })
-            ->UseManualTime();
+            policy + "/growth/" + name, [live](State &s) { growth<P>(s, live); },
+            [live](State &s) { growth<Counted<P>>(s, live); })
+            ->UseManualTime()
+            ->Iterations(1);
     }
 }
 
@@ -90,6 +116,7 @@ template <class P, class SCAN = P> void register_rows(const std::string &policy)
     add(policy + "/cold/16x1M", cold<P>, cold<C>)->UseManualTime()->Iterations(1);
     register_seed<P, SCAN>(policy);
     register_threads<P>(policy);
+    register_growth<P>(policy);
 }
 
 // --version prints the allocator's version and the library that it came from (if it is preloaded);

@@ -17,8 +17,12 @@ enum : size_t {
     PUBLISH = 64,      // objects handed over at once
     CROSS = 10000,     // objects that each of two threads swaps with the other
     CROSS_ROUNDS = 20, // times that they do it in one iteration
-    OWN = 1000,        // objects that each thread of the scaling row holds
+    OWN = 1000,        // objects that each thread of the scaling rows holds
     SCALE_OPS = 200000,
+    SCALE_ROUNDS = 5,
+    THREADS_MAX = 8,
+    SHARED = 512,        // objects that each of two threads writes to
+    SHARED_PASSES = 200, // how often
 };
 
 // Runs body(index) on `threads` threads of its own. Returns the seconds from the moment that all of
@@ -115,7 +119,15 @@ template <class P> void cross_free(State &state) {
     finish(state, static_cast<double>(CROSS * CROSS_ROUNDS));
 }
 
-// --- independent threads --------------------------------------------------------------------------
+// --- 1, 2, 4, 8 threads: nanoseconds are wall time over the operations of all threads together -----
+
+template <class P> void pairs() {
+    for (size_t i = 0; i < SCALE_OPS; i++) {
+        void *p = P::template get<64>();
+        touch(p);
+        P::drop(p);
+    }
+}
 
 template <class P> void churn(uint64_t seed) {
     void *own[OWN];
@@ -134,13 +146,67 @@ template <class P> void churn(uint64_t seed) {
     for (void *p : own) P::drop(p);
 }
 
-// Nanoseconds are wall time over the replacements of all threads together.
-template <class P> void scaling(State &state, unsigned threads) {
+template <class P> void scaling_pair(State &state, unsigned threads) {
+    for (auto _ : state)
+        state.SetIterationTime(run_threads<P>(threads, [](unsigned) { pairs<P>(); }));
+    finish(state, static_cast<double>(SCALE_OPS) * threads);
+}
+
+template <class P> void scaling_replace(State &state, unsigned threads) {
     for (auto _ : state) {
         state.SetIterationTime(
             run_threads<P>(threads, [](unsigned index) { churn<P>(SEED + index); }));
     }
     finish(state, static_cast<double>(SCALE_OPS) * threads);
+}
+
+// Each thread frees what the next one allocated; a single one its own.
+template <class P> void scaling_cross(State &state, unsigned threads) {
+    static void *passed[THREADS_MAX][CROSS];
+    for (auto _ : state) {
+        Barrier all(threads);
+        state.SetIterationTime(run_threads<P>(threads, [&](unsigned index) {
+            for (size_t round = 0; round < SCALE_ROUNDS; round++) {
+                for (void *&place : passed[index]) {
+                    place = P::template get<64>();
+                    touch(place);
+                }
+                all.wait();
+                for (void *p : passed[(index + 1) % threads]) P::drop(p);
+                all.wait();
+            }
+        }));
+    }
+    finish(state, static_cast<double>(CROSS * SCALE_ROUNDS) * threads);
+}
+
+// --- false sharing --------------------------------------------------------------------------------
+
+// Two threads allocate small objects and hand every other one to the other thread; then each writes to
+// those that it holds. REUSED: first each frees what it was handed and allocates as many anew, so that
+// an allocator which hands out another thread's slots lets the two go on writing to the same lines.
+// Nanoseconds are wall time a write of one thread.
+template <class P, bool REUSED> void false_sharing(State &state) {
+    static void *given[2][SHARED];
+    for (auto _ : state) {
+        Barrier both(2);
+        state.SetIterationTime(run_threads<P>(2, [&](unsigned index) {
+            void *own[SHARED];
+            for (void *&place : given[index]) place = P::template get<16>();
+            both.wait();
+            for (size_t i = 0; i < SHARED; i++) own[i] = given[i % 2 ? 1 - index : index][i];
+            if (REUSED) {
+                for (size_t i = 1; i < SHARED; i += 2) P::drop(own[i]);
+                both.wait();
+                for (size_t i = 1; i < SHARED; i += 2) own[i] = P::template get<16>();
+            }
+            for (size_t pass = 0; pass < SHARED_PASSES; pass++)
+                for (void *p : own) touch(p);
+            both.wait();
+            for (void *p : own) P::drop(p);
+        }));
+    }
+    finish(state, static_cast<double>(SHARED * SHARED_PASSES));
 }
 
 } // namespace bench

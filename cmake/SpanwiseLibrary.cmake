@@ -4,7 +4,7 @@
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                 "watch/*" "trace/io/*" "trace/replay/*")
+                 "watch/*" "trace/io/*" "trace/replay/*" "optimize/*")
 add_library(spanwise_objects OBJECT ${core_sources})
 spanwise_compile(spanwise_objects)
 target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
@@ -52,5 +52,7 @@ if(SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
   spanwise_sources(malloc_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
                    "watch/*" "face/malloc*")
   spanwise_face(malloc ${malloc_sources})
+  # A program that opens it with dlopen may close it while its objects live.
+  target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What goes into the wheel (component `python`): the extension, which carries the whole library; the
-# faces in spanwise/_native; and headers, sources and generator in spanwise/_source, from which an
-# installed spanwise builds an allocator for another table.
+# faces and the replayer in spanwise/_native; and headers, sources and generator in spanwise/_source,
+# from which an installed spanwise builds an allocator for another table.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
 set(ffi_cdef "${PROJECT_SOURCE_DIR}/python/spanwise/_ffi.cdef.txt")
@@ -27,6 +27,9 @@ target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL)
 install(TARGETS spanwise_extension LIBRARY DESTINATION spanwise COMPONENT python)
 if(spanwise_faces)
   install(TARGETS ${spanwise_faces} LIBRARY DESTINATION spanwise/_native COMPONENT python)
+endif()
+if(spanwise_programs)
+  install(TARGETS ${spanwise_programs} RUNTIME DESTINATION spanwise/_native COMPONENT python)
 endif()
 install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.c")

@@ -1,42 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions an operation of the paths of bench/paths.c, counted by callgrind.
+"""Instructions, loads, stores, branches and calls of each allocation path, counted by callgrind.
 
 callgrind collects inside measured() only. Two runs of different length are subtracted, so that
-entering the loop costs nothing, and what is left is exact: instructions of an operation and its
-loop, with refills and span transitions spread over the operations between the two lengths.
+entering the loop costs nothing, and what is left is exact: an operation and its loop, with refills
+and span transitions spread over the operations between the two lengths.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from bench_lib.errors import BenchError
 
-SHORT, LONG = 16384, 81920  # operations; whole spans of 16 B objects
-SLACK = 0.005  # a count may grow by this share of itself: span placement varies with addresses
+SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
+# An operation may cost so much more of any kind, less than one instruction of a short path: what
+# refills do differs with the C library, and long paths look at the clock now and then.
+SLACK, SHARE = 0.25, 0.005
 
-Baseline = dict[str, dict[str, float]]
+
+@dataclass(frozen=True)
+class Counts:
+    """What one operation and its loop execute. Not whole numbers: refills are spread over them.
+
+    Attributes:
+        instructions: of any kind (callgrind's Ir).
+        loads: data reads (Dr).
+        stores: data writes (Dw).
+        branches: conditional branches (Bc).
+        calls: of functions, jumps from one to another included.
+    """
+
+    instructions: float
+    loads: float
+    stores: float
+    branches: float
+    calls: float
+
+    def as_json(self) -> dict[str, float]:
+        """By name, to three decimals."""
+        return {kind: round(getattr(self, kind), 3) for kind in KINDS}
+
+
+KINDS = tuple(field.name for field in fields(Counts))
+Baseline = dict[str, dict[str, Counts]]
 
 
 @dataclass(frozen=True)
 class Growth:
-    """A path that needs more instructions than the baseline allows."""
+    """A path that needs more of something than the baseline allows."""
 
     path: str
+    kind: str
     was: float
     now: float
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.was:.2f} -> {self.now:.2f} instructions an operation; mend the "
+            f"{self.path}: {self.was:.2f} -> {self.now:.2f} {self.kind} an operation; mend the "
             "path, or run bench/instructions.py --update and say why in the commit"
         )
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of paths, with a library preloaded or without.
+
+    Attributes:
+        file: bench_paths, or one like it.
+        preload: the library, or None.
+        prefix: only paths whose names begin so are counted.
+    """
+
+    file: Path
+    preload: Path | None = None
+    prefix: str = ""
 
 
 def find_valgrind() -> str | None:
@@ -44,51 +90,96 @@ def find_valgrind() -> str | None:
     return shutil.which("valgrind")
 
 
-def parse_collected(stderr: str) -> int:
-    """Callgrind's total from its closing lines.
+def programs_of(build: Path) -> list[Program]:
+    """The library's paths, the same without checks, and those of the malloc face.
 
     Raises:
-        BenchError: there is none.
+        BenchError: they were not built.
     """
-    match = re.search(r"^==\d+== Collected : (\d+)", stderr, re.MULTILINE)
-    if match is None:
+    face = build / "libspanwise-malloc.so"
+    programs = [
+        Program(build / "bench_paths"),
+        Program(build / "bench_paths_bare", prefix="inline"),
+        Program(build / "bench_paths_malloc", face),
+    ]
+    for program in programs:
+        for file in (program.file, program.preload):
+            if file is not None and not file.is_file():
+                raise BenchError(f"{file} is missing: build with -DSPANWISE_BENCH=ON")
+    return programs
+
+
+def parse_collected(stderr: str) -> dict[str, int]:
+    """Callgrind's totals by event name, from its closing lines.
+
+    Raises:
+        BenchError: there are none.
+    """
+    names = re.search(r"^==\d+== Events    : (.+)$", stderr, re.MULTILINE)
+    totals = re.search(r"^==\d+== Collected : ([\d ]+)$", stderr, re.MULTILINE)
+    if names is None or totals is None:
         last = (stderr.strip().splitlines() or ["no message"])[-1]
         raise BenchError(f"callgrind gave no count: {last}")
-    return int(match[1])
+    return dict(zip(names[1].split(), map(int, totals[1].split()), strict=True))
 
 
-def _collected(program: Path, path: str, operations: int) -> int:
+def parse_calls(profile: str) -> int:
+    """Calls of functions in a callgrind profile."""
+    return sum(int(text) for text in re.findall(r"^calls=(\d+) ", profile, re.MULTILINE))
+
+
+def _collected(program: Program, path: str, operations: int) -> list[int]:
     valgrind = find_valgrind()
     if valgrind is None:
         raise BenchError("valgrind was not found: apt-get install valgrind")
-    done = subprocess.run(
-        [
-            valgrind,
-            "--tool=callgrind",
-            "--toggle-collect=measured",
-            "--callgrind-out-file=/dev/null",
-            str(program),
-            path,
-            str(operations),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BenchError(f"{program.name} {path} ended with {done.returncode}: {last}")
-    return parse_collected(done.stderr)
+    kept = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    if program.preload is not None:
+        kept["LD_PRELOAD"] = str(program.preload)
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
+        profile = Path(folder) / "profile"
+        done = subprocess.run(
+            [
+                valgrind,
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                "--cache-sim=yes",
+                "--branch-sim=yes",
+                "--toggle-collect=measured",
+                f"--callgrind-out-file={profile}",
+                str(program.file),
+                path,
+                str(operations),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=kept,
+        )
+        if done.returncode != 0:
+            said = [line for line in done.stderr.splitlines() if not line.startswith("==")]
+            last = (said or ["no message"])[-1]
+            raise BenchError(f"{program.file.name} {path} ended with {done.returncode}: {last}")
+        found = parse_collected(done.stderr)
+        calls = parse_calls(profile.read_text(encoding="utf-8"))
+    return [*(found[event] for event in ("Ir", "Dr", "Dw", "Bc")), calls]
 
 
-def count(program: Path, path: str) -> float:
-    """Instructions an operation of one path, its loop included.
+def count(program: Program, path: str) -> Counts:
+    """What one operation of a path executes, its loop included.
 
     Raises:
         BenchError: valgrind is missing or the program failed.
     """
-    difference = _collected(program, path, LONG) - _collected(program, path, SHORT)
-    return difference / (LONG - SHORT)
+    weight = weights_of(program)[path]
+    some, more = SHORT // weight, LONG // weight
+    long, short = _collected(program, path, more), _collected(program, path, some)
+    return Counts(*((a - b) / (more - some) for a, b in zip(long, short, strict=True)))
+
+
+def count_all(wanted: Sequence[tuple[Program, str]]) -> list[Counts]:
+    """Counts of (program, path), several at once: other load changes no count."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda pair: count(*pair), wanted))
 
 
 def _lines(program: Path, option: str) -> list[str]:
@@ -101,14 +192,20 @@ def _lines(program: Path, option: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def key_of(program: Path) -> str:
+def key_of(program: Program) -> str:
     """What counts depend on: compiler, version, architecture, assertion grade, build type."""
-    return _lines(program, "--key")[0]
+    return _lines(program.file, "--key")[0]
 
 
-def paths_of(program: Path) -> list[str]:
+def weights_of(program: Program) -> dict[str, int]:
+    """The program's paths, each with the weight of its operation."""
+    pairs = (line.split() for line in _lines(program.file, "--list"))
+    return {name: int(weight) for name, weight in pairs if name.startswith(program.prefix)}
+
+
+def paths_of(program: Program) -> list[str]:
     """The names of its paths."""
-    return _lines(program, "--list")
+    return list(weights_of(program))
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -121,23 +218,35 @@ def load_baseline(path: Path) -> Baseline:
         return {}
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return {key: {p: float(n) for p, n in rows.items()} for key, rows in data.items()}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise BenchError(f"{path}: not a baseline of counts by key and path: {error}") from error
+        return {
+            key: {
+                name: Counts(**{k: float(counts[k]) for k in KINDS})
+                for name, counts in rows.items()
+            }
+            for key, rows in data.items()
+        }
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise BenchError(f"{path}: not a baseline of counts by key and path: {error!r}") from error
 
 
-def growths(baseline: Mapping[str, float], now: Mapping[str, float]) -> list[Growth]:
-    """The paths of the baseline that grew by more than the slack."""
-    return [
-        Growth(path, baseline[path], value)
-        for path, value in now.items()
-        if path in baseline and value > baseline[path] * (1 + SLACK)
-    ]
+def growths(baseline: Mapping[str, Counts], now: Mapping[str, Counts]) -> list[Growth]:
+    """The paths that grew by more than the slack, each under the first kind that did."""
+    grown = []
+    for path, counts in now.items():
+        if path not in baseline:
+            continue
+        for kind in KINDS:
+            was, value = getattr(baseline[path], kind), getattr(counts, kind)
+            if value > was + SLACK + SHARE * was:
+                grown.append(Growth(path, kind, was, value))
+                break
+    return grown
 
 
-def table(now: Mapping[str, float], baseline: Mapping[str, float]) -> Sequence[Sequence[str]]:
-    """Rows for a table: path, count, baseline."""
-    return [
-        [path, f"{value:.2f}", f"{baseline[path]:.2f}" if path in baseline else "-"]
-        for path, value in now.items()
-    ]
+def table(now: Mapping[str, Counts], baseline: Mapping[str, Counts]) -> list[list[str]]:
+    """Rows for a table: path, each kind's count, instructions of the baseline."""
+    rows = []
+    for path, counts in now.items():
+        known = f"{baseline[path].instructions:.2f}" if path in baseline else "-"
+        rows.append([path, *(f"{getattr(counts, kind):.2f}" for kind in KINDS), known])
+    return rows

@@ -16,7 +16,12 @@ from bench_lib.stats import interval
 COLOURS = {MET: "#2a7f62", MISSED: "#b3432b"}
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib.pyplot, without a screen.
+
+    Raises:
+        BenchError: matplotlib is missing.
+    """
     try:
         import matplotlib as mpl  # noqa: PLC0415  (only pictures need it)
     except ImportError as error:
@@ -27,7 +32,12 @@ def _pyplot() -> Any:
     return plt
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save(figure: Any, path: Path) -> Path:
+    """Writes a picture that is either complete or not there.
+
+    Raises:
+        BenchError: it cannot be written; the message names the path.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.stem + ".part.png")
     try:
@@ -51,7 +61,7 @@ def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
     """
-    plt = _pyplot()
+    plt = pyplot()
     columns = columns_of(run)
     across = min(4, len(benches))
     down = -(-len(benches) // across)
@@ -77,7 +87,7 @@ def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
         axis.set_xlabel("ns an operation", fontsize=8)
         axis.tick_params(labelsize=8)
     figure.tight_layout()
-    saved = _save(figure, path)
+    saved = save(figure, path)
     plt.close(figure)
     return saved
 
@@ -92,7 +102,7 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
     """
-    plt = _pyplot()
+    plt = pyplot()
     figure, axis = plt.subplots(figsize=(9, 1 + 0.27 * len(scores)))
     for place, score in enumerate(reversed(scores)):
         axis.plot(score.target.target, place, marker="|", markersize=12, color="#333333")
@@ -114,6 +124,6 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
     axis.xaxis.set_minor_formatter("")
     axis.axvline(1, color="#d0d3d8", zorder=0)
     axis.set_xlabel("ours / best peer (dot, interval) and target (tick); smaller is better")
-    saved = _save(figure, path)
+    saved = save(figure, path)
     plt.close(figure)
     return saved

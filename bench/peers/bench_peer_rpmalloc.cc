@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows on a linked rpmalloc. It tells no version; SPANWISE_PEER_RPMALLOC_VERSION of the build
-// says it.
+// The rows on a linked rpmalloc. From 2.0 on its header tells the version; before,
+// SPANWISE_PEER_RPMALLOC_VERSION of the build says it.
 #include <rpmalloc.h>
 
 #include "register.h"
 
 namespace {
 
-// Releases differ in its argument.
+#ifndef RPMALLOC_VERSION
+#define RPMALLOC_VERSION BENCH_PEER_VERSION
+#endif
+
+// Releases differ in their arguments.
+[[maybe_unused]] void initialize(int (*start)()) { start(); }
+template <class T> [[maybe_unused]] void initialize(int (*start)(T *)) { start(nullptr); }
 [[maybe_unused]] void finalize_thread(void (*finalize)(int)) { finalize(1); }
 [[maybe_unused]] void finalize_thread(void (*finalize)()) { finalize(); }
 
@@ -24,7 +30,7 @@ struct Rpmalloc : bench::Policy {
 } // namespace
 
 int main(int argc, char **argv) {
-    rpmalloc_initialize();
+    initialize(rpmalloc_initialize);
     bench::register_rows<Rpmalloc>("linked");
-    return bench::run(argc, argv, BENCH_PEER_VERSION);
+    return bench::run(argc, argv, RPMALLOC_VERSION);
 }

@@ -45,11 +45,15 @@ typedef struct sw_heap_options {
     uint8_t dry;          /* 1: addresses are only numbers, no memory is touched */
     uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks; not freed singly */
     uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
+    uint8_t huge_pages;   /* 1: the system is asked for transparent huge pages; see below */
 } sw_heap_options;
 
 enum { SW_DECAY_DEFAULT_MS = 500 };
 /* decay_ns of SW_DECAY_NEVER: keep pages; 0 in sw_heap_options_init means the default. */
 #define SW_DECAY_NEVER UINT64_MAX
+
+/* huge_pages: madvise(MADV_HUGEPAGE) on each window. Pages are then backed 2 MiB at a time where the
+ * system agrees, so more may be resident than is held until idle pages go back. */
 
 /* Fills in the defaults (c16, no limit, decay of 500 ms, LIFO, batch 0, untracked, real memory). */
 SW_API void sw_heap_options_init(sw_heap_options *options);
@@ -60,9 +64,20 @@ SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
  * are gone. NULL is ignored; the default heap answers SW_STATE. */
 SW_API sw_status sw_heap_destroy(sw_heap *heap);
 SW_API sw_heap *sw_heap_default(void);
+/* Makes the default heap with options of one's own. Errors: SW_STATE when it has been used already,
+ * SW_INVALID for a table other than c16, a dry heap, tiny objects or a manual clock, SW_NOMEM. */
+SW_API sw_status sw_heap_default_init(const sw_heap_options *options);
 SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
 SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers */
+
+/* Called when an allocation of `bytes` more (pages of a span, or of a large object) would pass the
+ * heap's limit and giving back free pages was not enough. It may free objects of the heap and trim it,
+ * from the calling thread, but not allocate from it; no lock is held. Nonzero: try again (so it must
+ * answer 0 when it could not free anything); 0: the allocation fails. */
+typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
+/* NULL: none. May be called at any time; a call that is under way may still see the old hook. */
+SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
 
 /* NULL with errno ENOMEM when memory or the limit is exhausted or size > PTRDIFF_MAX.
  * size 0 gives a unique smallest slot. */

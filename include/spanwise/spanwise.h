@@ -7,6 +7,7 @@
 
 #include <spanwise/heap.h>
 #include <spanwise/ops.h>
+#include <spanwise/optimize.h>
 #include <spanwise/replay.h>
 #include <spanwise/sizeclass.h>
 #include <spanwise/stats.h>

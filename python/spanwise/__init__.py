@@ -41,6 +41,7 @@ from spanwise.ledger import Ledger, Measure
 from spanwise.recorder import record
 from spanwise.sizeclass import Explanation, SizeClassTable
 from spanwise.summary import Site, Summary
+from spanwise.sweeps import Sweep, SweepInterrupted, sweep
 from spanwise.trace import Recording, RecordingSet
 from spanwise.workloads import synthesize
 
@@ -73,11 +74,14 @@ __all__ = [
     "SpanwiseError",
     "StateError",
     "Summary",
+    "Sweep",
+    "SweepInterrupted",
     "TraceFormatError",
     "UnsupportedError",
     "compare",
     "plots",
     "record",
+    "sweep",
     "synthesize",
     "workloads",
 ]

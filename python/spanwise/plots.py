@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from spanwise.ledger import Ledger
+    from spanwise.replay import Replay
     from spanwise.sizeclass import SizeClassTable
 
 _P = ParamSpec("_P")
@@ -180,6 +181,31 @@ def live(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") 
     if len(x) > 1:
         ax.set_xlim(x[0], x[-1])
     ax.set_title(title or "bytes over time")
+    ax.legend(loc="upper left")
+    return ax
+
+
+@_in_style
+def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
+    """Resident bytes of replays over the operations, above what the recording has live.
+
+    Args:
+        rows: replays of one recording.
+        ax: where to draw; None makes a new figure.
+    """
+    ax = ax or new_axes()
+    scale, unit = _scale(float(max(row.samples["rss_bytes"].max(initial=0) for row in rows)))
+    for row in rows:
+        ax.plot(row.samples["op"], row.samples["rss_bytes"] / scale, label=row.allocator)
+    first = rows[0].samples
+    ax.fill_between(
+        first["op"], first["live_bytes"] / scale, color="#CCCCCC", label="live", linewidth=0
+    )
+    ax.set_xlabel("operations")
+    ax.set_ylabel(f"resident, {unit}")
+    ax.set_xlim(0, max(int(first["op"].max(initial=1)), 1))
+    ax.set_ylim(bottom=0)
+    ax.set_title(f"replay of {rows[0].source}")
     ax.legend(loc="upper left")
     return ax
 

@@ -174,7 +174,7 @@ def _account_batches(
 ) -> Ledger | None:
     found: Ledger | None = None
     for batch in source.batches():
-        before = _before_stop(batch, simulation.done, *stop) if found is None else None
+        before = before_stop(batch, simulation.done, *stop) if found is None else None
         if before is not None and before < batch.count:
             simulation.run(batch.first(before))
             found = take()
@@ -186,7 +186,7 @@ def _account_batches(
     return found
 
 
-def _before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | None) -> int | None:
+def before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | None) -> int | None:
     """How many operations of the batch come before the stop; None: there is no stop."""
     if stop_op is not None:
         return min(stop_op - done, batch.count)

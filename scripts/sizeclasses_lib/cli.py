@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import emit_c, emit_text
+from . import emit_c, emit_text, families
 from .model import (
     BUILTINS,
     PATH_CUTOFF,
@@ -33,7 +33,7 @@ _EPILOG = f"""\
 examples:
   python3 {_SCRIPT} --list
   python3 {_SCRIPT} --table go                          the table as Go prints it
-  python3 {_SCRIPT} --table c16 --format json
+  python3 {_SCRIPT} --table jemalloc --format json
   python3 {_SCRIPT} --table go --page-bytes 16384 --tail-limit 1/16
   python3 {_SCRIPT} --table best.json -o build/best     C of any table
   python3 {_SCRIPT} --write                             regenerate the checked-in outputs
@@ -77,11 +77,14 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     task = parser.add_mutually_exclusive_group()
-    task.add_argument("--list", action="store_true", help="name the built-in tables")
+    task.add_argument("--list", action="store_true", help="name the tables")
     task.add_argument("--write", action="store_true", help="regenerate the checked-in outputs")
     task.add_argument("--check", action="store_true", help="fail when a checked-in output is stale")
     task.add_argument("-o", metavar="DIR", dest="out", help="write the C of the table to DIR")
-    parser.add_argument("--table", metavar="go|c16|FILE.json", help="the table (default go)")
+    names = ", ".join(families.NAMES)
+    parser.add_argument(
+        "--table", metavar="T", help=f"{names}, geometric-R or FILE.json (default go)"
+    )
     parser.add_argument(
         "--format",
         choices=("table", "json", "md", "c", "file"),
@@ -122,12 +125,18 @@ def _chosen_table(args: argparse.Namespace) -> Table:
     builtin = BUILTINS.get(chosen)
     if builtin is not None:
         return make_table(dataclasses.replace(builtin, **shape))
-    if not chosen.endswith(".json"):
-        raise SizeClassError(f"table {chosen!r} is unknown; give go, c16 or a file FILE.json")
     if shape:
         option = "--" + next(iter(shape)).replace("_", "-")
         raise SizeClassError(f"{chosen}: {option} shapes go and c16 only; leave it out")
-    return load_table(chosen)
+    if chosen.endswith(".json"):
+        return load_table(chosen)
+    family = families.named(chosen)
+    if family is None:
+        known = ", ".join(families.NAMES)
+        raise SizeClassError(
+            f"table {chosen!r} is unknown; give {known}, geometric-R or a file FILE.json"
+        )
+    return family
 
 
 def _command(args: argparse.Namespace, task: str) -> str:
@@ -221,11 +230,12 @@ def _check(root: Path) -> int:
 
 def _list() -> str:
     lines = []
-    for name, parameters in BUILTINS.items():
-        table = make_table(parameters)
+    tables = [table for name in families.NAMES if (table := families.named(name)) is not None]
+    for table in tables:
         prove(table)
         line = emit_text.parameter_line(table, PATH_CUTOFF).split(", ", 1)[1]
-        lines.append(f"{name:4} {len(table.classes)} classes, {line}, hash {table.hash:016x}\n")
+        count = len(table.classes)
+        lines.append(f"{table.name:9} {count} classes, {line}, hash {table.hash:016x}\n")
     return "".join(lines)
 
 

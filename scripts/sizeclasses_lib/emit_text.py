@@ -47,7 +47,8 @@ def parameter_line(table: Table, cutoff: int) -> str:
     cut = f"cut-off {table.path_cutoff(cutoff)} B"
     p = table.parameters
     if p is None:
-        return f"table {table.name}, page {table.page_bytes} B, classes as listed, {cut}"
+        rule = table.source or "classes as listed"
+        return f"table {table.name}, page {table.page_bytes} B, {rule}, {cut}"
     return (
         f"table {table.name}, page {p.page_bytes} B, largest {p.max_size} B, tail limit"
         f" {p.tail_limit}, align {p.align}, {cut}"

@@ -16,8 +16,6 @@ from .model import (
     SPAN_BYTES_MAX,
     SizeClass,
     SizeClassError,
-    magic_of,
-    slot_of,
 )
 
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
@@ -48,11 +46,7 @@ def check_classes(page_bytes: int, classes: Sequence[SizeClass]) -> None:
         raise SizeClassError(f"{len(classes)} classes: must be 1 to {CLASSES_MAX}")
     previous = 0
     for cls, c in enumerate(classes, 1):
-        broken = (
-            _broken_size(c.size, cls - 1, previous)
-            or _broken_span(page_bytes, c)
-            or _broken_division(page_bytes, c)
-        )
+        broken = _broken_size(c.size, cls - 1, previous) or _broken_span(page_bytes, c)
         if broken:
             raise SizeClassError(f"class {cls} ({c.size} bytes): {broken}")
         previous = c.size
@@ -86,36 +80,3 @@ def _broken_span(page_bytes: int, c: SizeClass) -> str | None:
         most = SLOTS_MAX * c.size // page_bytes
         return f"span holds {span // c.size} objects, above {SLOTS_MAX}; use at most {most} pages"
     return None
-
-
-def division_is_exact(size: int, span: int) -> bool:
-    """Whether slot_of(n) == n // size for every offset 0 <= n <= span, by two offsets.
-
-    With e = magic * size - 2**32 (0 <= e < size) and n = q * size + r, slot_of(n) is
-    q + floor((r + n * e / 2**32) / size). For r = size - 1 that is q exactly when n * e < 2**32,
-    a condition that only gets harder with n: if the last such n passes, all of them do. slot_of
-    never falls as n grows and slot_of(q * size) >= q, so the offsets between are right as well;
-    the tail behind the last slot is closed by n = span. Method: Lemire, Kaser, Kurz, "Faster
-    remainder by direct computation" (2019).
-    """
-    magic = magic_of(size)
-    slots = span // size
-    return slot_of(slots * size - 1, magic) == slots - 1 and slot_of(span, magic) == slots
-
-
-def _broken_division(page_bytes: int, c: SizeClass) -> str | None:
-    if division_is_exact(c.size, c.pages * page_bytes):
-        return None
-    pages = c.pages - 1
-    while pages * page_bytes >= c.size and not division_is_exact(c.size, pages * page_bytes):
-        pages -= 1
-    mend = f"at most {pages} pages"
-    if pages * page_bytes < c.size:  # not even for one slot, so another size (262144 at the latest)
-        size = c.size + 8
-        while not division_is_exact(size, -(-size // page_bytes) * page_bytes):
-            size += 8
-        mend = f"size {size}"
-    return (
-        f"slots of its span of {c.pages * page_bytes} bytes can not be found by multiplication;"
-        f" use {mend}"
-    )

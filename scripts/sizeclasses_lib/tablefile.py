@@ -30,9 +30,24 @@ def load_table(path: str) -> Table:
         SizeClassError: one line "FILE: place: rule; mend".
     """
     try:
-        return _table_of(_parse(_read(path)))
+        return parse_table(_read(path))
     except SizeClassError as error:
         raise SizeClassError(f"{path}: {error}") from None
+
+
+def parse_table(data: bytes) -> Table:
+    """The table of a table file's bytes, checked.
+
+    Raises:
+        SizeClassError: one line "place: rule; mend".
+    """
+    if len(data) > FILE_BYTES_MAX:
+        raise SizeClassError(f"longer than {FILE_BYTES_MAX} bytes; a table file is not")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SizeClassError(f"offset {error.start}: not UTF-8; save it as UTF-8") from None
+    return _table_of(_parse(text))
 
 
 def dump_table(table: Table) -> str:
@@ -51,22 +66,18 @@ def dump_table(table: Table) -> str:
             "max_size": p.max_size,
             "tail_limit": str(p.tail_limit),
         }
+    if table.source:
+        value["provenance"] = table.source
     return json.dumps(value, indent=1) + "\n"
 
 
-def _read(path: str) -> str:
+def _read(path: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+            return file.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SizeClassError(f"can not be read ({reason}); give go, c16 or a table file") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise SizeClassError(f"longer than {FILE_BYTES_MAX} bytes; a table file is not")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SizeClassError(f"offset {error.start}: not UTF-8; save it as UTF-8") from None
 
 
 def _parse(text: str) -> object:

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libspanwise-malloc.so: the C library's allocation functions on the default heap (table c16), for
- * LD_PRELOAD. The C++ operators are in malloc_cxx.c.
+/* The C library's allocation functions on the default heap, for LD_PRELOAD.
  *
  * Results and errno follow glibc: NULL and ENOMEM on exhaustion, posix_memalign returns its code and
  * leaves errno alone, free keeps errno, realloc(p, 0) frees and gives NULL, memalign rounds an odd
@@ -8,101 +7,110 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <stdlib.h>
 
 #include "base/bits.h"
-#include "heap/heap.h"
+#include "face/malloc.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT void *malloc(size_t size) { return sw_malloc(size); }
-
-EXPORT void free(void *ptr) { sw_free(ptr); }
-
-EXPORT void *calloc(size_t count, size_t size) { return sw_calloc(count, size); }
-
-EXPORT void *realloc(void *ptr, size_t size) {
-    if (size != 0 || ptr == NULL) return sw_realloc(ptr, size);
-    sw_free(ptr);
-    return NULL;
-}
-
-EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
-    size_t bytes;
-    if (!sw_mul_overflow(count, size, &bytes)) return realloc(ptr, bytes);
+static void *out_of_memory(void) {
     errno = ENOMEM;
     return NULL;
 }
 
+FACE_EXPORT void *malloc(size_t size) { return face_allocate(size, 0); }
+
+FACE_EXPORT void *calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (sw_unlikely(sw_mul_overflow(count, size, &bytes))) return out_of_memory();
+    return face_allocate(bytes, SW_ZERO);
+}
+
+FACE_EXPORT void free(void *ptr) { face_release(ptr); }
+
+FACE_EXPORT void *realloc(void *ptr, size_t size) {
+    if (sw_unlikely(size == 0 && ptr != NULL)) {
+        face_release(ptr);
+        return NULL;
+    }
+    sw_cache *cache = sw_tls_cache;
+    return sw_likely(cache != NULL) ? sw_cache_realloc(cache, ptr, size, 0)
+                                    : face_realloc(ptr, size);
+}
+
+FACE_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
+    size_t bytes;
+    return sw_mul_overflow(count, size, &bytes) ? out_of_memory() : realloc(ptr, bytes);
+}
+
 /* --- aligned ------------------------------------------------------------------------------------ */
 
-EXPORT void *memalign(size_t align, size_t size) {
+FACE_EXPORT void *memalign(size_t align, size_t size) {
     if (align > (SIZE_MAX >> 1) + 1) {
         errno = EINVAL;
         return NULL;
     }
-    return sw_aligned_alloc((size_t)1 << sw_log2_ceil(align), size);
+    return face_allocate_aligned(size, (size_t)1 << sw_log2_ceil(align));
 }
 
-EXPORT void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
+FACE_EXPORT void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
 
-EXPORT int posix_memalign(void **out, size_t align, size_t size) {
+FACE_EXPORT int posix_memalign(void **out, size_t align, size_t size) {
     if (!sw_is_pow2(align) || align % sizeof(void *) != 0) return EINVAL;
     int saved_errno = errno;
-    void *p = sw_aligned_alloc(align, size);
+    void *p = face_allocate_aligned(size, align);
     errno = saved_errno;
     if (p == NULL) return ENOMEM;
     *out = p;
     return 0;
 }
 
-EXPORT void *valloc(size_t size) { return sw_aligned_alloc(sw_os_page_bytes(), size); }
+FACE_EXPORT void *valloc(size_t size) { return face_allocate_aligned(size, sw_os_page_bytes()); }
 
-EXPORT void *pvalloc(size_t size) {
+FACE_EXPORT void *pvalloc(size_t size) {
     size_t page = sw_os_page_bytes();
-    if (size > SIZE_MAX - page) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return sw_aligned_alloc(page, sw_align_up(size, page));
+    return size > SIZE_MAX - page ? out_of_memory()
+                                  : face_allocate_aligned(sw_align_up(size, page), page);
 }
 
-/* --- C23 ---------------------------------------------------------------------------------------- */
+/* --- C23, and what was there before C89 ----------------------------------------------------------- */
 
-EXPORT void free_sized(void *ptr, size_t size);
-EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size);
+FACE_EXPORT void free_sized(void *ptr, size_t size);
+FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size);
+FACE_EXPORT void cfree(void *ptr);
 
-EXPORT void free_sized(void *ptr, size_t size) { sw_free_sized(ptr, size); }
+FACE_EXPORT void free_sized(void *ptr, size_t size) { face_free_sized(ptr, size); }
 
 /* The class of an aligned object does not follow from its size alone, so the size is not checked. */
-EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
+FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
     (void)align;
     (void)size;
-    sw_free(ptr);
+    face_release(ptr);
 }
 
-/* --- questions ---------------------------------------------------------------------------------- */
+FACE_EXPORT void cfree(void *ptr) { face_release(ptr); }
 
-EXPORT size_t malloc_usable_size(void *ptr) { return sw_usable_size(ptr); }
+/* --- the names under which glibc has them as well -------------------------------------------------
+ * Programs that call these and free with free (or the other way round) must find one allocator. */
 
-EXPORT int malloc_trim(size_t pad) {
-    (void)pad; /* every free page goes back */
-    sw_heap *heap = sw_heap_default();
-    return heap != NULL && sw_heap_trim(heap) > 0;
-}
+#define NAMED(symbol) __asm__(symbol) FACE_EXPORT
 
-EXPORT struct mallinfo2 mallinfo2(void) {
-    struct mallinfo2 info = {0};
-    sw_ledger ledger;
-    sw_heap *heap = sw_heap_default();
-    if (heap == NULL || sw_heap_ledger(heap, &ledger, NULL, 0) != SW_OK) return info;
-    info.arena = ledger.held_bytes;
-    info.ordblks = ledger.free_runs;
-    info.hblks = ledger.large_objects;
-    info.hblkhd = ledger.large_bytes;
-    info.uordblks = ledger.requested_bytes;
-    info.fordblks = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes;
-    info.keepcost = ledger.free_page_bytes;
-    return info;
+void *face_libc_malloc(size_t size) NAMED("__libc_malloc");
+void *face_libc_calloc(size_t count, size_t size) NAMED("__libc_calloc");
+void *face_libc_realloc(void *ptr, size_t size) NAMED("__libc_realloc");
+void face_libc_free(void *ptr) NAMED("__libc_free");
+void *face_libc_memalign(size_t align, size_t size) NAMED("__libc_memalign");
+void *face_libc_valloc(size_t size) NAMED("__libc_valloc");
+void *face_libc_pvalloc(size_t size) NAMED("__libc_pvalloc");
+int face_libc_posix_memalign(void **out, size_t align, size_t size) NAMED("__posix_memalign");
+
+void *face_libc_malloc(size_t size) { return malloc(size); }
+void *face_libc_calloc(size_t count, size_t size) { return calloc(count, size); }
+void *face_libc_realloc(void *ptr, size_t size) { return realloc(ptr, size); }
+void face_libc_free(void *ptr) { face_release(ptr); }
+void *face_libc_memalign(size_t align, size_t size) { return memalign(align, size); }
+void *face_libc_valloc(size_t size) { return valloc(size); }
+void *face_libc_pvalloc(size_t size) { return pvalloc(size); }
+int face_libc_posix_memalign(void **out, size_t align, size_t size) {
+    return posix_memalign(out, align, size);
 }

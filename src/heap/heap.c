@@ -88,6 +88,7 @@ sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
     sw_pages_init(&heap->pages, heap->space, &heap->meta, heap->table->page_shift);
     heap->pages.fixed_bytes = sizeof *heap;
     heap->pages.decay_ns = heap->options.decay_ns;
+    heap->pages.huge = options->huge_pages != 0;
     if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
     if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
     if (!make_central(heap)) {
@@ -123,6 +124,21 @@ void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
         sw_central_tick(heap);
     }
     sw_os_lock_release(&heap->lock);
+}
+
+void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg) {
+    sw_os_lock_acquire(&heap->lock);
+    heap->limit_hook = hook;
+    heap->limit_hook_arg = arg;
+    sw_os_lock_release(&heap->lock);
+}
+
+bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_limit_fn *hook = heap->limit_hook;
+    void *arg = heap->limit_hook_arg;
+    sw_os_lock_release(&heap->lock);
+    return hook != NULL && hook(heap, bytes, arg) != 0;
 }
 
 size_t sw_heap_trim(sw_heap *heap) {

@@ -66,11 +66,13 @@ struct sw_heap {
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     sw_cache *caches; /* every cache ever opened, open or closed */
-    uint32_t cache_count;   /* of them open */
-    uint32_t cache_numbers; /* opened so far, for numbering */
-    uint32_t free_records;  /* unused span records, linked by next */
-    uint32_t batches;       /* first records of the batches taken from the space */
-    uint64_t now_ns;        /* manual clock; under the lock */
+    uint32_t cache_count;    /* of them open */
+    uint32_t cache_numbers;  /* opened so far, for numbering */
+    uint32_t free_records;   /* unused span records, linked by next */
+    uint32_t batches;        /* first records of the batches taken from the space */
+    uint64_t now_ns;         /* manual clock; under the lock */
+    sw_limit_fn *limit_hook; /* both under the lock; NULL: none */
+    void *limit_hook_arg;
 };
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
@@ -95,6 +97,10 @@ static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
     uint64_t tick_ns = __atomic_load_n(&heap->pages.tick_ns, __ATOMIC_RELAXED);
     return now_ns - tick_ns >= heap->options.decay_ns;
 }
+
+/* After an allocation of `bytes` more failed with SW_LIMIT: asks the hook, if there is one. True: try
+ * again. No lock is held. */
+bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes);
 
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
@@ -228,6 +234,13 @@ sw_cache *sw_thread_cache(sw_heap *heap);
 sw_cache *sw_thread_open_cache(const sw_heap *heap);
 /* This thread's cache of the default heap, which is created if need be. */
 sw_cache *sw_thread_default_cache(void);
+/* True when this thread's caches were closed at its exit and nothing was opened since: what is opened
+ * now may stay open for ever. */
+bool sw_thread_has_ended(void);
+/* Registers the fork handlers, unless that was done. The library's constructor does it; whoever serves
+ * malloc does it at the first call, since handlers that are registered before ours run after ours
+ * have locked the heaps. */
+void sw_thread_register_fork(void);
 /* Gives the heap an index; false when SW_HEAPS_MAX heaps live. */
 bool sw_registry_add(sw_heap *heap);
 /* Forgets the heap and every thread's cache of it. */

@@ -7,6 +7,14 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 
+enum { PURGE_MIN_BYTES = 4 << 20 };
+
+/* From this size on pages are exchanged for fresh ones, not written: a request of many times the
+ * memory, of which one page is dirty, must not touch the others. */
+static void clear(void *p, size_t bytes) {
+    if (bytes < PURGE_MIN_BYTES || !sw_os_purge(p, bytes)) memset(p, 0, bytes);
+}
+
 static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags, sw_status *why) {
     sw_central_tick(heap);
     *why = SW_NOMEM;
@@ -30,14 +38,16 @@ static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags
 
 void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
+    uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
     sw_status why = SW_NOMEM;
     sw_span *span = NULL;
-    if (pages != 0 && pages < UINT32_MAX / 4) {
+    do {
+        if (pages == 0 || pages >= UINT32_MAX / 4) break;
         sw_os_lock_acquire(&heap->lock);
         span = take(heap, (uint32_t)pages, align, flags, &why);
         if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
         sw_os_lock_release(&heap->lock);
-    }
+    } while (span == NULL && why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
     if (span == NULL) {
         sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));
         errno = ENOMEM;
@@ -45,7 +55,7 @@ void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     }
     void *p = (void *)span->base;
     bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero;
-    if (zero && (heap->mode & SW_MODE_DRY) == 0) memset(p, 0, pages << heap->table->page_shift);
+    if (zero && (heap->mode & SW_MODE_DRY) == 0) clear(p, pages << heap->table->page_shift);
     return p;
 }
 

@@ -27,6 +27,7 @@ static struct {
 
 _Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache.head;
 static sw_tls_fast sw_thread *tls_thread;
+static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
 
 static sw_os_lock registry_lock;
 static sw_thread *threads;
@@ -64,17 +65,43 @@ void sw_registry_remove(sw_heap *heap) {
     sw_os_lock_release(&registry_lock);
 }
 
+/* Under default_lock, when there is none. */
+static sw_status make_default(const sw_heap_options *options) {
+    sw_heap *heap;
+    sw_status status = sw_heap_create(options, &heap);
+    if (status != SW_OK) return status;
+    heap->id = 1;
+    __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
+    return SW_OK;
+}
+
 sw_heap *sw_heap_default(void) {
     sw_heap *heap = __atomic_load_n(&default_heap, __ATOMIC_ACQUIRE);
     if (sw_likely(heap != NULL)) return heap;
     sw_os_lock_acquire(&default_lock);
+    if (default_heap == NULL) (void)make_default(NULL);
     heap = default_heap;
-    if (heap == NULL && sw_heap_create(NULL, &heap) == SW_OK) {
-        heap->id = 1;
-        __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
-    }
     sw_os_lock_release(&default_lock);
     return heap;
+}
+
+sw_status sw_heap_default_init(const sw_heap_options *options) {
+    const char *op = "heap_default_init";
+    if (options != NULL) {
+        if (options->table != NULL && options->table != sw_table_c16())
+            return sw_fail(SW_INVALID, op, "table %s: the default heap has c16 compiled in",
+                           sw_table_name(options->table));
+        if (options->dry || options->tiny || options->manual_clock)
+            return sw_fail(SW_INVALID, op,
+                           "a default heap can not be dry, pack tiny objects or "
+                           "have a manual clock");
+    }
+    sw_os_lock_acquire(&default_lock);
+    sw_status status = default_heap == NULL
+                           ? make_default(options)
+                           : sw_fail(SW_STATE, op, "the default heap is in use already");
+    sw_os_lock_release(&default_lock);
+    return status;
 }
 
 /* --- thread records --------------------------------------------------------------------------- */
@@ -101,6 +128,7 @@ static void let_go(sw_heap *heap) {
 static void end_thread(void *record) {
     sw_thread *thread = record;
     sw_tls_cache = &no_cache.head;
+    tls_ended = true;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
         sw_cache *cache = take_cache(thread, i);
@@ -180,13 +208,17 @@ sw_cache *sw_thread_cache(sw_heap *heap) {
     return sw_likely(cache != NULL) ? cache : open_for_thread(heap);
 }
 
+/* The inline paths, which begin at sw_tls_cache, are for plain heaps: with another one it stays the
+ * cache without a heap, and every call comes here. */
 sw_cache *sw_thread_default_cache(void) {
     if (sw_likely(sw_tls_cache->heap != NULL)) return sw_tls_cache;
     sw_heap *heap = sw_heap_default();
     sw_cache *cache = heap == NULL ? NULL : sw_thread_cache(heap);
-    if (cache != NULL) sw_tls_cache = cache;
+    if (cache != NULL && heap->mode == 0) sw_tls_cache = cache;
     return cache;
 }
+
+bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && tls_thread == NULL; }
 
 /* --- fork --------------------------------------------------------------------------------------
  * Before a fork every lock is taken, in order, so that what they cover is whole in the child. Other
@@ -310,6 +342,8 @@ static void fork_child(void) {
 /* At load time, before there are threads: registering allocates in some C libraries, so it must not
  * happen under a lock of ours. A refusal leaves only the children of multi-threaded parents
  * unprotected. */
-__attribute__((constructor)) static void register_fork(void) {
-    (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
+__attribute__((constructor)) void sw_thread_register_fork(void) {
+    static bool registered; /* atomic */
+    if (!__atomic_exchange_n(&registered, true, __ATOMIC_ACQ_REL))
+        (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
 }

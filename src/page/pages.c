@@ -11,6 +11,7 @@
 enum {
     GROW_MIN_BYTES = 1 << 20, /* made accessible at least this far ahead */
     GROW_MAX_BYTES = 64 << 20,
+    HUGE_BYTES = 2 << 20,
 };
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift) {
@@ -22,9 +23,17 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
     pages->decay_ns = SW_DECAY_NEVER;
 }
 
+/* Whether the system was asked for huge pages there; a refusal changes nothing for us. */
+static void advise(const sw_pages *pages, const sw_window *window, bool huge) {
+    if (!pages->huge || pages->space->dry) return;
+    (void)sw_os_advise_huge((void *)window->base, window->frames << SW_FRAME_SHIFT, huge);
+}
+
 void sw_pages_destroy(sw_pages *pages) {
-    for (uint32_t i = 0; i < pages->window_count; i++)
+    for (uint32_t i = 0; i < pages->window_count; i++) {
+        advise(pages, &pages->windows[i], false);
         sw_space_return_window(pages->space, &pages->windows[i]);
+    }
     pages->window_count = 0;
     sw_runs_destroy(&pages->runs, pages->meta);
     uint64_t **maps[] = {&pages->held, &pages->dirty, &pages->idle};
@@ -102,6 +111,7 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     window.first_page = pages->page_end;
     window.pages = (uint32_t)count;
     window.frontier = 0;
+    advise(pages, &window, true);
     pages->windows[pages->window_count++] = window;
     pages->page_end = (uint32_t)sw_align_up(end, 64);
     return true;
@@ -122,11 +132,13 @@ static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
 static uint32_t free_before_frontier(const sw_pages *pages, const sw_window *window) {
     uint32_t n = 0;
     while (n < window->frontier) {
-        uint32_t page = window->first_page + window->frontier - 1 - n;
-        if ((pages->runs.free[page / 64] >> (page % 64) & 1) == 0) break;
-        n++;
+        uint32_t page = window->first_page + window->frontier - 1 - n, looked = page % 64 + 1;
+        uint64_t used = ~pages->runs.free[page / 64] << (64 - looked);
+        uint32_t more = used == 0 ? looked : sw_clz(used);
+        n += more;
+        if (more < looked) break;
     }
-    return n;
+    return (uint32_t)sw_min_u64(n, window->frontier);
 }
 
 /* Moves some window's frontier so that a run of n pages ends there. */
@@ -143,6 +155,8 @@ static bool extend(sw_pages *pages, uint32_t n) {
         uint32_t need = n - have;
         if (room < need) continue;
         uint32_t ahead = need > step ? need : step;
+        /* A huge page is only given where all of it is accessible. */
+        if (pages->huge) ahead = (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift);
         if (advance(pages, window, ahead < room ? ahead : room)) return true;
         return ahead > need && advance(pages, window, need);
     }
@@ -169,6 +183,7 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     sw_bits_clear(pages->idle, page, n);
     sw_set_counter(&pages->held_pages, pages->held_pages + n - held);
     pages->free_held_pages -= held;
+    sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
 }
 
 /* Whether n more pages could be taken if every free page went back, with the page map of `mapped`
@@ -229,6 +244,7 @@ static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
         pages->retry_bytes += bytes;
         return 0;
     }
+    sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
     sw_bits_clear(pages->held, page, n);
     sw_bits_clear(pages->dirty, page, n);
     sw_set_counter(&pages->held_pages, pages->held_pages - n);

@@ -46,7 +46,9 @@ typedef struct sw_pages {
     uint64_t returned_bytes; /* over the heap's life */
     uint64_t retry_bytes;    /* the OS refused to take back; summed over attempts */
     uint64_t decay_ns;
-    uint64_t tick_ns; /* atomic: time of the last decay tick */
+    uint64_t tick_ns;         /* atomic: time of the last decay tick */
+    uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
+    bool huge;                /* ask for transparent huge pages */
 } sw_pages;
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);
@@ -80,6 +82,14 @@ static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
 static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
     uint64_t held = __atomic_load_n(&pages->held_pages, __ATOMIC_RELAXED);
     return (held << pages->page_shift) + sw_pages_metadata_bytes(pages);
+}
+
+/* The most that was held at once. Exact but for metadata that came and went between two page
+ * operations. */
+static inline uint64_t sw_pages_peak_held_bytes(const sw_pages *pages) {
+    uint64_t now = sw_pages_held_bytes(pages);
+    uint64_t before = __atomic_load_n(&pages->peak_held_bytes, __ATOMIC_RELAXED);
+    return now > before ? now : before;
 }
 
 /* Runs of free held pages: their number and the longest, in pages. */

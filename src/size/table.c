@@ -53,6 +53,9 @@ static uint32_t magic_of(uint32_t size) { return UINT32_MAX / size + 1; }
 
 /* Whether sw_slot_of is exact for every offset 0..span, from two offsets.
  *
+ * Spans divide by 64 bits (span/span.h), which every class of a table allows; a class whose 32 bits
+ * would not do holds magic 0.
+ *
  * Let e = magic * size - 2^32, 0 <= e < size, and n = q * size + r. Then
  * slot_of(n) = q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q exactly when
  * n * e < 2^32. That only gets harder as n grows: if the last offset of the last slot passes, so do
@@ -123,26 +126,6 @@ static sw_status check_span(uint32_t page_bytes, const sw_class_spec *spec, uint
     return SW_OK;
 }
 
-static sw_status check_division(uint32_t page_bytes, const sw_class_spec *spec, uint32_t cls) {
-    uint32_t size = spec->size_bytes;
-    uint64_t span = (uint64_t)spec->pages * page_bytes;
-    if (division_is_exact(size, span)) return SW_OK;
-    uint64_t less = span - page_bytes;
-    while (less >= size && !division_is_exact(size, less)) less -= page_bytes;
-    if (less >= size) {
-        return sw_fail(SW_INVALID, OP_CREATE,
-                       CLASS "slots of its span of %" PRIu64 " bytes can not be found by "
-                             "multiplication; use at most %" PRIu64 " pages",
-                       cls, size, span, less / page_bytes);
-    }
-    uint32_t next = size + SIZE_UNIT; /* not even for one slot; powers of two always pass */
-    while (!division_is_exact(next, sw_align_up(next, page_bytes))) next += SIZE_UNIT;
-    return sw_fail(SW_INVALID, OP_CREATE,
-                   CLASS "slots of its span of %" PRIu64 " bytes can not be found by "
-                         "multiplication; use size %" PRIu32,
-                   cls, size, span, next);
-}
-
 static sw_status check_table(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
                              uint32_t count) {
     if (name == NULL || name[0] == '\0' || memchr(name, 0, TABLE_NAME_MAX + 1) == NULL) {
@@ -161,7 +144,6 @@ static sw_status check_table(const char *name, uint32_t page_bytes, const sw_cla
         const sw_class_spec *spec = &specs[cls - 1];
         sw_status status = check_size(specs, cls);
         if (status == SW_OK) status = check_span(page_bytes, spec, cls);
-        if (status == SW_OK) status = check_division(page_bytes, spec, cls);
         if (status != SW_OK) return status;
     }
     return SW_OK;
@@ -216,7 +198,8 @@ static void fill_classes(sw_class *classes, uint32_t page_bytes, const sw_class_
         uint32_t size = specs[i].size_bytes;
         classes[i + 1] = (sw_class){
             .size = size,
-            .magic = magic_of(size),
+            .magic =
+                division_is_exact(size, (uint64_t)specs[i].pages * page_bytes) ? magic_of(size) : 0,
             .slots = specs[i].pages * page_bytes / size,
             .pages = specs[i].pages,
         };

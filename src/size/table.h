@@ -4,8 +4,10 @@
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
  *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
- * Slot of an offset, exact for every offset 0..span_bytes (proved by the generator and at creation):
+ * Slot of an offset as Go divides, exact for every offset 0..span_bytes (proved by the generator and
+ * at creation), or magic is 0:
  *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
+ * Heaps divide by the 64-bit magic of a span instead, which is exact for every class of a table.
  */
 #ifndef SW_SIZE_TABLE_H
 #define SW_SIZE_TABLE_H
@@ -22,7 +24,7 @@ enum {
 
 typedef struct sw_class {
     uint32_t size;  /* slot bytes; 0 in class 0 */
-    uint32_t magic; /* 0xFFFFFFFF / size + 1 */
+    uint32_t magic; /* 0xFFFFFFFF / size + 1; 0 where 32 bits can not divide the whole span */
     uint32_t slots; /* a span; >= 1 */
     uint32_t pages; /* a span, in pages of the table */
 } sw_class;

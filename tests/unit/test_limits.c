@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "os/os.h"
 #include "spanwise/spanwise.h"
 
 static bool verified(sw_heap *heap) {
@@ -166,6 +167,24 @@ static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
 /* --- heaps with a limit ----------------------------------------------------------------------- */
 
 /* What is held stays within the limit but for metadata that was taken before pages were refused. */
+/* Zeroes over a dirty page do not touch the untouched rest. */
+static void zeroed_in_part(void) {
+    const size_t few = 1 << 20, many = (size_t)2 << 30;
+    sw_heap *heap = make_heap(0, false);
+    unsigned char *p = sw_heap_alloc(heap, few, 0);
+    memset(p, 0x77, few);
+    sw_heap_free(heap, p);
+    uint64_t before = sw_os_resident_bytes();
+    p = sw_heap_alloc(heap, many, SW_ZERO);
+    CHECK(p != NULL);
+    for (size_t i = 0; i < few; i++)
+        if (p[i] != 0) CHECK_EQ(i, few);
+    CHECK_EQ(p[many - 1], 0);
+    CHECK(sw_os_resident_bytes() < before + (32 << 20));
+    sw_heap_free(heap, p);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 static void limited_heap(uint64_t limit, uint64_t seed) {
     enum { OBJECTS = 3000 };
     static void *p[OBJECTS];
@@ -357,6 +376,7 @@ int main(void) {
     CHECK_EQ(sw_heap_destroy(live), SW_OK);
     CHECK_EQ(sw_heap_destroy(dry), SW_OK);
     for (uint64_t limit = 512 << 10; limit <= 32 << 20; limit *= 4) limited_heap(limit, limit);
+    zeroed_in_part();
     many_heaps();
 #ifndef SANITIZED
     in_child(RLIMIT_DATA, 256 << 20, limited_later, 0);

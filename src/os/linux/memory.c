@@ -46,6 +46,10 @@ bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ |
 
 bool sw_os_purge(void *p, size_t bytes) { return madvise(p, bytes, MADV_DONTNEED) == 0; }
 
+bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {
+    return madvise(p, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0;
+}
+
 bool sw_os_release(void *p, size_t bytes) { return munmap(p, bytes) == 0; }
 
 void *sw_os_map(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }

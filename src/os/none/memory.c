@@ -61,6 +61,12 @@ bool sw_os_purge(void *p, size_t bytes) {
     return true;
 }
 
+bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {
+    (void)p;
+    (void)bytes;
+    return !huge;
+}
+
 bool sw_os_release(void *p, size_t bytes) {
     (void)bytes;
     origin from;

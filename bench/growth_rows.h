@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The random replacement in a live heap of any size: time a replacement, and peak resident memory over
+// live bytes.
+#ifndef SPANWISE_BENCH_GROWTH_ROWS_H
+#define SPANWISE_BENCH_GROWTH_ROWS_H
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "rows.h"
+
+namespace bench {
+
+constexpr size_t GROWTH_MEAN = (REPLACE_MIN + REPLACE_MAX) / 2;
+constexpr size_t GROWTH_OPS = 1000000;
+
+// The objects of a growth row and their sizes: pages of their own, resident before anything is
+// measured, because the heap under test must not hold them.
+class Objects {
+  public:
+    explicit Objects(uint32_t count) : count_(count) {
+        void *pages = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (pages == MAP_FAILED) return;
+        place_ = static_cast<void **>(pages);
+        size_ = reinterpret_cast<uint32_t *>(place_ + count);
+    }
+    ~Objects() {
+        if (place_ != nullptr) munmap(place_, bytes());
+    }
+    Objects(const Objects &) = delete;
+    Objects &operator=(const Objects &) = delete;
+    bool ready() const { return place_ != nullptr; }
+
+    template <class P> bool fill(Random &random) {
+        for (uint32_t i = 0; i < count_; i++)
+            if (!renew<P>(i, static_cast<uint32_t>(random.next()))) return false;
+        return true;
+    }
+    template <class P> bool replace(Random &random, size_t times) {
+        for (size_t n = 0; n < times; n++) {
+            uint64_t bits = random.next();
+            uint32_t i = below(static_cast<uint32_t>(bits >> 32), count_);
+            P::drop(place_[i]);
+            if (!renew<P>(i, static_cast<uint32_t>(bits))) return false;
+        }
+        return true;
+    }
+    template <class P> void drain() {
+        for (uint32_t i = 0; i < count_; i++) P::drop(place_[i]);
+    }
+    double live_bytes() const {
+        double sum = 0;
+        for (uint32_t i = 0; i < count_; i++) sum += size_[i];
+        return sum;
+    }
+
+  private:
+    size_t bytes() const { return count_ * (sizeof *place_ + sizeof *size_); }
+    template <class P> bool renew(uint32_t i, uint32_t bits) {
+        size_[i] = random_size(bits);
+        place_[i] = P::get_any(size_[i]);
+        if (place_[i] == nullptr) return false;
+        touch(place_[i]);
+        return true;
+    }
+
+    const uint32_t count_;
+    void **place_ = nullptr;
+    uint32_t *size_ = nullptr;
+};
+
+// Every object is replaced once, untimed; then at least a million replacements are timed. What is live
+// changes by a part in a thousand meanwhile, so the bytes at the end stand for all.
+template <class P> void growth(State &state, uint64_t live_bytes) {
+    if (!first_in_process(state)) return;
+    uint32_t count = static_cast<uint32_t>(live_bytes / GROWTH_MEAN);
+    size_t timed = std::max<size_t>(count / 8, GROWTH_OPS);
+    Objects objects(count);
+    Random random(SEED);
+    double before = status_bytes("VmRSS:");
+    reset_peak();
+    bool filled = objects.ready() && objects.fill<P>(random) && objects.replace<P>(random, count);
+    bool replaced = filled;
+    for (auto _ : state) {
+        double start = cpu_seconds();
+        replaced = filled && objects.replace<P>(random, timed);
+        state.SetIterationTime(cpu_seconds() - start);
+    }
+    if (!replaced) {
+        state.SkipWithError("out of memory");
+        return;
+    }
+    double rss = status_bytes("VmHWM:") - before;
+    finish(state, static_cast<double>(timed));
+    state.counters["rss_over_live"] = rss / objects.live_bytes();
+    objects.drain<P>();
+}
+
+} // namespace bench
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loops of one allocation path each, to be counted under callgrind by instructions.py.
+ *
+ * paths.c is the program; paths_spanwise.c holds the paths of the library (bench_paths, and with the
+ * checks left out bench_paths_bare), paths_malloc.c those of malloc as the dynamic linker binds it
+ * (bench_paths_malloc, run with libspanwise-malloc.so preloaded).
+ */
+#ifndef SPANWISE_BENCH_PATHS_H
+#define SPANWISE_BENCH_PATHS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    COUNT_MAX = 1 << 17, /* operations of one run */
+    LIVE_MAX = 1 << 18,  /* objects that a replacing path holds */
+    REPLACE_MIN = 8,
+    REPLACE_MAX = 1024,
+    REPLACE_MEAN = (REPLACE_MIN + REPLACE_MAX) / 2,
+};
+
+typedef void path_fn(size_t count);
+
+typedef struct path {
+    const char *name;
+    void (*ready)(void); /* one heap a process: valgrind leaves little address space to reserve */
+    path_fn *before;
+    path_fn *run;
+    int weight; /* of an operation; few of a heavy one are counted */
+} path;
+
+/* The paths of the program. */
+extern const path paths[];
+extern const size_t path_count;
+
+extern void *held[LIVE_MAX];
+
+static inline void touch(void *p) { *(volatile long *)p = 1; }
+
+/* The next of the same numbers in every run, 31 bits: a linear congruential generator, its upper
+ * part. */
+static inline uint32_t next_random(void) {
+    extern uint64_t random_state;
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(random_state >> 33);
+}
+
+/* 0 .. n - 1; n is at most 2^31. */
+static inline uint32_t random_below(uint32_t n) {
+    return (uint32_t)(((uint64_t)next_random() * n) >> 31);
+}
+static inline size_t replace_size(void) {
+    return REPLACE_MIN + random_below(REPLACE_MAX - REPLACE_MIN + 1);
+}
+
+void nothing(size_t count);
+void shuffle(size_t count);
+_Noreturn void die(const char *what, const char *why);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The paths of malloc as the dynamic linker binds it, jump included: libspanwise-malloc.so, or any
+ * other allocator that is preloaded. A name without a size means 16 B. */
+#include <stdlib.h>
+
+#include "paths.h"
+
+enum { REPLACED_LIVE = 100000 }; /* as the bench row has it */
+
+static void first(void) { free(malloc(1)); }
+
+static void face_pair(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = malloc(16);
+        touch(p);
+        free(p);
+    }
+}
+
+static void face_pair_64k(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = malloc(65536);
+        touch(p);
+        free(p);
+    }
+}
+
+static void face_malloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = malloc(16);
+}
+
+static void face_calloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = calloc(1, 16);
+}
+
+static void face_free(size_t count) {
+    for (size_t i = 0; i < count; i++) free(held[i]);
+}
+
+static void shuffled(size_t count) {
+    face_malloc(count);
+    shuffle(count);
+}
+
+static void freed(size_t count) {
+    shuffled(count);
+    face_free(count);
+}
+
+static void face_replace(size_t count) {
+    for (size_t n = 0; n < count; n++) {
+        uint32_t i = random_below(REPLACED_LIVE);
+        free(held[i]);
+        held[i] = malloc(replace_size());
+    }
+}
+
+static void live(size_t count) {
+    (void)count;
+    for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = malloc(replace_size());
+    face_replace(2 * REPLACED_LIVE); /* until the heap looks as it will go on to look */
+}
+
+const path paths[] = {
+    {"face_pair", first, nothing, face_pair, 1},
+    {"face_pair_64K", first, nothing, face_pair_64k, 16},
+    {"face_malloc", first, nothing, face_malloc, 1},
+    {"face_malloc_after", first, freed, face_malloc, 1},
+    {"face_calloc", first, nothing, face_calloc, 1},
+    {"face_free", first, face_malloc, face_free, 1},
+    {"face_free_random", first, shuffled, face_free, 1},
+    {"face_replace", first, live, face_replace, 1},
+};
+const size_t path_count = sizeof paths / sizeof paths[0];

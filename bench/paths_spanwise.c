@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The library's paths: inline (fast.h), exported (sw_malloc ...), and generic (a table made at run
+ * time, for which there is no specialised path). A name without a size means 16 B. `loop` is the loop
+ * that paths which fill or drain share, alone. */
+#include <spanwise/fast.h>
+#include <spanwise/spanwise.h>
+
+#include "paths.h"
+
+static sw_cache *generic_cache;
+
+/* --- ping-pong ---------------------------------------------------------------------------------- */
+
+static void loop(size_t count) {
+    for (size_t i = 0; i < count; i++) *(void *volatile *)&held[i] = &held[i];
+}
+
+static void inline_pair(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_fast_malloc(16);
+        touch(p);
+        sw_fast_free(p);
+    }
+}
+
+static void inline_pair_64(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_fast_malloc(64);
+        touch(p);
+        sw_fast_free(p);
+    }
+}
+
+static void inline_pair_512(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_fast_malloc(512);
+        touch(p);
+        sw_fast_free(p);
+    }
+}
+
+static void inline_zeroed_pair(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_fast_zalloc(16);
+        touch(p);
+        sw_fast_free(p);
+    }
+}
+
+static void exported_pair(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_malloc(16);
+        touch(p);
+        sw_free(p);
+    }
+}
+
+static void generic_pair(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_cache_alloc(generic_cache, 16, 0);
+        touch(p);
+        sw_cache_free(generic_cache, p);
+    }
+}
+
+/* --- batches ------------------------------------------------------------------------------------ */
+
+static void inline_malloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_fast_malloc(16);
+}
+
+static void inline_zeroed(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_fast_zalloc(16);
+}
+
+static void inline_zeroed_32(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_fast_zalloc(32);
+}
+
+static void inline_zeroed_64(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_fast_zalloc(64);
+}
+
+static void inline_scan(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_fast_cache_alloc(sw_tls_cache, 16, SW_SCAN);
+}
+
+static void exported_malloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(16);
+}
+
+static void exported_malloc_64(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(64);
+}
+
+/* The largest size that has a specialised path, and below it the class after that. */
+static void exported_malloc_512(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(512);
+}
+
+static void exported_malloc_576(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_malloc(576);
+}
+
+static void exported_calloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_calloc(1, 16);
+}
+
+static void generic_malloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_cache_alloc(generic_cache, 16, 0);
+}
+
+static void generic_calloc(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = sw_cache_alloc(generic_cache, 16, SW_ZERO);
+}
+
+static void inline_free(size_t count) {
+    for (size_t i = 0; i < count; i++) sw_fast_free(held[i]);
+}
+
+static void exported_free(size_t count) {
+    for (size_t i = 0; i < count; i++) sw_free(held[i]);
+}
+
+static void exported_free_sized(size_t count) {
+    for (size_t i = 0; i < count; i++) sw_free_sized(held[i], 16);
+}
+
+static void generic_free(size_t count) {
+    for (size_t i = 0; i < count; i++) sw_cache_free(generic_cache, held[i]);
+}
+
+/* --- replacing at random in a heap of some size -------------------------------------------------- */
+
+static uint32_t live_count;
+
+static void exported_replace(size_t count) {
+    for (size_t n = 0; n < count; n++) {
+        uint32_t i = random_below(live_count);
+        sw_free(held[i]);
+        held[i] = sw_malloc(replace_size());
+    }
+}
+
+static void live_bytes(uint32_t bytes) {
+    live_count = bytes / REPLACE_MEAN;
+    for (uint32_t i = 0; i < live_count; i++) held[i] = sw_malloc(replace_size());
+    exported_replace(2 * live_count); /* until the heap looks as it will go on to look */
+}
+
+static void live_10m(size_t count) {
+    (void)count;
+    live_bytes(10 * 1000 * 1000);
+}
+
+static void live_100m(size_t count) {
+    (void)count;
+    live_bytes(100 * 1000 * 1000);
+}
+
+/* --- what happens before ------------------------------------------------------------------------ */
+
+static void default_heap(void) { sw_free(sw_malloc(1)); }
+
+/* A heap with a copy of c16 made at run time: no specialised path serves it. */
+static void generic_heap(void) {
+    const sw_table *c16 = sw_table_c16();
+    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
+    uint32_t count = sw_table_class_count(c16);
+    for (uint32_t cls = 1; cls <= count; cls++) {
+        sw_class_info info;
+        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class", "no such class");
+        specs[cls - 1].size_bytes = info.size_bytes;
+        specs[cls - 1].pages = info.span_bytes / sw_table_page_bytes(c16);
+    }
+    sw_table *table;
+    sw_heap *heap;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    if (sw_table_create("copy", sw_table_page_bytes(c16), specs, count, &table) != SW_OK)
+        die("sw_table_create", sw_last_error()->message);
+    options.table = table;
+    if (sw_heap_create(&options, &heap) != SW_OK || sw_cache_open(heap, &generic_cache) != SW_OK)
+        die("sw_heap_create", sw_last_error()->message);
+}
+
+static void exported_shuffled(size_t count) {
+    exported_malloc(count);
+    shuffle(count);
+}
+
+static void exported_shuffled_64(size_t count) {
+    exported_malloc_64(count);
+    shuffle(count);
+}
+
+static void exported_freed(size_t count) {
+    exported_shuffled(count);
+    exported_free(count);
+}
+
+static void generic_shuffled(size_t count) {
+    generic_malloc(count);
+    shuffle(count);
+}
+
+static void generic_freed(size_t count) {
+    generic_shuffled(count);
+    generic_free(count);
+}
+
+const path paths[] = {
+    {"loop", default_heap, nothing, loop, 1},
+    {"inline_pair", default_heap, nothing, inline_pair, 1},
+    {"inline_pair_64", default_heap, nothing, inline_pair_64, 1},
+    {"inline_pair_512", default_heap, nothing, inline_pair_512, 1},
+    {"inline_zeroed_pair", default_heap, nothing, inline_zeroed_pair, 1},
+    {"inline_malloc", default_heap, nothing, inline_malloc, 1},
+    {"inline_zeroed", default_heap, nothing, inline_zeroed, 1},
+    {"inline_zeroed_32", default_heap, nothing, inline_zeroed_32, 1},
+    {"inline_zeroed_64", default_heap, nothing, inline_zeroed_64, 1},
+    {"inline_scan", default_heap, nothing, inline_scan, 1},
+    {"inline_free", default_heap, exported_malloc, inline_free, 1},
+    {"inline_free_random", default_heap, exported_shuffled, inline_free, 1},
+    {"inline_free_random_64", default_heap, exported_shuffled_64, inline_free, 1},
+    {"exported_pair", default_heap, nothing, exported_pair, 1},
+    {"exported_malloc", default_heap, nothing, exported_malloc, 1},
+    {"exported_malloc_512", default_heap, nothing, exported_malloc_512, 1},
+    {"exported_malloc_576", default_heap, nothing, exported_malloc_576, 1},
+    {"exported_malloc_after", default_heap, exported_freed, exported_malloc, 1},
+    {"exported_calloc", default_heap, nothing, exported_calloc, 1},
+    {"exported_free", default_heap, exported_malloc, exported_free, 1},
+    {"exported_free_sized", default_heap, exported_malloc, exported_free_sized, 1},
+    {"exported_free_random", default_heap, exported_shuffled, exported_free, 1},
+    {"exported_replace_10M", default_heap, live_10m, exported_replace, 1},
+    {"exported_replace_100M", default_heap, live_100m, exported_replace, 1},
+    {"generic_pair", generic_heap, nothing, generic_pair, 1},
+    {"generic_malloc", generic_heap, nothing, generic_malloc, 1},
+    {"generic_malloc_after", generic_heap, generic_freed, generic_malloc, 1},
+    {"generic_calloc", generic_heap, nothing, generic_calloc, 1},
+    {"generic_free", generic_heap, generic_malloc, generic_free, 1},
+    {"generic_free_random", generic_heap, generic_shuffled, generic_free, 1},
+};
+const size_t path_count = sizeof paths / sizeof paths[0];

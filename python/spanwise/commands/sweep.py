@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise sweep: ledgers of many recordings under many tables, on all processors or a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from spanwise import _format, plots
+from spanwise._sweep_plan import expand
+from spanwise.commands._common import (
+    TABLE_HELP,
+    add_recording_options,
+    heap_knobs,
+    new_command,
+    print_json,
+)
+from spanwise.errors import InvalidError, UnsupportedError
+from spanwise.sweeps import Sweep, SweepInterrupted, sweep
+from spanwise.trace import parse_seconds
+
+if TYPE_CHECKING:
+    from spanwise.commands._common import SubParsers
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "sweep",
+        "account recordings under many tables, on all processors or a cluster",
+        "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
+        run,
+    )
+    add_recording_options(parser)
+    parser.add_argument(
+        "--table",
+        action="append",
+        metavar="T",
+        help=f"{TABLE_HELP}, or a pattern of files; give it again for each (default: go and c16)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.jsonl",
+        help="rows go there as they come; the same command goes on where it was stopped",
+    )
+    parser.add_argument(
+        "--executor",
+        default="threads",
+        metavar="E",
+        help="threads (the default), processes, dask (a cluster on this machine) or"
+        " dask:tcp://HOST:PORT (its scheduler)",
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="threads or processes (default: processors)"
+    )
+    parser.add_argument(
+        "--by", default="held_bytes", metavar="FIELD", help="what is best (default held_bytes)"
+    )
+    parser.add_argument("--plot", metavar="FILE.png", help="also draw the best tables")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the ranking; 1 when a row failed."""
+    tables = expand(options.table or ("go", "c16"))
+    at = options.at if options.at in ("peak", "end") else parse_seconds(options.at)
+    Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
+    try:
+        with _executor(options.executor, options.workers) as executor:
+            found = sweep(
+                expand(options.files),
+                tables,
+                executor=executor,
+                workers=options.workers,
+                output=options.output,
+                at=at,
+                valid_prefix=options.valid_prefix,
+                **heap_knobs(options),
+            )
+    except SweepInterrupted as stop:
+        _tell(stop.result)
+        raise
+    _tell(found)
+    if options.plot and found.ranking():
+        plots.save(found.plot(), options.plot)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+        ranking = found.ranking(options.by)
+        if ranking:
+            name, value = ranking[0]
+            print(f"{name} has the least {options.by}: {_shown(options.by, value)}")
+    return 1 if found.failures else 0
+
+
+def _shown(field: str, value: float) -> str:
+    if field.endswith("_bytes") or field == "held_at_peak":
+        return _format.size(value)
+    return f"{value:g}"
+
+
+def _tell(found: Sweep) -> None:
+    for note in found.notes:
+        print(f"spanwise: {note}", file=sys.stderr)
+    if found.path is not None:
+        print(
+            f"spanwise: {_format.plural(len(found), 'row')} in {found.path}; the same command"
+            " computes only what is missing",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def _executor(name: str, workers: int | None) -> Iterator[Any]:
+    """What `sweep` takes; a Dask client lives as long as the sweep."""
+    kind, _, address = name.partition(":")
+    if kind != "dask":
+        yield name
+        return
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise UnsupportedError(
+            "executor dask: Dask is not installed; pip install 'spanwise[cluster]'"
+        ) from None
+    try:
+        client = (
+            distributed.Client(address, timeout=10)
+            if address
+            else distributed.Client(
+                n_workers=workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+            )
+        )
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"executor {name}: no scheduler answers ({error})") from None
+    with client:
+        yield client.get_executor()

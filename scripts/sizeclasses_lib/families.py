@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Families of size classes beside Go's, each by the rule that its own project publishes.
+
+Every rule gives the sizes and the length of a span of each class, in pages of the family:
+
+    jemalloc     5.3.0, src/sc.c: four classes a doubling, slabs that whole regions fill exactly
+    tcmalloc     gperftools 2.10, src/common.cc: steps of an eighth, spans that feed a transfer
+    mimalloc     2.0.9, src/init.c, src/page-queue.c, src/segment.c: four classes a doubling, pages
+                 of 64 and 512 KiB
+    pow2         powers of two
+    geometric-R  each class at most R times the one below
+    fibonacci    Hirschberg, "A class of dynamic memory allocation algorithms", CACM 16 (1973)
+
+The last three are series of sizes only; their spans are the shortest with a tail of at most 1/8.
+Names that people and programs use: `named`. tests/data holds what the projects themselves print.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from .model import (
+    BUILTINS,
+    SIZE_MAX,
+    SPAN_BYTES_MAX,
+    SizeClass,
+    SizeClassError,
+    Table,
+)
+from .procedure import make_table
+from .rules import check_classes, check_page_bytes
+
+NAMES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc", "pow2", "fibonacci")
+"""Every name of a table but geometric-R."""
+
+DEFAULT_PAGE_BYTES = 8192
+DEFAULT_LARGEST = 32768
+_GEOMETRIC = "geometric-"
+
+
+# --- spans for series of sizes --------------------------------------------------------------------
+
+
+def span_pages(size: int, page_bytes: int) -> int:
+    """The fewest pages whose tail behind whole slots of `size` bytes is at most 1/8 of the span.
+
+    A size that the rules refuse gets a span that holds it; checking the table says what is wrong.
+    """
+    if size <= 0 or page_bytes <= 0:
+        return 1
+    fewest = max(1, -(-size // page_bytes))
+    for pages in range(fewest, SPAN_BYTES_MAX // page_bytes + 1):
+        span = pages * page_bytes
+        if span % size * 8 <= span:
+            return pages
+    return fewest
+
+
+def series(
+    name: str, sizes: Iterable[int], source: str, page_bytes: int = DEFAULT_PAGE_BYTES
+) -> Table:
+    """A table of the given sizes, each with the span of `span_pages`.
+
+    Raises:
+        SizeClassError: naming the class and the rule that it breaks.
+    """
+    check_page_bytes(page_bytes)
+    return _checked(name, page_bytes, [(n, span_pages(n, page_bytes)) for n in sizes], source)
+
+
+def _checked(name: str, page_bytes: int, pairs: Iterable[tuple[int, int]], source: str) -> Table:
+    classes = tuple(SizeClass(size, pages) for size, pages in pairs)
+    check_classes(page_bytes, classes)
+    return Table(name, page_bytes, classes, source=source)
+
+
+# --- jemalloc -------------------------------------------------------------------------------------
+
+_JEMALLOC_PAGE = 4096
+_JEMALLOC_QUANTUM = 16
+_JEMALLOC_GROUP = 4  # classes a doubling
+
+
+def jemalloc() -> Table:
+    """Jemalloc 5.3.0 with 4 KiB pages, 64 bits: 36 classes in slabs, then one object an extent.
+
+    Sizes: 8, multiples of the quantum of 16 to 64, then four equal steps in each doubling. Those
+    below 4 * 4 pages lie in slabs, the shortest run of pages that whole objects fill exactly; from
+    16 KiB on each object has an extent of its own, which is modelled as a span of one slot. The
+    page that opt.cache_oblivious adds to such an extent is address space, and is left out.
+    """
+    pairs: list[tuple[int, int]] = []
+    for size in _quarter_steps(8, _JEMALLOC_QUANTUM, SIZE_MAX):
+        in_slab = size < _JEMALLOC_PAGE * _JEMALLOC_GROUP
+        span = math.lcm(size, _JEMALLOC_PAGE) if in_slab else size
+        pairs.append((size, span // _JEMALLOC_PAGE))
+    source = "jemalloc 5.3.0, src/sc.c: page 4096, quantum 16, 4 classes a doubling"
+    return _checked("jemalloc", _JEMALLOC_PAGE, pairs, source)
+
+
+def _quarter_steps(first: int, quantum: int, largest: int) -> list[int]:
+    """`first`, multiples of the quantum to 4 of it, then 4 steps in each doubling to `largest`."""
+    sizes = [first, *range(quantum, 4 * quantum + 1, quantum)]
+    while sizes[-1] < largest:
+        step = sizes[-1] // 4
+        sizes += [sizes[-1] + step * i for i in range(1, 5)]
+    return [size for size in sizes if size <= largest]
+
+
+# --- tcmalloc -------------------------------------------------------------------------------------
+
+_TCMALLOC_PAGE = 8192
+_TCMALLOC_TRANSFER_BYTES = 65536
+_TCMALLOC_TRANSFER_OBJECTS = 32
+
+
+def tcmalloc() -> Table:
+    """Gperftools 2.10 (libtcmalloc_minimal of Debian 12), 8 KiB pages, largest class 256 KiB.
+
+    Steps of 8 to 16, of 16 to 128, then of an eighth of the power of two below, at most a page. A
+    span grows until its tail is at most 1/8 and it holds a quarter of what moves between thread
+    and central cache at once (64 KiB, 2 to 32 objects). A candidate replaces the class below when
+    both have the same span and equally many slots.
+    """
+    classes: list[tuple[int, int]] = []
+    size = 8
+    while size <= SIZE_MAX:
+        pages = _tcmalloc_pages(size)
+        span = pages * _TCMALLOC_PAGE
+        if classes and classes[-1][1] == pages and span // classes[-1][0] == span // size:
+            classes.pop()
+        classes.append((size, pages))
+        size += _tcmalloc_step(size)
+    source = "gperftools 2.10, src/common.cc: page 8192, transfers of 32 objects"
+    return _checked("tcmalloc", _TCMALLOC_PAGE, classes, source)
+
+
+def _tcmalloc_step(size: int) -> int:
+    if size < 16:
+        return 8
+    if size < 128:
+        return 16
+    return min((1 << (size.bit_length() - 1)) // 8, _TCMALLOC_PAGE)
+
+
+def _tcmalloc_pages(size: int) -> int:
+    moved = min(max(_TCMALLOC_TRANSFER_BYTES // size, 2), _TCMALLOC_TRANSFER_OBJECTS)
+    span = _TCMALLOC_PAGE
+    while span % size > span // 8 or span // size < moved // 4:
+        span += _TCMALLOC_PAGE
+    return span // _TCMALLOC_PAGE
+
+
+# --- mimalloc -------------------------------------------------------------------------------------
+
+_MIMALLOC_SLICE = 65536
+_MIMALLOC_MEDIUM = 8 * _MIMALLOC_SLICE
+
+
+def mimalloc() -> Table:
+    """Mimalloc 2.0.9, 64 bits, aligned to 16: 49 bins to 128 KiB.
+
+    Sizes: 8, multiples of 16 to 64, then four equal steps in each doubling. A mimalloc page (our
+    span) is 64 KiB for objects to a quarter of that, 512 KiB for those to 128 KiB; larger ones get
+    whole slices of 64 KiB, as large objects do here. The 128 B that v2 leaves out at the start of
+    a page of small blocks, and that it touches a page's memory little by little, are left out.
+    """
+    pairs = [
+        (size, (_MIMALLOC_SLICE if size * 4 <= _MIMALLOC_SLICE else _MIMALLOC_MEDIUM))
+        for size in _quarter_steps(8, 16, _MIMALLOC_MEDIUM // 4)
+    ]
+    source = "mimalloc 2.0.9, src/init.c, src/page-queue.c: pages of 64 and 512 KiB, align 16"
+    return _checked(
+        "mimalloc", _MIMALLOC_SLICE, [(n, span // _MIMALLOC_SLICE) for n, span in pairs], source
+    )
+
+
+# --- series ---------------------------------------------------------------------------------------
+
+
+def pow2(largest: int = DEFAULT_LARGEST) -> Table:
+    """8, 16, 32, ... up to `largest` bytes, which must be one of them."""
+    if largest < 8 or largest > SIZE_MAX or largest & (largest - 1):
+        raise SizeClassError(f"largest {largest}: must be a power of two from 8 to {SIZE_MAX}")
+    sizes = [1 << bit for bit in range(3, largest.bit_length())]
+    return series("pow2", sizes, f"powers of two from 8 to {largest} B")
+
+
+def geometric(
+    ratio: float, smallest: int = 16, largest: int = DEFAULT_LARGEST, align: int = 16
+) -> Table:
+    """Sizes from `smallest` to `largest` bytes, each at most `ratio` times the one below.
+
+    All are multiples of `align`, which is also the smallest step.
+
+    Raises:
+        SizeClassError: for an argument out of range, or more than 255 classes.
+    """
+    if not (math.isfinite(ratio) and ratio > 1):
+        raise SizeClassError(f"ratio {ratio}: must be above 1")
+    if align not in (8, 16):
+        raise SizeClassError(f"align {align}: must be 8 or 16")
+    if not 8 <= smallest <= largest <= SIZE_MAX:
+        raise SizeClassError(
+            f"sizes {smallest} to {largest}: must rise, from 8 at least to {SIZE_MAX} at most"
+        )
+    sizes = [-(-smallest // align) * align]
+    while sizes[-1] < largest:
+        step = max(int(sizes[-1] * ratio) // align * align, sizes[-1] + align)
+        sizes.append(min(step, -(-largest // align) * align))
+    source = f"geometric, ratio {ratio:g}, multiples of {align} from {smallest} to {largest} B"
+    return series(f"{_GEOMETRIC}{ratio:g}", sizes, source)
+
+
+def fibonacci(largest: int = DEFAULT_LARGEST, align: int = 16) -> Table:
+    """`align` times the Fibonacci numbers 1, 2, 3, 5, 8, ... to `largest` bytes, which is added.
+
+    With align 16, 8 B is the first class, as C allows.
+    """
+    if align not in (8, 16):
+        raise SizeClassError(f"align {align}: must be 8 or 16")
+    if not align <= largest <= SIZE_MAX or largest % align:
+        raise SizeClassError(
+            f"largest {largest}: must be a multiple of {align} from {align} to {SIZE_MAX}"
+        )
+    sizes = [8] if align == 16 else []
+    low, high = 1, 2
+    while low * align < largest:
+        sizes.append(low * align)
+        low, high = high, low + high
+    source = f"Fibonacci numbers times {align} B to {largest} B (Hirschberg 1973)"
+    return series("fibonacci", [*sizes, largest], source)
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+_MAKERS: dict[str, Callable[[], Table]] = {
+    "jemalloc": jemalloc,
+    "tcmalloc": tcmalloc,
+    "mimalloc": mimalloc,
+    "pow2": pow2,
+    "fibonacci": fibonacci,
+}
+
+
+def named(name: str) -> Table | None:
+    """The table of a family's name, or of geometric-R; None when there is none of that name.
+
+    Raises:
+        SizeClassError: geometric- without a ratio above 1.
+    """
+    if name in BUILTINS:
+        return make_table(BUILTINS[name])
+    if name in _MAKERS:
+        return _MAKERS[name]()
+    if not name.startswith(_GEOMETRIC):
+        return None
+    try:
+        ratio = float(name.removeprefix(_GEOMETRIC))
+    except ValueError:
+        raise SizeClassError(
+            f"unknown table {name!r}; after geometric- comes a ratio, e.g. geometric-1.25"
+        ) from None
+    return geometric(ratio)

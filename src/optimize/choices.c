@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "optimize/choices.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "os/os.h"
+
+#define OP_OPTIMIZE "optimize"
+
+enum { SIZE_UNIT = 8, PAGE_BYTES_MIN = 4096, PAGE_BYTES_MAX = 65536 };
+
+/* --- checks ----------------------------------------------------------------------------------- */
+
+static sw_status check_options(const sw_optimize_options *o) {
+    if (o->struct_bytes != sizeof *o)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE, "struct_bytes %u: must be %zu", o->struct_bytes,
+                       sizeof *o);
+    if (o->classes == 0 || o->classes >= SW_TABLE_CLASSES_MAX)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes %u: must be 1 to %d", o->classes,
+                       SW_TABLE_CLASSES_MAX - 1);
+    if (o->align != SIZE_UNIT && o->align != 2 * SIZE_UNIT)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE, "align %u: must be 8 or 16", o->align);
+    if (!sw_is_pow2(o->page_bytes) || o->page_bytes < PAGE_BYTES_MIN ||
+        o->page_bytes > PAGE_BYTES_MAX)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE,
+                       "page_bytes %u: must be a power of two from %d to %d", o->page_bytes,
+                       PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+    if (o->max_bytes < o->align || o->max_bytes > SW_TABLE_SIZE_MAX || o->max_bytes % o->align != 0)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE,
+                       "max_bytes %u: no class; must be a multiple of align %u up to %d",
+                       o->max_bytes, o->align, SW_TABLE_SIZE_MAX);
+    if ((uint64_t)o->pages_max * o->page_bytes < o->max_bytes)
+        return sw_fail(
+            SW_INVALID, OP_OPTIMIZE,
+            "pages_max %u: a class of %u bytes needs %u pages of %u bytes; allow so many",
+            o->pages_max, o->max_bytes, (uint32_t)sw_div_up(o->max_bytes, o->page_bytes),
+            o->page_bytes);
+    if (!(o->span_charge >= 0) || isinf(o->span_charge))
+        return sw_fail(SW_INVALID, OP_OPTIMIZE, "span_charge %g: must be 0 or more",
+                       o->span_charge);
+    return SW_OK;
+}
+
+static sw_status check_weights(const sw_optimize_options *o, const double *weights) {
+    double sum = 0;
+    for (uint32_t size = 0; size <= o->max_bytes; size++) {
+        if (!(weights[size] >= 0) || isinf(weights[size]))
+            return sw_fail(SW_INVALID, OP_OPTIMIZE, "weight of size %u is %g: must be 0 or more",
+                           size, weights[size]);
+        sum += weights[size];
+    }
+    if (sum > 0 && !isinf(sum)) return SW_OK;
+    if (sum > 0) return sw_fail(SW_INVALID, OP_OPTIMIZE, "the sum of the weights is too large");
+    return sw_fail(SW_INVALID, OP_OPTIMIZE,
+                   "no request of at most %u bytes: there is nothing to fit classes to",
+                   o->max_bytes);
+}
+
+/* --- spans ------------------------------------------------------------------------------------ */
+
+/* Whether Go's 32-bit magic divides every offset of the span exactly; the argument stands in
+ * size/table.c. */
+static bool narrow_divides(uint32_t size, uint32_t span) {
+    uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
+    return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;
+}
+
+/* Writes the spans worth choosing, fewest pages first (NULL: only counts them): each costs less a slot
+ * than all shorter ones. Where spans are free only the cheapest is worth it. */
+static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choice *out) {
+    uint32_t found = 0;
+    double least = INFINITY;
+    uint64_t most = sw_min_u64((uint64_t)o->pages_max * o->page_bytes, SW_TABLE_SPAN_BYTES_MAX);
+    uint64_t span = sw_align_up(size, o->page_bytes);
+    for (; span <= most && span / size <= SW_TABLE_SLOTS_MAX; span += o->page_bytes) {
+        double slot_cost = (double)span / (double)(span / size);
+        if (slot_cost >= least || (o->narrow && !narrow_divides(size, (uint32_t)span))) continue;
+        least = slot_cost;
+        if (found != 0 && o->span_charge == 0) found--;
+        if (out != NULL)
+            out[found] = (sw_choice){.slot_cost = slot_cost,
+                                     .charge = o->span_charge * (double)span,
+                                     .pages = (uint32_t)(span / o->page_bytes)};
+        found++;
+    }
+    return found;
+}
+
+/* --- candidates ------------------------------------------------------------------------------- */
+
+/* The size after `size` that a class may have. */
+static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
+    return size < o->align ? size + SIZE_UNIT : size + o->align;
+}
+
+/* Goes through the sizes that a class may have. Where every span is allowed a slot never costs less
+ * for a larger size, so a size that no request needs is not worth a class (but the largest, which the
+ * table must have). Writes when `c` has its arrays, else counts into it. */
+static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
+    bool writing = c->candidates != NULL;
+    double sum = weights[0], requested = 0;
+    uint32_t below = 0;
+    c->count = c->choice_count = 0;
+    for (uint32_t size = SIZE_UNIT; size <= o->max_bytes; size = next_size(o, size)) {
+        bool asked = below == 0 && weights[0] > 0;
+        for (uint32_t n = below + 1; n <= size; n++) {
+            asked |= weights[n] > 0;
+            sum += weights[n];
+            requested += weights[n] * n;
+        }
+        below = size;
+        if (!asked && !o->narrow && size != o->max_bytes) continue;
+        sw_choice *spans = writing ? &c->choices[c->choice_count] : NULL;
+        uint32_t found = list_spans(o, size, spans);
+        if (found == 0) continue;
+        c->count++;
+        if (writing)
+            c->candidates[c->count] = (sw_candidate){
+                .size = size, .choice = c->choice_count, .weight = sum, .requested = requested};
+        c->choice_count += found;
+    }
+    if (writing) c->candidates[c->count + 1].choice = c->choice_count;
+}
+
+static int compare_costs(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Fills costs[] and the choices' places in it. */
+static void sort_costs(sw_choices *c) {
+    for (uint32_t i = 0; i < c->choice_count; i++) c->costs[i] = c->choices[i].slot_cost;
+    qsort(c->costs, c->choice_count, sizeof *c->costs, compare_costs);
+    c->cost_count = 0;
+    for (uint32_t i = 0; i < c->choice_count; i++) {
+        if (i == 0 || c->costs[i] != c->costs[c->cost_count - 1])
+            c->costs[c->cost_count++] = c->costs[i];
+    }
+    for (uint32_t i = 0; i < c->choice_count; i++) {
+        const double *place = bsearch(&c->choices[i].slot_cost, c->costs, c->cost_count,
+                                      sizeof *c->costs, compare_costs);
+        c->choices[i].x = (uint32_t)(place - c->costs);
+    }
+}
+
+sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *options,
+                          const double *weights) {
+    sw_status status = check_options(options);
+    if (status == SW_OK) status = check_weights(options, weights);
+    if (status != SW_OK) return status;
+    *choices = (sw_choices){0};
+    list_candidates(choices, options, weights);
+    size_t candidates = ((size_t)choices->count + 2) * sizeof(sw_candidate);
+    size_t spans = (size_t)choices->choice_count * sizeof(sw_choice);
+    size_t costs = (size_t)choices->choice_count * sizeof(double);
+    choices->block_bytes = sw_align_up(candidates + spans + costs, sw_os_page_bytes());
+    choices->block = sw_os_map(choices->block_bytes);
+    if (choices->block == NULL)
+        return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for %zu bytes of sizes and spans",
+                       choices->block_bytes);
+    choices->candidates = choices->block;
+    choices->choices = (sw_choice *)(choices->candidates + choices->count + 2);
+    choices->costs = (double *)(choices->choices + choices->choice_count);
+    list_candidates(choices, options, weights);
+    sort_costs(choices);
+    if (choices->candidates[choices->count].size == options->max_bytes) return SW_OK;
+    sw_choices_drop(choices);
+    return sw_fail(SW_INVALID, OP_OPTIMIZE,
+                   "max_bytes %u: 32 bits divide no span of at most %u pages; use a power of two",
+                   options->max_bytes, options->pages_max);
+}
+
+void sw_choices_drop(sw_choices *choices) {
+    if (choices->block != NULL) (void)sw_os_release(choices->block, choices->block_bytes);
+    choices->block = NULL;
+}
+
+const sw_choice *sw_choices_best(const sw_choices *choices, uint32_t i, uint32_t j, double *cost) {
+    const sw_candidate *candidate = &choices->candidates[j];
+    double weight = candidate->weight - choices->candidates[i].weight;
+    const sw_choice *best = NULL;
+    for (uint32_t k = candidate->choice; k < candidate[1].choice; k++) {
+        const sw_choice *choice = &choices->choices[k];
+        double found = choice->slot_cost * weight + choice->charge;
+        if (best != NULL && found >= *cost) continue;
+        best = choice;
+        *cost = found;
+    }
+    return best;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the optimiser may choose from: the sizes that a class may have, how much of the requests each
+ * of them could serve, and the spans that each may be cut from.
+ *
+ * A slot of a class costs its share of the span, tail included: span bytes / slots of the span.
+ */
+#ifndef SW_OPTIMIZE_CHOICES_H
+#define SW_OPTIMIZE_CHOICES_H
+
+#include "spanwise/optimize.h"
+
+/* One span that a size may be cut from. */
+typedef struct sw_choice {
+    double slot_cost; /* span bytes / slots: bytes */
+    double charge;    /* span_charge * span bytes */
+    uint32_t pages;
+    uint32_t x; /* index of slot_cost among sw_choices.costs */
+} sw_choice;
+
+/* A size that a class may have. */
+typedef struct sw_candidate {
+    uint32_t size;
+    uint32_t
+        choice; /* its choices are choices[choice .. next candidate's choice): dearer spans have */
+    double weight;    /* of all requests up to size: never falls */
+    double requested; /* weight * bytes of these */
+} sw_candidate;
+
+typedef struct sw_choices {
+    sw_candidate
+        *candidates; /* 1 .. count, rising; [0] is no size, weight 0; [count + 1] ends choices */
+    uint32_t count;
+    sw_choice *choices;
+    uint32_t choice_count;
+    double *costs; /* the different slot_cost, rising */
+    uint32_t cost_count;
+    void *block; /* one mapping for all three */
+    size_t block_bytes;
+} sw_choices;
+
+/* Checks options and weights, then lists the choices. Errors: those of sw_optimizer_create. */
+sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *options,
+                          const double *weights);
+void sw_choices_drop(sw_choices *choices);
+
+/* The cheapest span for candidate j to serve what lies above candidate i (its total cost in *cost). */
+const sw_choice *sw_choices_best(const sw_choices *choices, uint32_t i, uint32_t j, double *cost);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "optimize/hull.h"
+
+#include <string.h>
+
+void sw_hull_clear(sw_hull *hull) {
+    memset(hull->nodes, 0xFF, 2 * (size_t)hull->width * sizeof *hull->nodes);
+}
+
+/* x of a leaf; leaves past the last repeat it, so that every range rises. */
+static double leaf_x(const sw_hull *hull, uint32_t leaf) {
+    return hull->x[leaf < hull->count ? leaf : hull->count - 1];
+}
+
+void sw_hull_insert(sw_hull *hull, int32_t line) {
+    uint32_t node = 1, first = 0, leaves = hull->width;
+    for (;;) {
+        int32_t *held = &hull->nodes[node];
+        if (*held == SW_HULL_NONE) {
+            *held = line;
+            return;
+        }
+        double middle = leaf_x(hull, first + leaves / 2);
+        if (sw_hull_value(hull, line, middle) < sw_hull_value(hull, *held, middle)) {
+            int32_t other = *held;
+            *held = line;
+            line = other;
+        }
+        if (leaves == 1) return;
+        /* Two lines cross once: the loser at the middle can win on one side of it only. */
+        double left = leaf_x(hull, first), right = leaf_x(hull, first + leaves - 1);
+        leaves /= 2;
+        if (sw_hull_value(hull, line, left) < sw_hull_value(hull, *held, left)) {
+            node = 2 * node;
+        } else if (sw_hull_value(hull, line, right) < sw_hull_value(hull, *held, right)) {
+            node = 2 * node + 1;
+            first += leaves;
+        } else {
+            return;
+        }
+    }
+}
+
+int32_t sw_hull_lowest(const sw_hull *hull, uint32_t index) {
+    double x = hull->x[index], lowest = 0;
+    int32_t found = SW_HULL_NONE;
+    for (uint32_t node = hull->width + index; node != 0; node /= 2) {
+        int32_t line = hull->nodes[node];
+        if (line == SW_HULL_NONE) continue;
+        double value = sw_hull_value(hull, line, x);
+        if (found == SW_HULL_NONE || value < lowest) {
+            found = line;
+            lowest = value;
+        }
+    }
+    return found;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A Li Chao tree: lines y = a - b * x are put in one by one, and the lowest at any of the given x is
+ * asked for. No order of slopes or of questions is needed. After C. Li, lecture on line segment trees
+ * (Zhejiang, 2012); here over the sorted x that will ever be asked for.
+ * Owns nothing: the caller gives the arrays.
+ */
+#ifndef SW_OPTIMIZE_HULL_H
+#define SW_OPTIMIZE_HULL_H
+
+#include <stdint.h>
+
+#include "base/attributes.h"
+
+enum { SW_HULL_NONE = -1 };
+
+typedef struct sw_hull {
+    const double *x; /* count values, rising */
+    uint32_t count;  /* >= 1 */
+    uint32_t width;  /* a power of two >= count: leaves of the tree */
+    const double *a; /* of line i, like b */
+    const double *b;
+    int32_t *nodes; /* 2 * width: the line of each node, or SW_HULL_NONE; the root is 1 */
+} sw_hull;
+
+/* Takes all lines out. */
+void sw_hull_clear(sw_hull *hull);
+void sw_hull_insert(sw_hull *hull, int32_t line);
+
+static sw_always_inline double sw_hull_value(const sw_hull *hull, int32_t line, double x) {
+    return hull->a[line] - hull->b[line] * x;
+}
+
+/* The lowest line at x[index]; SW_HULL_NONE when there is no line. */
+int32_t sw_hull_lowest(const sw_hull *hull, uint32_t index);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best tables of 1 .. N classes by dynamic programming over the sizes that a class may have.
+ *
+ * least[k][j]: the least cost of serving all requests up to candidate j with k classes, the last of
+ * them j. With W the weights summed up, and a span of slot cost g and charge h chosen for j:
+ *
+ *   least[k][j] = min over i < j, spans of j: least[k-1][i] + g * (W[j] - W[i]) + h
+ *               = min over spans of j: (lowest at x = g of the lines least[k-1][i] - W[i] * x)
+ *                                      + g * W[j] + h
+ *
+ * so each layer is one walk over j that asks a Li Chao tree and puts line j in: n log n a layer,
+ * whatever g is (tails make it no convex function of the size). Design: docs/design/optimize.md.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "optimize/choices.h"
+#include "optimize/hull.h"
+#include "os/os.h"
+#include "spanwise/optimize.h"
+
+#define OP_OPTIMIZE "optimize"
+
+struct sw_optimizer {
+    sw_choices choices;
+    uint32_t classes;
+    uint32_t align; /* of the options, like the next two */
+    uint32_t page_bytes;
+    uint32_t narrow;
+    uint32_t stride;    /* candidates + 1: columns of a layer */
+    uint32_t *previous; /* [k - 1][j]: candidate of the class below j; 0: none */
+    double *least;      /* [k - 1]: least[k][last candidate] */
+    void *block;        /* one mapping for the two */
+    size_t block_bytes;
+};
+
+/* What one run over the layers works in: one mapping, gone at its end. */
+typedef struct workspace {
+    double *above;   /* least[k - 1][j] */
+    double *now;     /* least[k][j] */
+    double *weights; /* W[j] */
+    sw_hull hull;
+    void *block;
+    size_t block_bytes;
+} workspace;
+
+void sw_optimize_options_init(sw_optimize_options *options) {
+    *options = (sw_optimize_options){
+        .struct_bytes = sizeof *options,
+        .classes = 24,
+        .align = 16,
+        .page_bytes = 8192,
+        .pages_max = 10,
+        .max_bytes = 32768,
+    };
+}
+
+/* --- layers ----------------------------------------------------------------------------------- */
+
+static sw_status open_workspace(workspace *w, const sw_choices *choices) {
+    size_t columns = (size_t)choices->count + 1;
+    uint32_t width = 1u << sw_log2_ceil(choices->cost_count);
+    size_t bytes = 3 * columns * sizeof(double) + 2 * (size_t)width * sizeof(int32_t);
+    w->block_bytes = sw_align_up(bytes, sw_os_page_bytes());
+    w->block = sw_os_map(w->block_bytes);
+    if (w->block == NULL)
+        return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for %zu bytes of work", w->block_bytes);
+    w->above = w->block;
+    w->now = w->above + columns;
+    w->weights = w->now + columns;
+    for (size_t j = 0; j < columns; j++) w->weights[j] = choices->candidates[j].weight;
+    w->hull = (sw_hull){
+        .x = choices->costs,
+        .count = choices->cost_count,
+        .width = width,
+        .b = w->weights,
+        .nodes = (int32_t *)(w->weights + columns),
+    };
+    return SW_OK;
+}
+
+static void first_layer(workspace *w, const sw_choices *choices, uint32_t *previous) {
+    w->now[0] = INFINITY;
+    for (uint32_t j = 1; j <= choices->count; j++) {
+        (void)sw_choices_best(choices, 0, j, &w->now[j]);
+        previous[j] = 0;
+    }
+}
+
+/* The least cost of candidate j over its spans, given the lines in the hull. */
+static double least_of(const workspace *w, const sw_choices *choices, uint32_t j, uint32_t *from) {
+    const sw_candidate *candidate = &choices->candidates[j];
+    double least = INFINITY;
+    for (uint32_t k = candidate->choice; k < candidate[1].choice; k++) {
+        const sw_choice *choice = &choices->choices[k];
+        int32_t line = sw_hull_lowest(&w->hull, choice->x);
+        if (line == SW_HULL_NONE) break;
+        double cost = sw_hull_value(&w->hull, line, choice->slot_cost) +
+                      choice->slot_cost * candidate->weight + choice->charge;
+        if (cost >= least) continue;
+        least = cost;
+        *from = (uint32_t)line;
+    }
+    return least;
+}
+
+static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previous) {
+    double *done = w->above;
+    w->above = w->now;
+    w->now = done;
+    w->hull.a = w->above;
+    sw_hull_clear(&w->hull);
+    w->now[0] = INFINITY;
+    for (uint32_t j = 1; j <= choices->count; j++) {
+        previous[j] = 0;
+        w->now[j] = least_of(w, choices, j, &previous[j]);
+        if (!isinf(w->above[j])) sw_hull_insert(&w->hull, (int32_t)j);
+    }
+}
+
+static void run_layers(sw_optimizer *o, workspace *w) {
+    for (uint32_t k = 0; k < o->classes; k++) {
+        uint32_t *previous = o->previous + (size_t)k * o->stride;
+        if (k == 0) {
+            first_layer(w, &o->choices, previous);
+        } else {
+            next_layer(w, &o->choices, previous);
+        }
+        o->least[k] = w->now[o->choices.count];
+    }
+}
+
+/* --- an optimiser ----------------------------------------------------------------------------- */
+
+static sw_status fill(sw_optimizer *o, const sw_optimize_options *options, const double *weights) {
+    sw_status status = sw_choices_make(&o->choices, options, weights);
+    if (status != SW_OK) return status;
+    o->classes = (uint32_t)sw_min_u64(options->classes, o->choices.count);
+    o->align = options->align;
+    o->page_bytes = options->page_bytes;
+    o->narrow = options->narrow;
+    o->stride = o->choices.count + 1;
+    size_t layers = (size_t)o->classes * o->stride * sizeof *o->previous;
+    o->block_bytes = sw_align_up(layers + (o->classes + 1) * sizeof *o->least, sw_os_page_bytes());
+    o->block = sw_os_map(o->block_bytes);
+    if (o->block == NULL)
+        return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for %zu bytes of layers", o->block_bytes);
+    o->least = o->block;
+    o->previous = (uint32_t *)(o->least + o->classes);
+    workspace w;
+    status = open_workspace(&w, &o->choices);
+    if (status != SW_OK) return status;
+    run_layers(o, &w);
+    (void)sw_os_release(w.block, w.block_bytes);
+    return SW_OK;
+}
+
+sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
+                              sw_optimizer **out) {
+    sw_optimizer *optimizer = sw_os_map(sizeof *optimizer);
+    if (optimizer == NULL) return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for an optimiser");
+    sw_status status = fill(optimizer, options, weights);
+    if (status != SW_OK) {
+        sw_optimizer_destroy(optimizer);
+        return status;
+    }
+    *out = optimizer;
+    return SW_OK;
+}
+
+void sw_optimizer_destroy(sw_optimizer *optimizer) {
+    if (optimizer == NULL) return;
+    sw_choices_drop(&optimizer->choices);
+    if (optimizer->block != NULL) (void)sw_os_release(optimizer->block, optimizer->block_bytes);
+    (void)sw_os_release(optimizer, sizeof *optimizer);
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+/* The largest size below `limit` that the span holds as often as `size`. The slots then cost the same,
+ * and serve sizes as well that nobody asked for: Go's last step, in units of the alignment. */
+static uint32_t grown(const sw_optimizer *o, uint32_t size, uint32_t span, uint32_t limit) {
+    if (o->narrow || size < o->align) return size;
+    uint32_t largest = span / (span / size);
+    largest -= largest % o->align;
+    return largest > size && largest < limit ? largest : size;
+}
+
+sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw_class_spec *specs,
+                             uint32_t *count, sw_optimize_result *out) {
+    const sw_choices *c = &optimizer->choices;
+    if (classes == 0) return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes 0: must be at least 1");
+    uint32_t best = 1;
+    for (uint32_t k = 2; k <= classes && k <= optimizer->classes; k++) {
+        if (optimizer->least[k - 1] < optimizer->least[best - 1]) best = k;
+    }
+    sw_optimize_result result = {.requested = c->candidates[c->count].requested};
+    uint32_t j = c->count, limit = c->candidates[j].size + 1;
+    for (uint32_t k = best; k > 0; k--) {
+        uint32_t i = optimizer->previous[(size_t)(k - 1) * optimizer->stride + j];
+        double cost = 0, weight = c->candidates[j].weight - c->candidates[i].weight;
+        const sw_choice *span = sw_choices_best(c, i, j, &cost);
+        uint32_t span_bytes = span->pages * optimizer->page_bytes;
+        limit = grown(optimizer, c->candidates[j].size, span_bytes, limit);
+        specs[k - 1] = (sw_class_spec){.size_bytes = limit, .pages = span->pages};
+        result.cost += cost;
+        result.slots += weight * limit;
+        result.tails += weight * (span->slot_cost - limit);
+        result.charges += span->charge;
+        j = i;
+    }
+    *count = best;
+    *out = result;
+    return SW_OK;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Profiles: one pass over operations gives the weight of each requested size under the three
+ * objectives. Owns: one mapping for the weights, one for the live objects (grows with their ids).
+ * Design: docs/design/optimize.md.
+ */
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "os/os.h"
+#include "spanwise/optimize.h"
+
+#define OP_PROFILE "profile"
+
+enum { PAGE_SHIFT_MIN = 12, FIRST_OBJECTS = 4096 };
+
+typedef struct live_object {
+    uint64_t size_plus_1; /* requested bytes + 1; 0: not live */
+    uint64_t since_ns;
+} live_object;
+
+struct sw_profile {
+    double weights[SW_WEIGH_COUNT][SW_PROFILE_SIZES];
+    sw_profile_large large[SW_WEIGH_COUNT];
+    live_object *objects;
+    size_t capacity;
+    uint64_t peak_op;
+    uint64_t ops; /* added so far */
+    uint64_t now_ns;
+    int ended;
+};
+
+sw_status sw_profile_create(uint64_t peak_op, sw_profile **out) {
+    sw_profile *profile = sw_os_map(sizeof *profile);
+    if (profile == NULL) return sw_fail(SW_NOMEM, OP_PROFILE, "no memory for a profile");
+    profile->peak_op = peak_op;
+    *out = profile;
+    return SW_OK;
+}
+
+void sw_profile_destroy(sw_profile *profile) {
+    if (profile == NULL) return;
+    if (profile->objects != NULL)
+        (void)sw_os_release(profile->objects, profile->capacity * sizeof(live_object));
+    (void)sw_os_release(profile, sizeof *profile);
+}
+
+static sw_status make_room(sw_profile *profile, uint32_t object) {
+    size_t wider = profile->capacity == 0 ? FIRST_OBJECTS : profile->capacity;
+    while (wider <= object) wider *= 2;
+    live_object *fresh = sw_os_map(wider * sizeof *fresh);
+    if (fresh == NULL) return sw_fail(SW_NOMEM, OP_PROFILE, "no memory for object %u", object);
+    if (profile->objects != NULL) {
+        memcpy(fresh, profile->objects, profile->capacity * sizeof *fresh);
+        (void)sw_os_release(profile->objects, profile->capacity * sizeof *fresh);
+    }
+    profile->objects = fresh;
+    profile->capacity = wider;
+    return SW_OK;
+}
+
+/* Adds (or, negative, takes away) weight of a size. */
+static void weigh(sw_profile *profile, sw_weigh kind, uint64_t size, double weight) {
+    if (sw_likely(size < SW_PROFILE_SIZES)) {
+        profile->weights[kind][size] += weight;
+        return;
+    }
+    sw_profile_large *large = &profile->large[kind];
+    large->weight += weight;
+    large->bytes += weight * (double)size;
+    for (unsigned i = 0; i < SW_PROFILE_PAGE_SIZES; i++) {
+        uint64_t pages = sw_div_up(size, 1ull << (PAGE_SHIFT_MIN + i));
+        large->page_bytes[i] += weight * (double)(pages << (PAGE_SHIFT_MIN + i));
+    }
+}
+
+static void begin_life(sw_profile *profile, live_object *object, uint64_t size, int at_peak) {
+    object->size_plus_1 = size + 1;
+    object->since_ns = profile->now_ns;
+    weigh(profile, SW_WEIGH_ALLOCS, size, 1);
+    if (at_peak) weigh(profile, SW_WEIGH_PEAK, size, 1);
+}
+
+static void end_life(sw_profile *profile, live_object *object, int at_peak) {
+    uint64_t size = object->size_plus_1 - 1;
+    double seconds = (double)(profile->now_ns - object->since_ns) * 1e-9;
+    weigh(profile, SW_WEIGH_TIME, size, seconds);
+    if (at_peak) weigh(profile, SW_WEIGH_PEAK, size, -1);
+    object->size_plus_1 = 0;
+}
+
+static void add_one(sw_profile *profile, const sw_op *op) {
+    live_object *object = &profile->objects[op->object];
+    int live = object->size_plus_1 != 0;
+    int at_peak = profile->ops++ < profile->peak_op;
+    if (op->time_ns > profile->now_ns) profile->now_ns = op->time_ns;
+    if (op->kind == SW_OP_ALLOC ? live : !live) return;
+    if (op->size > INT64_MAX) return;
+    if (op->kind != SW_OP_ALLOC) end_life(profile, object, at_peak);
+    if (op->kind != SW_OP_FREE) begin_life(profile, object, op->size, at_peak);
+}
+
+sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count) {
+    if (profile->ended) return sw_fail(SW_STATE, OP_PROFILE, "the profile has ended; make another");
+    for (size_t i = 0; i < count; i++) {
+        if (sw_unlikely(ops[i].object >= profile->capacity)) {
+            sw_status status = make_room(profile, ops[i].object);
+            if (status != SW_OK) return status;
+        }
+        add_one(profile, &ops[i]);
+    }
+    return SW_OK;
+}
+
+sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace) {
+    for (;;) {
+        const sw_op *ops;
+        size_t count;
+        sw_status status = sw_trace_next(trace, &ops, &count);
+        if (status != SW_OK || count == 0) return status;
+        status = sw_profile_add(profile, ops, count);
+        if (status != SW_OK) return status;
+    }
+}
+
+void sw_profile_end(sw_profile *profile, uint64_t time_ns) {
+    if (profile->ended) return;
+    if (time_ns > profile->now_ns) profile->now_ns = time_ns;
+    for (size_t i = 0; i < profile->capacity; i++) {
+        if (profile->objects[i].size_plus_1 != 0) end_life(profile, &profile->objects[i], 0);
+    }
+    profile->ended = 1;
+}
+
+const double *sw_profile_weights(const sw_profile *profile, sw_weigh weigh) {
+    return profile->ended && (unsigned)weigh < SW_WEIGH_COUNT ? profile->weights[weigh] : NULL;
+}
+
+sw_status sw_profile_get_large(const sw_profile *profile, sw_weigh weigh, sw_profile_large *out) {
+    if ((unsigned)weigh >= SW_WEIGH_COUNT)
+        return sw_fail(SW_INVALID, OP_PROFILE, "kind %d of weights: there are %d", (int)weigh,
+                       SW_WEIGH_COUNT);
+    *out = profile->large[weigh];
+    return SW_OK;
+}
