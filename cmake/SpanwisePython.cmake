@@ -34,5 +34,5 @@ endif()
 install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.c")
 install(DIRECTORY scripts DESTINATION spanwise/_source COMPONENT python
-        FILES_MATCHING PATTERN "*.py" PATTERN "check_layers.py" EXCLUDE)
+        FILES_MATCHING PATTERN "*.py" PATTERN "build_check.c" PATTERN "check_layers.py" EXCLUDE)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)

@@ -131,12 +131,12 @@ def _write(measured: Measured, standings: Sequence[Any], options: argparse.Names
 def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
     programs = choose(load_programs(), options.programs)
+    if options.packages:
+        print(" ".join(sorted({package for one in programs for package in one.lacking()})))
+        return 0
     if options.list:
         for program in programs:
             print(f"{program.name:<16} {program.about}")
-        return 0
-    if options.packages:
-        print(" ".join(sorted({package for one in programs for package in one.lacking()})))
         return 0
     contenders, missing = find_contenders(options.build / FACE, options.peer)
     for name, mend in missing.items():

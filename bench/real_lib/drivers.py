@@ -85,7 +85,9 @@ def _redis(program: Program, preload: str, place: Place, cwd: Path) -> Outcome:
     """The server alone is preloaded; clients drive it through a unix socket in its folder."""
     options = "--port 0 --unixsocket redis.sock --appendonly no --enable-debug-command yes"
     options += " --jemalloc-bg-thread no --loglevel warning --logfile server.log"
-    command = [shutil.which("redis-server") or "redis-server", *options.split(), "--save", ""]
+    server = cwd.parent / "redis-server"  # the program goes by the name that it is called by
+    server.symlink_to(shutil.which("redis-check-rdb") or "redis-check-rdb")
+    command = [str(server), *options.split(), "--save", ""]
     process = start(place.launcher, preload, command, cwd, program.environment)
     said: list[bytes] = []
     extra: dict[str, float] = {}

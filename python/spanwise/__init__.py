@@ -19,6 +19,7 @@ from spanwise import plots, workloads
 from spanwise._lib import OPS_DTYPE, version
 from spanwise._run import RunStats
 from spanwise.block import Block
+from spanwise.build import Build, BuildError, build
 from spanwise.comparison import Comparison, compare
 from spanwise.errors import (
     BlockBusyError,
@@ -39,6 +40,7 @@ from spanwise.errors import (
 from spanwise.heap import Heap, HeapStats
 from spanwise.ledger import Ledger, Measure
 from spanwise.recorder import record
+from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
 from spanwise.sizeclass import Explanation, SizeClassTable
 from spanwise.summary import Site, Summary
 from spanwise.sweeps import Sweep, SweepInterrupted, sweep
@@ -52,6 +54,8 @@ __all__ = [
     "Block",
     "BlockBusyError",
     "BlockFreedError",
+    "Build",
+    "BuildError",
     "Comparison",
     "CorruptionError",
     "Explanation",
@@ -60,6 +64,7 @@ __all__ = [
     "HeapStats",
     "InvalidError",
     "Ledger",
+    "LedgerCheck",
     "LimitError",
     "Measure",
     "MisuseError",
@@ -68,6 +73,7 @@ __all__ = [
     "Recording",
     "RecordingIOError",
     "RecordingSet",
+    "Replay",
     "RunStats",
     "Site",
     "SizeClassTable",
@@ -78,9 +84,12 @@ __all__ = [
     "SweepInterrupted",
     "TraceFormatError",
     "UnsupportedError",
+    "build",
+    "check_ledger",
     "compare",
     "plots",
     "record",
+    "replay",
     "sweep",
     "synthesize",
     "workloads",

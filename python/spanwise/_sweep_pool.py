@@ -112,10 +112,22 @@ _stop_flag: Any = None  # of a worker process
 
 
 def start_worker(stop: Any) -> None:
-    """First call in a worker process: Ctrl-C is the parent's business, which then sets `stop`."""
+    """First call in a worker process.
+
+    Ctrl-C is the parent's business, which then sets `stop`. A parent that is killed says nothing;
+    its workers would wait for work for ever.
+    """
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stop_flag = stop
+    threading.Thread(target=_end_with_parent, name="spanwise-parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def run_in_worker(text: str) -> list[Row]:

@@ -297,7 +297,7 @@ def replay_many(
     drain: Sequence[float] = DRAIN_SECONDS,
     progress: Progress | None = None,
 ) -> list[Replay]:
-    """As `replay`, for several allocators: their runs take turns, so that a noisy minute hits all."""
+    """As `replay`, for several allocators: their runs take turns, so that noise hits them all."""
     source = recording if isinstance(recording, Recording) else Recording.open(recording)
     rounds = _lib.as_index(repeat, "repeat", REPEAT_MAX)
     if rounds == 0:
@@ -405,7 +405,7 @@ def check_ledger(
     touch: bool = True,
     progress: Progress | None = None,
 ) -> LedgerCheck:
-    """Replays on a tracked heap with real memory, by one thread, and accounts the same by the model.
+    """Replays on a tracked heap with real memory, by one thread, and beside it in the model.
 
     The clock is the recording's, and each recorded thread has a cache of its own.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -18,6 +18,7 @@ from spanwise._lib import check, ffi, lib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from sizeclasses_lib.model import Table
 
 CLASSES_DTYPE = np.dtype(
     [
@@ -102,16 +103,20 @@ class Explanation:
 class SizeClassTable:
     """An immutable table of size classes.
 
-    Make one with `go()`, `c16()`, `custom()`, `geometric()`, `pow2()`, `from_json()` or `named()`.
+    Make one with `go()`, `c16()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`, `pow2()`,
+    `geometric()`, `fibonacci()`, `custom()`, `from_json()`, `named()` or `spanwise.optimize()`.
     Tables are equal when they place objects equally: same page size, same classes. They may be
     hashed, pickled and shared by any number of heaps and threads.
     """
 
-    __slots__ = ("__weakref__", "_c", "_classes", "_sizes", "_source")
+    __slots__ = ("__weakref__", "_c", "_classes", "_parameters", "_sizes", "_source")
 
-    def __init__(self, c_table: Any, source: str) -> None:
+    def __init__(
+        self, c_table: Any, source: str, parameters: Mapping[str, Any] | None = None
+    ) -> None:
         self._c = c_table
         self._source = source
+        self._parameters = dict(parameters) if parameters is not None else None
         self._classes = _read_classes(c_table)
         self._sizes = self._classes["size"].astype(np.int64)
 
@@ -128,9 +133,29 @@ class SizeClassTable:
         return cls.named("c16")
 
     @classmethod
+    def jemalloc(cls) -> SizeClassTable:
+        """Jemalloc 5.3.0's classes and slabs: 4 KiB pages, 53 classes to 256 KiB."""
+        return cls.named("jemalloc")
+
+    @classmethod
+    def tcmalloc(cls) -> SizeClassTable:
+        """Gperftools 2.10's classes and spans: 8 KiB pages, 85 classes to 256 KiB."""
+        return cls.named("tcmalloc")
+
+    @classmethod
+    def mimalloc(cls) -> SizeClassTable:
+        """Mimalloc 2.0.9's classes and pages of 64 and 512 KiB: 49 classes to 128 KiB."""
+        return cls.named("mimalloc")
+
+    @classmethod
     def pow2(cls, largest: int = 32768) -> SizeClassTable:
         """Powers of two from 8 to `largest` bytes."""
-        return cls.custom(families.powers_of_two(largest), name="pow2")
+        return cls._of_family(families.make("pow2", largest))
+
+    @classmethod
+    def fibonacci(cls, largest: int = 32768, *, align: int = 16) -> SizeClassTable:
+        """`align` (8 or 16 bytes) times the Fibonacci numbers, up to `largest` bytes."""
+        return cls._of_family(families.make("fibonacci", largest, align))
 
     @classmethod
     def geometric(
@@ -147,8 +172,14 @@ class SizeClassTable:
         Raises:
             InvalidError: for an argument out of range, or more than 255 classes.
         """
-        sizes = families.geometric(ratio, smallest, largest, align)
-        return cls.custom(sizes, name=f"geometric-{ratio:g}")
+        return cls._of_family(families.make("geometric", ratio, smallest, largest, align))
+
+    @classmethod
+    def _of_family(cls, made: Table) -> SizeClassTable:
+        pairs = [(c.size, c.pages) for c in made.classes]
+        table = cls.custom(pairs, name=made.name, page_bytes=made.page_bytes)
+        table._source = made.source or table._source
+        return table
 
     @classmethod
     def custom(
@@ -188,21 +219,15 @@ class SizeClassTable:
         _lib.c_path(path)
         shown = os.fspath(path)
         raw = Path(path).read_bytes()
-        try:
-            name, page_bytes, specs = families.parse_table_file(raw)
-            table = cls.custom(specs, name=name, page_bytes=page_bytes)
-            if name in _SOURCES and table != cls.named(name):
-                raise errors.InvalidError(
-                    f"name {name!r} belongs to a built-in table with other classes; rename yours"
-                )
-        except errors.InvalidError as error:
-            raise errors.InvalidError(f"{shown}: {error}") from None
+        table = cls._of_family(families.read_table_file(shown, raw))
         table._source = shown
         return table
 
     @classmethod
     def named(cls, name: str) -> SizeClassTable:
-        """A table by what a command line calls it: go, c16, pow2, geometric-R or FILE.json.
+        """A table by what a command line calls it: a family's name, geometric-R or FILE.json.
+
+        The families: go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci.
 
         Raises:
             InvalidError: there is no such table.
@@ -210,16 +235,14 @@ class SizeClassTable:
         """
         if name in _SOURCES:
             return cls(lib.sw_table_builtin(name.encode()), _SOURCES[name])
-        if name == "pow2":
-            return cls.pow2()
-        if name.startswith("geometric-"):
-            return cls.geometric(families.parse_ratio(name))
         if name.endswith(".json"):
             return cls.from_json(name)
-        raise errors.InvalidError(
-            f"unknown table {name!r}; use go, c16, pow2, geometric-R (R: a ratio such as 1.25) or"
-            " FILE.json"
-        )
+        made = families.named(name)
+        if made is None:
+            raise errors.InvalidError(
+                f"unknown table {name!r}; use {families.NAMES_HELP} (R: a ratio such as 1.25)"
+            )
+        return cls._of_family(made)
 
     # --- what it is ---
 
@@ -355,12 +378,14 @@ class SizeClassTable:
     def to_table_file(self) -> dict[str, Any]:
         """The table in the form that `from_json` and the generator read."""
         rows = self._classes[["size", "span_bytes"]].tolist()
-        return {
+        file: dict[str, Any] = {
             "name": self.name,
             "page_bytes": self.page_bytes,
             "classes": [{"size": size, "pages": span // self.page_bytes} for size, span in rows],
-            "provenance": self._source,
         }
+        if self._parameters is not None:
+            file["parameters"] = self._parameters
+        return {**file, "provenance": self._source}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The table as a table file's text; also written to `path` unless None."""
@@ -406,14 +431,20 @@ class SizeClassTable:
             return (SizeClassTable.named, (self.name,))
         file = self.to_table_file()
         specs = [(c["size"], c["pages"]) for c in file["classes"]]
-        return (_rebuild, (specs, self.name, self.page_bytes, self._source))
+        return (rebuild, (specs, self.name, self.page_bytes, self._source, self._parameters))
 
 
-def _rebuild(
-    specs: list[tuple[int, int]], name: str, page_bytes: int, source: str
+def rebuild(
+    specs: Sequence[tuple[int, int]],
+    name: str,
+    page_bytes: int,
+    source: str,
+    parameters: Mapping[str, Any] | None,
 ) -> SizeClassTable:
+    """A table of given classes that says where it comes from, and what its maker was given."""
     table = SizeClassTable.custom(specs, name=name, page_bytes=page_bytes)
     table._source = source
+    table._parameters = dict(parameters) if parameters is not None else None
     return table
 
 

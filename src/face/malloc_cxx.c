@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
+#include "base/bits.h"
 #include "base/fail.h"
 #include "face/malloc.h"
 
@@ -54,9 +55,12 @@ static inline void *new_object(size_t size) {
     return sw_likely(p != NULL) ? p : retry(size, 0);
 }
 
+/* No handler can find memory for an alignment that does not exist. */
 static void *new_aligned(size_t size, size_t align) {
     void *p = face_allocate_aligned(size, align);
-    return sw_likely(p != NULL) ? p : retry(size, align);
+    if (sw_likely(p != NULL)) return p;
+    if (!sw_is_pow2(align)) throw_bad_alloc(size);
+    return retry(size, align);
 }
 
 void *sw_op_new(size_t size) OPERATOR("_Znwm");

@@ -117,8 +117,8 @@ def test_classes_formats(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 def test_unknown_table(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
     expected = (
-        "spanwise: unknown table 'gone'; use go, c16, pow2, geometric-R (R: a ratio such as 1.25)"
-        " or FILE.json"
+        "spanwise: unknown table 'gone'; use go, c16, jemalloc, tcmalloc, mimalloc, pow2,"
+        " fibonacci, geometric-R or FILE.json (R: a ratio such as 1.25)"
     )
     assert told(capsys, "classes", "--table", "gone") == expected
     assert told(capsys, "explain", "8", "--table", "gone") == expected

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tqdm import tqdm
 
+from spanwise.families import NAMES_HELP
 from spanwise.heap import PLACEMENTS
 from spanwise.simulate import Progress
 from spanwise.trace import Recording, RecordingSet
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     SubParsers = _SubParsersAction[argparse.ArgumentParser]
 
-TABLE_HELP = "go, c16, pow2, geometric-R or FILE.json"
+TABLE_HELP = NAMES_HELP
 
 
 class Parser(argparse.ArgumentParser):

@@ -50,7 +50,7 @@ def add(commands: SubParsers) -> None:
         "--touch",
         default="pages",
         choices=TOUCHES,
-        help="what is written of each new object (default pages: a byte in each 4 KiB and the ends)",
+        help="what is written of each new object (default pages: a byte every 4 KiB and the ends)",
     )
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each, in fresh processes"

@@ -37,7 +37,7 @@ typedef struct maker {
     plan *plan;
     int fd;
     sw_op *chunk;
-    uint32_t *live; /* place of a live object by its id; none: not live */
+    uint32_t *live; /* 1 + place of a live object by its id; 0: not live */
     uint64_t live_room;
     place *places;
     uint64_t places_room;

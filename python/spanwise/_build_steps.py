@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a build: sources, generator, compiler, linker. Needs only `cc`, no CMake.
+
+Flags and sources of each library are those of cmake/SpanwiseLibrary.cmake and
+SpanwiseTargets.cmake.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from spanwise.errors import SpanwiseError
+
+Say = Callable[[str], object]
+"""Called with a line for each step."""
+
+COMMON_FLAGS = (
+    *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
+    *("-fno-semantic-interposition", "-pthread"),
+)
+FACE_FLAGS = ("-DSW_API=", "-fno-builtin", "-ftls-model=initial-exec")
+SHARED_FLAGS = (
+    *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
+    "-Wl,-z,defs",
+)
+FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete")
+_FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
+_TRACE = ("trace/io", "trace/replay")
+_STEP_SECONDS = 600
+_STOCK = ("go", "c16")
+
+# In the library's own code these names mean "of the default table".
+_DEFAULT_NAMES = ("sw_paths_{}", "sw_paths_{}_cutoff", "sw_paths_{}_scan", "sw_paths_{}_noscan")
+
+
+class BuildError(SpanwiseError, RuntimeError):
+    """A build failed; nothing was left of it. The message names the step and the mend."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler.
+
+    Attributes:
+        words: program and leading options.
+        version: the first line of its --version.
+    """
+
+    words: tuple[str, ...]
+    version: str
+
+    @classmethod
+    def find(cls, name: str | None) -> Compiler:
+        """The compiler of that name, of $CC, or cc, gcc, clang.
+
+        Raises:
+            BuildError: there is none, or it does not run.
+        """
+        wanted = [name] if name else [os.environ.get("CC") or "cc", "gcc", "clang"]
+        for one in wanted:
+            words = shlex.split(one)
+            found = shutil.which(words[0]) if words else None
+            if found is None:
+                continue
+            said = run_step([found, *words[1:], "--version"], f"{one} --version")
+            return cls((found, *words[1:]), (said.splitlines() or [""])[0])
+        what = f"{name}: no such C compiler" if name else "no C compiler was found"
+        raise BuildError(f"{what}; install gcc or clang, or name one with --cc")
+
+    def tool(self, name: str) -> str:
+        """A program that belongs to the compiler, such as ar."""
+        said = run_step([*self.words, f"-print-prog-name={name}"], name).strip()
+        found = shutil.which(said or name)
+        if found is None:
+            raise BuildError(f"{name}: not found; install binutils")
+        return found
+
+
+def source_root() -> Path:
+    """The sources: in the installed package, or the checkout that this file is part of.
+
+    Raises:
+        BuildError: they are in neither place.
+    """
+    package = Path(__file__).resolve().parent
+    for root in (package / "_source", package.parents[1]):
+        if (root / "src/heap/heap.h").is_file() and (root / "scripts/sizeclasses.py").is_file():
+            return root
+    raise BuildError(f"{package / '_source'}: the sources are not there; install the wheel anew")
+
+
+# --- running programs -----------------------------------------------------------------------------
+
+
+def run_step(words: Sequence[str | Path], what: str, env: dict[str, str] | None = None) -> str:
+    """Runs a program of a build; returns its standard output.
+
+    Raises:
+        BuildError: it could not start, failed, or took longer than ten minutes.
+    """
+    try:
+        done = subprocess.run(
+            [str(word) for word in words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_STEP_SECONDS,
+            check=False,
+            env=env,
+        )
+    except OSError as error:
+        raise BuildError(f"{what}: {words[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{what}: no end after {_STEP_SECONDS} s") from None
+    if done.returncode != 0:
+        raise BuildError(f"{what}: {_telling_line(done.stderr) or f'exit {done.returncode}'}")
+    return done.stdout
+
+
+def _telling_line(said: str) -> str:
+    """The line of a compiler's complaint that says what is wrong."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
+    return next(telling, lines[-1] if lines else "")
+
+
+# --- what is compiled -----------------------------------------------------------------------------
+
+
+def generate(root: Path, table_file: Path, out: Path) -> list[str]:
+    """Runs the generator with all its proofs; returns the proofs' lines."""
+    script = root / "scripts/sizeclasses.py"
+    command = [sys.executable, "-B", script, "--table", table_file, "-o", out]
+    run_step(command, "generator")
+    source = next(out.glob("table_*.c")).read_text(encoding="utf-8")
+    head = source.split("*/", 2)[1]
+    text = re.sub(r"\n \*\s{6,}", " ", head)
+    return re.findall(r"Proved:\s+(.*)", text)
+
+
+def place_headers(root: Path, gen: Path, identifier: str, include: Path) -> None:
+    """The public headers, whose inline code is of the new table."""
+    shutil.copytree(root / "include", include, ignore=shutil.ignore_patterns("fast_*.h"))
+    shutil.copy(root / "include/spanwise/fast_abi.h", include / "spanwise/fast_abi.h")
+    (include / "spanwise/gen").mkdir(exist_ok=True)
+    shutil.copy(gen / f"fast_{identifier}.h", include / "spanwise/gen")
+    fast = include / "spanwise/fast.h"
+    stock = "#include <spanwise/gen/fast_c16.h>"
+    text = fast.read_text(encoding="utf-8")
+    if text.count(stock) != 1:
+        raise BuildError("spanwise/fast.h: does not include the stock table; install spanwise anew")
+    fast.write_text(text.replace(stock, stock.replace("c16", identifier)), encoding="utf-8")
+
+
+def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
+    """The C files of rooms of src/, but for the generated ones that the new table's replace."""
+    found = [path for room in rooms for path in sorted((root / "src" / room).glob("*.c"))]
+    replaced = {f"table_{identifier}.c", f"paths_{identifier}.c"}
+    return [path for path in found if path.parent.name != "gen" or path.name not in replaced]
+
+
+def core_rooms(recordings: bool) -> tuple[str, ...]:
+    """The rooms of the library."""
+    return (*_FLOOR, *_TRACE) if recordings else _FLOOR
+
+
+FACE_ROOMS = _FLOOR
+
+
+def default_flags(source: Path, identifier: str) -> list[str]:
+    """Definitions that make the new table the default where the stock one is named."""
+    if identifier == "c16" or source.parent.name == "gen" or source.match("size/table.c"):
+        return ["-DSW_DEFAULT_TABLE_REPLACED"] if identifier != "c16" else []
+    names = [f"-D{n.format('c16')}={n.format(identifier)}" for n in _DEFAULT_NAMES]
+    return [*names, "-Dsw_table_c16=sw_table_of_build", "-DSW_DEFAULT_TABLE_REPLACED"]
+
+
+def default_source(gen: Path, identifier: str) -> Path:
+    """A C file with the function that the library's code asks for its default table."""
+    path = gen / "default.c"
+    path.write_text(
+        "/* SPDX-License-Identifier: Apache-2.0 */\n"
+        "/* Generated by spanwise build: the library's default table. */\n"
+        '#include "size/table.h"\n\n'
+        f"extern const struct sw_table sw_table_{identifier}_data;\n"
+        "const sw_table *sw_table_of_build(void);\n"
+        f"const sw_table *sw_table_of_build(void) {{ return &sw_table_{identifier}_data; }}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def declare_paths(names: Path, identifier: str) -> None:
+    """names/gen/paths.h for the library's code: the stock tables' paths and the new one's."""
+    (names / "gen").mkdir(parents=True)
+    if identifier in _STOCK:
+        return
+    (names / "gen/paths.h").write_text(
+        "/* SPDX-License-Identifier: Apache-2.0 */\n"
+        "/* Generated by spanwise build: the stock paths and those of the default table. */\n"
+        f'#include "paths_{identifier}.h"\n#include_next "gen/paths.h"\n',
+        encoding="utf-8",
+    )
+
+
+def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
+    """How to link with zstd, statically where possible; None where its development files miss."""
+    probe = scratch / "probe.c"
+    probe.write_text("#include <zstd.h>\nint main(void) { return ZSTD_versionNumber() == 0; }\n")
+    for words in (["-l:libzstd.a"], ["-lzstd"]):
+        try:
+            run_step([*compiler.words, probe, "-o", scratch / "probe", *words], "zstd")
+        except BuildError:
+            continue
+        return words
+    return None
+
+
+# --- compiling ------------------------------------------------------------------------------------
+
+
+def compile_all(
+    compiler: Compiler,
+    files: Sequence[Path],
+    flags: Callable[[Path], Sequence[str]],
+    out: Path,
+    jobs: int,
+) -> list[Path]:
+    """Compiles every file to an object in `out`; the first failure ends it.
+
+    Raises:
+        BuildError: naming the file.
+    """
+    out.mkdir()
+
+    def one(path: Path) -> Path:
+        made = out / f"{path.parent.name}-{path.stem}.o"
+        words = [*compiler.words, *COMMON_FLAGS, *flags(path), "-c", path, "-o", made]
+        run_step(words, f"compiling {path.parent.name}/{path.name}")
+        return made
+
+    with ThreadPoolExecutor(jobs) as pool:
+        tasks = [pool.submit(one, path) for path in files]
+        try:
+            return [task.result() for task in tasks]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

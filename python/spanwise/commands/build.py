@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise build: the allocator with a table of one's own, as compiled C."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from spanwise.build import build
+from spanwise.commands._common import TABLE_HELP, new_command, print_json
+
+if TYPE_CHECKING:
+    from spanwise.commands._common import SubParsers
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "build",
+        "generate the C of a table, build the library and the malloc face with it",
+        "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
+        run,
+    )
+    parser.add_argument("--table", required=True, metavar="T", help=TABLE_HELP)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="DIR", help="the folder; an old build is replaced"
+    )
+    parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
+    parser.add_argument(
+        "--no-malloc",
+        action="store_true",
+        help="the library alone: for tables whose classes malloc may not use",
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Builds, with a line on stderr for each step."""
+
+    def say(line: str) -> None:
+        print(f"spanwise build: {line}", file=sys.stderr)
+
+    made = build(
+        options.table,
+        options.output,
+        cc=options.cc,
+        malloc=not options.no_malloc,
+        jobs=options.jobs,
+        say=say,
+    )
+    if options.json:
+        print_json({"folder": str(made.folder), **made.stamp})
+        return 0
+    print(f"{options.output}: table {made.stamp['table']['name']}, {made.stamp['table']['hash']}")
+    print(f"  link:  -I{options.output}/include {options.output}/lib/libspanwise.so")
+    if not options.no_malloc:
+        print(f"  run:   LD_PRELOAD={made.malloc_library} PROGRAM")
+    return 0
