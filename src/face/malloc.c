@@ -18,12 +18,12 @@ static void *out_of_memory(void) {
     return NULL;
 }
 
-FACE_EXPORT void *malloc(size_t size) { return face_allocate(size, 0); }
+FACE_EXPORT void *malloc(size_t size) { return face_allocate(size); }
 
 FACE_EXPORT void *calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_unlikely(sw_mul_overflow(count, size, &bytes))) return out_of_memory();
-    return face_allocate(bytes, SW_ZERO);
+    return face_allocate_zeroed(bytes);
 }
 
 FACE_EXPORT void free(void *ptr) { face_release(ptr); }
@@ -34,8 +34,8 @@ FACE_EXPORT void *realloc(void *ptr, size_t size) {
         return NULL;
     }
     sw_cache *cache = sw_tls_cache;
-    return sw_likely(cache != NULL) ? sw_cache_realloc(cache, ptr, size, 0)
-                                    : face_realloc(ptr, size);
+    return sw_likely(cache->heap != NULL) ? sw_cache_realloc(cache, ptr, size, 0)
+                                          : face_realloc(ptr, size);
 }
 
 FACE_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {

@@ -9,9 +9,9 @@
  *   malloc_report.c   the ledger as JSON at the end of the process; malloc_json.c writes it
  *   malloc_info.c     what glibc tells of itself: mallinfo and its kin
  *
- * Path of a call: a thread whose cache of the default heap is known (sw_tls_cache) and whose heap is
- * plain takes the heap's inline paths and meets nothing of the face. Else the call goes to
- * malloc_slow.c: always in a tracked heap, where sw_tls_cache stays NULL.
+ * Path of a call: the heap's inline paths, which begin at the thread's cache of the default heap
+ * (sw_tls_cache) and meet nothing of the face. Where the thread has none, the cache without a heap leads
+ * every path to malloc_slow.c: always in a tracked heap.
  *
  * Locks, in the order of taking: start < late < account < the heap's.
  */
@@ -24,6 +24,7 @@
 
 #include "gen/paths.h"
 #include "heap/heap.h"
+#include "heap/template.h"
 #include "spanwise/stats.h"
 
 #define FACE_EXPORT __attribute__((visibility("default")))
@@ -58,28 +59,29 @@ sw_heap *face_heap(void);
 
 /* --- the way of most calls ----------------------------------------------------------------------- */
 
-static sw_always_inline void *face_allocate(size_t size, unsigned flags) {
+/* Continuations of the inline paths. */
+void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+void face_free_slow(sw_cache *cache, void *ptr, const char *op);
+
+static sw_always_inline void *face_allocate(size_t size) {
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_template_malloc(size, face_alloc_slow)
+                                               : face_alloc_slow(sw_tls_cache, size, 0, 0);
+}
+
+static sw_always_inline void *face_allocate_zeroed(size_t size) {
     sw_cache *cache = sw_tls_cache;
-    if (sw_unlikely(cache == NULL)) return face_alloc(size, 0, flags);
-    if (sw_likely(size <= sw_paths_c16_cutoff))
-        return sw_paths_c16_noscan[size](cache, size, flags);
-    return sw_cache_alloc(cache, size, flags);
+    if (sw_likely(size <= sw_paths_c16_cutoff && cache->heap != NULL))
+        return sw_paths_c16_noscan[size](cache, size, SW_ZERO);
+    return face_alloc_slow(cache, size, SW_ZERO, 0);
 }
 
 static inline void *face_allocate_aligned(size_t size, size_t align) {
     sw_cache *cache = sw_tls_cache;
-    return sw_likely(cache != NULL) ? sw_cache_alloc_aligned(cache, size, align, 0)
-                                    : face_alloc(size, align, 0);
+    return sw_likely(cache->heap != NULL) ? sw_cache_alloc_aligned(cache, size, align, 0)
+                                          : face_alloc(size, align, 0);
 }
 
-static sw_always_inline void face_release(void *ptr) {
-    sw_cache *cache = sw_tls_cache;
-    if (sw_likely(cache != NULL)) {
-        sw_fast_cache_free(cache, ptr);
-    } else {
-        face_free(ptr, "free");
-    }
-}
+static sw_always_inline void face_release(void *ptr) { sw_template_free(ptr, face_free_slow); }
 
 /* --- accounts of a tracked heap (malloc_account.c) ----------------------------------------------- */
 

@@ -45,13 +45,13 @@ _Noreturn static void throw_bad_alloc(size_t size) {
 static sw_noinline void *retry(size_t size, size_t align) {
     for (;;) {
         if (!call_new_handler()) throw_bad_alloc(size);
-        void *p = align == 0 ? face_allocate(size, 0) : face_allocate_aligned(size, align);
+        void *p = align == 0 ? face_allocate(size) : face_allocate_aligned(size, align);
         if (p != NULL) return p;
     }
 }
 
 static inline void *new_object(size_t size) {
-    void *p = face_allocate(size, 0);
+    void *p = face_allocate(size);
     return sw_likely(p != NULL) ? p : retry(size, 0);
 }
 
@@ -100,12 +100,12 @@ void *sw_op_new_array_aligned_nothrow(size_t size, size_t align, const void *tag
     OPERATOR("_ZnamSt11align_val_tRKSt9nothrow_t");
 
 void *sw_op_new_nothrow(size_t size, const void *tag) {
-    void *p = face_allocate(size, 0);
+    void *p = face_allocate(size);
     return sw_likely(p != NULL) ? p : runtime_new("_ZnwmRKSt9nothrow_t", size, tag);
 }
 
 void *sw_op_new_array_nothrow(size_t size, const void *tag) {
-    void *p = face_allocate(size, 0);
+    void *p = face_allocate(size);
     return sw_likely(p != NULL) ? p : runtime_new("_ZnamRKSt9nothrow_t", size, tag);
 }
 

@@ -91,6 +91,20 @@ static void leave(const visit *v) {
 
 /* --- calls --------------------------------------------------------------------------------------- */
 
+void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    if (sw_unlikely(cache->heap == NULL)) return face_alloc(size, 0, flags);
+    return span_class == 0 ? sw_cache_alloc(cache, size, flags)
+                           : sw_alloc_slow(cache, size, flags, span_class);
+}
+
+void face_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        face_free(ptr, op);
+    } else {
+        sw_free_slow(cache, ptr, op);
+    }
+}
+
 sw_noinline void *face_alloc(size_t size, size_t align, unsigned flags) {
     visit v = enter();
     void *p = NULL;

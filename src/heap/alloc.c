@@ -51,24 +51,12 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
     return finish(cache, slot->span, p, size, flags);
 }
 
-/* A small object of a class known at run time only, of a plain heap, not to be zeroed. */
-static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, uint32_t span_class) {
-    sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hints != 0) {
-        void *hinted = sw_template_take_hinted(cache, slot, span_class);
-        return sw_likely(hinted != NULL) ? hinted : sw_alloc_slow(cache, size, 0, span_class);
-    }
-    uint64_t bits = sw_word_free(slot->word);
-    if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, 0, span_class);
-    return sw_template_pop(slot, bits, slot->bytes);
-}
-
-/* The same of any heap, with any flags. */
+/* A small object of any heap, with any flags. */
 static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
     if (cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)
-        return alloc_plain(cache, size, span_class);
+        return sw_template_plain(cache, size, span_class, sw_alloc_slow);
     uint64_t bits = sw_word_free(slot->word);
     if (slot->hints != 0 || bits == 0) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, slot->bytes);
@@ -163,12 +151,9 @@ static sw_noinline void *alloc_default(size_t size, unsigned flags) {
     return cache == NULL ? no_memory() : alloc_any(cache, size, flags);
 }
 
-/* Any size in straight line, without the specialised paths: a call through a table of functions is
- * predicted only while sizes repeat. */
 void *sw_malloc(size_t size) {
-    if (sw_unlikely(size > SW_FAST_SIZE_MAX)) return alloc_default(size, 0);
-    return alloc_plain(sw_tls_cache, size,
-                       sw_span_class_of(sw_fast_size_map[(size + 7) >> 3], true));
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_template_malloc(size, sw_alloc_slow)
+                                               : alloc_default(size, 0);
 }
 
 void *sw_calloc(size_t count, size_t size) {

@@ -108,11 +108,6 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-static sw_always_inline bool is_marked_own(const sw_cache *cache, const sw_span *span) {
-    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
-    return owner == ((uintptr_t)cache | 1);
-}
-
 /* A live slot of a marked span that gets no hint: the span is fresh, or changes list. */
 static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot) {
     sw_cache_attend(cache, span);
@@ -141,7 +136,7 @@ static sw_always_inline void free_marked(sw_cache *cache, sw_span *span, uint64_
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the
  * main reservation, or when the heap packs tiny objects. The slot is live. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, uintptr_t p) {
-    if (is_marked_own(cache, span)) {
+    if (sw_template_is_marked(cache, span)) {
         free_marked(cache, span, slot, p);
     } else {
         (void)sw_fast_free_own(cache, span, slot);
@@ -178,9 +173,7 @@ static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
-/* The slot of a marked span, if it is live. */
-static sw_noinline void free_checked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
-                                     const char *op) {
+void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
     const sw_word *word = &span->words[slot / 64];
     if (sw_unlikely(((sw_word_free(word) | sw_word_local(word)) >> (slot % 64) & 1) != 0)) {
         free_any(cache, ptr, op);
@@ -192,8 +185,8 @@ static sw_noinline void free_checked(sw_cache *cache, sw_span *span, uint64_t sl
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     uint64_t slot;
     sw_span *span = (cache->mode & SW_MODE_TINY) == 0 ? sw_fast_find(cache, ptr, &slot) : NULL;
-    if (span != NULL && is_marked_own(cache, span)) {
-        free_checked(cache, span, slot, ptr, op);
+    if (span != NULL && sw_template_is_marked(cache, span)) {
+        sw_free_marked(cache, span, slot, ptr, op);
     } else {
         free_any(cache, ptr, op);
     }
@@ -242,21 +235,7 @@ void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
     if (cache != NULL) free_sized(cache, ptr, size);
 }
 
-/* As sw_fast_free, but a marked span is one step away, not a second look-up. */
-void sw_free(void *ptr) {
-    sw_cache *cache = sw_tls_cache;
-    uint64_t slot;
-    sw_span *span = sw_fast_find(cache, ptr, &slot);
-    if (sw_unlikely(span == NULL)) {
-        free_any(cache, ptr, "free");
-    } else if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
-        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) free_any(cache, ptr, "free");
-    } else if (is_marked_own(cache, span)) {
-        free_checked(cache, span, slot, ptr, "free");
-    } else {
-        free_any(cache, ptr, "free");
-    }
-}
+void sw_free(void *ptr) { sw_template_free(ptr, free_any); }
 
 void sw_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;

@@ -204,6 +204,8 @@ bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);
 /* sw_free_slow (fast.h): any free that the fast path did not finish. */
+/* A slot of a marked span of this cache, if it is live; else as sw_free_slow. */
+void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
 
 /* --- paths.c ------------------------------------------------------------------------------------ */
 

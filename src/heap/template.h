@@ -41,6 +41,51 @@ static sw_always_inline void *sw_template_take_hinted(sw_cache *cache, sw_cache_
     return (void *)sw_hint_address(hint);
 }
 
+/* Where a path goes on that does not end in line. */
+typedef void *sw_alloc_slow_fn(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+typedef void sw_free_slow_fn(sw_cache *cache, void *ptr, const char *op);
+
+/* A small object of a class that is known at run time only, of a plain heap, not to be zeroed. */
+static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, uint32_t span_class,
+                                                sw_alloc_slow_fn *slow) {
+    sw_cache_slot *slot = &cache->slots[span_class];
+    if (slot->hints != 0) {
+        void *hinted = sw_template_take_hinted(cache, slot, span_class);
+        return sw_likely(hinted != NULL) ? hinted : slow(cache, size, 0, span_class);
+    }
+    uint64_t bits = sw_word_free(slot->word);
+    if (sw_unlikely(bits == 0)) return slow(cache, size, 0, span_class);
+    return sw_template_pop(slot, bits, slot->bytes);
+}
+
+/* malloc of a small size of the default table, in straight line: a call through the table of specialised
+ * paths is predicted only while sizes repeat. */
+static sw_always_inline void *sw_template_malloc(size_t size, sw_alloc_slow_fn *slow) {
+    uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
+    return sw_template_plain(sw_tls_cache, size, sw_span_class_of(cls, true), slow);
+}
+
+static sw_always_inline bool sw_template_is_marked(const sw_cache *cache, const sw_span *span) {
+    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
+    return owner == ((uintptr_t)cache | 1);
+}
+
+/* free, where a marked span is one step away, not a second look-up. */
+static sw_always_inline void sw_template_free(void *ptr, sw_free_slow_fn *slow) {
+    sw_cache *cache = sw_tls_cache;
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (sw_unlikely(span == NULL)) {
+        slow(cache, ptr, "free");
+    } else if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
+        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, "free");
+    } else if (sw_template_is_marked(cache, span)) {
+        sw_free_marked(cache, span, slot, ptr, "free");
+    } else {
+        slow(cache, ptr, "free");
+    }
+}
+
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
                                                 uint32_t cls, uint32_t bytes, unsigned kind) {
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);
