@@ -39,3 +39,7 @@ if(SPANWISE_OS STREQUAL "none")
                    "$<TARGET_FILE:spanwise_static>")
   set_tests_properties(portable.static PROPERTIES LABELS unit)
 endif()
+
+if(TARGET spanwise_malloc)
+  include(SpanwisePreload)
+endif()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of libspanwise-malloc.so as programs meet it: preloaded. `ctest -L preload` runs them.
+#
+#   differential    boundary cases under the C library's malloc and under ours, compared
+#   stress.<name>   tests/stress/<name>.c in its short form; ./dev stress runs the full one
+
+find_program(spanwise_python python3)
+
+# A program that calls the C library's functions by name; the compiler must not reason about them.
+function(spanwise_preload_program name source)
+  add_executable(${name} "${PROJECT_SOURCE_DIR}/${source}")
+  spanwise_compile(${name})
+  target_compile_options(${name} PRIVATE -fno-builtin -Wno-deprecated-declarations ${ARGN})
+  target_link_libraries(${name} PRIVATE Threads::Threads)
+endfunction()
+
+# --- differential ---------------------------------------------------------------------------------
+
+if(spanwise_python)
+  # Blocks are looked at after a resize that failed, which gcc 12 takes for a use after free.
+  include(CheckCCompilerFlag)
+  check_c_compiler_flag(-Wno-use-after-free SPANWISE_HAS_NO_USE_AFTER_FREE)
+  set(quiet)
+  if(SPANWISE_HAS_NO_USE_AFTER_FREE)
+    set(quiet -Wno-use-after-free)
+  endif()
+  spanwise_preload_program(differential_cases tests/differential/cases.c ${quiet})
+  set(differential_programs $<TARGET_FILE:differential_cases>)
+  include(CheckLanguage)
+  check_language(CXX)
+  if(CMAKE_CXX_COMPILER)
+    enable_language(CXX)
+    spanwise_preload_program(differential_operators tests/differential/operators.cpp)
+    set_target_properties(differential_operators PROPERTIES CXX_STANDARD 17
+                                                            CXX_STANDARD_REQUIRED ON)
+    list(APPEND differential_programs $<TARGET_FILE:differential_operators>)
+  endif()
+  add_test(NAME differential
+           COMMAND "${spanwise_python}" "${PROJECT_SOURCE_DIR}/tests/differential/differential.py"
+                   --face $<TARGET_FILE:spanwise_malloc> ${differential_programs})
+  set_tests_properties(differential PROPERTIES LABELS preload TIMEOUT 600)
+endif()
