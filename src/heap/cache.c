@@ -13,7 +13,7 @@ static void empty_slot(sw_cache_slot *slot) {
     slot->span = NULL;
 }
 
-static void report_double(sw_cache *cache, uintptr_t p) {
+void sw_cache_report_double(const sw_cache *cache, uintptr_t p) {
     sw_misuse_report(&(sw_fault){.code = SW_MISUSE_DOUBLE_FREE,
                                  .op = "free",
                                  .ptr = (const void *)p,
@@ -116,6 +116,7 @@ static void give_up_idle(sw_cache *cache) {
 }
 
 void sw_cache_trim(sw_cache *cache) {
+    sw_remote_flush(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&cache->heap->lock);
     give_up_idle(cache);
@@ -138,80 +139,6 @@ void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (!sw_span_is_empty(span)) return;
     if (span->state == SW_SPAN_FULL) sw_cache_attend(cache, span);
     release_or_keep(cache, span);
-}
-
-/* --- frees by other threads ------------------------------------------------------------------- */
-
-static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_t half) {
-    uint32_t *head = &owner->more->remote_head;
-    uint32_t *link = &sw_space_cold(space, span)->remote_next[half];
-    uint32_t node = sw_space_span_id(space, span) * 2 + half;
-    uint32_t top = __atomic_load_n(head, __ATOMIC_RELAXED);
-    do {
-        *link = top;
-    } while (
-        !__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-}
-
-/* One popped half. The span may have changed hands since it was announced. */
-static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_owner,
-                      uintptr_t *doubled) {
-    sw_heap *heap = cache->heap;
-    *doubled = 0;
-    sw_cache *owner = sw_span_owner(span);
-    if (owner == NULL) {
-        sw_os_lock_acquire(&heap->lock);
-        owner = sw_span_owner(span); /* adopted meanwhile? */
-        if (owner == NULL) sw_central_drain(heap, span, half, doubled);
-        sw_os_lock_release(&heap->lock);
-        if (owner == NULL) return;
-    }
-    if (owner != cache || !as_owner) {
-        sw_cache_announce(owner, span, half);
-        return;
-    }
-    sw_span_drain(heap->space, span, half, doubled);
-    sw_cache_attend(cache, span);
-    sw_cache_emptied(cache, span);
-}
-
-/* Puts a popped chain back on the stack. */
-static void put_back(sw_cache *cache, uint32_t node) {
-    sw_space *space = cache->heap->space;
-    while (node != 0) {
-        sw_span *span = sw_space_span(space, node / 2);
-        uint32_t half = node % 2, next = sw_space_cold(space, span)->remote_next[half];
-        push_remote(cache, space, span, half);
-        node = next;
-    }
-}
-
-/* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
- * cache only. */
-static void drain_stack(sw_cache *cache, bool as_owner) {
-    sw_space *space = cache->heap->space;
-    uint32_t node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
-    while (node != 0) {
-        sw_span *span = sw_space_span(space, node / 2);
-        uint32_t half = node % 2;
-        uintptr_t doubled;
-        node = sw_space_cold(space, span)->remote_next[half]; /* before it is announced again */
-        drain_one(cache, span, half, as_owner, &doubled);
-        if (doubled == 0) continue;
-        put_back(cache, node); /* the handler may jump out */
-        report_double(cache, doubled);
-        node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
-    }
-}
-
-void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true); }
-
-/* A cache that closes looks at its stack after it has set `closed`; an announcer looks at `closed`
- * after its push. So one of them sees the other, and the span is not forgotten. */
-void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
-    push_remote(owner, owner->heap->space, span, half);
-    if (sw_unlikely(__atomic_load_n(&owner->more->closed, __ATOMIC_SEQ_CST) != 0))
-        drain_stack(owner, false);
 }
 
 /* --- refill ----------------------------------------------------------------------------------- */
@@ -244,6 +171,7 @@ static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
 static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_status why = SW_OK;
+    sw_remote_flush(cache);
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = sw_central_take(heap, cache, span_class, &why);
     bool ticked = cache->more->tick_ns != heap->pages.tick_ns; /* since the last look */
@@ -288,7 +216,7 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     bool done = refill(cache, span_class, &doubled);
-    if (sw_unlikely(doubled != 0)) report_double(cache, doubled);
+    if (sw_unlikely(doubled != 0)) sw_cache_report_double(cache, doubled);
     return done;
 }
 
@@ -390,6 +318,7 @@ static void disown_list(sw_heap *heap, sw_span_list *list) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_more *more = cache->more;
+    sw_remote_flush(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&heap->lock);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
@@ -405,5 +334,6 @@ void sw_cache_shut(sw_cache *cache) {
     heap->cache_count--;
     __atomic_store_n(&more->closed, 1, __ATOMIC_SEQ_CST);
     sw_os_lock_release(&heap->lock);
-    drain_stack(cache, false); /* spans announced while it closed: they are not its own any more */
+    sw_remote_drain_closed(
+        cache); /* spans announced while it closed: they are not its own any more */
 }

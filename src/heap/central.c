@@ -91,10 +91,10 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
  * freed twice at once, because every slot is free. One that has left again has made its free
  * pending. The fence is the counterpart of the one in free.c. */
 static bool is_visited(const sw_heap *heap, const sw_span *span) {
-    uint32_t id = sw_space_span_id(heap->space, span);
+    uint64_t bit = sw_visit_bit(sw_space_span_id(heap->space, span));
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (const sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
-        if (__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) == id) return true;
+        if ((__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) & bit) != 0) return true;
     return false;
 }
 

@@ -59,26 +59,17 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
 
 /* --- the slow free ---------------------------------------------------------------------------- */
 
-/* Finds the target, and says that this cache looks at its span: until it leaves, the span is not
- * given up, or its slots are seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe
- * memory reclamation for lock-free objects", 2004. It guards against programs that free an object
- * twice at once: the first free may make the span empty.) */
+/* Finds the target, and visits its span. */
 static sw_target visit(sw_cache *cache, const void *ptr) {
-    uint32_t *visiting = &cache->more->visiting;
     const uint32_t *entry = sw_space_entry(cache->heap->space, (uintptr_t)ptr);
     for (;;) {
         uint32_t id = entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_RELAXED);
-        __atomic_store_n(visiting, id, __ATOMIC_RELAXED);
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        sw_visit_enter(cache, sw_visit_bit(id));
         sw_target target = sw_target_find(cache->heap, ptr);
         if (target.misuse != SW_MISUSE_NONE ||
             sw_space_span_id(cache->heap->space, target.span) == id)
             return target;
     }
-}
-
-static void leave(sw_cache *cache) {
-    __atomic_store_n(&cache->more->visiting, 0, __ATOMIC_RELEASE);
 }
 
 /* A slot of a span that nobody owned when it was looked at. False: look again. */
@@ -98,11 +89,11 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     sw_span *span = target->span;
     sw_cache *owner = sw_span_owner(span);
     if (owner == NULL) {
-        leave(cache);
+        sw_visit_leave(cache);
         return free_central(cache->heap, ptr, target);
     }
     sw_remote_result result = sw_span_remote_free(cache->heap->space, span, target->slot);
-    leave(cache); /* a pending free keeps the span */
+    sw_visit_leave(cache); /* a pending free keeps the span */
     if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(target->slot));
     if (result == SW_REMOTE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
@@ -150,7 +141,7 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     if (sw_target_is_shared(heap, target)) target->misuse = SW_MISUSE_COLLECTED;
     if (target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(span) != cache)
         return free_remote(cache, ptr, target);
-    leave(cache);
+    sw_visit_leave(cache);
     if (target->misuse != SW_MISUSE_NONE) return true;
     if (!target->large)
         free_own(cache, span, target->slot, (uintptr_t)ptr);
@@ -159,18 +150,22 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-/* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
-static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
-    if (ptr == NULL) return;
+void sw_free_now(sw_cache *cache, void *ptr, const char *op) {
     int saved_errno = errno;
-    if (cache->heap == NULL) cache = sw_thread_default_cache();
-    if (cache == NULL) return; /* no memory for a cache: the object is leaked */
     sw_target target;
     do {
         target = visit(cache, ptr);
     } while (!free_target(cache, ptr, &target));
     errno = saved_errno;
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
+}
+
+/* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
+static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
+    if (sw_remote_free_later(cache, ptr)) return;
+    if (ptr == NULL) return;
+    if (cache->heap == NULL) cache = sw_thread_default_cache();
+    if (cache != NULL) sw_free_now(cache, ptr, op); /* else no memory for a cache: it is leaked */
 }
 
 void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
