@@ -88,12 +88,12 @@ SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
 /* Sets the bit of a slot in a span that the cache owns. 0: the slot is free already. */
 SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
-    uint64_t bit = UINT64_C(1) << (slot % 64);
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
     uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
     if (SW_FAST_CHECKED && __builtin_expect((both >> (slot % 64) & 1) != 0, 0)) return 0;
-    __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);
-    if (__builtin_expect((both | bit) == span->emptied, 0)) sw_cache_emptied(cache, span);
+    local |= UINT64_C(1) << (slot % 64);
+    __atomic_store_n(&word->local, local, __ATOMIC_RELAXED);
+    if (__builtin_expect((both | local) == span->emptied, 0)) sw_cache_emptied(cache, span);
     return 1;
 }
 

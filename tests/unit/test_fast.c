@@ -88,6 +88,11 @@ static void sized_frees(void) {
     faults = 0;
 }
 
+static bool run_thread(void *(*body)(void *), void *arg) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, body, arg) == 0 && pthread_join(thread, NULL) == 0;
+}
+
 /* The first call of a thread may be any of them. */
 static void *first_call(void *arg) {
     int which = *(int *)arg;
@@ -111,9 +116,7 @@ static void *first_call(void *arg) {
 
 static void first_calls(void) {
     for (int i = 0; i < 9; i++) {
-        pthread_t thread;
-        CHECK_EQ(pthread_create(&thread, NULL, first_call, &i), 0);
-        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK(run_thread(first_call, &i));
     }
 }
 
@@ -126,9 +129,7 @@ static void *free_first(void *p) {
 static void first_act_is_a_free(void) {
     for (int i = 0; i < 4; i++) {
         char *p = sw_malloc(i < 2 ? 32 : 200000);
-        pthread_t thread;
-        CHECK_EQ(pthread_create(&thread, NULL, free_first, p), 0);
-        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK(run_thread(free_first, p));
         CHECK_EQ(faults, 0);
         if (i != 3) continue; /* of a small one the owner hears at the next drain */
         sw_free(p);
