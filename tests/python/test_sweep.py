@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from tests.python.helpers import random_ops, spanwise
 from spanwise import _lib, _sweep_plan, _sweep_pool, _sweep_task
 from spanwise._sweep_task import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
 from spanwise.simulate import Simulation
+
+from tests.python.helpers import random_ops, spanwise
 
 TABLES = ["go", "c16", "pow2", "geometric-1.2", "geometric-1.4"]
 CHANGING = ("seconds", "worker")
@@ -582,7 +583,8 @@ def test_command(files: list[str], tmp_path: Path) -> None:
             tmp_path / f"{name}.json"
         )
     path = tmp_path / "s.jsonl"
-    words = ["sweep", *files, "--table", "go", "--table", str(tmp_path / "*.json"), "-o", path]
+    words = ["sweep", *files, "--table", "go", "--table", str(tmp_path / "*.json")]
+    words += ["-o", str(path)]
     done = spanwise(*words)
     assert done.returncode == 0, done.stderr
     assert "sweep of 2 recordings under 3 tables" in done.stdout
@@ -595,6 +597,7 @@ def test_command(files: list[str], tmp_path: Path) -> None:
 
 
 def test_command_with_failures_and_bad_input(files: list[str], tmp_path: Path) -> None:
+    words: list[str]
     failed = spanwise("sweep", files[0], "--table", "go", "--table", tmp_path / "absent.json")
     assert failed.returncode == 1 and "failed:" in failed.stdout
     for words in (
