@@ -221,6 +221,7 @@ def run_program(
             seen = _watch(child, fd, progress)
         except BaseException:
             child.kill()
+            child.wait()
             raise
         said.seek(0)
         complaint.seek(0)
