@@ -567,6 +567,20 @@ def test_answers(files: list[str]) -> None:
         failed.best()
 
 
+def test_who_refuses_is_not_best(files: list[str]) -> None:
+    found = sw.sweep(files[0], ["go", "pow2"])
+    worse = {**found[1], "failed": 1, "held_bytes": 0}
+    specs = [_sweep_task.table_spec(sw.SizeClassTable.named(name)) for name in ("go", "pow2")]
+    assert sw.Sweep([found[0], worse], specs).best().name == "go"
+
+
+def test_progress_bar(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    sw.sweep(files, "go")
+    assert capsys.readouterr().err == ""  # no terminal
+    sw.sweep(files, "go", progress=True)
+    assert "2/2" in capsys.readouterr().err
+
+
 def test_to_pandas(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = sw.sweep(files[0], "go")
     monkeypatch.setitem(sys.modules, "pandas", None)
