@@ -37,8 +37,10 @@ from spanwise.errors import (
     TraceFormatError,
     UnsupportedError,
 )
+from spanwise.frontier import Frontier
 from spanwise.heap import Heap, HeapStats
 from spanwise.ledger import Ledger, Measure
+from spanwise.optimize import Constraint, Optimum, optimize
 from spanwise.recorder import record
 from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
 from spanwise.sizeclass import Explanation, SizeClassTable
@@ -57,8 +59,10 @@ __all__ = [
     "Build",
     "BuildError",
     "Comparison",
+    "Constraint",
     "CorruptionError",
     "Explanation",
+    "Frontier",
     "Heap",
     "HeapClosedError",
     "HeapStats",
@@ -68,6 +72,7 @@ __all__ = [
     "LimitError",
     "Measure",
     "MisuseError",
+    "Optimum",
     "OutOfMemoryError",
     "ProgramError",
     "Recording",
@@ -87,6 +92,7 @@ __all__ = [
     "build",
     "check_ledger",
     "compare",
+    "optimize",
     "plots",
     "record",
     "replay",
