@@ -58,7 +58,8 @@ def compile_user(
 ) -> subprocess.CompletedProcess[str]:
     source = folder / "user.c"
     source.write_text(USER)
-    command = ["cc", "-O2", f"-I{include}", source, "-o", folder / "user", *words]
+    command = ["cc", "-O2", f"-I{include}", str(source), "-o", str(folder / "user")]
+    command += map(str, words)
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -125,8 +126,8 @@ def stub(folder: Path, built: sw.Build, symbol: str) -> Path:
     folder.mkdir()
     source = folder / "stub.c"
     source.write_text(f"const char {symbol} = 1;\n")
-    make = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", source, "-o", folder / soname]
-    subprocess.run(make, check=True)
+    words = (f"-Wl,-soname,{soname}", source, "-o", folder / soname)
+    subprocess.run(["cc", "-shared", "-fPIC", *map(str, words)], check=True)
     return folder / soname
 
 
@@ -146,8 +147,8 @@ def test_stock_inline_code_does_not_load_with_the_build(built: sw.Build, tmp_pat
     stock = stub(tmp_path / "stock", built, stock_symbol())
     rest = tmp_path / "librest.so"
     whole = ["-Wl,--whole-archive", built.archive, "-Wl,--no-whole-archive"]
-    make = ["cc", "-shared", "-o", rest, *whole, *built.stamp["link"]]
-    subprocess.run(make, check=True)
+    words = ["-shared", "-o", rest, *whole, *built.stamp["link"]]
+    subprocess.run(["cc", *map(str, words)], check=True)
     done = compile_user(tmp_path, source_root() / "include", stock, rest, f"-Wl,-rpath,{tmp_path}")
     assert done.returncode == 0, done.stderr
     said = run_user(tmp_path, built.folder / "lib")

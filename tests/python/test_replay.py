@@ -120,12 +120,12 @@ def test_one_thread_places_equally_twice() -> None:
 
 def test_threads_keep_their_number_and_objects_their_order() -> None:
     ops = random_ops(6, 20000, threads=7)
-    owners = {}
+    owners: dict[int, int] = {}
     crossings = 0
     for row in ops:
         last = owners.get(int(row["object"]))
         crossings += row["kind"] != ALLOC and last != row["thread"]
-        owners[int(row["object"])] = row["thread"]
+        owners[int(row["object"])] = int(row["thread"])
     for allocator in ("spanwise", "glibc"):
         seen = short_replay(ops, allocator)
         assert seen.threads == 7 and seen.failed == 0
@@ -192,6 +192,24 @@ def test_impossible_requests_are_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "huge.swt"
     sw.Recording.from_ops(ops, path)
     assert spanwise("replay", path, "--drain", "").returncode == 1
+
+
+def test_peers_beside_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "r.swt"
+    sw.Recording.from_ops(random_ops(11, 4000, threads=1), path)
+    seen = sw.compare_peers(path, ["spanwise", "glibc", "jemalloc"])
+    ours, glibc, _ = seen.rows
+    assert ours.model_bytes is not None and ours.error is not None
+    assert (glibc.table, glibc.error) == ("", None) and glibc.real is not None
+    assert "pair" in seen.verdict() or "nothing to rank" in seen.verdict()
+    with pytest.raises(sw.InvalidError, match="unknown"):
+        sw.compare_peers(path, ["libc"])
+    done = spanwise("compare", path, "--peers", "spanwise,glibc", "--json")
+    assert [row["name"] for row in json.loads(done.stdout)["peers"]["rows"]] == [
+        "spanwise",
+        "glibc",
+    ]
+    assert spanwise("compare", path, path, "--peers", "glibc").returncode == 2
 
 
 # --- the command and bad input --------------------------------------------------------------------
