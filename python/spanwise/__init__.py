@@ -41,6 +41,7 @@ from spanwise.frontier import Frontier
 from spanwise.heap import Heap, HeapStats
 from spanwise.ledger import Ledger, Measure
 from spanwise.optimize import Constraint, Optimum, optimize
+from spanwise.peers import PeerComparison, compare_peers
 from spanwise.recorder import record
 from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
 from spanwise.sizeclass import Explanation, SizeClassTable
@@ -74,6 +75,7 @@ __all__ = [
     "MisuseError",
     "Optimum",
     "OutOfMemoryError",
+    "PeerComparison",
     "ProgramError",
     "Recording",
     "RecordingIOError",
@@ -92,6 +94,7 @@ __all__ = [
     "build",
     "check_ledger",
     "compare",
+    "compare_peers",
     "optimize",
     "plots",
     "record",
