@@ -225,6 +225,9 @@ bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && tls_thread == 
  * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
  * the words of their spans, and moves every such span to the central lists. A slot that was being
  * taken at that instant is lost; nothing else is.
+ *
+ * Handlers that were registered before ours run between them. They may allocate, in the parent and
+ * in the child: the locks are held for them.
  */
 
 static void each_heap(void (*fn)(sw_heap *)) {
@@ -240,9 +243,11 @@ static void fork_prepare(void) {
     sw_os_lock_acquire(&registry_lock);
     each_heap(lock_heap);
     sw_os_lock_acquire(&sw_live_space.lock);
+    sw_os_lock_pass(true);
 }
 
 static void fork_parent(void) {
+    sw_os_lock_pass(false);
     sw_os_lock_release(&sw_live_space.lock);
     each_heap(unlock_heap);
     sw_os_lock_release(&registry_lock);
@@ -328,6 +333,7 @@ static void recover_heap(sw_heap *heap) {
 }
 
 static void fork_child(void) {
+    sw_os_lock_pass(false);
     sw_space_reset_lock(&sw_live_space);
     sw_os_lock_reset(&registry_lock);
     sw_os_lock_reset(&default_lock);
