@@ -137,6 +137,7 @@ static options parse(int argc, char **argv) {
             replay_die("option '%.*s' is unknown", (int)length, argv[i]);
         }
     }
+    if (o.ledger && o.table == NULL) replay_die("ledger= needs a table=");
     return o;
 }
 
