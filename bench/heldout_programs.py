@@ -99,7 +99,8 @@ print(len(seen))
 """,
     """
 class Node:
-    def __init__(self, key): self.key, self.left, self.right, self.data = key, None, None, (key, key + 1)
+    def __init__(self, key):
+        self.key, self.left, self.right, self.data = key, None, None, (key, key + 1)
 def insert(root, key):
     while True:
         side = "left" if key < root.key else "right"
@@ -212,17 +213,8 @@ def _redis(run: int, folder: Path) -> sw.Recording:
     place = folder / "redis.sock"
     client = threading.Thread(target=_drive_redis, args=(place, run), daemon=True)
     client.start()
-    words = [
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        str(place),
-        "--save",
-        "",
-        "--appendonly",
-    ]
-    made = _record([*words, "no", "--loglevel", "warning"], run, folder)
+    words = ["redis-server", "--port", "0", "--unixsocket", str(place), "--save", ""]
+    made = _record([*words, "--appendonly", "no", "--loglevel", "warning"], run, folder)
     client.join(timeout=30)
     return made
 

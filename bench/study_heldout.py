@@ -121,21 +121,18 @@ def _line(cells: Sequence[str]) -> str:
 
 def page(pairs: Sequence[Pair]) -> str:
     """The study as a page of documentation."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     parts = [
         "<!-- Made by bench/study_heldout.py; do not edit. -->",
         "# Held-out gain of fitted tables",
         "",
-        f"Commit `{commit or 'unknown'}`, command `{COMMAND}`. {len(pairs)} programs, each recorded",
-        "twice with different inputs: tables are fitted to the first recording and judged on the",
-        "second. Percent of requested bytes; in brackets the same for the recording that the table",
-        "was fitted to. Recordings differ between versions of the programs; ledgers are exact.",
+        f"Commit `{asked.stdout.strip() or 'unknown'}`, command `{COMMAND}`.",
+        "",
+        f"{len(pairs)} programs, each recorded twice with different inputs: tables are fitted to",
+        "the first recording and judged on the second. Percent of requested bytes; in brackets the",
+        "same for the recording that the table was fitted to. Ledgers are exact; other versions of",
+        "the programs, and for node and redis other runs, allocate differently.",
         "",
         *recordings(pairs),
     ]
@@ -145,15 +142,19 @@ def page(pairs: Sequence[Pair]) -> str:
         ("peak", 8, "At the peak of live bytes, aligned to 8"),
     ):
         parts += ["", f"## {what}", ""]
-        parts += ["Round-up and tail of requests of at most 32 KiB, every span full.", ""]
+        parts += [
+            "Round-up and tail of requests of at most 32 KiB, every span full (`partial=0`).",
+            "",
+        ]
         parts += arithmetic(pairs, objective, align)
     parts += [
         "",
         "## Held at the peak, simulated",
         "",
         "Everything that a heap holds beyond what is requested, with partly empty spans, caches,",
-        "metadata and free pages, at the peak of the recording that was held out. The fitted tables",
-        "are of objective `held`, aligned to 16.",
+        "metadata and free pages, at the peak of the recording that was held out. The fitted",
+        "tables are of objective `held`, aligned to 16; the last column is fitted to the recording",
+        "mixed with 1 % of requests of every size.",
         "",
         *simulated(pairs),
     ]
