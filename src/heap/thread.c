@@ -19,13 +19,10 @@ typedef struct sw_thread {
 
 /* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
 enum { NO_CACHE_SLOTS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
-static struct {
-    sw_cache head;
-    sw_cache_slot slots[NO_CACHE_SLOTS];
-} no_cache = {
+static sw_cache no_cache = {
     .slots = {[0 ... NO_CACHE_SLOTS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
 
-_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache.head;
+_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache;
 static sw_tls_fast sw_thread *tls_thread;
 static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
 
@@ -127,7 +124,7 @@ static void let_go(sw_heap *heap) {
 /* Another thread may destroy a heap at the same time: an exit is no call on it. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
-    sw_tls_cache = &no_cache.head;
+    sw_tls_cache = &no_cache;
     tls_ended = true;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
