@@ -44,6 +44,7 @@ from spanwise.optimize import Constraint, Optimum, optimize
 from spanwise.peers import PeerComparison, compare_peers
 from spanwise.recorder import record
 from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
+from spanwise.running import ProcessLedger, RunResult, run
 from spanwise.sizeclass import Explanation, SizeClassTable
 from spanwise.summary import Site, Summary
 from spanwise.sweeps import Sweep, SweepInterrupted, sweep
@@ -76,11 +77,13 @@ __all__ = [
     "Optimum",
     "OutOfMemoryError",
     "PeerComparison",
+    "ProcessLedger",
     "ProgramError",
     "Recording",
     "RecordingIOError",
     "RecordingSet",
     "Replay",
+    "RunResult",
     "RunStats",
     "Site",
     "SizeClassTable",
@@ -99,6 +102,7 @@ __all__ = [
     "plots",
     "record",
     "replay",
+    "run",
     "sweep",
     "synthesize",
     "workloads",

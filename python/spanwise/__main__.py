@@ -18,12 +18,13 @@ from spanwise.commands import (
     optimize,
     record,
     replay,
+    run,
     sweep,
 )
 from spanwise.commands._common import Parser
 from spanwise.errors import SpanwiseError
 
-COMMANDS = (classes, explain, record, ledger, compare, optimize, build, replay, sweep, demo)
+COMMANDS = (classes, explain, record, run, ledger, compare, optimize, build, replay, sweep, demo)
 EXIT_BAD = 2
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
