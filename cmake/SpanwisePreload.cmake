@@ -40,3 +40,15 @@ if(spanwise_python)
                    --face $<TARGET_FILE:spanwise_malloc> ${differential_programs})
   set_tests_properties(differential PROPERTIES LABELS preload TIMEOUT 600)
 endif()
+
+# --- stress ---------------------------------------------------------------------------------------
+
+file(GLOB stress_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/stress/*.c")
+foreach(source IN LISTS stress_sources)
+  get_filename_component(name "${source}" NAME_WE)
+  spanwise_preload_program(stress_${name} tests/stress/${name}.c)
+  add_test(NAME stress.${name} COMMAND stress_${name})
+  set_tests_properties(stress.${name} PROPERTIES LABELS preload TIMEOUT 300
+                       ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:spanwise_malloc>")
+  add_dependencies(stress_${name} spanwise_malloc)
+endforeach()

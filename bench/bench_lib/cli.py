@@ -7,17 +7,29 @@ import argparse
 import fnmatch
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import counts, report
+from bench_lib import counts, journal, report
 from bench_lib.contenders import Field, find_field
+from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
-from bench_lib.plots import plot_figures, plot_scoreboard
-from bench_lib.runner import Job, MemoryUse, Run, memory_use, run_interleaved, run_job, terminal
-from bench_lib.scoreboard import Score, jobs_of, score
+from bench_lib.journal import Journal
+from bench_lib.plots import plot_classes, plot_figures, plot_scoreboard
+from bench_lib.runner import (
+    Job,
+    MemoryUse,
+    Repetition,
+    Run,
+    memory_use,
+    run_interleaved,
+    run_job,
+    terminal,
+)
+from bench_lib.scoreboard import Score, free_gb, jobs_of, lacks_memory, score
 from bench_lib.stats import order_rank
 from bench_lib.targets import Target, load_targets
 
@@ -51,20 +63,26 @@ MORE_FIGURES = (
     "cold/16x1M",
     "producer_consumer/64",
     "cross_free/64",
-    "scaling/1",
-    "scaling/2",
-    "scaling/4",
-    "scaling/8",
+    *(f"scaling_{row}/{n}" for row in ("pair", "replace", "cross") for n in (1, 2, 4, 8)),
+    "false_sharing/handed",
+    "false_sharing/reused",
+    "growth/10M",
+    "growth/100M",
     "seed/Alloc16",
     "seed/Alloc32",
     "seed/Alloc64",
     "seed/AllocWithPtr",
 )
+# Held back from --all: gigabytes, or ratios instead of times.
+HEAVY_FIGURES = ("growth/1G", "growth/8G")
+RATIO_ROWS = ("replace_rss/8-1024",)
 EXAMPLE = """examples:
   ./dev bench                         first figures: ours beside glibc and the preloaded peers
   ./dev bench --rows 'pair/*' --linked-peers
   ./dev bench --scoreboard --quick    every target of bench/targets.toml, 3 repetitions
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
+  ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
+  ./dev bench --classes --plot classes.png
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
 
 
@@ -102,6 +120,14 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--linked-peers", action="store_true", help="shows linked peers in the figures too")
     add("--memory", action="store_true", help="allocations and bytes an operation, in extra runs")
+    add(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="JOURNAL",
+        help="goes on with a run that was cut short, the last one if none is named; give the "
+        "other options as then",
+    )
     add("--json", action="store_true", help="machine-readable output")
     add("--gobench", type=Path, metavar="FILE", help="also writes Go benchmark text for benchstat")
     add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
@@ -139,17 +165,35 @@ def _none_match(pattern: str | None, names: Sequence[str]) -> BenchError:
 
 def figure_jobs(benches: Sequence[str], field: Field, *, linked: bool) -> list[Job]:
     """Ours in every way, and the preloaded peers, for each row."""
-    contenders = [c for c in field.contenders if c.basis not in ("bare", "linked", "go")]
+    left_out = ("bare", "special", "linked", "go")
+    contenders = [c for c in field.contenders if c.basis not in left_out]
     if linked:
         contenders += field.peers("linked")
     return [Job(bench, contender) for bench in benches for contender in contenders]
 
 
-def class_jobs(field: Field) -> list[Job]:
-    """The inline path beside the generic path, class by class."""
-    sizes = [8, *range(16, 257, 16), *range(288, 513, 32), *range(576, 769, 64), 896, 1024]
-    both = [c for c in field.contenders if c.basis in ("inline", "generic")]
-    return [Job(f"class/{size}", contender) for size in sizes for contender in both]
+def class_jobs(build: Path, field: Field) -> list[Job]:
+    """Each class of c16 and go: the specialised path beside the generic one, and c16's inline.
+
+    Raises:
+        BenchError: the program does not list its rows.
+    """
+    listed = subprocess.run(
+        [build / "bench_spanwise", "--benchmark_list_tests", "--benchmark_filter=/class_"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = [line.partition("/") for line in listed.stdout.splitlines() if "/class_" in line]
+    if listed.returncode != 0 or not rows:
+        raise BenchError(f"{build / 'bench_spanwise'} lists no class; build it anew")
+    jobs: dict[str, list[Job]] = {}
+    for policy, _, bench in rows:
+        ours = field.ours(policy)
+        if ours is not None:
+            jobs.setdefault(bench, []).append(Job(bench, ours))
+    order = sorted(jobs, key=lambda bench: (bench.split("/")[0], int(bench.split("/")[1])))
+    return [job for bench in order for job in jobs[bench]]
 
 
 def _measure_memory(jobs: Sequence[Job]) -> dict[tuple[str, str], MemoryUse]:
@@ -227,56 +271,116 @@ def _plan(options: argparse.Namespace) -> tuple[list[Target], Field, list[Job]]:
         )
         return targets, field, jobs_of(targets, field)
     names = FIGURES if not (options.all or options.rows) else FIGURES + MORE_FIGURES
-    benches = choose(names, options.rows)
+    if options.rows:
+        names += HEAVY_FIGURES
+    benches = [] if options.classes else choose(names, options.rows)
     field = find_field(options.build, BENCH, options.peer, options.linked, with_go=False)
     if options.classes:
-        return [], field, class_jobs(field)
+        jobs = class_jobs(options.build, field)
+        chosen = choose([job.bench for job in jobs], options.rows)
+        return [], field, [job for job in jobs if job.bench in chosen]
     return [], field, figure_jobs(benches, field, linked=options.linked_peers)
 
 
-def _instructions(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str, float]:
-    """Counts beside the rows: measured, or in a quick run those of the committed baseline."""
-    wanted = {row.path for row in targets if row.path}
-    program = options.build / "bench_paths"
-    if not wanted or not program.is_file():
+def _counts(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str, Counts]:
+    """What Target.paths execute: counted now, or in a quick run from the committed baseline."""
+    wanted = sorted({path for row in targets for path in row.paths})
+    if not wanted or not (options.build / "bench_paths").is_file():
         return {}
-    if options.quick:
-        baseline = counts.load_baseline(BENCH / "instructions.json")
-        return baseline.get(counts.key_of(program), {})
-    if counts.find_valgrind() is None:
-        return {}
-    return {path: counts.count(program, path) for path in sorted(wanted)}
+    programs = counts.programs_of(options.build)
+    found: dict[str, Counts] = {}
+    pairs: list[tuple[counts.Program, str, str]] = []
+    baseline = counts.load_baseline(BENCH / "instructions.json") if options.quick else {}
+    for program in programs:
+        mark = "bare " if program.prefix else ""
+        known = baseline.get(counts.key_of(program), {})
+        for path in counts.paths_of(program):
+            if mark + path in wanted and path in known:
+                found[mark + path] = known[path]
+            elif mark + path in wanted:
+                pairs.append((program, path, mark + path))
+    if pairs and not options.quick and counts.find_valgrind() is not None:
+        counted = counts.count_all([(program, path) for program, path, _ in pairs])
+        found |= {name: each for (_, _, name), each in zip(pairs, counted, strict=True)}
+    return found
 
 
 def _print_scoreboard(options: argparse.Namespace, scores: Sequence[Score]) -> None:
     if options.json:
         print(json.dumps([row.as_json() for row in scores], indent=1))
-    else:
-        print(report.scoreboard_table(scores))
+        return
+    counted = report.counts_table(scores)
+    if counted:
+        print(counted + "\n")
+    print(report.scoreboard_table(scores))
+
+
+def _journal(
+    options: argparse.Namespace, about: dict[str, Any], min_time_s: float
+) -> tuple[Journal, list[Repetition]]:
+    """A new journal, or with --resume that of a run which was cut short, and what it holds."""
+    now = journal.conditions(about, min_time_s)
+    if options.resume is None:
+        path = report.results_path(options.results, about).with_suffix(journal.SUFFIX)
+        return Journal.start(path, now), []
+    path = Path(options.resume) if options.resume else journal.newest(options.results)
+    before = journal.load(path, now)
+    return Journal.go_on(path), before
+
+
+def _measure(
+    options: argparse.Namespace, field: Field, jobs: Sequence[Job], about: dict[str, Any]
+) -> tuple[Run, Path]:
+    """Runs the jobs; returns what was measured and where the raw results are.
+
+    Raises:
+        KeyboardInterrupt: before the first repetition was done.
+    """
+    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
+    min_time_s = QUICK_MIN_TIME_S if options.quick else MIN_TIME_S
+    kept, before = _journal(options, about, min_time_s)
+    run = run_interleaved(
+        jobs,
+        repetitions,
+        min_time_s,
+        terminal(),
+        before=before,
+        keep=kept.keep,
+        drop=options.scoreboard,
+    )
+    if run.interrupted:
+        print(
+            f"interrupted: {len(run.repetitions)} of {repetitions} repetitions; the same command "
+            f"with --resume goes on ({kept.path})",
+            file=sys.stderr,
+        )
+        if not run.repetitions:
+            raise KeyboardInterrupt
+    path = report.write_results(options.results, report.raw_results(run, field, about))
+    if not run.interrupted:
+        kept.remove()
+    return run, path
 
 
 def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
-    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
-    min_time_s = QUICK_MIN_TIME_S if options.quick else MIN_TIME_S
     targets, field, jobs = _plan(options)
     if not options.json:
         _say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
-    run = run_interleaved(jobs, repetitions, min_time_s, terminal())
-    if not run.repetitions:
-        print("interrupted before the first repetition was done; nothing written", file=sys.stderr)
-        return 130
-    path = report.write_results(options.results, report.raw_results(run, field, about))
-    stop = run.interrupted
-    used = _measure_memory(jobs) if options.memory and not stop else {}
+    free = free_gb()
+    spared = {row.bench for row in targets if lacks_memory(row, free)}
+    run, path = _measure(options, field, [job for job in jobs if job.bench not in spared], about)
+    used = _measure_memory(jobs) if options.memory and not run.interrupted else {}
     scores: list[Score] = []
     if options.scoreboard:
-        counted = {} if stop else _instructions(options, targets)
-        scores = [score(row, field, run, counted) for row in targets]
+        counted = {} if run.interrupted else _counts(options, targets)
+        scores = [score(row, field, run, counted, free) for row in targets]
         _print_scoreboard(options, scores)
     elif options.json:
         print(json.dumps(_figures_json(run, used), indent=1))
+    elif options.classes:
+        print(report.class_table(run))
     else:
         _print_figures(run, used)
     if not options.json:
@@ -284,14 +388,17 @@ def execute(options: argparse.Namespace) -> int:
     if options.gobench is not None:
         report.write_whole(options.gobench, report.go_benchmark_text(run, about))
     if options.plot is not None:
-        benches = list(dict.fromkeys(job.bench for job in run.jobs))
-        if scores:
-            plot_scoreboard(scores, options.plot)
-        else:
-            plot_figures(run, benches, options.plot)
-    if stop:
-        print(f"interrupted: {len(run.repetitions)} of {repetitions} repetitions", file=sys.stderr)
-    return 130 if stop else 0
+        _draw(options, run, scores)
+    return 130 if run.interrupted else 0
+
+
+def _draw(options: argparse.Namespace, run: Run, scores: Sequence[Score]) -> None:
+    if scores:
+        plot_scoreboard(scores, options.plot)
+    elif options.classes:
+        plot_classes(run, options.plot)
+    else:
+        plot_figures(run, list(dict.fromkeys(job.bench for job in run.jobs)), options.plot)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,6 +22,7 @@ OWN_PROGRAMS = {
     "inline": "bench_spanwise",
     "bare": "bench_spanwise_bare",
     "exported": "bench_spanwise",
+    "special": "bench_spanwise",
     "generic": "bench_spanwise",
 }
 SPANWISE = "spanwise"
@@ -34,7 +35,8 @@ class Contender:
 
     Attributes:
         name: of the allocator.
-        basis: how it is called: inline, bare, exported, generic, preload, linked, go.
+        basis: how it is called: inline, bare, exported, special (built-in table, explicit cache),
+            generic, preload, linked, go.
         program: what is run.
         policy: prefix of the program's row names.
         preload: library for LD_PRELOAD, or None.

@@ -13,11 +13,16 @@ from bench_lib.runner import Run
 from bench_lib.scoreboard import MET, MISSED, Score
 from bench_lib.stats import interval
 
-COLOURS = {MET: "#2a7f62", MISSED: "#b3432b"}
+STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/spanwise.mplstyle"
+# Of the style's cycle: met, missed; ours; and greys for whatever is only there to compare.
+COLOURS = {MET: "#009E73", MISSED: "#D55E00"}
+OURS, OTHERS, DARK = "#0072B2", "#B8BCC2", "#444444"
+CLASS_COLOURS = {"inline": "#009E73", "special": "#0072B2", "generic": "#D55E00"}
+CLASS_NAMES = {"inline": "inline", "special": "specialised", "generic": "generic"}
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, without a screen.
+    """matplotlib.pyplot, without a screen, in the one style of all pictures.
 
     Raises:
         BenchError: matplotlib is missing.
@@ -29,6 +34,7 @@ def pyplot() -> Any:
     mpl.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
+    plt.style.use(STYLE)
     return plt
 
 
@@ -41,7 +47,7 @@ def save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.stem + ".part.png")
     try:
-        figure.savefig(part, dpi=120, bbox_inches="tight")
+        figure.savefig(part, bbox_inches="tight")
         part.replace(path)
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from error
@@ -80,8 +86,8 @@ def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
                 [found.median - found.low for _, found in drawn],
                 [found.high - found.median for _, found in drawn],
             ],
-            color=["#2f6690" if c.name == "spanwise" else "#b8bcc2" for c, _ in drawn],
-            ecolor="#333333",
+            color=[OURS if c.name == "spanwise" else OTHERS for c, _ in drawn],
+            ecolor=DARK,
         )
         axis.set_title(bench, fontsize=9)
         axis.set_xlabel("ns an operation", fontsize=8)
@@ -103,27 +109,89 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
         BenchError: matplotlib is missing or the file cannot be written.
     """
     plt = pyplot()
-    figure, axis = plt.subplots(figsize=(9, 1 + 0.27 * len(scores)))
+    figure, axis = plt.subplots(figsize=(9, 1.2 + 0.24 * len(scores)))
     for place, score in enumerate(reversed(scores)):
-        axis.plot(score.target.target, place, marker="|", markersize=12, color="#333333")
-        if score.ratio is not None:
+        limit, found = score.target.target, score.ratio
+        if limit is not None:
+            axis.plot(limit, place, marker="|", markersize=12, markeredgewidth=2, color=DARK)
+        if found is not None:
             axis.errorbar(
-                score.ratio.median,
+                found.median,
                 place,
-                xerr=[
-                    [score.ratio.median - score.ratio.low],
-                    [score.ratio.high - score.ratio.median],
-                ],
+                xerr=[[found.median - found.low], [found.high - found.median]],
                 fmt="o",
-                color=COLOURS.get(score.verdict, "#8a8f98"),
+                markersize=4,
+                color=COLOURS.get(score.verdict, OTHERS),
             )
     axis.set_yticks(range(len(scores)), [score.target.name for score in reversed(scores)])
+    axis.set_ylim(-0.7, len(scores) - 0.3)
     axis.set_xscale("log")
     axis.set_xticks([0.1, 0.2, 0.5, 1, 2, 5, 10])
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter("")
-    axis.axvline(1, color="#d0d3d8", zorder=0)
+    axis.axvline(1, color=DARK, linewidth=0.8, zorder=0)
     axis.set_xlabel("ours / best peer (dot, interval) and target (tick); smaller is better")
+    axis.set_title("Scoreboard")
+    axis.legend(handles=_legend(plt, scores), loc="upper left", bbox_to_anchor=(1.01, 1))
+    saved = save(figure, path)
+    plt.close(figure)
+    return saved
+
+
+def _legend(plt: Any, scores: Sequence[Score]) -> list[Any]:
+    shown = dict.fromkeys(score.verdict for score in scores if score.ratio is not None)
+    return [
+        plt.Line2D([], [], marker="o", linestyle="", color=COLOURS.get(name, OTHERS), label=name)
+        for name in shown
+    ]
+
+
+def plot_classes(run: Run, path: Path) -> Path:
+    """A panel a table: ns a pair of each class, specialised and generic, with intervals.
+
+    Args:
+        run: rows class_TABLE/BYTES of our contenders.
+        path: the PNG.
+
+    Raises:
+        BenchError: matplotlib is missing or the file cannot be written.
+    """
+    plt = pyplot()
+    tables = list(dict.fromkeys(job.bench.split("/")[0] for job in run.jobs))
+    figure, axes = plt.subplots(
+        1, len(tables), figsize=(5.5 * len(tables), 3.6), squeeze=False, sharey=True
+    )
+    for axis, table in zip(axes.flat, tables, strict=True):
+        for basis, colour in CLASS_COLOURS.items():
+            jobs = [j for j in run.jobs if j.bench.split("/")[0] == table]
+            series = [
+                (int(job.bench.split("/")[1]), run.values(job.bench, job.contender, "op"))
+                for job in jobs
+                if job.contender.basis == basis
+            ]
+            points = [(size, interval(values)) for size, values in series if values]
+            if not points:
+                continue
+            axis.errorbar(
+                [size for size, _ in points],
+                [found.median for _, found in points],
+                yerr=[
+                    [found.median - found.low for _, found in points],
+                    [found.high - found.median for _, found in points],
+                ],
+                marker=".",
+                linewidth=1,
+                color=colour,
+                label=CLASS_NAMES[basis],
+            )
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.set_title(f"table {table.removeprefix('class_')}")
+        axis.set_xlabel("class, bytes")
+        axis.set_ylim(bottom=0)
+        axis.legend(loc="upper left")
+    axes.flat[0].set_ylabel("ns, allocate and free")
+    figure.tight_layout()
     saved = save(figure, path)
     plt.close(figure)
     return saved

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib.contenders import Contender, Field
+from bench_lib.counts import KINDS
 from bench_lib.errors import BenchError
 from bench_lib.runner import MemoryUse, Run
-from bench_lib.scoreboard import MET, MISSED, NO_PEER, Score
+from bench_lib.scoreboard import MET, MISSED, NO_PEER, REPORTED, SKIPPED, Score
 from bench_lib.stats import describe, median, ratio
 
-OURS_FIRST = ("inline", "bare", "exported", "generic", "preload")
+OURS_FIRST = ("inline", "bare", "exported", "special", "generic", "preload")
 SEED = 20261120  # of rows.h
 
 
@@ -49,29 +50,59 @@ def number(value: float | None) -> str:
 
 
 def scoreboard_table(scores: Sequence[Score]) -> str:
-    """The scoreboard and its closing line."""
+    """The scoreboard, why rows are missed as far as known, and the closing line."""
     rows = []
     for score in scores:
-        found = score.ratio
+        found, target = score.ratio, score.target
         spread = f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]" if found else "-"
         peer = f"{score.peer_name} {number(score.peer)}" if score.peer_name else "-"
         outcome = score.verdict + (f" ({score.note})" if score.note else "")
-        counted = "-" if score.instructions is None else f"{score.instructions:.1f}"
-        rows.append(
-            [
-                score.target.name,
-                f"{number(score.ours)} {score.target.unit}",
-                peer,
-                spread,
-                f"<= {score.target.target:g}",
-                counted,
-                outcome,
-            ]
-        )
+        counted = "-" if score.counts is None else f"{score.counts.instructions:.1f}"
+        limit = "-" if target.target is None else f"<= {target.target:g}"
+        ours = f"{number(score.ours)} {target.unit}"
+        rows.append([target.name, ours, peer, spread, limit, counted, outcome])
     header = ["row", "ours", "best peer", "ratio [interval]", "target", "instr", "verdict"]
-    tally = {name: sum(s.verdict == name for s in scores) for name in (MET, MISSED, NO_PEER)}
-    closing = ", ".join(f"{count} {name}" for name, count in tally.items())
-    return f"{text_table(header, rows)}\n{closing}"
+    verdicts = [score.verdict for score in scores]
+    tally = [f"{verdicts.count(name)} {name}" for name in (MET, MISSED, NO_PEER)]
+    tally += [f"{verdicts.count(n)} {n}" for n in (REPORTED, SKIPPED) if n in verdicts]
+    causes = [
+        f"  {score.target.name}: {score.target.cause}"
+        for score in scores
+        if score.verdict == MISSED and score.target.cause
+    ]
+    lines = [text_table(header, rows)]
+    if causes:
+        lines += ["", "missed, and why:", *causes, ""]
+    return "\n".join([*lines, ", ".join(tally)])
+
+
+def counts_table(scores: Sequence[Score]) -> str:
+    """What one operation executes, for the rows with a counted path; "" without any."""
+    rows = [
+        [score.target.name, *(f"{getattr(score.counts, kind):.2f}" for kind in KINDS)]
+        for score in scores
+        if score.counts is not None
+    ]
+    return text_table(["one operation and its loop (callgrind)", *KINDS], rows) if rows else ""
+
+
+def class_table(run: Run) -> str:
+    """Classes: specialised against generic path, ns a pair and ratios with intervals."""
+    rows = []
+    for bench in dict.fromkeys(job.bench for job in run.jobs):
+        series = {
+            job.contender.basis: run.values(bench, job.contender, "op")
+            for job in run.jobs
+            if job.bench == bench
+        }
+        bases = ("inline", "special", "generic")
+        inline, special, generic = (series.get(basis, []) for basis in bases)
+        cells = [number(median(s)) if s else "-" for s in (inline, special, generic)]
+        table, _, size = bench.removeprefix("class_").partition("/")
+        ratios = [ratio_cell(special, generic), ratio_cell(inline, generic)]
+        rows.append([f"{table} {size} B", *cells, *ratios])
+    header = ["a pair, ns", *bases, "special / generic", "inline / generic"]
+    return text_table(header, rows)
 
 
 def columns_of(run: Run) -> list[Contender]:
@@ -237,10 +268,15 @@ def write_whole(path: Path, text: str) -> None:
             part.unlink()
 
 
+def results_path(folder: Path, about: Mapping[str, Any]) -> Path:
+    """Where the results of a run go: DATE-COMMIT.json in the folder."""
+    stamp = re.sub(r"[^0-9T]", "", str(about["date"])[:19])
+    return folder / f"{stamp}-{about['commit']}.json"
+
+
 def write_results(folder: Path, raw: Mapping[str, Any]) -> Path:
     """Writes DATE-COMMIT.json into the folder and returns its path."""
-    stamp = re.sub(r"[^0-9T]", "", str(raw["date"])[:19])
-    path = folder / f"{stamp}-{raw['commit']}.json"
+    path = results_path(folder, raw)
     write_whole(path, json.dumps(raw, indent=1) + "\n")
     return path
 
@@ -263,8 +299,8 @@ def go_benchmark_text(run: Run, about: Mapping[str, Any]) -> str:
     ]
     for repetition in run.repetitions:
         for job in run.jobs:
-            result = repetition[job.key]
-            if result.error:
+            result = repetition.get(job.key)
+            if result is None or result.error:
                 continue
             label = job.contender.label.replace(" (linked)", "-linked")
             first, _, rest = job.bench.partition("/")

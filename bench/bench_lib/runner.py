@@ -7,18 +7,27 @@ next repetition. Each run is a process of its own.
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from bench_lib.contenders import Contender
+from bench_lib.contenders import SPANWISE, Contender
+from bench_lib.stats import median
 
 GO_ROUNDS = 5
 TIMEOUT_S = 600.0
 MEMORY_ITERATIONS = 16  # google-benchmark's most iterations of a memory run
+# A peer that is so much behind the best of its row in every metric, in each of the first
+# repetitions, can no longer become the best one; where asked for, it is spared the others.
+DROP_AFTER = 3
+DROP_FACTORS = {"op": 1.4, "rss_over_live": 1.02}
+
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Job:
     contender: Contender
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """What a result is filed under: row, contender's name, basis."""
         return self.bench, self.contender.name, self.contender.basis
 
@@ -49,41 +58,50 @@ class Result:
     error: str = ""
 
 
+Repetition = dict[Key, Result]
+
+
 @dataclass
 class Run:
     """The finished repetitions of all jobs.
 
     Attributes:
         jobs: in the order in which each repetition ran them.
-        repetitions: one mapping a repetition, from Job.key to its result.
+        repetitions: one mapping a repetition, from Job.key to its result; a peer that was dropped
+            has no results from then on.
         interrupted: True when Ctrl-C ended the run early.
     """
 
     jobs: list[Job]
-    repetitions: list[dict[tuple[str, str, str], Result]] = field(default_factory=list)
+    repetitions: list[Repetition] = field(default_factory=list)
     interrupted: bool = False
 
     def values(self, bench: str, contender: Contender, metric: str) -> list[float]:
-        """One value a repetition, ns for `op`; empty when a repetition has none."""
+        """One value a repetition, ns for `op`; empty when a repetition failed."""
         scale = 1e9 if metric == "op" else 1.0
         found = []
         for repetition in self.repetitions:
             result = repetition.get((bench, contender.name, contender.basis))
-            if result is None or metric not in result.values:
+            if result is None:
+                continue
+            if metric not in result.values:
                 return []
             found.append(result.values[metric] * scale)
         return found
+
+    def whole(self, series: Sequence[float]) -> bool:
+        """Whether a series of values has one for every repetition."""
+        return 0 < len(series) == len(self.repetitions)
 
     def failures(self) -> list[str]:
         """One line for each job that failed in some repetition."""
         lines = []
         for job in self.jobs:
-            errors = [r[job.key].error for r in self.repetitions if r[job.key].error]
+            results = [r[job.key] for r in self.repetitions if job.key in r]
+            errors = [result.error for result in results if result.error]
             if errors:
                 who = f"{job.contender.name} ({job.contender.basis})"
-                lines.append(
-                    f"{job.bench}, {who}: {errors[0]} ({len(errors)} of {len(self.repetitions)})"
-                )
+                lines.append(f"{job.bench}, {who}: {errors[0]} ({len(errors)} of {len(results)})")
         return lines
 
 
@@ -141,8 +159,74 @@ def run_job(job: Job, min_time_s: float, *, memory: bool = False) -> Result:
     return parse_result(done.stdout, done.stderr, done.returncode)
 
 
+def groups_of(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs of each row that stand next to each other."""
+    return [list(group) for _, group in itertools.groupby(jobs, key=lambda job: job.bench)]
+
+
+def hopeless(run: Run) -> set[Key]:
+    """Peers that were far behind the best of their row in every one of enough repetitions."""
+    if len(run.repetitions) < DROP_AFTER:
+        return set()
+    found: set[Key] = set()
+    sides: dict[tuple[str, str], list[Job]] = {}
+    for job in run.jobs:
+        if job.contender.name != SPANWISE:
+            sides.setdefault((job.bench, job.contender.basis), []).append(job)
+    for peers in sides.values():
+        behind: dict[Key, bool] = {}
+        for metric, factor in DROP_FACTORS.items():
+            series = {job.key: run.values(job.bench, job.contender, metric) for job in peers}
+            whole = [values for values in series.values() if values]
+            best = min(map(median, whole), default=0.0)
+            for key, values in series.items():
+                if values:
+                    behind[key] = behind.get(key, True) and min(values) > factor * best
+        found |= {key for key, late in behind.items() if late}
+    return found
+
+
+@dataclass
+class Progress:
+    """A line on a terminal that is rewritten: where the run is, and how long it will take."""
+
+    stream: TextIO | None
+    repetitions: int
+    started: float = field(default_factory=time.monotonic)
+    begun: int = 0  # repetitions that were there before (a resumed run)
+
+    def show(self, number: int, job: Job) -> None:
+        """Tells which job runs now."""
+        if self.stream is None:
+            return
+        ended = number - 1 - self.begun
+        left = ""
+        if ended > 0:
+            spent = time.monotonic() - self.started
+            seconds = spent / ended * (self.repetitions - number + 1)
+            left = f"{seconds / 60:.0f} min left, "
+        text = f"{number} of {self.repetitions}, {left}{job.bench} {job.contender.label}"
+        self.stream.write(f"\r{text:<78.78}")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Clears the line."""
+        if self.stream is not None:
+            self.stream.write("\r" + " " * 78 + "\r")
+
+
+Keep = Callable[[int, Job, Result], None]
+
+
 def run_interleaved(
-    jobs: Sequence[Job], repetitions: int, min_time_s: float, progress: TextIO | None = None
+    jobs: Sequence[Job],
+    repetitions: int,
+    min_time_s: float,
+    progress: TextIO | None = None,
+    *,
+    before: Sequence[Repetition] = (),
+    keep: Keep | None = None,
+    drop: bool = False,
 ) -> Run:
     """Runs all jobs `repetitions` times. Ctrl-C keeps the finished repetitions.
 
@@ -151,24 +235,32 @@ def run_interleaved(
         repetitions: at least 1.
         min_time_s: least measured time of each process, seconds.
         progress: terminal for a line that is rewritten, or None.
+        before: results of a run that was cut short, by repetition; a row of which they lack a
+            contender is run anew for all, so that what is compared ran side by side.
+        keep: is told each result (number of the repetition from 1, job, result) as it comes.
+        drop: spares peers that cannot be the best of their row further repetitions.
     """
     run = Run(list(jobs))
+    told = Progress(progress, repetitions, begun=max(len(before) - 1, 0))
     try:
         for number in range(1, repetitions + 1):
-            finished: dict[tuple[str, str, str], Result] = {}
-            for job in jobs:
-                if progress is not None:
-                    text = (
-                        f"repetition {number} of {repetitions}: {job.bench} {job.contender.label}"
-                    )
-                    progress.write(f"\r{text:<78.78}")
-                    progress.flush()
-                finished[job.key] = run_job(job, min_time_s)
+            known = before[number - 1] if number <= len(before) else {}
+            dropped = hopeless(run) if drop else set()
+            finished: Repetition = {}
+            for group in groups_of(jobs):
+                wanted = [job for job in group if job.key not in dropped]
+                if all(job.key in known for job in wanted):
+                    finished |= {job.key: known[job.key] for job in wanted}
+                    continue
+                for job in wanted:
+                    told.show(number, job)
+                    finished[job.key] = result = run_job(job, min_time_s)
+                    if keep is not None:
+                        keep(number, job, result)
             run.repetitions.append(finished)
     except KeyboardInterrupt:
         run.interrupted = True
-    if progress is not None:
-        progress.write("\r" + " " * 78 + "\r")
+    told.close()
     return run
 
 

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench_lib.contenders import Contender, Field
+from bench_lib.counts import Counts
 from bench_lib.runner import Job, Run
-from bench_lib.stats import Interval, interval, median, ratio
-from bench_lib.targets import Target
+from bench_lib.stats import Interval, median, ratio
+from bench_lib.targets import PROPER, Target
 
-MET, MISSED, NO_PEER = "met", "missed", "no peer"
+MET, MISSED, NO_PEER, REPORTED, SKIPPED = "met", "missed", "no peer", "reported", "skipped"
 NOISY = 2.0  # an interval whose ends differ by more says little; the row is marked
 
 
@@ -27,10 +30,10 @@ class Score:
     ratio: Interval | None
     verdict: str
     note: str
-    instructions: float | None = None
+    counts: Counts | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The row as the command contract names its keys (and `instructions`, `note`)."""
+        """The row as the command contract names its keys, and more."""
         found = self.ratio
         return {
             "name": self.target.name,
@@ -43,8 +46,10 @@ class Score:
             "high": found.high if found else None,
             "target": self.target.target,
             "verdict": self.verdict,
-            "instructions": self.instructions,
+            "instructions": self.counts.instructions if self.counts else None,
+            "counts": self.counts.as_json() if self.counts else None,
             "note": self.note,
+            "cause": self.target.cause if self.verdict == MISSED else "",
         }
 
 
@@ -69,22 +74,72 @@ def unmet_reference(target: Target, peers: Sequence[Contender]) -> str:
     return ", ".join(lacking)
 
 
+def free_gb() -> float:
+    """Memory that programs can have now, in 10^9 bytes; infinite where nobody tells."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123  (no regular file)
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024 / 1e9
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def lacks_memory(target: Target, free: float) -> str:
+    """Why a row cannot run on a machine with so many GB free; "" when it can."""
+    if target.needs_gb <= free:
+        return ""
+    return f"needs {target.needs_gb:g} GB of free memory, there are {free:.1f}"
+
+
 def jobs_of(targets: Sequence[Target], field: Field) -> list[Job]:
     """Every (row, contender) that the targets need, once, a row's contenders together."""
-    jobs: dict[tuple[str, str, str], Job] = {}
+    rows: dict[str, dict[Contender, Job]] = {}
     for target in targets:
+        if target.peers == "counts":
+            continue
         ours = field.ours(target.ours)
-        if ours is not None:
-            job = Job(target.bench, ours)
-            jobs.setdefault(job.key, job)
-        for peer in field.peers(target.peers):
-            job = Job(target.peer_bench, peer)
-            jobs.setdefault(job.key, job)
-    return list(jobs.values())
+        pairs = [(target.bench, target.peer_bench)]
+        if target.base:
+            pairs.append((target.base, target.base))
+        for bench, other in pairs:
+            wanted = [(other, peer) for peer in field.peers(target.peers)]
+            if ours is not None:
+                wanted.insert(0, (bench, ours))
+                if target.peers == "self":
+                    wanted.append((other, ours))
+            for name, contender in wanted:
+                rows.setdefault(name, {}).setdefault(contender, Job(name, contender))
+    return [job for row in rows.values() for job in row.values()]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best peer of a row: its values by repetition, and who took part."""
+
+    contender: Contender | None
+    values: list[float]
+    ran: list[Contender]
+
+
+def best_peer(target: Target, bench: str, field: Field, run: Run) -> Best:
+    """The peer with the lowest median among those that ran in every repetition."""
+    measured = {peer: run.values(bench, peer, target.metric) for peer in field.peers(target.peers)}
+    ran = [peer for peer, series in measured.items() if series]
+    whole = [peer for peer in ran if run.whole(measured[peer])]
+    if not whole:
+        return Best(None, [], ran)
+    best = min(whole, key=lambda peer: median(measured[peer]))
+    return Best(best, measured[best], ran)
 
 
 def score(
-    target: Target, field: Field, run: Run, instructions: Mapping[str, float] | None = None
+    target: Target,
+    field: Field,
+    run: Run,
+    counts: Mapping[str, Counts] | None = None,
+    free: float = math.inf,
 ) -> Score:
     """The verdict on one row.
 
@@ -92,36 +147,80 @@ def score(
         target: the row.
         field: who took part.
         run: what was measured.
-        instructions: counts by path of bench/paths.c, if known.
+        counts: what each path of Target.paths executes, where known.
+        free: memory that the run could have, GB; a row that needs more is skipped.
     """
-    counted = (instructions or {}).get(target.path)
+    lack = lacks_memory(target, free)
+    if lack:
+        return Score(target, None, None, None, None, SKIPPED, lack)
+    known = counts or {}
+    if target.peers == "counts":
+        return _score_counts(target, known)
+    beside = known.get(target.paths[0]) if target.paths else None
+    blank = Score(target, None, None, None, None, "", "", beside)
     ours = field.ours(target.ours)
     values = run.values(target.bench, ours, target.metric) if ours else []
-    own = median(values) if values else None
-    if target.peers == "constant":
-        if not values:
-            return Score(
-                target, None, target.constant, 1.0, None, MISSED, "ours did not run", counted
-            )
-        found = interval(values)
-        outcome = verdict(found, target.target)
-        return Score(target, own, target.constant, 1.0, found, outcome, noise_note(found), counted)
-    measured = {
-        peer: run.values(target.peer_bench, peer, target.metric)
-        for peer in field.peers(target.peers)
-    }
-    ran = {peer: series for peer, series in measured.items() if series}
-    lacking = unmet_reference(target, list(ran))
+    if values:
+        blank = replace(blank, ours=median(values))
+    if target.peers in PROPER:
+        return _score_peers(blank, values, field, run)
+    if target.peers == "self":
+        other = run.values(target.peer_bench, ours, target.metric) if ours else []
+        name = f"itself at {target.peer_bench}"
+        known_value = median(other) if other else None
+    else:
+        other, name, known_value = [1.0] * len(values), target.constant, 1.0
+    blank = replace(blank, peer_name=name, peer=known_value)
+    if not values or not other:
+        return replace(blank, verdict=_outcome(target, None), note="ours did not run")
+    return _judged(blank, ratio(values, other))
+
+
+def _outcome(target: Target, found: Interval | None) -> str:
+    if target.target is None:
+        return REPORTED
+    return MISSED if found is None else verdict(found, target.target)
+
+
+def _judged(blank: Score, found: Interval, lacking: str = "") -> Score:
+    outcome = NO_PEER if lacking else _outcome(blank.target, found)
+    note = f"needs {lacking}" if lacking else noise_note(found)
+    return replace(blank, ratio=found, verdict=outcome, note=note)
+
+
+def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> Score:
+    """A row that is compared with the best of other allocators."""
+    target = blank.target
+    best = best_peer(target, target.peer_bench, field, run)
+    lacking = unmet_reference(target, best.ran)
     note = f"needs {lacking}" if lacking else ""
-    if not ran:
-        return Score(target, own, None, None, None, NO_PEER, note or "no peer ran", counted)
-    best = min(ran, key=lambda peer: median(ran[peer]))
-    peer_value = median(ran[best])
-    if not values:
-        outcome = NO_PEER if lacking else MISSED
-        why = note or "ours did not run"
-        return Score(target, None, best.name, peer_value, None, outcome, why, counted)
-    found = ratio(values, ran[best])
-    outcome = NO_PEER if lacking else verdict(found, target.target)
-    why = note or noise_note(found)
-    return Score(target, own, best.name, peer_value, found, outcome, why, counted)
+    if best.contender is None:
+        return replace(blank, verdict=NO_PEER, note=note or "no peer ran")
+    blank = replace(blank, peer_name=best.contender.name, peer=median(best.values))
+    base_ours: list[float] = []
+    ours = field.ours(target.ours)
+    base = best_peer(target, target.base, field, run) if target.base else None
+    if base is not None and ours is not None:
+        base_ours = run.values(target.base, ours, target.metric)
+    if not values or (base is not None and not (base_ours and base.values)):
+        outcome = NO_PEER if lacking else _outcome(target, None)
+        why = "ours did not run" if not values else f"{target.base} did not run"
+        return replace(blank, verdict=outcome, note=note or why)
+    if base is None:
+        return _judged(blank, ratio(values, best.values), lacking)
+    here = [a / b for a, b in zip(values, best.values, strict=True)]
+    there = [a / b for a, b in zip(base_ours, base.values, strict=True)]
+    return _judged(blank, ratio(here, there), lacking)
+
+
+def _score_counts(target: Target, known: Mapping[str, Counts]) -> Score:
+    """A row that compares the instructions of two paths: exact, without an interval."""
+    ours, other = (known.get(path) for path in target.paths)
+    if ours is None or other is None:
+        why = "was not counted: it needs valgrind"
+        return Score(target, None, target.peer_bench, None, None, NO_PEER, why)
+    share = ours.instructions / other.instructions
+    found = Interval(share, share, share, 1.0, 1)
+    name = f"itself at {target.peer_bench}"
+    blank = Score(target, ours.instructions, name, other.instructions, None, "", "", ours)
+    return _judged(blank, found)

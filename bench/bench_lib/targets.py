@@ -18,8 +18,9 @@ tomllib: Any = importlib.import_module(
 )
 
 OURS = ("inline", "bare", "exported", "generic", "preload")
-PEERS = ("linked", "preload", "go", "constant")
+PEERS = ("linked", "preload", "go", "constant", "self", "counts")
 METRICS = {"op": "ns", "rss_over_live": "x", "rss_over_table": "x"}
+PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")
 
 
@@ -60,12 +61,17 @@ class Target:
         peer_bench: the same for the peers.
         unit: of the values printed.
         ours: how ours is called (one of OURS).
-        peers: how peers are called (one of PEERS); `constant`: the row's value is the ratio itself.
+        peers: how peers are called (one of PEERS); `constant`: the row's value is the ratio itself;
+            `self`: our own row peer_bench; `counts`: bench and peer_bench are paths, whose
+            instructions are compared.
         metric: counter of the bench programs that holds the value.
-        target: ours / best peer must not exceed it.
+        target: ours / best peer must not exceed it; None: the row is reported, not judged.
         reference: peers without which there is no verdict.
         constant: what the value is a ratio to, when peers is `constant`.
-        path: path of bench/paths.c whose instructions stand beside the row, or "".
+        path: path of bench/paths_*.c whose counts stand beside the row, or "".
+        base: a row; what is compared is ours / best peer in `bench` over the same in it. "": none.
+        needs_gb: the row is skipped on a machine with less memory free.
+        cause: why the row is missed, as far as known; printed with a missed row.
     """
 
     name: str
@@ -75,10 +81,22 @@ class Target:
     ours: str
     peers: str
     metric: str
-    target: float
+    target: float | None
     reference: tuple[Requirement, ...]
     constant: str
     path: str
+    base: str = ""
+    needs_gb: float = 0.0
+    cause: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is to be counted for the row; the library without checks has paths of its own."""
+        if self.peers == "counts":
+            return (self.bench, self.peer_bench)
+        if not self.path:
+            return ()
+        return (f"bare {self.path}" if self.ours == "bare" else self.path,)
 
 
 def family(name: str) -> str:
@@ -99,6 +117,17 @@ def _word(row: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
     return str(value)
 
 
+def _check_kinds(row: dict[str, Any]) -> None:
+    for key in ("target", "needs_gb"):
+        value = row.get(key, 1)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            what = "ratio" if key == "target" else "number"
+            raise ValueError(f"{key} is {value!r}; use a {what} above 0")
+    for key in ("peer_bench", "path", "base", "cause", "constant", "unit"):
+        if not isinstance(row.get(key, ""), str):
+            raise ValueError(f"{key} is {row[key]!r}; use text")
+
+
 def _parse(row: dict[str, Any]) -> Target:
     known = {field.name for field in Target.__dataclass_fields__.values()}
     for key in row:
@@ -107,28 +136,32 @@ def _parse(row: dict[str, Any]) -> Target:
     for key in ("name", "bench"):
         if not isinstance(row.get(key), str) or not row[key]:
             raise ValueError(f"{key} is missing")
+    _check_kinds(row)
     target = row.get("target")
-    if isinstance(target, bool) or not isinstance(target, (int, float)) or target <= 0:
-        raise ValueError(f"target is {target!r}; use a ratio above 0")
     peers = _word(row, "peers", PEERS)
     metric = _word({"metric": row.get("metric", "op")}, "metric", tuple(METRICS))
     reference = tuple(Requirement.parse(text) for text in row.get("reference", []))
     if (peers == "constant") != ("constant" in row):
         raise ValueError("constant belongs to peers = 'constant', and to it alone")
-    if (peers == "constant") == bool(reference):
-        raise ValueError("reference names a peer, except for peers = 'constant'")
+    if (peers in PROPER) != bool(reference):
+        raise ValueError(f"reference names a peer for peers = {' or '.join(PROPER)}, and only then")
+    if peers in ("self", "counts") and "peer_bench" not in row:
+        raise ValueError(f"peer_bench is missing: peers = '{peers}' compares bench with it")
     return Target(
         name=row["name"],
         bench=row["bench"],
         peer_bench=row.get("peer_bench", row["bench"]),
-        unit=row.get("unit", METRICS[metric]),
+        unit=row.get("unit", "instr" if peers == "counts" else METRICS[metric]),
         ours=_word(row, "ours", OURS),
         peers=peers,
         metric=metric,
-        target=float(target),
+        target=None if target is None else float(target),
         reference=reference,
         constant=row.get("constant", ""),
         path=row.get("path", ""),
+        base=row.get("base", ""),
+        needs_gb=float(row.get("needs_gb", 0)),
+        cause=row.get("cause", ""),
     )
 
 

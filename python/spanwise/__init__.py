@@ -37,10 +37,14 @@ from spanwise.errors import (
     TraceFormatError,
     UnsupportedError,
 )
+from spanwise.frontier import Frontier
 from spanwise.heap import Heap, HeapStats
 from spanwise.ledger import Ledger, Measure
+from spanwise.optimize import Constraint, Optimum, optimize
+from spanwise.peers import PeerComparison, compare_peers
 from spanwise.recorder import record
 from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
+from spanwise.running import ProcessLedger, RunResult, run
 from spanwise.sizeclass import Explanation, SizeClassTable
 from spanwise.summary import Site, Summary
 from spanwise.sweeps import Sweep, SweepInterrupted, sweep
@@ -57,8 +61,10 @@ __all__ = [
     "Build",
     "BuildError",
     "Comparison",
+    "Constraint",
     "CorruptionError",
     "Explanation",
+    "Frontier",
     "Heap",
     "HeapClosedError",
     "HeapStats",
@@ -68,12 +74,16 @@ __all__ = [
     "LimitError",
     "Measure",
     "MisuseError",
+    "Optimum",
     "OutOfMemoryError",
+    "PeerComparison",
+    "ProcessLedger",
     "ProgramError",
     "Recording",
     "RecordingIOError",
     "RecordingSet",
     "Replay",
+    "RunResult",
     "RunStats",
     "Site",
     "SizeClassTable",
@@ -87,9 +97,12 @@ __all__ = [
     "build",
     "check_ledger",
     "compare",
+    "compare_peers",
+    "optimize",
     "plots",
     "record",
     "replay",
+    "run",
     "sweep",
     "synthesize",
     "workloads",

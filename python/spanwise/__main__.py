@@ -8,11 +8,23 @@ import sys
 from collections.abc import Sequence
 
 from spanwise import _lib
-from spanwise.commands import build, classes, compare, demo, explain, ledger, record, replay, sweep
+from spanwise.commands import (
+    build,
+    classes,
+    compare,
+    demo,
+    explain,
+    ledger,
+    optimize,
+    record,
+    replay,
+    run,
+    sweep,
+)
 from spanwise.commands._common import Parser
 from spanwise.errors import SpanwiseError
 
-COMMANDS = (classes, explain, record, ledger, compare, build, replay, sweep, demo)
+COMMANDS = (classes, explain, record, run, ledger, compare, optimize, build, replay, sweep, demo)
 EXIT_BAD = 2
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141

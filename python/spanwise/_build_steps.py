@@ -101,7 +101,7 @@ def source_root() -> Path:
 # --- running programs -----------------------------------------------------------------------------
 
 
-def run_step(words: Sequence[str | Path], what: str, env: dict[str, str] | None = None) -> str:
+def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
     """Runs a program of a build; returns its standard output.
 
     Raises:

@@ -29,9 +29,12 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+_PLURALS = {"child": "children", "image before exec": "images before exec", "class": "classes"}
+
+
 def plural(count: int, noun: str) -> str:
     """A count and its noun: 1 child, 2 children, 3 events."""
-    many = {"child": "children", "image before exec": "images before exec"}.get(noun, noun + "s")
+    many = _PLURALS.get(noun, noun + "s")
     return f"{count:,} {noun if count == 1 else many}"
 
 

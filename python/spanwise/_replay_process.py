@@ -139,7 +139,7 @@ def operations_file(recording: Recording) -> Iterator[int]:
             peak = recording.summary.peak_op
             _write(file, _HEAD.pack(_MAGIC, len(recording), peak, 0))
             for block in recording.blocks():
-                _write(file, memoryview(np.ascontiguousarray(block).view(np.uint8)))
+                _write(file, np.ascontiguousarray(block).view(np.uint8).data)
         yield fd
     finally:
         os.close(fd)
@@ -221,6 +221,7 @@ def run_program(
             seen = _watch(child, fd, progress)
         except BaseException:
             child.kill()
+            child.wait()
             raise
         said.seek(0)
         complaint.seek(0)

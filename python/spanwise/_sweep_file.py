@@ -180,9 +180,11 @@ class RowFile:
             while done < len(raw):
                 done += os.pwrite(self._fd, raw[done:], self._end + done)
             os.fsync(self._fd)
-        except OSError as error:
+        except BaseException as error:  # also Ctrl-C between the two
             os.ftruncate(self._fd, self._end)
-            raise OSError(error.errno, error.strerror, self.path) from None
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, self.path) from None
+            raise
         self._header = None
         self._end += len(raw)
 

@@ -24,6 +24,7 @@ from spanwise.errors import InvalidError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from spanwise.frontier import Frontier
     from spanwise.ledger import Ledger
     from spanwise.replay import Replay
     from spanwise.sizeclass import SizeClassTable
@@ -228,6 +229,39 @@ def histogram(rows: NDArray[np.void], ax: Axes | None = None, *, title: str = ""
     ax.set_xlabel("requested size")
     ax.set_ylabel("requests")
     ax.set_title(title or "requests by size")
+    return ax
+
+
+@_in_style
+def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
+    """Held beyond requested against the number of classes: one U for each kind of heap.
+
+    Args:
+        points: the frontier.
+        ax: where to draw; None makes a new figure.
+    """
+    ax = ax or new_axes()
+    curves = [(pair, points.curve(*pair)) for pair in points.curves()]
+    most = max((float((c["held"] - c["requested"]).max()) for _, c in curves), default=1.0)
+    scale, unit = _scale(most)
+    for (span_scale, caches), curve in curves:
+        waste_bytes = (curve["held"] - curve["requested"]) / scale
+        spans = "" if span_scale == 1 else f", spans x{span_scale}"
+        caches_text = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
+        (line,) = ax.plot(
+            curve["classes"], waste_bytes, label=caches_text + spans, marker=".", linewidth=1.2
+        )
+        least = int(np.argmin(waste_bytes))
+        ax.plot(
+            curve["classes"][least], waste_bytes[least], marker="o", color=line.get_color(), ms=8
+        )
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("classes")
+    ax.set_ylabel(f"held beyond requested, {unit}")
+    ax.set_title("waste at the peak; the least of each curve is marked")
+    ax.legend(fontsize="small", ncols=2)
     return ax
 
 

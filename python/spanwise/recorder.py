@@ -168,10 +168,10 @@ def run_recorded(
     stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
     base = dict(os.environ if env is None else env)
     recorder = _lib.native_library(RECORDER)
-    program = examine(_seen_from(words[0], cwd), base.get("PATH"))
+    program = examine(seen_from(words[0], cwd), base.get("PATH"))
     variables = {
         **base,
-        **_python_variables(program, keep_pymalloc),
+        **python_variables(program, keep_pymalloc),
         "LD_PRELOAD": ":".join(filter(None, (str(recorder), base.get("LD_PRELOAD")))),
         "SPANWISE_RECORD_STACKS": str(stacks),
         "SPANWISE_RECORD_CHILDREN": str(int(children)),
@@ -188,12 +188,13 @@ def run_recorded(
         return Outcome(output, _finish_all(folder, raw, output), status)
 
 
-def _seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
+def seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
     """A relative path with a slash is relative to the program's folder."""
     return str(Path(cwd, name)) if cwd is not None and os.sep in name else name
 
 
-def _python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
+def python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
+    """What makes a CPython program take each object from malloc."""
     return {"PYTHONMALLOC": "malloc"} if program.may_be_python and not keep_pymalloc else {}
 
 

@@ -150,7 +150,8 @@ class Sweep(Sequence[Row]):
         Args:
             by: a field of numbers, e.g. held_bytes, waste_bytes, roundup_bytes, peak_held_bytes.
             recording: name of one; None: all of them that have a row without an error. A table
-                that failed with one of these is left out.
+                that failed with one of these, or refused more allocations than another (with a
+                limit), is left out.
 
         Returns:
             Name and value of each table.
@@ -180,12 +181,17 @@ class Sweep(Sequence[Row]):
             raise errors.InvalidError(f"field {by!r} is unknown; use one of {known}")
         if recording is not None and all(row["recording"] != recording for row in self):
             raise errors.InvalidError(f"recording {recording!r} is not in this sweep")
+        fine = [r for r in self if r["error"] is None and recording in (None, r["recording"])]
+        least: dict[str, int] = {}  # refused allocations; who refuses more holds less, no merit
+        for row in fine:
+            sha256 = row["recording_sha256"]
+            least[sha256] = min(row["failed"], least.get(sha256, row["failed"]))
         found: dict[str, dict[str, int | float]] = {}
-        for row in self:
-            if row["error"] is None and recording in (None, row["recording"]):
-                value = row[by]
-                found.setdefault(row["table_hash"], {})[row["recording_sha256"]] = value or 0
-        wanted = {sha256 for values in found.values() for sha256 in values}
+        for row in fine:
+            sha256 = row["recording_sha256"]
+            if row["failed"] == least[sha256]:
+                found.setdefault(row["table_hash"], {})[sha256] = row[by] or 0
+        wanted = set(least)
         whole = [(key, sum(v.values())) for key, v in found.items() if len(v) == len(wanted)]
         return sorted(whole, key=lambda one: one[1])
 

@@ -99,6 +99,7 @@ enum { FACE_CLASSES_MAX = 256 };
 typedef struct face_ledger {
     sw_ledger sum;
     sw_ledger_class rows[FACE_CLASSES_MAX];
+    uint64_t ops;       /* calls before it, as face_counts has them; 0 in an untracked heap */
     uint32_t row_count; /* 0: not taken */
 } face_ledger;
 

@@ -95,7 +95,9 @@ static bool is_new_peak(void) {
 }
 
 static void take_peak(sw_heap *heap) {
-    if (face_take_ledger(heap, &peak)) peak_ledger_bytes = counts.requested_bytes;
+    if (!face_take_ledger(heap, &peak)) return;
+    peak.ops = counts.ops;
+    peak_ledger_bytes = counts.requested_bytes;
 }
 
 void face_before_shrink(sw_heap *heap) {

@@ -34,16 +34,18 @@ static bool read_ledger(sw_ledger *ledger) {
     return heap != NULL && sw_heap_ledger(heap, ledger, NULL, 0) == SW_OK;
 }
 
+/* As glibc has it: arena == uordblks + fordblks, and large objects are in hblkhd alone, so that arena
+ * and hblkhd sum to what is held. */
 FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     struct mallinfo2 info = {0};
     sw_ledger ledger;
     if (!read_ledger(&ledger)) return info;
-    info.arena = ledger.held_bytes;
+    info.arena = ledger.held_bytes - ledger.large_bytes;
     info.ordblks = ledger.free_runs;
     info.hblks = ledger.large_objects;
     info.hblkhd = ledger.large_bytes;
-    info.uordblks = ledger.requested_bytes;
     info.fordblks = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes;
+    info.uordblks = info.arena - info.fordblks;
     info.keepcost = ledger.free_page_bytes;
     return info;
 }

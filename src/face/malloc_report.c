@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -89,6 +88,7 @@ static void put_ledger(const char *name, const face_ledger *ledger) {
     }
     const sw_ledger *sum = &ledger->sum;
     face_json_open(&json, name, '{');
+    PUT(ledger, ops);
     PUT(sum, requested_bytes);
     PUT(sum, roundup_bytes);
     PUT(sum, tail_bytes);
@@ -131,16 +131,30 @@ static void put_counts(const face_counts *counts) {
     face_json_close(&json, '}');
 }
 
+/* 0: unknown. getrusage would tell the most of all programs that this process has been. */
+static uint64_t peak_resident_bytes(void) {
+    char text[4096];
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    ssize_t length = read(file, text, sizeof text - 1);
+    (void)close(file);
+    text[length < 0 ? 0 : length] = '\0';
+    const char *c = strstr(text, "VmHWM:");
+    uint64_t kib = 0;
+    if (c == NULL) return 0;
+    for (c += strcspn(c, "0123456789"); *c >= '0' && *c <= '9'; c++)
+        kib = kib * 10 + (uint64_t)(*c - '0');
+    return kib * 1024;
+}
+
 static void put_process(void) {
     static char program[FACE_PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length > 0) program[length] = '\0';
     face_json_number(&json, "pid", report.pid);
     face_json_text(&json, "program", length > 0 ? program : NULL);
-    struct rusage usage;
-    bool known = getrusage(RUSAGE_SELF, &usage) == 0;
     face_json_number(&json, "rss_bytes", sw_os_resident_bytes());
-    face_json_number(&json, "peak_rss_bytes", known ? (uint64_t)usage.ru_maxrss * 1024 : 0);
+    face_json_number(&json, "peak_rss_bytes", peak_resident_bytes());
 }
 
 static void put_heap(sw_heap *heap) {
@@ -168,6 +182,7 @@ static bool put_all(sw_heap *heap, int file) {
     if (tracked) {
         face_counts counts = face_read_counts(heap);
         put_counts(&counts);
+        end_ledger.ops = counts.ops;
     }
     put_ledger("end", face_take_ledger(heap, &end_ledger) ? &end_ledger : NULL);
     put_ledger("peak", tracked ? face_peak_ledger(heap) : NULL);

@@ -19,13 +19,10 @@ typedef struct sw_thread {
 
 /* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
 enum { NO_CACHE_SLOTS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
-static struct {
-    sw_cache head;
-    sw_cache_slot slots[NO_CACHE_SLOTS];
-} no_cache = {
+static sw_cache no_cache = {
     .slots = {[0 ... NO_CACHE_SLOTS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
 
-_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache.head;
+_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache;
 static sw_tls_fast sw_thread *tls_thread;
 static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
 
@@ -89,8 +86,8 @@ sw_status sw_heap_default_init(const sw_heap_options *options) {
     const char *op = "heap_default_init";
     if (options != NULL) {
         if (options->table != NULL && options->table != sw_table_c16())
-            return sw_fail(SW_INVALID, op, "table %s: the default heap has c16 compiled in",
-                           sw_table_name(options->table));
+            return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
+                           sw_table_name(options->table), sw_table_name(sw_table_c16()));
         if (options->dry || options->tiny || options->manual_clock)
             return sw_fail(SW_INVALID, op,
                            "a default heap can not be dry, pack tiny objects or "
@@ -127,7 +124,7 @@ static void let_go(sw_heap *heap) {
 /* Another thread may destroy a heap at the same time: an exit is no call on it. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
-    sw_tls_cache = &no_cache.head;
+    sw_tls_cache = &no_cache;
     tls_ended = true;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
@@ -230,6 +227,9 @@ bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && tls_thread == 
  * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
  * the words of their spans, and moves every such span to the central lists. A slot that was being
  * taken at that instant is lost; nothing else is.
+ *
+ * Handlers that were registered before ours run between them. They may allocate, in the parent and
+ * in the child: the locks are held for them.
  */
 
 static void each_heap(void (*fn)(sw_heap *)) {
@@ -245,9 +245,11 @@ static void fork_prepare(void) {
     sw_os_lock_acquire(&registry_lock);
     each_heap(lock_heap);
     sw_os_lock_acquire(&sw_live_space.lock);
+    sw_os_lock_pass(true);
 }
 
 static void fork_parent(void) {
+    sw_os_lock_pass(false);
     sw_os_lock_release(&sw_live_space.lock);
     each_heap(unlock_heap);
     sw_os_lock_release(&registry_lock);
@@ -350,6 +352,7 @@ static void recover_heap(sw_heap *heap) {
 }
 
 static void fork_child(void) {
+    sw_os_lock_pass(false);
     sw_space_reset_lock(&sw_live_space);
     sw_os_lock_reset(&registry_lock);
     sw_os_lock_reset(&default_lock);

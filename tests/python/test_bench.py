@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,18 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 sys.path.insert(0, str(BENCH))
 
-from bench_lib import cli, contenders, counts, report, runner, scoreboard, stats, targets  # noqa: E402
+import instructions  # noqa: E402
+from bench_lib import (  # noqa: E402
+    cli,
+    contenders,
+    counts,
+    journal,
+    report,
+    runner,
+    scoreboard,
+    stats,
+    targets,
+)
 from bench_lib.contenders import Contender, Field  # noqa: E402
 from bench_lib.errors import BenchError  # noqa: E402
 from bench_lib.runner import Job, Result, Run  # noqa: E402
@@ -182,24 +194,136 @@ def test_a_failed_repetition_leaves_no_value_but_a_line() -> None:
     ]
 
 
+def run_of(series: dict[tuple[str, Contender], list[dict[str, float]]]) -> Run:
+    """Values by counter, for each row and contender, a mapping a repetition."""
+    jobs = [Job(bench, contender) for bench, contender in series]
+    count = max(len(rows) for rows in series.values())
+    repetitions = [
+        {
+            job.key: Result(series[job.bench, job.contender][i], 1)
+            for job in jobs
+            if i < len(series[job.bench, job.contender])
+        }
+        for i in range(count)
+    ]
+    return Run(jobs, repetitions)
+
+
+def test_score_against_another_row_of_ours() -> None:
+    target = make_target(
+        bench="scaling_pair/8",
+        peer_bench="scaling_pair/2",
+        peers="self",
+        reference=None,
+        target=1.25,
+    )
+    run = run_of(
+        {
+            ("scaling_pair/8", INLINE): [{"op": 11e-9}] * 3,
+            ("scaling_pair/2", INLINE): [{"op": 10e-9}] * 3,
+        }
+    )
+    found = scoreboard.score(target, Field([INLINE, SNMALLOC], {}), run)
+    assert (found.peer_name, found.verdict) == ("itself at scaling_pair/2", "met")
+    assert found.ratio is not None
+    assert found.ratio.median == pytest.approx(1.1)
+    assert scoreboard.jobs_of([target], Field([INLINE, SNMALLOC], {})) == run.jobs
+
+
+def test_growth_compares_ratios_each_with_its_best_peer() -> None:
+    """Twice the best peer at 10 MB (mimalloc), three times at 1 GB (snmalloc): worse by 1.5."""
+    target = make_target(bench="growth/1G", base="growth/10M", target=1.1)
+    field = Field([INLINE, SNMALLOC, MIMALLOC], {})
+    run = run_of(
+        {
+            ("growth/1G", INLINE): [{"op": 30e-9}] * 3,
+            ("growth/1G", SNMALLOC): [{"op": 10e-9}] * 3,
+            ("growth/1G", MIMALLOC): [{"op": 20e-9}] * 3,
+            ("growth/10M", INLINE): [{"op": 8e-9}] * 3,
+            ("growth/10M", SNMALLOC): [{"op": 5e-9}] * 3,
+            ("growth/10M", MIMALLOC): [{"op": 4e-9}] * 3,
+        }
+    )
+    found = scoreboard.score(target, field, run)
+    assert found.ratio is not None
+    assert found.ratio.median == pytest.approx(1.5)
+    assert (found.peer_name, found.verdict) == ("snmalloc", "missed")
+    assert scoreboard.jobs_of([target], field) == run.jobs
+
+
+def test_a_row_without_a_target_is_reported() -> None:
+    run = make_run({INLINE: [9.0] * 3, SNMALLOC: [2.0] * 3})
+    found = scoreboard.score(make_target(target=None), Field([INLINE, SNMALLOC], {}), run)
+    assert found.verdict == "reported"
+    assert found.as_json()["target"] is None
+    assert report.scoreboard_table([found]).splitlines()[-1].endswith("0 no peer, 1 reported")
+
+
+def test_a_row_that_needs_more_memory_is_skipped() -> None:
+    run = make_run({INLINE: [9.0] * 3, SNMALLOC: [2.0] * 3})
+    found = scoreboard.score(
+        make_target(needs_gb=11), Field([INLINE, SNMALLOC], {}), run, None, 3.25
+    )
+    assert (found.verdict, found.note) == (
+        "skipped",
+        "needs 11 GB of free memory, there are 3.2",
+    )
+
+
+def test_instructions_of_two_paths() -> None:
+    target = make_target(
+        bench="b", peer_bench="a", ours="exported", peers="counts", reference=None, target=1.05
+    )
+    known = {"a": counts.Counts(100, 1, 1, 1, 0), "b": counts.Counts(104, 1, 1, 1, 0)}
+    found = scoreboard.score(target, Field([], {}), Run([]), known)
+    assert (found.verdict, found.ours, found.target.unit) == ("met", 104, "instr")
+    assert scoreboard.score(target, Field([], {}), Run([])).verdict == "no peer"
+
+
+def test_a_missed_row_tells_its_cause() -> None:
+    run = make_run({INLINE: [9.0] * 3, SNMALLOC: [2.0] * 3})
+    field = Field([INLINE, SNMALLOC], {})
+    missed = scoreboard.score(make_target(cause="70 instructions a pair"), field, run)
+    met = scoreboard.score(make_target(target=9.0, cause="never shown"), field, run)
+    text = report.scoreboard_table([missed, met])
+    assert "  pair: 70 instructions a pair" in text
+    assert "never shown" not in text
+    assert missed.as_json()["cause"] == "70 instructions a pair"
+
+
 # --- targets.toml ---------------------------------------------------------------------------------
 
 
+def counted_paths() -> set[str]:
+    """The names in the tables of bench/paths_*.c."""
+    sources = [path.read_text() for path in BENCH.glob("paths_*.c")]
+    return {name for text in sources for name in re.findall(r'^    \{"(\w+)", ', text, re.M)}
+
+
 def test_targets_name_rows_that_the_programs_have() -> None:
-    known = {*cli.FIGURES, *cli.MORE_FIGURES, "replace_rss/8-1024"}
+    known = {*cli.FIGURES, *cli.MORE_FIGURES, *cli.HEAVY_FIGURES, *cli.RATIO_ROWS}
     for row in TARGETS:
-        assert {row.bench, row.peer_bench} <= known, row.name
+        if row.peers != "counts":
+            assert {row.bench, row.peer_bench, row.base or row.bench} <= known, row.name
 
 
 def test_targets_name_paths_that_are_counted() -> None:
-    source = (BENCH / "paths.c").read_text()
+    named = {path.removeprefix("bare ") for row in TARGETS for path in row.paths}
+    assert len(named) >= 20
+    assert named <= counted_paths()
+
+
+def test_every_row_has_what_it_is_compared_with() -> None:
+    assert len(TARGETS) >= 60
     for row in TARGETS:
-        assert row.path == "" or f'{{"{row.path}", ' in source, row.name
+        assert bool(row.reference) == (row.peers in targets.PROPER), row.name
+        assert bool(row.constant) == (row.peers == "constant"), row.name
 
 
-def test_every_row_has_a_reference_or_a_constant() -> None:
-    assert len(TARGETS) >= 35
-    assert all(bool(row.reference) != bool(row.constant) for row in TARGETS)
+def test_paths_of_a_row() -> None:
+    assert make_target(path="inline_pair").paths == ("inline_pair",)
+    assert make_target(path="inline_pair", ours="bare").paths == ("bare inline_pair",)
+    assert make_target().paths == ()
 
 
 @pytest.mark.parametrize(
@@ -224,7 +348,16 @@ def test_every_row_has_a_reference_or_a_constant() -> None:
         ),
         (
             '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "linked"\ntarget = 1',
-            "row 1 (a): reference names a peer, except for peers = 'constant'",
+            "row 1 (a): reference names a peer for peers = linked or preload or go, and only then",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "self"\ntarget = 1',
+            "row 1 (a): peer_bench is missing: peers = 'self' compares bench with it",
+        ),
+        ('[[row]]\nname = "a"\nbench = "x"\ncause = 3', "row 1 (a): cause is 3; use text"),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nneeds_gb = -1',
+            "row 1 (a): needs_gb is -1; use a number above 0",
         ),
         ('[[row]]\nname = "a"\nspeed = 3', "row 1 (a): unknown key 'speed'"),
     ],
@@ -336,6 +469,84 @@ def test_interrupt_keeps_finished_repetitions(monkeypatch: pytest.MonkeyPatch) -
     assert run.interrupted
     assert len(run.repetitions) == 2
     assert run.values("a", INLINE, "op") == pytest.approx([1.0, 1.0])
+
+
+def test_a_hopeless_peer_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slow peer ends after three repetitions; ours never, and the best peer stays."""
+    took = {"spanwise": 9e-9, "snmalloc": 2e-9, "mimalloc": 4e-9}
+    order: list[str] = []
+
+    def fake(job: Job, min_time_s: float, *, memory: bool = False) -> Result:
+        order.append(job.contender.name)
+        return Result({"op": took[job.contender.name]}, 1)
+
+    monkeypatch.setattr(runner, "run_job", fake)
+    jobs = [Job("pair/16", contender) for contender in (INLINE, SNMALLOC, MIMALLOC)]
+    run = runner.run_interleaved(jobs, 5, 0.01, drop=True)
+    assert [order.count(name) for name in took] == [5, 5, 3]
+    found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run)
+    assert (found.peer_name, found.verdict) == ("snmalloc", "missed")
+
+
+def test_a_peer_that_is_leaner_is_not_spared() -> None:
+    rows: dict[tuple[str, Contender], list[dict[str, float]]] = {
+        ("growth/1G", SNMALLOC): [{"op": 1e-9, "rss_over_live": 1.3}] * 3,
+        ("growth/1G", MIMALLOC): [{"op": 9e-9, "rss_over_live": 1.1}] * 3,
+    }
+    assert runner.hopeless(run_of(rows)) == set()
+
+
+ABOUT: dict[str, Any] = {
+    "commit": "abc",
+    "compiler": "cc 1",
+    "preset": "release",
+    "machine": {"cpu": "some cpu"},
+}
+
+
+def test_a_cut_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut within row b of the second repetition: a is not run again, b is, for all."""
+    order: list[str] = []
+
+    def fake(job: Job, min_time_s: float, *, memory: bool = False) -> Result:
+        order.append(f"{job.bench} {job.contender.name}")
+        if len(order) == 8:
+            raise KeyboardInterrupt
+        return Result({"op": len(order) * 1e-9}, 1)
+
+    monkeypatch.setattr(runner, "run_job", fake)
+    jobs = [Job(bench, contender) for bench in ("a", "b") for contender in (INLINE, SNMALLOC)]
+    now = journal.conditions(ABOUT, 0.01)
+    kept = journal.Journal.start(tmp_path / "x.journal", now)
+    assert runner.run_interleaved(jobs, 2, 0.01, keep=kept.keep).interrupted
+    with kept.path.open("a") as file:
+        file.write('{"repetition": 2, "ke')  # the process died while it wrote
+    before = journal.load(journal.newest(tmp_path), now)
+    again = journal.Journal.go_on(kept.path)
+    run = runner.run_interleaved(jobs, 2, 0.01, before=before, keep=again.keep)
+    assert order[8:] == ["b spanwise", "b snmalloc"]
+    assert run.values("a", INLINE, "op") == pytest.approx([1.0, 5.0])
+    assert run.values("b", INLINE, "op") == pytest.approx([3.0, 9.0])
+    assert journal.load(kept.path, now) == run.repetitions
+    again.remove()
+    with pytest.raises(BenchError, match=r"^--resume: no \*.journal in "):
+        journal.newest(tmp_path)
+
+
+def test_a_journal_of_other_conditions(tmp_path: Path) -> None:
+    now = journal.conditions(ABOUT, 0.01)
+    path = journal.Journal.start(tmp_path / "x.journal", now).path
+    with pytest.raises(BenchError) as caught:
+        journal.load(path, {**now, "commit": "def"})
+    assert str(caught.value) == (
+        f"{path}: made with commit 'abc', now it is 'def'; start a new run without --resume"
+    )
+    path.write_text("no\n")
+    with pytest.raises(BenchError, match=r"line 1: not a journal of bench/run\.py"):
+        journal.load(path, now)
+    path.write_text(json.dumps(now) + "\n[]\n")
+    with pytest.raises(BenchError, match="line 2: not a result"):
+        journal.load(path, now)
 
 
 # --- who takes part -------------------------------------------------------------------------------
@@ -496,17 +707,32 @@ def test_preset_name(cache: dict[str, str], name: str) -> None:
 # --- instruction counts ---------------------------------------------------------------------------
 
 
+CLOSING = "==7== Events    : Ir Dr Dw Bc\n==7== Collected : 67978 20 10 5\n==7==\n"
+
+
 def test_parse_collected() -> None:
-    assert counts.parse_collected("==7== Events    : Ir\n==7== Collected : 67978\n==7==\n") == 67978
+    assert counts.parse_collected(CLOSING) == {"Ir": 67978, "Dr": 20, "Dw": 10, "Bc": 5}
     with pytest.raises(BenchError, match=r"^callgrind gave no count: valgrind: no"):
         counts.parse_collected("valgrind: no\n")
+    assert counts.parse_calls("fn=(1) a\ncalls=3 +5\n12 9\ncalls=40 -2\n") == 43
+
+
+def count_of(instructions: float, loads: float = 5.0) -> counts.Counts:
+    return counts.Counts(instructions, loads, 2.0, 3.0, 0.0)
 
 
 def test_growth_beyond_the_slack() -> None:
-    baseline = {"a": 20.0, "b": 20.0, "gone": 5.0}
-    grown = counts.growths(baseline, {"a": 20.05, "b": 21.0, "new": 9.0})
-    assert [growth.path for growth in grown] == ["b"]
+    baseline = {"a": count_of(20), "b": count_of(20), "c": count_of(20), "gone": count_of(5)}
+    now = {"a": count_of(20.3), "b": count_of(21), "c": count_of(20, 6), "new": count_of(9)}
+    grown = counts.growths(baseline, now)
+    assert [(growth.path, growth.kind) for growth in grown] == [
+        ("b", "instructions"),
+        ("c", "loads"),
+    ]
     assert str(grown[0]).startswith("b: 20.00 -> 21.00 instructions an operation; ")
+    said = instructions.complaints({"k": baseline}, {"k": now})
+    assert said[-1] == "no baseline: new (k); run bench/instructions.py --update"
+    assert len(said) == 3
 
 
 def test_committed_baseline_is_valid() -> None:
@@ -514,7 +740,21 @@ def test_committed_baseline_is_valid() -> None:
     assert baseline
     for key, rows in baseline.items():
         assert len(key.split()) == 4, key
-        assert all(value > 0 for value in rows.values())
+        assert all(each.instructions > 0 for each in rows.values())
+        if "check1" in key:
+            assert set(rows) == counted_paths(), key
+
+
+def test_instructions_without_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(counts, "find_valgrind", lambda: "valgrind")
+    assert instructions.main(["--build", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"instructions: {tmp_path}/bench_paths is missing: build with ")
+    monkeypatch.setattr(counts, "find_valgrind", lambda: None)
+    assert instructions.main(["--check"]) == 77
+    assert capsys.readouterr().out.startswith("skipped: valgrind was not found")
 
 
 def test_bad_baseline(tmp_path: Path) -> None:

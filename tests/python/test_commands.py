@@ -20,7 +20,7 @@ from spanwise._parts import PARTS
 
 from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
 
-NAMES = ("classes", "explain", "record", "ledger", "compare", "demo")
+NAMES = ("classes", "explain", "record", "ledger", "compare", "optimize", "demo")
 
 
 @pytest.fixture(scope="module")

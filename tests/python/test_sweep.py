@@ -13,7 +13,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from tests.python.helpers import random_ops, spanwise
 from spanwise import _lib, _sweep_plan, _sweep_pool, _sweep_task
+from spanwise.__main__ import main
 from spanwise._sweep_task import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
 from spanwise.simulate import Simulation
 
+from tests.python.helpers import ROOT, python, random_ops, spanwise
+
 TABLES = ["go", "c16", "pow2", "geometric-1.2", "geometric-1.4"]
+MANY = [f"geometric-{1.1 + i / 20:.2f}" for i in range(12)]
 CHANGING = ("seconds", "worker")
 
 
@@ -187,7 +190,36 @@ def test_a_dask_worker_that_dies(files: list[str], cluster: Any) -> None:
     assert any("lost with their worker" in note for note in found.notes)
 
 
+def killer(pids: Any) -> Callable[[int], None]:
+    """A progress callback that kills one of the processes at the first row."""
+    killed: list[int] = []
+
+    def progress(_count: int) -> None:
+        if not killed:
+            killed.append(sorted(pids())[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    return progress
+
+
+def test_a_dask_worker_killed_in_mid_sweep(files: list[str], cluster: Any) -> None:
+    with cluster.get_client() as client:
+        client.wait_for_workers(2, timeout=30)
+        progress = killer(lambda: client.run(os.getpid).values())
+        found = sw.sweep(files, MANY, executor=client.get_executor(), progress=progress)
+    assert settled(found) == settled(sw.sweep(files, MANY))
+
+
 # --- workers that die -----------------------------------------------------------------------------
+
+
+def test_a_process_killed_in_mid_sweep(files: list[str]) -> None:
+    others = set(multiprocessing.active_children())  # the cluster's
+    progress = killer(lambda: [p.pid for p in set(multiprocessing.active_children()) - others])
+    found = sw.sweep(files, MANY, executor="processes", workers=2, progress=progress)
+    assert settled(found) == settled(sw.sweep(files, MANY))
+    assert any("lost with their worker" in note for note in found.notes)
+
 
 DEADLY = """
 import os
@@ -433,7 +465,7 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
             os.killpg(process.pid, number)  # as a terminal does
         else:
             process.kill()
-        process.wait(30)
+        process.wait(90)
         assert process.returncode != 0
     before = sw.Sweep.open(path)
     kept = len(before)
@@ -566,6 +598,20 @@ def test_answers(files: list[str]) -> None:
         failed.best()
 
 
+def test_who_refuses_is_not_best(files: list[str]) -> None:
+    found = sw.sweep(files[0], ["go", "pow2"])
+    worse = {**found[1], "failed": 1, "held_bytes": 0}
+    specs = [_sweep_task.table_spec(sw.SizeClassTable.named(name)) for name in ("go", "pow2")]
+    assert sw.Sweep([found[0], worse], specs).best().name == "go"
+
+
+def test_progress_bar(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    sw.sweep(files, "go")
+    assert capsys.readouterr().err == ""  # no terminal
+    sw.sweep(files, "go", progress=True)
+    assert "2/2" in capsys.readouterr().err
+
+
 def test_to_pandas(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = sw.sweep(files[0], "go")
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -582,7 +628,8 @@ def test_command(files: list[str], tmp_path: Path) -> None:
             tmp_path / f"{name}.json"
         )
     path = tmp_path / "s.jsonl"
-    words = ["sweep", *files, "--table", "go", "--table", str(tmp_path / "*.json"), "-o", path]
+    words = ["sweep", *files, "--table", "go", "--table", str(tmp_path / "*.json")]
+    words += ["-o", str(path)]
     done = spanwise(*words)
     assert done.returncode == 0, done.stderr
     assert "sweep of 2 recordings under 3 tables" in done.stdout
@@ -595,6 +642,7 @@ def test_command(files: list[str], tmp_path: Path) -> None:
 
 
 def test_command_with_failures_and_bad_input(files: list[str], tmp_path: Path) -> None:
+    words: list[str]
     failed = spanwise("sweep", files[0], "--table", "go", "--table", tmp_path / "absent.json")
     assert failed.returncode == 1 and "failed:" in failed.stdout
     for words in (
@@ -609,3 +657,18 @@ def test_command_with_failures_and_bad_input(files: list[str], tmp_path: Path) -
         bad = spanwise("sweep", *words, cwd=tmp_path)
         assert bad.returncode == 2, words
         assert bad.stderr.startswith("spanwise: ") and bad.stderr.count("\n") == 1, words
+
+
+def test_command_without_dask(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(["sweep", files[0], "--executor", "dask"]) == 2
+    assert "pip install 'spanwise[cluster]'" in capsys.readouterr().err
+
+
+def test_loop_speed_runs() -> None:
+    done = python(ROOT / "bench/loop_speed.py", "--quick", "--rows", "simulator", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["ours"] > 0 and row["verdict"] == "reported"

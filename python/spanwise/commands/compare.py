@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from spanwise import plots
+from spanwise import errors, plots
 from spanwise.commands._common import (
     TABLE_HELP,
     add_recording_options,
@@ -17,7 +17,9 @@ from spanwise.commands._common import (
     print_json,
     progress_bar,
 )
+from spanwise.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.sizeclass import SizeClassTable
+from spanwise.trace import Recording, RecordingSet
 
 if TYPE_CHECKING:
     from spanwise.commands._common import SubParsers
@@ -39,6 +41,17 @@ def add(commands: SubParsers) -> None:
         metavar="T",
         help=f"{TABLE_HELP}; give it again for each (default: go and c16)",
     )
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="P,P,...",
+        help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc: their real peak of"
+        " resident memory beside the model under their tables (one recording)",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
+    )
     parser.add_argument("--plot", metavar="FILE.png", help="also draw it")
 
 
@@ -50,10 +63,24 @@ def run(options: argparse.Namespace) -> int:
         comparison = recordings.compare(
             tables, options.at, progress=progress, **heap_knobs(options)
         )
+    peers = _peers(options, recordings)
     if options.plot:
         plots.save(comparison.plot(), options.plot)
     if options.json:
-        print_json(comparison.to_dict())
+        print_json({**comparison.to_dict(), **({"peers": peers.to_dict()} if peers else {})})
     else:
-        print(comparison)
+        print(comparison, *(["", peers] if peers else []), sep="\n")
     return 0
+
+
+def _peers(
+    options: argparse.Namespace, recordings: Recording | RecordingSet
+) -> PeerComparison | None:
+    names = parse_peers(options.peers)
+    if not names:
+        return None
+    if not isinstance(recordings, Recording):
+        raise errors.InvalidError("--peers replays one recording; give one file")
+    total = event_count(recordings) * len(names) * max(options.repeat, 1)
+    with progress_bar(total, "replay") as progress:
+        return compare_peers(recordings, names, repeat=options.repeat, progress=progress)

@@ -51,11 +51,17 @@ static sw_noinline void acquire_contended(uint32_t *state) {
         futex_wait(state, CONTENDED);
 }
 
+static sw_tls_fast bool passes;
+
+void sw_os_lock_pass(bool pass) { passes = pass; }
+
 void sw_os_lock_acquire(sw_os_lock *lock) {
+    if (sw_unlikely(passes)) return;
     if (sw_unlikely(!try_acquire(&lock->state))) acquire_contended(&lock->state);
 }
 
 void sw_os_lock_release(sw_os_lock *lock) {
+    if (sw_unlikely(passes)) return;
     if (__atomic_exchange_n(&lock->state, FREE, __ATOMIC_RELEASE) == CONTENDED)
         futex_wake_one(&lock->state);
 }

@@ -23,6 +23,8 @@ void sw_os_lock_release(sw_os_lock *lock) {
 
 void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
 
+void sw_os_lock_pass(bool pass) { (void)pass; /* nobody forks */ }
+
 /* --- time and identity ------------------------------------------------------------------------ */
 
 /* C11 has a calendar clock only, which may be set back: the greatest reading so far is kept. */

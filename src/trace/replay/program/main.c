@@ -137,6 +137,7 @@ static options parse(int argc, char **argv) {
             replay_die("option '%.*s' is unknown", (int)length, argv[i]);
         }
     }
+    if (o.ledger && o.table == NULL) replay_die("ledger= needs a table=");
     return o;
 }
 
@@ -172,8 +173,10 @@ static void fix_addresses(char **argv) {
     int now = personality(0xFFFFFFFF);
     if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || getenv(ONCE) != NULL) return;
     if (personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1) return;
-    if (setenv(ONCE, "1", 1) != 0) return;
-    (void)execv("/proc/self/exe", argv);
+    static char own[4096]; /* not "/proc/self/exe": that would be the process's name */
+    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (n <= 0 || setenv(ONCE, "1", 1) != 0) return;
+    (void)execv(own, argv);
 }
 
 /* --- timed replay --------------------------------------------------------------------------------- */

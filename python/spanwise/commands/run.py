@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise run: a program with our allocator as its malloc, and its ledger at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spanwise import _format, errors
+from spanwise.commands._common import new_command
+from spanwise.commands.ledger import describe
+from spanwise.heap import PLACEMENTS
+from spanwise.ledger import add_ledgers
+from spanwise.running import ProcessLedger, RunResult, find_face, heap_variables, run_under
+
+if TYPE_CHECKING:
+    from spanwise.commands._common import SubParsers
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "run",
+        "run a dynamically linked program with spanwise as its malloc; its ledger goes to stderr",
+        "spanwise run -o json.txt -- python3 -c 'import json'",
+        run,
+    )
+    parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
+    parser.add_argument("-o", "--output", metavar="FILE", help="the ledger goes there instead")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="the heap at full speed: no requested sizes, no ledger at the peak",
+    )
+    parser.add_argument(
+        "--at",
+        default="both",
+        choices=("peak", "end", "both"),
+        help="of the peak of live bytes, of the end, or both (default)",
+    )
+    parser.add_argument(
+        "--lib", metavar="DIR", help="the malloc face of a folder that `spanwise build` made"
+    )
+    parser.add_argument(
+        "--table", metavar="T", help="the table that the malloc face must have (installed: c16)"
+    )
+    parser.add_argument(
+        "--children", action="store_true", help="ledgers of the processes that it starts too"
+    )
+    parser.add_argument(
+        "--classes",
+        type=int,
+        default=8,
+        metavar="N",
+        help="show the N classes with the most waste (default 8)",
+    )
+    parser.add_argument(
+        "--keep-pymalloc",
+        action="store_true",
+        help="leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc",
+    )
+    _add_heap_options(parser)
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="what to run"
+    )
+
+
+def _add_heap_options(parser: argparse.ArgumentParser) -> None:
+    heap = parser.add_argument_group("heap")
+    heap.add_argument(
+        "--limit", default="0", metavar="BYTES", help="most that it may hold, e.g. 512M"
+    )
+    heap.add_argument(
+        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="which partial span is next"
+    )
+    heap.add_argument(
+        "--decay-ms", type=float, metavar="MS", help="idle pages go back after this (default 500)"
+    )
+    heap.add_argument(
+        "--batch",
+        type=int,
+        default=0,
+        metavar="N",
+        help="empty spans that a thread keeps per class",
+    )
+    heap.add_argument(
+        "--thp", default="off", choices=("off", "advise"), help="ask for transparent huge pages"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise errors.InvalidError("no program to run; give it after --")
+    variables = heap_variables(
+        plain=options.plain,
+        limit=_bytes(options.limit),
+        placement=options.placement,
+        decay_ms=options.decay_ms,
+        batch=options.batch,
+        huge_pages=options.thp == "advise",
+    )
+    face = find_face(options.lib, options.table)
+    if options.output:
+        _check_output(Path(options.output))
+    result = run_under(command, face, variables, keep_pymalloc=options.keep_pymalloc, patient=True)
+    status = result.returncode if result.returncode >= 0 else 128 - result.returncode
+    if result.main is None:
+        print(f"spanwise: {result.why_no_ledger()}", file=sys.stderr)
+        return status or 1
+    text = json.dumps(_as_dict(result), indent=1) if options.json else _as_text(result, options)
+    if options.output:
+        _write(Path(options.output), text)
+    else:
+        print(text, file=sys.stderr)
+    return status
+
+
+def _bytes(text: str) -> int:
+    digits, unit = (text[:-1], text[-1].upper()) if text and text[-1].isalpha() else (text, "")
+    if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS:
+        raise errors.InvalidError(f"--limit {text}: give bytes, with K, M, G or T behind them")
+    return int(digits) * _UNITS[unit]
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def _check_output(path: Path) -> None:
+    """Before the program runs, not after."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise errors.InvalidError(f"{path}: cannot be written; give a file in a folder that exists")
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_text(text + "\n", encoding="utf-8")
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _as_dict(result: RunResult) -> dict[str, Any]:
+    assert result.main is not None
+    return {
+        "argv": list(result.argv),
+        "status": result.returncode,
+        **result.main.to_dict(),
+        "children": [one.to_dict() for one in result.others],
+    }
+
+
+def _as_text(result: RunResult, options: argparse.Namespace) -> str:
+    main = result.main
+    assert main is not None
+    shown = []
+    if main.peak is not None and options.at != "end":
+        shown.append(describe(main.peak, max(options.classes, 0)))
+    if main.peak is None or options.at != "peak":
+        shown.append(describe(main.ledger, max(options.classes, 0) if not shown else 0))
+    if options.children and result.others:
+        shown.append(_children(result))
+    return "\n\n".join([*shown, "\n".join(_closing_lines(result, main, options))])
+
+
+def _children(result: RunResult) -> str:
+    """Every process at its own peak (its end, if untracked), added up."""
+    told = [one for one in (result.main, *result.others) if one is not None]
+    total = add_ledgers([one.peak or one.ledger for one in told], f"{len(told)} processes")
+    return describe(total, 0)
+
+
+def _closing_lines(
+    result: RunResult, main: ProcessLedger, options: argparse.Namespace
+) -> list[str]:
+    lines = [f"peak held {_format.size(main.peak_held_bytes)}"]
+    if main.stats is not None:
+        lines[0] += f", peak requested {_format.size(main.stats.peak_requested_bytes)}"
+    lines[0] += f", peak resident {_format.size(main.peak_rss_bytes)}"
+    if not main.tracked:
+        lines.append("requested counts whole slots: --plain keeps no requested sizes")
+    if result.others and not options.children:
+        count = _format.plural(len(result.others), "child")
+        lines.append(f"{count} with ledgers of their own (--children shows them)")
+    if result.returncode < 0:
+        lines.append(f"the program was ended by signal {-result.returncode}")
+    elif result.returncode > 0:
+        lines.append(f"the program exited with {result.returncode}")
+    return lines

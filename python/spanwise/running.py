@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a program under the malloc face: it allocates from our heap, and tells its ledger.
+
+What the face writes and when: docs/design/face.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib, errors
+from spanwise._parts import PARTS
+from spanwise._program import examine
+from spanwise._run import RunStats
+from spanwise.heap import PLACEMENTS
+from spanwise.ledger import LEDGER_CLASS_DTYPE, Ledger
+from spanwise.recorder import python_variables, seen_from
+
+MALLOC_FACE = "libspanwise-malloc.so"
+FACE_TABLE = "c16"
+"""The table of the malloc face that is installed; others are built."""
+
+_FORMAT, _VERSION = "spanwise-ledger", 1
+_ROW_NAMES = (
+    "size_bytes",
+    "spans",
+    "span_bytes",
+    "slots",
+    "live_objects",
+    "requested_bytes",
+    "roundup_bytes",
+    "tail_bytes",
+    "free_slot_bytes",
+    "cached_bytes",
+)
+_SUM_NAMES = (
+    *PARTS,
+    "held_bytes",
+    "live_objects",
+    "large_objects",
+    "spans",
+    "largest_hole_bytes",
+    "free_runs",
+    "returned_bytes",
+)
+
+
+@dataclass(frozen=True)
+class ProcessLedger:
+    """What one process told at its end. Sizes are in bytes.
+
+    Attributes:
+        pid: its process id.
+        program: path of its program.
+        ledger: at its end.
+        peak: when live requested bytes were at most 1/32 below their highest; None: untracked.
+        peak_held_bytes: most that its heap held at once.
+        peak_rss_bytes: most that was resident of the process, by the system's account.
+        tracked: whether requested sizes are known.
+        limit_bytes: limit of its heap; 0: none.
+    """
+
+    pid: int
+    program: str
+    ledger: Ledger
+    peak: Ledger | None
+    peak_held_bytes: int
+    peak_rss_bytes: int
+    tracked: bool
+    limit_bytes: int
+
+    @property
+    def stats(self) -> RunStats | None:
+        """Counts and peaks of the whole run; None: untracked."""
+        return self.ledger.stats
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "pid": self.pid,
+            "program": self.program,
+            "tracked": self.tracked,
+            "limit_bytes": self.limit_bytes,
+            "peak_held_bytes": self.peak_held_bytes,
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "end": self.ledger.to_dict(),
+            "peak": self.peak.to_dict() if self.peak else None,
+        }
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What came of a run.
+
+    Attributes:
+        argv: what was run.
+        returncode: exit status of the program; negative: the signal that ended it.
+        main: what the program's own process told; None: nothing (a signal ended it, or the loader
+            did not take the malloc face).
+        others: what the processes that it started told, in the order of their ids.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int
+    main: ProcessLedger | None
+    others: tuple[ProcessLedger, ...]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The program's ledger at its end.
+
+        Raises:
+            ProgramError: it told none.
+        """
+        return self._told().ledger
+
+    @property
+    def peak(self) -> Ledger | None:
+        """The program's ledger at the peak of live bytes; None: it ran untracked.
+
+        Raises:
+            ProgramError: it told none.
+        """
+        return self._told().peak
+
+    @property
+    def peak_held_bytes(self) -> int:
+        """Most that the program's heap held at once.
+
+        Raises:
+            ProgramError: it told none.
+        """
+        return self._told().peak_held_bytes
+
+    def why_no_ledger(self) -> str:
+        """One line, when main is None."""
+        if self.returncode < 0:
+            return f"{self.argv[0]}: no ledger: signal {-self.returncode} ended the program"
+        return (
+            f"{self.argv[0]}: no ledger: the program did not end by exit, or the loader did not"
+            " take the malloc face"
+        )
+
+    def _told(self) -> ProcessLedger:
+        if self.main is None:
+            raise errors.ProgramError(self.why_no_ledger())
+        return self.main
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    plain: bool = False,
+    lib: str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    limit: int = 0,
+    placement: str = "lifo",
+    decay_ms: float | None = None,
+    batch: int = 0,
+    huge_pages: bool = False,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> RunResult:
+    """Runs a program with our allocator as its malloc.
+
+    Args:
+        argv: program and arguments; its standard streams are those of this process.
+        plain: the heap at full speed, without requested sizes, counts and a ledger at the peak.
+        lib: a folder that `spanwise build` made, whose malloc face is taken.
+        table: name of the table that the malloc face must have; None: whatever it has.
+        limit: most bytes that the heap may hold; 0: no limit.
+        placement: "lifo", "address" or "fullest": which partial span is next.
+        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
+            500; math.inf: never.
+        batch: wholly free spans that a thread keeps per class.
+        huge_pages: ask the system for transparent huge pages.
+        keep_pymalloc: leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc.
+        env: the program's environment; None: that of this process.
+        cwd: its working folder; None: that of this process.
+
+    Returns:
+        How it ended, and its ledgers.
+
+    Raises:
+        ProgramError: the program was not found, or takes no malloc face (statically linked,
+            set-user-ID, of another machine).
+        InvalidError: an option is out of range, or no malloc face of that table is there.
+        UnsupportedError: the malloc face is not installed.
+        OSError: the system refused to start it.
+    """
+    words = _words(argv)
+    variables = heap_variables(
+        plain=plain,
+        limit=limit,
+        placement=placement,
+        decay_ms=decay_ms,
+        batch=batch,
+        huge_pages=huge_pages,
+    )
+    return run_under(
+        words, find_face(lib, table), variables, keep_pymalloc=keep_pymalloc, env=env, cwd=cwd
+    )
+
+
+def _words(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(argv, str | bytes) or not argv:
+        raise errors.InvalidError("argv must be a list: the program, then its arguments")
+    return [os.fspath(word) for word in argv]
+
+
+def heap_variables(
+    *,
+    plain: bool = False,
+    limit: int = 0,
+    placement: str = "lifo",
+    decay_ms: float | None = None,
+    batch: int = 0,
+    huge_pages: bool = False,
+) -> dict[str, str]:
+    """The SPANWISE_ variables of a heap; arguments and errors as of `run`.
+
+    Those with default values are left to the environment.
+    """
+    if placement not in PLACEMENTS:
+        raise errors.InvalidError(f"placement {placement!r}: use {', '.join(PLACEMENTS)}")
+    variables = {"SPANWISE_TRACKED": str(int(not plain))}
+    if placement != "lifo":
+        variables["SPANWISE_PLACEMENT"] = placement
+    if huge_pages:
+        variables["SPANWISE_THP"] = "advise"
+    if limit:
+        variables["SPANWISE_LIMIT"] = str(_lib.as_index(limit, "limit"))
+    if batch:
+        variables["SPANWISE_BATCH"] = str(_lib.as_index(batch, "batch", (1 << 16) - 1))
+    if decay_ms is not None:
+        variables["SPANWISE_DECAY_MS"] = _decay_text(decay_ms)
+    return variables
+
+
+def _decay_text(decay_ms: float) -> str:
+    if not decay_ms >= 0:
+        raise errors.InvalidError(f"decay_ms {decay_ms} is not a time; give 0 or more")
+    return "never" if decay_ms > 1e12 else str(round(decay_ms))
+
+
+def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
+    """The malloc face of a build, or the one that is installed.
+
+    Args:
+        lib: a folder that `spanwise build` made; None: the installed one.
+        table: name of the table that it must have; None: any.
+
+    Raises:
+        InvalidError: it is not there, or has another table.
+        UnsupportedError: none is installed.
+    """
+    if lib is None:
+        if table not in (None, FACE_TABLE):
+            raise errors.InvalidError(
+                f"table {table}: the installed malloc face has {FACE_TABLE}; make one with"
+                f" `spanwise build --table {table} -o DIR` and give --lib DIR"
+            )
+        return _lib.native_library(MALLOC_FACE)
+    face = Path(lib, "lib", MALLOC_FACE).absolute()
+    if not face.is_file():
+        raise errors.InvalidError(f"{face}: not there; give a folder that `spanwise build` made")
+    if table is not None and (built := _built_table(Path(lib))) != Path(table).stem:
+        raise errors.InvalidError(f"{lib}: built for table {built}, not {table}")
+    return face
+
+
+def _built_table(folder: Path) -> str:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "build.json").read_text("utf-8"))["table"]["name"])
+    return "unknown"
+
+
+def run_under(
+    words: list[str],
+    face: Path,
+    variables: Mapping[str, str],
+    *,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    patient: bool = False,
+) -> RunResult:
+    """As `run`, with the face and its variables given.
+
+    Args:
+        words: program and arguments.
+        face: the library for LD_PRELOAD.
+        variables: SPANWISE_ variables of the program.
+        keep_pymalloc: as of `run`.
+        env: as of `run`.
+        cwd: as of `run`.
+        patient: Ctrl-C is the program's affair: we wait for its end; the second one ends it. Only
+            in the main thread.
+    """
+    base = dict(os.environ if env is None else env)
+    program = examine(seen_from(words[0], cwd), base.get("PATH"))
+    with tempfile.TemporaryDirectory(prefix="spanwise-", ignore_cleanup_errors=True) as folder:
+        environment = {
+            **base,
+            **python_variables(program, keep_pymalloc),
+            **variables,
+            "LD_PRELOAD": ":".join(filter(None, (str(face), base.get("LD_PRELOAD")))),
+            "SPANWISE_LEDGER": str(Path(folder, "%p.json")),
+        }
+        executable = Path(program.path).absolute()
+        children: list[subprocess.Popen[bytes]] = []
+        with _passing_on(children) if patient else nullcontext():
+            child = subprocess.Popen(words, executable=executable, env=environment, cwd=cwd)
+            children.append(child)
+            status = _wait(child)
+        told = {one.pid: one for one in _read_all(Path(folder))}
+    main = told.pop(child.pid, None)
+    others = tuple(told[pid] for pid in sorted(told))
+    return RunResult(tuple(words), status, main, others)
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """The program does not outlive an exception here, Ctrl-C for one."""
+    try:
+        return child.wait()
+    except BaseException:
+        try:
+            child.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        raise
+
+
+@contextmanager
+def _passing_on(children: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Handlers of Ctrl-C and SIGTERM while programs run; these start with the system's.
+
+    A terminal sends Ctrl-C to the program as well, which may have its own answer: the first is left
+    to it, the second ends it, the third kills it. SIGTERM comes to us alone and is sent on.
+    """
+    interrupts = 0
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        for child in children:
+            if interrupts == 2:
+                child.terminate()
+            elif interrupts > 2:
+                child.kill()
+
+    def terminated(number: int, frame: FrameType | None) -> None:
+        for child in children:
+            child.terminate()
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, interrupted),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, terminated),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- what the face wrote --------------------------------------------------------------------------
+
+
+def _read_all(folder: Path) -> Iterator[ProcessLedger]:
+    for path in sorted(folder.glob("*.json")):
+        yield read_process_ledger(path)
+
+
+def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
+    """Reads a file that SPANWISE_LEDGER=PATH left.
+
+    Raises:
+        InvalidError: it is no such file.
+        OSError: it cannot be read.
+    """
+    try:
+        value = json.loads(Path(path).read_text(encoding="ascii"))
+        if (value["format"], value["version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"{value['format']} version {value['version']}")
+        return _process_ledger(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.InvalidError(
+            f"{os.fspath(path)}: no ledger of the malloc face: {error}"
+        ) from None
+
+
+def _process_ledger(value: dict[str, Any]) -> ProcessLedger:
+    stats = _stats(value["run"]) if value.get("run") else None
+    peak = value["peak"]
+    return ProcessLedger(
+        pid=value["pid"],
+        program=value["program"] or "",
+        ledger=_ledger(value, "end", stats),
+        peak=_ledger(value, "peak", stats) if peak else None,
+        peak_held_bytes=value["peak_held_bytes"],
+        peak_rss_bytes=value["peak_rss_bytes"],
+        tracked=bool(value["tracked"]),
+        limit_bytes=value["limit_bytes"],
+    )
+
+
+def _stats(value: dict[str, int]) -> RunStats:
+    return RunStats(**value, skipped=0, mean_held_over_requested=None)
+
+
+def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
+    part = value[at]
+    numbers: dict[str, Any] = {name: part[name] for name in _SUM_NAMES}
+    return Ledger(
+        **numbers,
+        rss_bytes=value["rss_bytes"] if at == "end" else None,
+        events=part["ops"],
+        classes=_rows(part["classes"]),
+        table=value["table"],
+        at=at,
+        source=Path(value["program"] or "").name,
+        tracked=bool(value["tracked"]),
+        stats=stats,
+    )
+
+
+def _rows(lists: list[list[int]]) -> NDArray[np.void]:
+    rows = np.zeros(len(lists), LEDGER_CLASS_DTYPE)
+    table = np.array(lists, np.uint64).reshape(len(lists), -1)
+    rows["cls"] = np.arange(len(lists))
+    for i, name in enumerate(_ROW_NAMES):
+        rows[name] = table[:, i]
+    rows["occupancy"] = table[:, len(_ROW_NAMES) :]
+    rows.flags.writeable = False
+    return rows

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds of the allocator with a table of one's own: whole or not at all, and never mixed up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _lib
+from spanwise._build_steps import source_root
+from spanwise.build import check_malloc_table
+
+from tests.python.helpers import random_ops, spanwise
+
+CC = shutil.which("cc")
+pytestmark = pytest.mark.skipif(CC is None, reason="no cc; install gcc")
+
+SIZES = [8, 16, 48, 80, 208, 512, 1040, 4096, 12288]
+
+USER = """\
+#include <spanwise/fast.h>
+#include <spanwise/spanwise.h>
+#include <stdio.h>
+int main(void) {
+    void *p = sw_fast_malloc(40);
+    printf("%s %zu\\n", sw_table_name(sw_heap_table(sw_heap_default())), sw_usable_size(p));
+    sw_fast_free(p);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def table() -> sw.SizeClassTable:
+    return sw.SizeClassTable.custom(SIZES, name="few-16.x")
+
+
+@pytest.fixture(scope="module")
+def built(table: sw.SizeClassTable, tmp_path_factory: pytest.TempPathFactory) -> sw.Build:
+    """One build for all tests: it takes some seconds."""
+    lines: list[str] = []
+    made = sw.build(table, tmp_path_factory.mktemp("build") / "few", say=lines.append)
+    assert lines[0].startswith("table few-16.x: 9 classes") and len(lines) >= 5
+    return made
+
+
+def compile_user(
+    folder: Path, include: Path, *words: str | Path
+) -> subprocess.CompletedProcess[str]:
+    source = folder / "user.c"
+    source.write_text(USER)
+    command = ["cc", "-O2", f"-I{include}", str(source), "-o", str(folder / "user")]
+    command += map(str, words)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def run_user(folder: Path, libdir: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "LD_LIBRARY_PATH": str(libdir)}
+    return subprocess.run([folder / "user"], env=env, capture_output=True, text=True, check=False)
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def test_stamp_and_files(built: sw.Build, table: sw.SizeClassTable) -> None:
+    stamp = built.stamp
+    assert stamp["table"]["hash"] == f"{table.hash:016x}" and stamp["table"]["classes"] == 9
+    assert stamp["compiler"]["version"] and "-O3" in stamp["flags"] and stamp["malloc"] is True
+    assert any("division exact" in proof for proof in stamp["proofs"])
+    for path in (built.library, built.archive, built.malloc_library):
+        assert path.stat().st_size > 10_000
+    again = sw.Build.open(built.folder)
+    assert again.stamp == stamp and again.table == table and "few-16.x" in repr(again)
+    objects = built.archive.read_bytes() + built.malloc_library.read_bytes()
+    assert os.fsencode(str(built.folder.parent)) not in objects  # no path of this machine
+
+
+def test_programs_link_with_it(built: sw.Build, tmp_path: Path) -> None:
+    for words in (
+        (built.archive, *built.stamp["link"]),
+        (built.library,),
+    ):
+        done = compile_user(tmp_path, built.include, *words)
+        assert done.returncode == 0, done.stderr
+        said = run_user(tmp_path, built.folder / "lib")
+        assert said.stdout == "few-16.x 48\n", said.stderr
+
+
+def test_malloc_face_serves_programs(built: sw.Build) -> None:
+    code = "import json; print(len(json.dumps(list(range(50000)))))"
+    done = built.run([sys.executable, "-c", code], capture_output=True, text=True)
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.returncode, done.stdout) == (0, plain.stdout)
+
+
+def test_replay_on_a_build(built: sw.Build) -> None:
+    recording = sw.Recording.from_ops(random_ops(1, 3000, threads=2))
+    seen = sw.replay(recording, lib=built.folder, drain=(), samples=8)
+    assert seen.allocator == "spanwise few-16.x (built)"
+    assert seen.runs[0].malloc == str(built.malloc_library)
+
+
+# --- code of another table ------------------------------------------------------------------------
+
+
+def test_stock_inline_code_does_not_link_with_the_build(built: sw.Build, tmp_path: Path) -> None:
+    stock = source_root() / "include"
+    for library in (built.archive, built.library):
+        done = compile_user(tmp_path, stock, library, *built.stamp["link"])
+        assert done.returncode != 0
+        assert "sw_table_is_c16_" in done.stderr
+
+
+def stub(folder: Path, built: sw.Build, symbol: str) -> Path:
+    """A library of the same soname that has nothing but the symbol of its table."""
+    soname = next((built.folder / "lib").glob("libspanwise.so.*")).name
+    folder.mkdir()
+    source = folder / "stub.c"
+    source.write_text(f"const char {symbol} = 1;\n")
+    words = (f"-Wl,-soname,{soname}", source, "-o", folder / soname)
+    subprocess.run(["cc", "-shared", "-fPIC", *map(str, words)], check=True)
+    return folder / soname
+
+
+def stock_symbol() -> str:
+    text = (source_root() / "include/spanwise/gen/fast_c16.h").read_text()
+    return next(
+        line.split()[2] for line in text.splitlines() if "define SW_FAST_TABLE_SYMBOL" in line
+    )
+
+
+def test_stock_inline_code_does_not_load_with_the_build(built: sw.Build, tmp_path: Path) -> None:
+    """Linked with a library of the stock table, started with the build's.
+
+    The stub stands for the stock library's table; another one has the functions, as the linker
+    takes no two libraries of one soname.
+    """
+    stock = stub(tmp_path / "stock", built, stock_symbol())
+    rest = tmp_path / "librest.so"
+    whole = ["-Wl,--whole-archive", built.archive, "-Wl,--no-whole-archive"]
+    words = ["-shared", "-o", rest, *whole, *built.stamp["link"]]
+    subprocess.run(["cc", *map(str, words)], check=True)
+    done = compile_user(tmp_path, source_root() / "include", stock, rest, f"-Wl,-rpath,{tmp_path}")
+    assert done.returncode == 0, done.stderr
+    said = run_user(tmp_path, built.folder / "lib")
+    assert said.returncode != 0 and f"undefined symbol: {stock_symbol()}" in said.stderr
+
+
+def test_the_builds_inline_code_does_not_meet_another_library(
+    built: sw.Build, tmp_path: Path
+) -> None:
+    """The other way round: neither links nor loads with a library of another table."""
+    other = stub(tmp_path / "other", built, stock_symbol())
+    assert compile_user(tmp_path, built.include, built.library).returncode == 0
+    said = run_user(tmp_path, other.parent)
+    assert said.returncode != 0 and "undefined symbol" in said.stderr
+    done = compile_user(tmp_path, built.include, other)
+    assert done.returncode != 0 and "sw_table_is_few_16_x_" in done.stderr
+
+
+# --- whole or not at all --------------------------------------------------------------------------
+
+
+def script(path: Path, body: str) -> str:
+    """A compiler made of shell."""
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_no_compiler(tmp_path: Path) -> None:
+    done = spanwise("build", "--table", "c16", "-o", tmp_path / "b", "--cc", "no-such-cc")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "spanwise: no-such-cc: no such C compiler; install gcc or clang, or name one with --cc\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+    bare = {"PATH": str(tmp_path), "CC": ""}
+    done = spanwise("build", "--table", "c16", "-o", tmp_path / "b", env=bare)
+    assert done.returncode == 2 and "no C compiler was found" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("*runs.c*", "compiling page/runs.c: page/runs.c:7: error: bad day"),
+        ("*soname,libspanwise.so*", "linking libspanwise.so"),
+    ],
+)
+def test_a_failing_build_leaves_what_was_there(tmp_path: Path, when: str, said: str) -> None:
+    body = (
+        f'case "$*" in {when}) echo "page/runs.c:7: error: bad day" >&2; exit 1;; esac\n'
+        'case "$*" in *" -c "*) for last; do :; done; : >"$last"; exit 0;; esac\n'
+        'exec cc "$@"'
+    )
+    compiler = script(tmp_path / "cc-broken", body)
+    fresh = tmp_path / "fresh"
+    with pytest.raises(sw.BuildError, match=said):
+        sw.build("c16", fresh, cc=compiler)
+    assert not fresh.exists()
+    old = tmp_path / "old"
+    (old / "lib").mkdir(parents=True)
+    (old / "build.json").write_text("{}")
+    (old / "lib/libspanwise.a").write_text("as it was")
+    with pytest.raises(sw.BuildError):
+        sw.build("c16", old, cc=compiler)
+    assert (old / "lib/libspanwise.a").read_text() == "as it was"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-broken", "old"]
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    flag = tmp_path / "started"
+    body = f'case "$*" in *" -c "*) : >{flag}; exec sleep 60;; esac\nexec cc "$@"'
+    compiler = script(tmp_path / "cc-slow", body)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "spanwise", "build", "--table", "c16", "-o", str(out)]
+    child = subprocess.Popen(
+        [*command, "--cc", compiler], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    until = time.monotonic() + 30
+    while not flag.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 130 and said.endswith("spanwise: interrupted\n")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-slow", "started"]
+
+
+def test_a_second_build_replaces_the_first(tmp_path: Path) -> None:
+    """Only what an earlier build made is replaced, and only once the new one is whole."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("keep")
+    with pytest.raises(sw.InvalidError, match="holds something else than a build"):
+        sw.build("c16", folder)
+    assert (folder / "precious.txt").read_text() == "keep"
+    with pytest.raises(sw.InvalidError, match="no such folder"):
+        sw.build("c16", tmp_path / "a/b/c")
+    with pytest.raises(sw.InvalidError, match="is no folder"):
+        sw.build("c16", folder / "precious.txt")
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_malloc_refuses_classes_that_are_no_multiple_of_16(tmp_path: Path) -> None:
+    done = spanwise("build", "--table", "go", "-o", tmp_path / "go")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "class 3 (24 bytes) is no multiple of 16" in done.stderr
+    assert "--no-malloc" in done.stderr and list(tmp_path.iterdir()) == []
+    check_malloc_table(sw.SizeClassTable.c16())
+    check_malloc_table(sw.SizeClassTable.custom([8, 16, 32]))
+
+
+def test_impossible_table_files(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"name": "t", "page_bytes": 8192, "classes": [{"size": 12}]}))
+    done = spanwise("build", "--table", path, "-o", tmp_path / "b")
+    assert done.returncode == 2 and "t.json: class 1" in done.stderr
+    with pytest.raises(sw.InvalidError, match="is no folder that"):
+        sw.Build.open(tmp_path)
+
+
+def test_build_flags_are_those_of_cmake() -> None:
+    """The sources say which flags; a change there has to be made here too."""
+    root = Path(__file__).resolve().parents[2] / "cmake"
+    targets = (root / "SpanwiseTargets.cmake").read_text()
+    library = (root / "SpanwiseLibrary.cmake").read_text()
+    for flag in ("-fno-semantic-interposition", "--exclude-libs,ALL", "-z,now", "-z,relro"):
+        assert flag in targets
+    for flag in ("-fno-builtin", "-ftls-model=initial-exec", "-static-libgcc", "-z,nodelete"):
+        assert flag in library
+    assert _lib.version()

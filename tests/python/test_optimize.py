@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimiser from Python and from the command line: rules, gains, frontier, bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spanwise.__main__ import main
+from spanwise._profile import profile_of
+from spanwise.frontier import AS_RECORDED, peak_ledger
+
+from tests.python.helpers import ALLOC, FREE, REALLOC, ROOT, make_ops, random_ops
+
+
+@pytest.fixture(scope="module")
+def program() -> sw.Recording:
+    return sw.Recording.from_ops(random_ops(5, 30_000), name="program")
+
+
+@pytest.fixture(scope="module")
+def other() -> sw.Recording:
+    return sw.Recording.from_ops(random_ops(6, 20_000), name="other")
+
+
+def wanting(*sizes: int) -> sw.Recording:
+    """A recording that asks for these sizes and keeps them."""
+    return sw.Recording.from_ops(make_ops(*((ALLOC, i, size) for i, size in enumerate(sizes))))
+
+
+# --- profiles -------------------------------------------------------------------------------------
+
+
+def test_profiles_are_plain_counts(program: sw.Recording) -> None:
+    weights = profile_of(program, "allocs").weights
+    histogram = program.histogram()
+    expected = np.zeros(len(weights))
+    expected[histogram["size"]] = histogram["count"]
+    assert (weights == expected).all()
+    live: dict[int, int] = {}
+    for op in program.ops[: program.summary.peak_op]:
+        live[int(op["object"])] = int(op["size"])
+        if op["kind"] == FREE:
+            del live[int(op["object"])]
+    peak = np.bincount(list(live.values()), minlength=len(weights))
+    assert (profile_of(program, "peak").weights == peak).all()
+
+
+def test_time_is_object_seconds() -> None:
+    ops = make_ops((ALLOC, 0, 100), (REALLOC, 0, 300), (ALLOC, 1, 7), (FREE, 0, 0))
+    weights = profile_of(sw.Recording.from_ops(ops), "time").weights
+    assert weights[100] == pytest.approx(1e-6)
+    assert weights[300] == pytest.approx(2e-6)
+    assert weights[7] == pytest.approx(1e-6)
+
+
+def test_a_file_has_the_profile_of_its_operations(program: sw.Recording, tmp_path: Path) -> None:
+    stored = sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
+    for objective in ("allocs", "time", "peak"):
+        kept, plain = profile_of(stored, objective), profile_of(program, objective)
+        assert np.allclose(kept.weights, plain.weights)
+        assert kept.large_bytes == pytest.approx(plain.large_bytes)
+
+
+@pytest.mark.parametrize("name", ["go", "c16", "jemalloc", "mimalloc", "pow2"])
+def test_waste_is_the_tables_own_arithmetic(program: sw.Recording, name: str) -> None:
+    table = sw.SizeClassTable.named(name)
+    waste = profile_of(program, "peak").waste(table)
+    ledger = program.ledger(table)
+    assert waste.requested == ledger.requested_bytes
+    # Requests with an alignment may get a larger class, so the ledger can only have more.
+    assert waste.roundup <= ledger.roundup_bytes
+    weights = profile_of(program, "peak").weights
+    sizes = np.flatnonzero(weights)
+    rounded = table.round_up(np.maximum(sizes, 1)) - sizes
+    assert waste.roundup + waste.large_rounding == pytest.approx(float(weights[sizes] @ rounded))
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_fits_what_is_asked_for() -> None:
+    recording = wanting(*[24] * 50, *[100] * 40, *[1000] * 30)
+    best = sw.optimize(recording, classes=4, align=8, pages=4, partial=0)
+    sizes = best.table.classes["size"].tolist()
+    # 1000 B grows as far as its span holds it equally often; the largest class is always there.
+    assert sizes[0] == 24 and sizes[1] == 104 and 1000 <= sizes[2] < 1100 and sizes[3] == 32768
+    assert best.gain > 0.2
+    assert best.holdout_gain is None
+    assert best.table.name == "best-4-peak"
+
+
+@pytest.mark.parametrize("align", [8, 16])
+@pytest.mark.parametrize("objective", ["allocs", "time", "peak", "held"])
+def test_rules_are_kept(program: sw.Recording, objective: str, align: int) -> None:
+    best = sw.optimize(program, classes=20, objective=objective, align=align, max_size=16384)
+    sizes = best.table.classes["size"]
+    assert len(best.table) <= 20
+    assert sizes[-1] == 16384
+    assert (sizes[sizes >= align] % align == 0).all()
+    if objective != "held":
+        assert (best.table.classes["span_bytes"] <= 10 * 8192).all()
+    assert best.waste.total == pytest.approx(
+        best.waste.roundup + best.waste.tail + best.waste.large_rounding
+    )
+    assert best.unit == ("byte-seconds" if objective == "time" else "bytes")
+
+
+def test_more_classes_never_waste_more(program: sw.Recording) -> None:
+    wastes = [
+        sw.optimize(program, classes=n, partial=0).waste.total for n in (1, 2, 5, 12, 40, 120)
+    ]
+    assert wastes == sorted(wastes, reverse=True)
+    assert wastes[0] > 3 * wastes[-1]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(1, 4096), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.lists(st.integers(1, 256), min_size=5, max_size=5, unique=True),
+)
+def test_no_other_table_of_as_many_classes_is_better(
+    requests: list[int], classes: int, rivals: list[int]
+) -> None:
+    recording = wanting(*requests)
+    best = sw.optimize(recording, classes=classes, max_size=4096, pages=3, partial=0)
+    sizes = [*sorted({16 * n for n in rivals} - {4096})[: classes - 1], 4096]
+    for pages in (1, 2, 3):
+        rival = sw.SizeClassTable.custom([(size, pages) for size in sizes])
+        mine = profile_of(recording, "peak").waste(rival)
+        assert best.waste.total <= mine.total + 1e-6
+
+
+def test_held_holds_least(program: sw.Recording) -> None:
+    held = peak_ledger([program], sw.optimize(program, 32, "held").table).held_bytes
+    assert held <= peak_ledger([program], sw.optimize(program, 32, "peak").table).held_bytes
+
+
+def test_holdout(program: sw.Recording, other: sw.Recording) -> None:
+    best = sw.optimize(program, classes=32, objective="allocs", align=16, holdout=other)
+    assert best.holdout_waste is not None and best.holdout_gain is not None
+    judged = profile_of(other, "allocs")
+    assert best.holdout_waste == judged.waste(best.table)
+    theirs = judged.waste(sw.SizeClassTable.c16()).total
+    assert best.holdout_gain == pytest.approx(1 - best.holdout_waste.total / theirs)
+    assert best.gain == pytest.approx(1 - best.waste.total / best.baselines["c16"].total)
+
+
+def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
+    both = sw.optimize([program, other], classes=16)
+    assert both.waste.requested == (
+        program.summary.peak_requested_bytes + other.summary.peak_requested_bytes
+    )
+    only = sw.optimize([program, other], classes=16, weights=[1, 0])
+    assert only.table == sw.optimize(program, classes=16, partial=only.rules.partial).table or (
+        only.waste.share == pytest.approx(profile_of(program, "peak").waste(only.table).share)
+    )
+    half = sw.optimize([program, other], classes=16, weights=[1, 1])
+    assert half.waste.requested == pytest.approx(both.waste.requested)
+
+
+def test_a_prior_serves_what_was_never_asked_for() -> None:
+    recording = wanting(*[100] * 1000)
+    blind = sw.optimize(recording, classes=16, partial=0)
+    wide = sw.optimize(recording, classes=16, prior=0.1, partial=0)
+    assert len(blind.table) == 2
+    assert len(wide.table) == 16
+    assert wide.table.round_up(2000) < 3000 < blind.table.round_up(2000)
+
+
+def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=24, partial=0)
+    saved = {one.rule: one.saved for one in best.constraints}
+    assert saved["align 8 instead of 16"] >= 0
+    assert saved["spans of up to 40 pages"] >= 0
+    assert saved["twice as many classes"] >= 0
+    assert saved["spans that Go's 32-bit division serves"] <= 1e-6
+    assert saved["the fewest pages for the largest class"] <= 1e-6
+
+
+# --- the frontier ---------------------------------------------------------------------------------
+
+
+def test_frontier_rows_are_ledgers(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=24)
+    frontier = best.make_frontier(counts=(4, 64), caches=(AS_RECORDED, 1, 4), scales=(1, 2))
+    assert frontier.curves() == [(1, 0), (1, 1), (1, 4), (2, 0)]
+    assert frontier.curve()["classes"].tolist() == [4, 24, 64]
+    parts = ("requested", "roundup", "tail", "partial", "cached", "metadata", "other")
+    for row in frontier.rows:
+        assert sum(int(row[name]) for name in parts) == row["held"]
+    ledger = program.ledger(best.table)
+    row = frontier.curve()[1]
+    assert (row["held"], row["cached"]) == (ledger.held_bytes, ledger.cached_bytes)
+    assert frontier.best()["held"] == frontier.curve()["held"].min()
+    one, four = frontier.curve(caches=1), frontier.curve(caches=4)
+    assert (four["cached"] > one["cached"]).all()
+    assert str(frontier).count("least") == 4
+    assert len(frontier.to_dict()["minima"]) == 4
+
+
+def test_pictures(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=12)
+    frontier = best.make_frontier(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
+    assert len(frontier.plot().get_lines()) == 2
+    assert best.plot_waste().get_title(loc="left") == "round-up of each size"
+    assert "best-12-peak" in best._repr_html_()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) -> None:
+    best = sw.optimize(program, classes=24)
+    path = tmp_path / "best.json"
+    best.table.to_json(path)
+    assert sw.SizeClassTable.from_json(path) == best.table
+    file = json.loads(path.read_text())
+    assert file["parameters"]["classes"] == 24
+    assert file["provenance"] == "spanwise optimize, objective peak, of program"
+    script = ROOT / "scripts/sizeclasses.py"
+    words = [sys.executable, str(script), "--table", str(path), "-o", str(tmp_path / "gen")]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(list((tmp_path / "gen").iterdir())) == 4
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": 0}, "classes 0: must be 1 to 255"),
+        ({"classes": 256}, "classes 256: must be 1 to 255"),
+        ({"align": 12}, "align 12: must be 8 or 16"),
+        ({"max_size": 24}, "max_bytes 24: no class; must be a multiple of align 16 up to 262144"),
+        (
+            {"pages": 3},
+            "pages_max 3: a class of 32768 bytes needs 4 pages of 8192 bytes; allow so many",
+        ),
+        ({"page_bytes": 5000}, "page_bytes 5000: must be a power of two from 4096 to 65536"),
+        ({"objective": "speed"}, "objective 'speed': must be one of allocs, time, peak, held"),
+        ({"prior": 1.0}, "prior 1.0: must be at least 0 and below 1"),
+        ({"partial": -0.5}, "span_charge -0.5: must be 0 or more"),
+        (
+            {"weights": [1, 2]},
+            "weights [1.0, 2.0]: give one number of 0 or more for each of 1 recordings, not all 0",
+        ),
+    ],
+)
+def test_impossible_rules(program: sw.Recording, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.optimize(program, **options)
+    assert str(caught.value) == message
+
+
+def test_nothing_to_fit() -> None:
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.optimize(sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE), name="empty"))
+    assert str(caught.value) == "empty: holds no allocation; record a program that makes some"
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.optimize(wanting(100_000, 200_000))
+    assert str(caught.value) == (
+        "no request of at most 32768 bytes: there is nothing to fit classes to"
+    )
+    with pytest.raises(sw.InvalidError, match="no recording to fit a table to"):
+        sw.optimize([])
+    with pytest.raises(TypeError, match="recordings must be Recording objects, not str"):
+        sw.optimize(["a.swt"])  # type: ignore[list-item]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(program: sw.Recording, other: sw.Recording, tmp_path: Path) -> Path:
+    sw.Recording.from_ops(program.ops, tmp_path / "a.swt")
+    sw.Recording.from_ops(other.ops[:8000], tmp_path / "b.swt")
+    return tmp_path
+
+
+def test_command(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["optimize", stored / "a.swt", "--holdout", stored / "b.swt", "--classes", "20"]
+    words += ["-o", stored / "t.json"]
+    assert main([str(word) for word in words]) == 0
+    text = capsys.readouterr().out
+    assert "best-20-peak: 20 classes waste" in text
+    assert "on what was held out." in text
+    assert len(sw.SizeClassTable.named(str(stored / "t.json"))) == 20
+    assert main([*map(str, words), "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["table"]["classes"][-1] == {"size": 32768, "pages": 4}
+    assert set(value["baselines"]) == {"go", "c16", "jemalloc", "tcmalloc", "mimalloc"}
+    assert value["holdout_gain"] < 1
+
+
+def test_command_draws_the_frontier(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = stored / "f.png"
+    words = ["optimize", str(stored / "b.swt"), "--frontier", "--plot", str(picture), "--json"]
+    assert main(words) == 0
+    frontier = json.loads(capsys.readouterr().out)["frontier"]
+    assert {row["caches"] for row in frontier["rows"]} == {0, 1, 2, 4, 8, 16}
+    assert picture.stat().st_size > 10_000
+
+
+def test_command_leaves_no_file_behind_an_error(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["optimize", str(stored / "a.swt"), "--classes", "0", "-o", str(stored / "t.json")]
+    assert main(words) == 2
+    assert capsys.readouterr().err == "spanwise: classes 0: must be 1 to 255\n"
+    assert not (stored / "t.json").exists()

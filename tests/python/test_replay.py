@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays with real memory: the model's ledger, the same twice, threads, peers, bad input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from numpy.typing import NDArray
+from spanwise import _lib
+from spanwise._replay_process import PEERS, PROGRAM, allocator_named
+from spanwise.replay import replay_many
+
+from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops, spanwise
+
+try:
+    _lib.native_library(PROGRAM)
+except sw.UnsupportedError as missing:
+    pytest.skip(str(missing), allow_module_level=True)
+
+FAST = {"drain": (), "samples": 16}
+TABLES = ("c16", "go", "pow2", "geometric-1.25")
+
+
+def short_replay(
+    ops: NDArray[np.void], allocator: str = "spanwise", **options: object
+) -> sw.Replay:
+    return sw.replay(sw.Recording.from_ops(ops), allocator, **{**FAST, **options})  # type: ignore[arg-type]
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("at", ["peak", "end"])
+def test_tracked_heap_equals_the_simulator_to_the_byte(table: str, at: str) -> None:
+    for seed, threads in ((1, 1), (2, 4)):
+        recording = sw.Recording.from_ops(random_ops(seed, 6000, threads=threads))
+        check = sw.check_ledger(recording, table, at)
+        assert check.different == {}
+        assert check.real["held_bytes"] > check.real["requested_bytes"] > 0
+        assert "equal to the byte" in str(check)
+
+
+def test_a_difference_would_be_seen() -> None:
+    check = sw.check_ledger(sw.Recording.from_ops(random_ops(3, 500, threads=1)))
+    real = {**check.real, "cached_bytes": check.real["cached_bytes"] + 8}
+    other = sw.LedgerCheck(real, check.model)
+    assert list(other.different) == ["cached_bytes"]
+    assert "NOT equal" in str(other) and other.to_dict()["equal"] is False
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def test_samples_follow_the_recording() -> None:
+    ops = random_ops(4, 5000, threads=1)
+    seen = short_replay(ops, repeat=2, samples=50)
+    assert (seen.ops, seen.threads, seen.crossings, seen.failed) == (5000, 1, 0, 0)
+    rows = seen.samples
+    live = np.cumsum(_live_changes(ops))
+    assert (rows["live_bytes"] == live[rows["op"] - 1]).all()
+    assert rows["op"][-1] == 5000 and (np.diff(rows["op"]) > 0).all()
+    assert (np.diff(rows["wall_ns"]) > 0).all()
+    summary = sw.Recording.from_ops(ops).summary
+    assert summary.peak_op in rows["op"]
+    assert seen.peak_live_bytes == summary.peak_requested_bytes == rows["live_bytes"].max()
+    assert seen.peak_rss_bytes >= seen.peak_live_bytes * 0.5
+    assert seen.ns_per_op > 0 and seen.blow_up is not None and seen.blow_up > 0.5
+    assert seen.runs[0].own_bytes > 5000 * 16 and "ns/op" in str(seen)
+    assert seen.plot().get_ylabel().startswith("resident")
+
+
+def _live_changes(ops: NDArray[np.void]) -> list[int]:
+    sizes: dict[int, int] = {}
+    changes = []
+    for row in ops:
+        before = sizes.get(int(row["object"]), 0)
+        after = 0 if row["kind"] == FREE else int(row["size"])
+        sizes[int(row["object"])] = after
+        changes.append(after - before)
+    return changes
+
+
+def test_resident_memory_is_what_is_touched() -> None:
+    count, size = 64, 1 << 20
+    ops = make_ops(*((ALLOC, i, size) for i in range(count)))
+    for touch, low, high in (("none", 0, 8), ("ends", 0, 8), ("pages", 60, 80), ("all", 60, 80)):
+        seen = short_replay(ops, touch=touch)
+        assert low <= seen.peak_rss_bytes / size <= high, touch
+
+
+def test_drained_memory_is_read_again() -> None:
+    ops = make_ops(*((ALLOC, i, 1 << 20) for i in range(16)))
+    seen = short_replay(ops, "glibc", drain=(0.0, 0.05))
+    assert list(seen.returned) == [0.0, 0.05]
+    assert seen.peak_rss_bytes > 16 << 20 > seen.returned[0.05]
+
+
+def test_one_thread_places_equally_twice() -> None:
+    ops = random_ops(5, 8000, threads=1)
+    for allocator in ("spanwise", "glibc"):
+        first, second = short_replay(ops, allocator, repeat=2).runs
+        assert first.addresses is not None
+        assert first.addresses == second.addresses
+    again = short_replay(ops, table="go").runs[0].addresses
+    assert again == short_replay(ops, table="go").runs[0].addresses
+    assert again != short_replay(ops, table="pow2").runs[0].addresses
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_threads_keep_their_number_and_objects_their_order() -> None:
+    ops = random_ops(6, 20000, threads=7)
+    owners: dict[int, int] = {}
+    crossings = 0
+    for row in ops:
+        last = owners.get(int(row["object"]))
+        crossings += row["kind"] != ALLOC and last != row["thread"]
+        owners[int(row["object"])] = int(row["thread"])
+    for allocator in ("spanwise", "glibc"):
+        seen = short_replay(ops, allocator)
+        assert seen.threads == 7 and seen.failed == 0
+        assert seen.crossings >= crossings > 0
+        assert seen.runs[0].addresses is None
+        assert "left out" in str(seen)
+
+
+def test_producer_and_consumer() -> None:
+    """Every object is freed by the other thread: each free waits for its object."""
+    pairs = 5000
+    ops = np.zeros(2 * pairs, sw.OPS_DTYPE)
+    ops["kind"] = np.tile([ALLOC, FREE], pairs)
+    ops["thread"] = np.tile([0, 1], pairs)
+    ops["size"] = np.tile([100, 0], pairs)
+    ops["time_ns"] = np.arange(2 * pairs)
+    seen = short_replay(ops)
+    assert seen.crossings >= pairs
+    assert seen.samples["live_objects"][-1] == 0
+
+
+def test_threads_that_come_and_go() -> None:
+    threads, each = 60, 40
+    rows = [(ALLOC, t * each + i, 64 + i) for t in range(threads) for i in range(each)]
+    ops = make_ops(*rows)
+    ops["thread"] = np.repeat(np.arange(threads), each)
+    seen = short_replay(ops, table="c16", samples=200)
+    assert seen.threads == threads and seen.samples["live_objects"][-1] == threads * each
+
+
+# --- allocators -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(PEERS))
+def test_peers_serve_malloc(name: str) -> None:
+    ops = random_ops(7, 3000, threads=2)
+    try:
+        seen = short_replay(ops, name)
+    except sw.ProgramError as error:
+        pytest.skip(str(error))
+    assert PEERS[name].expects in seen.runs[0].malloc
+    assert seen.peak_rss_bytes > 0 and seen.failed == 0
+
+
+def test_several_allocators_take_turns() -> None:
+    recording = sw.Recording.from_ops(random_ops(8, 2000, threads=1))
+    chosen = [allocator_named("spanwise"), allocator_named("glibc")]
+    first, second = replay_many(recording, chosen, repeat=2, drain=(), samples=8)
+    assert (len(first.runs), len(second.runs)) == (2, 2)
+    assert (first.allocator, second.allocator) == ("spanwise", "glibc")
+
+
+def test_requests_above_the_table_are_told() -> None:
+    small = sw.SizeClassTable.custom([16, 64], name="small")
+    seen = short_replay(make_ops((ALLOC, 0, 64), (ALLOC, 1, 65), (ALLOC, 2, 5000)), table=small)
+    assert seen.above_table == 2
+    assert "2 requests above the largest class" in str(seen)
+
+
+def test_impossible_requests_are_a_finding(tmp_path: Path) -> None:
+    ops = make_ops((ALLOC, 0, 100), (ALLOC, 1, 1 << 62), (REALLOC, 1, 50), (FREE, 1, 0))
+    seen = short_replay(ops)
+    assert seen.failed == 1 and "refused" in str(seen)
+    path = tmp_path / "huge.swt"
+    sw.Recording.from_ops(ops, path)
+    assert spanwise("replay", path, "--drain", "").returncode == 1
+
+
+def test_peers_beside_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "r.swt"
+    sw.Recording.from_ops(random_ops(11, 4000, threads=1), path)
+    seen = sw.compare_peers(path, ["spanwise", "glibc", "jemalloc"])
+    ours, glibc, _ = seen.rows
+    assert ours.model_bytes is not None and ours.error is not None
+    assert (glibc.table, glibc.error) == ("", None) and glibc.real is not None
+    assert "pair" in seen.verdict() or "nothing to rank" in seen.verdict()
+    with pytest.raises(sw.InvalidError, match="unknown"):
+        sw.compare_peers(path, ["libc"])
+    done = spanwise("compare", path, "--peers", "spanwise,glibc", "--json")
+    assert [row["name"] for row in json.loads(done.stdout)["peers"]["rows"]] == [
+        "spanwise",
+        "glibc",
+    ]
+    assert spanwise("compare", path, path, "--peers", "glibc").returncode == 2
+
+
+# --- the command and bad input --------------------------------------------------------------------
+
+
+def test_command(tmp_path: Path) -> None:
+    path = tmp_path / "r.swt"
+    sw.Recording.from_ops(random_ops(9, 2000, threads=2), path)
+    words = ("--allocator", "glibc", "--table", "go", "--drain", "0.01", "--repeat", "2", "--json")
+    done = spanwise("replay", path, *words, "--plot", tmp_path / "rss.png")
+    assert done.returncode == 0, done.stderr
+    glibc, ours = json.loads(done.stdout)
+    assert (glibc["allocator"], ours["allocator"]) == ("glibc", "spanwise go (run time)")
+    assert len(ours["runs"]) == 2 and ours["returned"].keys() == {"0.01"}
+    assert (tmp_path / "rss.png").stat().st_size > 1000
+    done = spanwise("replay", path, "--ledger", "--table", "c16", "--table", "go")
+    assert done.returncode == 0 and done.stdout.count("equal to the byte") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--allocator", "nonesuch"], "unknown; use spanwise, glibc"),
+        (["--allocator", "/bin/true"], "does not serve malloc"),
+        (["--table", "nonesuch"], "unknown table"),
+        (["--lib", "/tmp"], "spanwise build"),
+        (["--repeat", "0"], "repeat 0"),
+        (["--samples", "9999"], "samples 9999"),
+        (["--drain", "5,1"], "rising"),
+        (["--drain", "soon"], "give seconds"),
+        (["--ledger", "--allocator", "glibc"], "--table only"),
+    ],
+)
+def test_bad_words(tmp_path: Path, words: list[str], said: str) -> None:
+    path = tmp_path / "r.swt"
+    sw.Recording.from_ops(make_ops((ALLOC, 0, 10)), path)
+    done = spanwise("replay", path, *words)
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_damaged_and_empty_recordings(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.swt"
+    sw.Recording.from_ops(random_ops(10, 3000), whole)
+    cut = tmp_path / "cut.swt"
+    cut.write_bytes(whole.read_bytes()[:-200])
+    done = spanwise("replay", cut)
+    assert done.returncode == 2 and "cut.swt" in done.stderr and done.stderr.count("\n") == 1
+    with pytest.raises(sw.InvalidError, match="no operations"):
+        sw.replay(sw.Recording.from_ops(make_ops()))
+    assert spanwise("replay", tmp_path / "none.swt").returncode == 2
+
+
+def test_arguments_are_checked() -> None:
+    recording = sw.Recording.from_ops(make_ops((ALLOC, 0, 10)))
+    with pytest.raises(sw.InvalidError, match="tables of its own"):
+        sw.replay(recording, "glibc", table="go")
+    with pytest.raises(sw.InvalidError, match="one of them"):
+        sw.replay(recording, table="go", lib="x")
+    with pytest.raises(sw.InvalidError, match="touch"):
+        sw.replay(recording, touch="some")
+    with pytest.raises(sw.InvalidError, match="peak or end"):
+        sw.check_ledger(recording, at="later")
+
+
+def test_ctrl_c_ends_the_replayer(tmp_path: Path) -> None:
+    path = tmp_path / "r.swt"
+    sw.Recording.from_ops(make_ops((ALLOC, 0, 10)), path)
+    command = [sys.executable, "-m", "spanwise", "replay", str(path), "--drain", "60"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    replayer = _wait_for_child(child.pid)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=20)
+    assert child.returncode == 130 and said == "spanwise: interrupted\n"
+    assert not Path(f"/proc/{replayer}").exists()
+
+
+def _wait_for_child(pid: int) -> int:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for found in Path(f"/proc/{pid}/task").glob("*/children"):
+            words = found.read_text().split()
+            if words and Path(f"/proc/{words[0]}/comm").read_text().startswith("spanwise-repl"):
+                return int(words[0])
+        time.sleep(0.05)
+    raise AssertionError("the replayer was not started")
