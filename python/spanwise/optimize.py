@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from spanwise import _format, errors, plots
+from spanwise import _format, errors, families, plots
 from spanwise._profile import OBJECTIVES, UNITS, SizeProfile, Waste, joint_profile
 from spanwise._solver import Rules, Solver
 from spanwise.frontier import AS_RECORDED, Frontier, peak_ledger, simulate_frontier
@@ -95,6 +95,8 @@ def optimize(
         InvalidError: rules that no table meets, a recording without allocations, or without any
             of at most max_size bytes.
     """
+    if name is not None:
+        families.check_name(name)
     fitted = _listed(recordings)
     if not fitted:
         raise errors.InvalidError("no recording to fit a table to; give at least one")
