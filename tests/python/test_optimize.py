@@ -19,7 +19,16 @@ from spanwise.__main__ import main
 from spanwise._profile import profile_of
 from spanwise.frontier import AS_RECORDED, peak_ledger
 
-from tests.python.helpers import ALLOC, FREE, REALLOC, ROOT, make_ops, random_ops
+from tests.python.helpers import (
+    ALLOC,
+    FREE,
+    REALLOC,
+    ROOT,
+    make_ops,
+    needs_recorder,
+    python,
+    random_ops,
+)
 
 
 @pytest.fixture(scope="module")
@@ -332,3 +341,21 @@ def test_command_leaves_no_file_behind_an_error(
     assert main(["optimize", str(stored / "a.swt"), "-o", str(place)]) == 2
     assert capsys.readouterr().err == f"spanwise: {place}: No such file or directory\n"
     assert sorted(path.name for path in stored.iterdir()) == ["a.swt", "b.swt"]
+
+
+# --- the study ------------------------------------------------------------------------------------
+
+
+@needs_recorder()
+def test_study_of_one_program(tmp_path: Path) -> None:
+    study = ROOT / "bench/study_heldout.py"
+    result = python(study, "--only", "python, small objects", "--write", tmp_path / "s.md")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "s.md").read_text(encoding="utf-8")
+    assert result.stdout == text
+    assert text.count("| python, small objects |") == 5
+    nothing = python(study, "--only", "none")
+    assert (nothing.returncode, nothing.stderr) == (
+        2,
+        "study_heldout: no program to record; see --help\n",
+    )
