@@ -171,7 +171,7 @@ static void read_setting(const char *setting) {
 
 /* Variables that speak to other parts of spanwise. */
 static bool is_foreign(const char *setting) {
-    static const char *const others[] = {"RECORD_", "NATIVE_DIR=", "PEER_", "BENCH"};
+    static const char *const others[] = {"RECORD_", "REPLAY_", "NATIVE_DIR=", "PEER_", "BENCH"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strncmp(setting, others[i], strlen(others[i])) == 0) return true;
     return false;
