@@ -137,10 +137,11 @@ def _telling_line(said: str) -> str:
 # --- what is compiled -----------------------------------------------------------------------------
 
 
-def generate(root: Path, table_file: Path, out: Path) -> list[str]:
+def generate(root: Path, table_file: Path, cutoff: int | None, out: Path) -> list[str]:
     """Runs the generator with all its proofs; returns the proofs' lines."""
     script = root / "scripts/sizeclasses.py"
     command = [sys.executable, "-B", script, "--table", table_file, "-o", out]
+    command += [] if cutoff is None else ["--cutoff", str(cutoff)]
     run_step(command, "generator")
     source = next(out.glob("table_*.c")).read_text(encoding="utf-8")
     head = source.split("*/", 2)[1]

@@ -43,6 +43,7 @@ from spanwise.sizeclass import SizeClassTable, as_table
 
 STAMP = "build.json"
 MALLOC_ALIGN = 16
+CUTOFF_MAX = 1024
 JOBS_MAX = 8
 
 
@@ -135,6 +136,7 @@ def build(
     *,
     cc: str | None = None,
     malloc: bool = True,
+    cutoff: int | None = None,
     jobs: int | None = None,
     say: Say | None = None,
 ) -> Build:
@@ -146,8 +148,9 @@ def build(
     Args:
         table: size classes, a table's name, or a table file.
         folder: where the build goes; an earlier build there is replaced.
-        cc: C compiler; None: $CC, else cc, gcc or clang.
+        cc: C compiler, with options such as "gcc -DNAME=1"; None: $CC, else cc, gcc or clang.
         malloc: also the malloc face.
+        cutoff: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: compilers at once; None: one a processor, at most 8.
         say: called with a line for each step.
 
@@ -165,12 +168,13 @@ def build(
     compiler = Compiler.find(cc)
     root = source_root()
     tell = say or (lambda line: None)
+    limit = None if cutoff is None else _lib.as_index(cutoff, "cutoff", CUTOFF_MAX)
     parent = place.absolute().parent
     if not parent.is_dir():
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
     work = Path(tempfile.mkdtemp(prefix=".spanwise-build-", dir=parent))
     try:
-        stamp = _build_in(_Parts(root, work, made, compiler, malloc, _jobs(jobs)), tell)
+        stamp = _build_in(_Parts(root, work, made, compiler, malloc, limit, _jobs(jobs)), tell)
         _put_in_place(work / "out", place)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -227,6 +231,7 @@ class _Parts:
     table: SizeClassTable
     compiler: Compiler
     malloc: bool
+    cutoff: int | None
     jobs: int
 
     @property
@@ -271,7 +276,7 @@ def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
     """Builds in work/out; returns the stamp."""
     parts.lib.mkdir(parents=True)
     parts.table.to_json(parts.out / "table.json")
-    proofs = generate(parts.root, parts.out / "table.json", parts.gen)
+    proofs = generate(parts.root, parts.out / "table.json", parts.cutoff, parts.gen)
     tell(f"table {parts.table.name}: {len(parts.table)} classes, {len(proofs)} proofs hold")
     identifier = parts.identifier
     place_headers(parts.root, parts.gen, identifier, parts.out / "include")
@@ -359,6 +364,7 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
             "classes": len(table),
             "page_bytes": table.page_bytes,
         },
+        "cutoff": parts.cutoff,
         "compiler": {"command": list(compiler.words), "version": compiler.version},
         "flags": list(COMMON_FLAGS),
         "malloc_flags": list(FACE_FLAGS) if parts.malloc else None,

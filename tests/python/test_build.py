@@ -276,6 +276,8 @@ def test_impossible_table_files(tmp_path: Path) -> None:
     assert done.returncode == 2 and "t.json: class 1" in done.stderr
     with pytest.raises(sw.InvalidError, match="is no folder that"):
         sw.Build.open(tmp_path)
+    with pytest.raises(sw.InvalidError, match="cutoff 2000 is too large"):
+        sw.build("c16", tmp_path / "b", cutoff=2000)
 
 
 def test_flags_and_sources_are_those_of_cmake() -> None:

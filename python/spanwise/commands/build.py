@@ -33,6 +33,12 @@ def add(commands: SubParsers) -> None:
         action="store_true",
         help="the library alone: for tables whose classes malloc may not use",
     )
+    parser.add_argument(
+        "--cutoff",
+        type=int,
+        metavar="N",
+        help="largest size with a specialised path, 0 to 1024 bytes (default 512)",
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once")
 
 
@@ -47,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
         options.output,
         cc=options.cc,
         malloc=not options.no_malloc,
+        cutoff=options.cutoff,
         jobs=options.jobs,
         say=say,
     )
