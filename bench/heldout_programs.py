@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import spanwise as sw
+from spanwise.recorder import run_recorded
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "LC_ALL": "C"}
@@ -46,11 +47,16 @@ class Program:
 
 def _record(words: Sequence[str], run: int, folder: Path) -> sw.Recording:
     """Records a program; of several processes the one that needs most."""
-    output = folder / f"run{run}.swt"
-    made = sw.record(
-        words, output, children=True, stacks=0, env={**os.environ, **ENVIRONMENT}, cwd=folder
+    outcome = run_recorded(
+        words,
+        folder / f"run{run}.swt",
+        children=True,
+        stacks=0,
+        env={**os.environ, **ENVIRONMENT},
+        cwd=folder,
+        stdout=sys.stderr,
     )
-    return made.largest() if isinstance(made, sw.RecordingSet) else made
+    return outcome.recordings().largest()
 
 
 # --- a C compiler ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ the span of each class is chosen with it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -270,30 +270,40 @@ class Optimum:
 
     @cached_property
     def constraints(self) -> list[Constraint]:
-        """What each rule costs: the best table with that rule changed."""
+        """What each rule costs: the best table with that rule changed, where there is one."""
+        solver = self._fit.solver()
+        plain = solver.table(self.rules.classes, "plain", "")
+        before = self._fit.profile.waste(plain).total
+        found = []
+        for rule, changed in self._changes():
+            try:
+                waste = self._waste_with(changed)
+            except errors.InvalidError:  # no table meets the changed rule
+                continue
+            found.append(Constraint(rule, waste, before - waste))
+        return found
+
+    def _changes(self) -> Iterator[tuple[str, dict[str, Any]]]:
         rules = self.rules
-        room = -(-262144 // rules.page_bytes)
-        changes: list[tuple[str, dict[str, Any]]] = [
-            (f"align {24 - rules.align} instead of {rules.align}", {"align": 24 - rules.align}),
-            ("largest class 65536 B", {"max_size": 65536, "pages": max(rules.pages, room)}),
-            ("largest class 262144 B", {"max_size": 262144, "pages": max(rules.pages, room)}),
-            (f"spans of up to {4 * rules.pages} pages", {"pages": 4 * rules.pages}),
-            ("the fewest pages for the largest class", {"pages": self._fewest_pages()}),
-            ("spans that Go's 32-bit division serves", {"narrow": True}),
-            ("nothing charged for partly empty spans", {"partial": 0.0}),
-            ("twice as many classes", {"classes": min(2 * rules.classes, 255)}),
-        ]
-        return [self._constraint(rule, changed) for rule, changed in changes]
+        other = 24 - rules.align
+        yield f"align {other} instead of {rules.align}", {"align": other}
+        for largest in (65536, 262144):
+            if largest > rules.max_size:
+                pages = max(rules.pages, -(-largest // rules.page_bytes))
+                yield f"largest class {largest} B", {"max_size": largest, "pages": pages}
+        yield f"spans of up to {4 * rules.pages} pages", {"pages": 4 * rules.pages}
+        yield "the fewest pages for the largest class", {"pages": self._fewest_pages()}
+        yield "spans that Go's 32-bit division serves", {"narrow": True}
+        yield "nothing charged for partly empty spans", {"partial": 0.0}
+        yield "twice as many classes", {"classes": min(2 * rules.classes, 255)}
+
+    def _waste_with(self, changed: dict[str, Any]) -> float:
+        solver = self._fit.solver(**changed)
+        table = solver.table(solver.rules.classes, "changed", "")
+        return self._fit.profile.waste(table).total
 
     def _fewest_pages(self) -> int:
         return -(-self.rules.max_size // self.rules.page_bytes)
-
-    def _constraint(self, rule: str, changed: dict[str, Any]) -> Constraint:
-        solver = self._fit.solver(**changed)
-        table = solver.table(solver.rules.classes, "changed", "")
-        waste = self._fit.profile.waste(table).total
-        plain = self._fit.solver().table(self.rules.classes, "plain", "")
-        return Constraint(rule, waste, self._fit.profile.waste(plain).total - waste)
 
     # --- other forms ---
 

@@ -132,7 +132,7 @@ def test_more_classes_never_waste_more(program: sw.Recording) -> None:
     assert wastes[0] > 3 * wastes[-1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(st.integers(1, 4096), min_size=1, max_size=40),
     st.integers(1, 6),
@@ -195,6 +195,14 @@ def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
     assert saved["twice as many classes"] >= 0
     assert saved["spans that Go's 32-bit division serves"] <= 1e-6
     assert saved["the fewest pages for the largest class"] <= 1e-6
+
+
+def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=8, align=8, max_size=1000, page_bytes=4096)
+    rules = [one.rule for one in best.constraints]
+    assert "align 16 instead of 8" not in rules  # 1000 B is no multiple of 16
+    assert "largest class 65536 B" in rules
+    assert "of the" in str(best)
 
 
 # --- the frontier ---------------------------------------------------------------------------------
