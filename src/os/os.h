@@ -46,9 +46,9 @@ typedef struct sw_os_lock {
 void sw_os_lock_acquire(sw_os_lock *lock);
 void sw_os_lock_release(sw_os_lock *lock);
 void sw_os_lock_reset(sw_os_lock *lock); /* fork child only */
-/* While `pass` is set, the calling thread's acquire and release do nothing. For the thread that forks,
- * between its prepare handler, which has taken every lock, and its parent or child handler: the
- * handlers of others that run in between may allocate. */
+/* While `pass` is set, the calling thread's acquire and release do nothing. For the thread that
+ * forks, between its prepare handler, which has taken every lock, and its parent or child handler:
+ * the handlers of others that run in between may allocate. */
 void sw_os_lock_pass(bool pass);
 
 /* --- time and identity ---------------------------------------------------------------------- */

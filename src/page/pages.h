@@ -71,8 +71,9 @@ uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
-/* Bytes of metadata, and of everything held. Readable without the lock: the numbers are written under
- * it, but atomically. A sum read while another thread changes the heap may mix old and new ones. */
+/* Bytes of metadata, and of everything held. Readable without the lock: the numbers are written
+ * under it, but atomically. A sum read while another thread changes the heap may mix old and new
+ * ones. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
     uint64_t frames = frontier << (pages->page_shift - SW_FRAME_BITS);

@@ -18,8 +18,8 @@ static void add_around(size_t at, size_t before, size_t after) {
     for (size_t size = at - before; size != at + after + 1; size++) sizes[size_count++] = size;
 }
 
-/* 0, every class bound that somebody could have, pages, what mmap begins to serve, and the edges of the
- * types. */
+/* 0, every class bound that somebody could have, pages, what mmap begins to serve, and the edges of
+ * the types. */
 static void make_sizes(void) {
     add_around(0, 0, 33);
     for (uint32_t k = 6; k <= 16; k++) add_around((size_t)1 << k, 1, 1);
@@ -48,7 +48,7 @@ static void leave_dirt(size_t bytes) {
     free(p);
 }
 
-/* --- one size ---------------------------------------------------------------------------------- */
+/* --- one size --------------------------------------------------------------------------------- */
 
 static void plain_sizes(void) {
     for (size_t i = 0; i < size_count; i++) {
@@ -88,7 +88,7 @@ static void nothings(void) {
     printf(" size=%zu errno=%s\n", malloc_usable_size(NULL), errno_word(errno));
 }
 
-/* --- count times size ---------------------------------------------------------------------------- */
+/* --- count times size ------------------------------------------------------------------------- */
 
 static const size_t factors[] = {0,
                                  1,
@@ -174,7 +174,7 @@ static void products_resize(void) {
             }
 }
 
-/* --- from size to size ---------------------------------------------------------------------------- */
+/* --- from size to size ------------------------------------------------------------------------ */
 
 static const size_t resizes[] = {0,
                                  1,
@@ -249,7 +249,7 @@ static void resize_grid(void) {
             }
 }
 
-/* --- alignments --------------------------------------------------------------------------------- */
+/* --- alignments ------------------------------------------------------------------------------- */
 
 static size_t aligns[SIZES_MAX];
 static size_t align_count;
@@ -324,7 +324,7 @@ static void align_grid(void) {
         }
 }
 
-/* --- errno over free ------------------------------------------------------------------------------ */
+/* --- errno over free -------------------------------------------------------------------------- */
 
 static void free_keeps_errno(void) {
     for (size_t i = 0; i < RESIZE_COUNT && resizes[i] < VAST; i++)
@@ -360,7 +360,7 @@ static void locked_pages(void) {
     (void)munlockall();
 }
 
-/* --- histories ------------------------------------------------------------------------------------ */
+/* --- histories -------------------------------------------------------------------------------- */
 
 static uint64_t random_number(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boundary cases of the C++ operators: every form of new and delete, exceptions and new handlers. Run
- * and compared like cases.c. Calls go through pointers, so that no compiler leaves one out.
+/* Boundary cases of the C++ operators: every form of new and delete, exceptions and new handlers.
+ * Run and compared like cases.c. Calls go through pointers, so that no compiler leaves one out.
  */
 #include <cstdio>
 #include <initializer_list>
@@ -153,8 +153,8 @@ void plain(Form form, std::size_t bytes, int way, Handler handler) {
     call_delete(form, way, p, bytes);
 }
 
-/* libstdc++ rounds the size up to the alignment without a look at overflow and then hands out too small
- * a block: not to be compared with. */
+/* libstdc++ rounds the size up to the alignment without a look at overflow and then hands out too
+ * small a block: not to be compared with. */
 bool rounds_to_nothing(std::size_t bytes, std::size_t align) { return bytes > SIZE_MAX - align; }
 
 void aligned(Form form, std::size_t bytes, std::size_t align, int way, Handler handler) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a case says what it saw: one line, `NAME(ARGUMENTS) OUTCOME`, equal under every allocator that
- * behaves equally. C and C++. Nothing here allocates.
+/* How a case says what it saw: one line, `NAME(ARGUMENTS) OUTCOME`, equal under every allocator
+ * that behaves equally. C and C++. Nothing here allocates.
  */
 #ifndef TESTS_DIFFERENTIAL_OUTCOME_H
 #define TESTS_DIFFERENTIAL_OUTCOME_H
@@ -15,8 +15,9 @@
 
 enum { ERRNO_BEFORE = 77 }; /* a value that no allocation function sets */
 
-/* Bytes from here up to VAST_END may or may not be there: it depends on the machine and on whether the
- * allocator reserves what it hands out. Such cases are named `vast-...`. Nothing has VAST_END bytes. */
+/* Bytes from here up to VAST_END may or may not be there: it depends on the machine and on whether
+ * the allocator reserves what it hands out. Such cases are named `vast-...`. Nothing has VAST_END
+ * bytes. */
 static const size_t VAST = (size_t)1 << 28, VAST_END = (size_t)1 << 47;
 
 static inline int is_vast(size_t bytes) { return bytes >= VAST && bytes < VAST_END; }
@@ -46,7 +47,8 @@ static inline const char *errno_word(int code) {
     }
 }
 
-/* Whether p, a block for `bytes`, is aligned as expected; no object of 8 bytes needs more than 8. */
+/* Whether p, a block for `bytes`, is aligned as expected; no object of 8 bytes needs more than
+ * 8. */
 static inline const char *alignment_word(const void *p, size_t align, size_t bytes) {
     if ((uintptr_t)p % align == 0) return "aligned";
     return bytes <= 8 && align == 16 && (uintptr_t)p % 8 == 0 ? "aligned-to-8" : "UNALIGNED";
@@ -62,8 +64,8 @@ static inline int byte_kept(const unsigned char *p, size_t i, size_t seed) {
     return p[i] == (unsigned char)(seed * 31 + i * 7 + 1);
 }
 
-/* A pattern in the first bytes of a block, and whether it is still there. Of a long block the ends are
- * written, and a byte of every page between them. */
+/* A pattern in the first bytes of a block, and whether it is still there. Of a long block the ends
+ * are written, and a byte of every page between them. */
 enum { WHOLE_MAX = 8192, STRIDE = 4096 };
 
 static inline size_t step_from(size_t i, size_t bytes) {
@@ -89,8 +91,8 @@ static inline int is_zero(const void *block, size_t bytes) {
     return 1;
 }
 
-/* The end of a case that gave `p`: NULL and errno, or an aligned block with room for `bytes`, all of
- * which can be written. Frees it. zeroed: 1 when it must read as zero. */
+/* The end of a case that gave `p`: NULL and errno, or an aligned block with room for `bytes`, all
+ * of which can be written. Frees it. zeroed: 1 when it must read as zero. */
 static inline void end_block(void *p, size_t bytes, size_t align, int zeroed) {
     int code = errno;
     printf(" null=%s errno=%s", yes(p == NULL), errno_word(code));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks while threads allocate: `fork_storm [NUMBER | --full]`, 1,000 or 100,000 forks.
  *
- * Two threads allocate, pass blocks on and free each other's; a third starts and ends threads; a fourth
- * asks for statistics and trims. The main thread forks; each child frees what it inherited, allocates,
- * and now and then starts a thread or forks itself, and exits in both ways. Handlers of the program
- * allocate around each fork: one set is registered before any library could, one in main.
+ * Two threads allocate, pass blocks on and free each other's; a third starts and ends threads; a
+ * fourth asks for statistics and trims. The main thread forks; each child frees what it inherited,
+ * allocates, and now and then starts a thread or forks itself, and exits in both ways. Handlers of
+ * the program allocate around each fork: one set is registered before any library could, one in
+ * main.
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -28,7 +29,7 @@ enum {
 static _Atomic(block *) boxes[BOXES];
 static atomic_bool stop;
 
-/* --- handlers around a fork -------------------------------------------------------------------- */
+/* --- handlers around a fork ------------------------------------------------------------------- */
 
 static void *in_prepare[2];
 
@@ -53,7 +54,7 @@ static void late_child(void) { handle(1, "allocate in the child"); }
 static void register_early(void) { pthread_atfork(early_prepare, early_parent, early_child); }
 __attribute__((section(".preinit_array"), used)) static void (*early)(void) = register_early;
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void *allocate(void *arg) {
     int actor = (int)(intptr_t)arg;
@@ -111,7 +112,7 @@ static void *ask(void *arg) {
     return NULL;
 }
 
-/* --- children ---------------------------------------------------------------------------------- */
+/* --- children --------------------------------------------------------------------------------- */
 
 static void free_inherited(int actor, const char *who) {
     stage(actor, who, "free inherited blocks");

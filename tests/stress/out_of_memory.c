@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No memory: `out_of_memory [ROUNDS | --full]`. Children live under limits of address space (ulimit -v), of
- * data, and under limits that are lowered while they run. Each allocates until it is refused, in all
- * ways and from several threads; is refused with NULL and ENOMEM; finds every block whole; and goes on
- * once it has freed some.
+/* No memory: `out_of_memory [ROUNDS | --full]`. Children live under limits of address space (ulimit
+ * -v), of data, and under limits that are lowered while they run. Each allocates until it is
+ * refused, in all ways and from several threads; is refused with NULL and ENOMEM; finds every block
+ * whole; and goes on once it has freed some.
  */
 #include <pthread.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@ typedef struct hoard {
 
 static hoard hoards[THREADS];
 
-/* --- what is required of a process without memory ---------------------------------------------- */
+/* --- what is required of a process without memory --------------------------------------------- */
 
 /* Makes blocks until one is refused. Returns the bytes of those that were given. */
 static size_t take_all(hoard *h, uint64_t *rng) {

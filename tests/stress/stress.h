@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stress programs share: a random generator, blocks that know their contents, and a watchdog
- * that tells which stage of whom hung. They call the C library's functions by name, so that any
- * allocator can be preloaded.
+/* What the stress programs share: a random generator, blocks that know their contents, and a
+ * watchdog that tells which stage of whom hung. They call the C library's functions by name, so
+ * that any allocator can be preloaded.
  */
 #ifndef TESTS_STRESS_STRESS_H
 #define TESTS_STRESS_STRESS_H
@@ -31,7 +31,7 @@
         }                                                                                          \
     } while (0)
 
-/* --- random numbers ------------------------------------------------------------------------------ */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 /* splitmix64; the state is the caller's. */
 static inline uint64_t random_number(uint64_t *state) {
@@ -49,7 +49,7 @@ static inline size_t random_bytes(uint64_t *state) {
     return (size_t)(16 + (r >> 16) % 1200);
 }
 
-/* --- blocks that know what is in them -------------------------------------------------------------- */
+/* --- blocks that know what is in them --------------------------------------------------------- */
 
 typedef struct block {
     size_t bytes;
@@ -106,9 +106,9 @@ static inline block *block_make(uint64_t *state) {
     return b;
 }
 
-/* --- the watchdog ------------------------------------------------------------------------------------
+/* --- the watchdog --------------------------------------------------------------------------------
  * A process of its own, made before there are threads. Everybody writes what he is about to do on a
- * board in shared memory; when nothing is counted for too long, the board is printed and all killed.
+ * board in shared memory; when nothing is counted for too long, it is printed and all are killed.
  */
 enum { ACTORS_MAX = 24 };
 
@@ -173,9 +173,10 @@ static inline void watchdog_start(unsigned seconds) {
     watch(parent, seconds);
 }
 
-/* --- the rest ---------------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
-/* The number after the option, else the default: `program --full` and `program 500` choose a length. */
+/* The number after the option, else the default: `program --full` and `program 500` choose a
+ * length. */
 static inline unsigned long length_asked(int argc, char **argv, unsigned long little,
                                          unsigned long full) {
     if (argc < 2) return little;

@@ -41,8 +41,8 @@ static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* For the n-th time in a row in vain: at first at once, for the sake of close races, then asleep, so
- * that the one who is waited for runs even where eight others want the processor. */
+/* For the n-th time in a row in vain: at first at once, for the sake of close races, then asleep,
+ * so that the one who is waited for runs even where eight others want the processor. */
 static void wait_a_little(unsigned n) {
     if (n < 200) return;
     const struct timespec nap = {.tv_nsec = 30000};
