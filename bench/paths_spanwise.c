@@ -39,6 +39,14 @@ static void inline_pair_512(size_t count) {
     }
 }
 
+static void inline_pair_sized(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_fast_malloc(16);
+        touch(p);
+        sw_fast_free_sized(p, 16);
+    }
+}
+
 static void inline_zeroed_pair(size_t count) {
     for (size_t i = 0; i < count; i++) {
         void *p = sw_fast_zalloc(16);
@@ -116,6 +124,10 @@ static void generic_calloc(size_t count) {
 
 static void inline_free(size_t count) {
     for (size_t i = 0; i < count; i++) sw_fast_free(held[i]);
+}
+
+static void inline_free_sized(size_t count) {
+    for (size_t i = 0; i < count; i++) sw_fast_free_sized(held[i], 16);
 }
 
 static void exported_free(size_t count) {
@@ -214,6 +226,7 @@ const path paths[] = {
     {"inline_pair", default_heap, nothing, inline_pair, 1},
     {"inline_pair_64", default_heap, nothing, inline_pair_64, 1},
     {"inline_pair_512", default_heap, nothing, inline_pair_512, 1},
+    {"inline_pair_sized", default_heap, nothing, inline_pair_sized, 1},
     {"inline_zeroed_pair", default_heap, nothing, inline_zeroed_pair, 1},
     {"inline_malloc", default_heap, nothing, inline_malloc, 1},
     {"inline_zeroed", default_heap, nothing, inline_zeroed, 1},
@@ -223,6 +236,7 @@ const path paths[] = {
     {"inline_free", default_heap, exported_malloc, inline_free, 1},
     {"inline_free_random", default_heap, exported_shuffled, inline_free, 1},
     {"inline_free_random_64", default_heap, exported_shuffled_64, inline_free, 1},
+    {"inline_free_sized", default_heap, exported_malloc, inline_free_sized, 1},
     {"exported_pair", default_heap, nothing, exported_pair, 1},
     {"exported_malloc", default_heap, nothing, exported_malloc, 1},
     {"exported_malloc_512", default_heap, nothing, exported_malloc_512, 1},

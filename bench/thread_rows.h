@@ -19,6 +19,7 @@ enum : size_t {
     CROSS_ROUNDS = 20, // times that they do it in one iteration
     OWN = 1000,        // objects that each thread of the scaling rows holds
     SCALE_OPS = 200000,
+    SCALE_PAIRS = 1000000,
     SCALE_ROUNDS = 5,
     THREADS_MAX = 8,
     SHARED = 512,        // objects that each of two threads writes to
@@ -122,7 +123,7 @@ template <class P> void cross_free(State &state) {
 // --- 1, 2, 4, 8 threads: nanoseconds are wall time over the operations of all threads together -----
 
 template <class P> void pairs() {
-    for (size_t i = 0; i < SCALE_OPS; i++) {
+    for (size_t i = 0; i < SCALE_PAIRS; i++) {
         void *p = P::template get<64>();
         touch(p);
         P::drop(p);
@@ -149,7 +150,7 @@ template <class P> void churn(uint64_t seed) {
 template <class P> void scaling_pair(State &state, unsigned threads) {
     for (auto _ : state)
         state.SetIterationTime(run_threads<P>(threads, [](unsigned) { pairs<P>(); }));
-    finish(state, static_cast<double>(SCALE_OPS) * threads);
+    finish(state, static_cast<double>(SCALE_PAIRS) * threads);
 }
 
 template <class P> void scaling_replace(State &state, unsigned threads) {

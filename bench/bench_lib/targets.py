@@ -45,7 +45,8 @@ class Requirement:
 
     def met_by(self, name: str, version: str) -> bool:
         """Whether a peer of that name (mimalloc3 counts as mimalloc) and version will do."""
-        return family(name) == self.family and parse_version(version) >= self.version
+        named = self.family in (name, family(name))
+        return named and parse_version(version) >= self.version
 
     def __str__(self) -> str:
         return f"{self.family} >= {'.'.join(map(str, self.version))}"

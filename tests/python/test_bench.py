@@ -396,6 +396,9 @@ def test_requirement() -> None:
     assert not need.met_by("mimalloc", "")
     assert targets.Requirement.parse("go >= 1.26").met_by("go-special", "go1.26.8")
     assert str(need) == "mimalloc >= 3.0"
+    special = targets.Requirement.parse("go-special >= 1.26.8")
+    assert special.met_by("go-special", "go1.26.8-X:sizespecializedmalloc")
+    assert not special.met_by("go", "go1.26.8")
 
 
 # --- running --------------------------------------------------------------------------------------
