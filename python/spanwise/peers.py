@@ -41,6 +41,8 @@ class PeerRow:
         startup_bytes: of it, resident before the first operation (median).
         table: name of the table that stands for it; "" where there is none.
         model_bytes: peak of held bytes of the simulator under that table; None without one.
+        ours_bytes: peak of resident memory of our own heap with that table (median): what lies
+            between it and model_bytes was held but never touched.
         missing: why there is no replay, or "".
     """
 
@@ -49,6 +51,7 @@ class PeerRow:
     startup_bytes: int
     table: str
     model_bytes: int | None
+    ours_bytes: int | None = None
     missing: str = ""
 
     @property
@@ -109,8 +112,11 @@ class PeerComparison:
 
     def __str__(self) -> str:
         ranked = sorted(self.rows, key=lambda row: (row.real is None, row.real or 0))
-        head = ("allocator", "real peak RSS", "over live", "table", "model peak held", "error")
-        title = f"{self.source}: real peaks of the same replay, and the model under their tables"
+        head = ("allocator", "real peak", "over live", "table", "our heap", "model held", "error")
+        title = (
+            f"{self.source}: peaks of resident memory on the same replay; our heap's with the table"
+            " that stands for each, and the model's"
+        )
         table = _format.table([self._cells(row) for row in ranked], head, indent="  ")
         lines = [title, table, f"  {self.verdict()}"]
         lines += [f"  {row.name}: {row.missing}" for row in ranked if row.missing]
@@ -123,7 +129,8 @@ class PeerComparison:
         over = "-" if row.real is None else f"{row.real / max(self.peak_live_bytes, 1):.3f}"
         model = "-" if row.model_bytes is None else _format.size(row.model_bytes)
         error = "-" if row.error is None else f"{100 * row.error:+.1f} %"
-        return (row.name, real, over, row.table or "-", model, error)
+        ours = "-" if row.ours_bytes is None else _format.size(row.ours_bytes)
+        return (row.name, real, over, row.table or "-", ours, model, error)
 
     def verdict(self) -> str:
         """One sentence: ranking and error."""
@@ -175,25 +182,18 @@ def _row(
     source: Recording, name: str, repeat: int, touch: str, progress: Progress | None
 ) -> PeerRow:
     table = TABLE_OF.get(name, "")
-    model = None
+    model = ours = None
+    knobs: dict[str, Any] = {"repeat": repeat, "touch": touch, "drain": ()}
     if table:
-        ledger = source.ledger(SizeClassTable.named(table))
+        made = SizeClassTable.named(table)
+        ledger = source.ledger(made)
         model = ledger.stats.peak_held_bytes if ledger.stats else None
+        (own,) = replay_many(source, [allocator_named("spanwise", made)], **knobs)
+        ours = own.peak_rss_bytes
     try:
-        (seen,) = replay_many(
-            source,
-            [allocator_named(name)],
-            repeat=repeat,
-            touch=touch,
-            drain=(),
-            progress=progress,
-        )
+        (seen,) = replay_many(source, [allocator_named(name)], progress=progress, **knobs)
     except (errors.ProgramError, errors.UnsupportedError) as error:
-        return PeerRow(name, (), 0, table, model, missing=str(error))
-    return PeerRow(
-        name,
-        tuple(run.peak_rss_bytes for run in seen.runs),
-        int(median(run.startup_bytes for run in seen.runs)),
-        table,
-        model,
-    )
+        return PeerRow(name, (), 0, table, model, ours, missing=str(error))
+    peaks = tuple(run.peak_rss_bytes for run in seen.runs)
+    startup = int(median(run.startup_bytes for run in seen.runs))
+    return PeerRow(name, peaks, startup, table, model, ours)
