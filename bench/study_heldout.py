@@ -154,7 +154,8 @@ def page(pairs: Sequence[Pair]) -> str:
         "Everything that a heap holds beyond what is requested, with partly empty spans, caches,",
         "metadata and free pages, at the peak of the recording that was held out. The fitted",
         "tables are of objective `held`, aligned to 16; the last column is fitted to the recording",
-        "mixed with 1 % of requests of every size.",
+        "mixed with 1 % of requests of every size. Idle pages go back by the recording's clock, so",
+        "this table moves by some percent with the speed of the machine that recorded.",
         "",
         *simulated(pairs),
     ]

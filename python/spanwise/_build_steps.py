@@ -34,7 +34,7 @@ SHARED_FLAGS = (
 )
 FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete")
 _FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
-_TRACE = ("trace/io", "trace/replay")
+_NOT_CORE = ("face", "os/none", "trace/replay/program")
 _STEP_SECONDS = 600
 _STOCK = ("go", "c16")
 
@@ -169,9 +169,13 @@ def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
     return [path for path in found if path.parent.name != "gen" or path.name not in replaced]
 
 
-def core_rooms(recordings: bool) -> tuple[str, ...]:
-    """The rooms of the library."""
-    return (*_FLOOR, *_TRACE) if recordings else _FLOOR
+def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
+    """The rooms of the library: all but faces and programs; without recordings the heap's."""
+    if not recordings:
+        return _FLOOR
+    source = root / "src"
+    rooms = {path.parent.relative_to(source).as_posix() for path in source.glob("**/*.c")}
+    return tuple(sorted(rooms.difference(_NOT_CORE)))
 
 
 FACE_ROOMS = _FLOOR

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of program is to be recorded: found, dynamically linked, of this machine, CPython?"""
+"""What kind of program is to be preloaded: found, dynamically linked, of this machine, CPython?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from spanwise.errors import ProgramError
 
@@ -42,11 +42,11 @@ class Elf:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that can be recorded.
+    """A program that takes a preloaded library.
 
     Attributes:
         path: what is started.
-        binary: what is recorded: the program, or the interpreter of a script.
+        binary: what runs: the program, or the interpreter of a script.
         may_be_python: it is CPython, or a script that may start it.
     """
 
@@ -55,15 +55,26 @@ class Program:
     may_be_python: bool
 
 
-def examine(name: str, search_path: str | None = None) -> Program:
-    """Finds a program and checks that it can be recorded.
+class Use(NamedTuple):
+    """What a library is preloaded for, in words: the program cannot be `done`, `library` cannot."""
+
+    done: str
+    library: str
+
+
+RECORDING = Use("recorded", "the recorder")
+
+
+def examine(name: str, search_path: str | None = None, use: Use = RECORDING) -> Program:
+    """Finds a program and checks that a library can be preloaded into it.
 
     Args:
         name: a path, or a name that is looked up.
         search_path: where; None: $PATH.
+        use: what for; for the message.
 
     Raises:
-        ProgramError: it cannot be recorded; the message says why.
+        ProgramError: it cannot; the message says why.
     """
     path = _find(name, search_path)
     binary, words = path, [path]
@@ -74,9 +85,9 @@ def examine(name: str, search_path: str | None = None) -> Program:
         binary = _resolve_env(words, search_path, path)
     elf = read_elf(binary)
     if elf is None:
-        raise ProgramError(f"{path}: cannot be recorded: neither an ELF program nor a script")
-    _check_elf(path, elf)
-    _check_privileges(path, binary)
+        raise ProgramError(f"{path}: cannot be {use.done}: neither an ELF program nor a script")
+    _check_elf(path, elf, use)
+    _check_privileges(path, binary, use)
     scripted = Path(binary).name in _SHELLS and binary != path
     return Program(path, binary, scripted or _is_python(binary, elf))
 
@@ -180,23 +191,23 @@ def _needed(file: BinaryIO, heads: list[tuple[int, ...]], order: str) -> Iterato
             yield os.fsdecode(file.read(256).split(b"\0", 1)[0])
 
 
-def _check_elf(path: str, elf: Elf) -> None:
+def _check_elf(path: str, elf: Elf, use: Use) -> None:
     own = read_elf("/proc/self/exe")
     if own is not None and (elf.bits, elf.machine) != (own.bits, own.machine):
         theirs = f"{elf.bits}-bit {_MACHINES.get(elf.machine, f'machine {elf.machine}')}"
         ours = f"{own.bits}-bit {_MACHINES.get(own.machine, f'machine {own.machine}')}"
-        raise ProgramError(f"{path}: cannot be recorded: it is {theirs}, the recorder is {ours}")
+        raise ProgramError(f"{path}: cannot be {use.done}: it is {theirs}, {use.library} is {ours}")
     if not elf.interpreter:
         raise ProgramError(
-            f"{path}: cannot be recorded: statically linked, the loader never sees LD_PRELOAD"
+            f"{path}: cannot be {use.done}: statically linked, the loader never sees LD_PRELOAD"
         )
     if Path(elf.interpreter).name.startswith("ld-musl"):
         raise ProgramError(
-            f"{path}: cannot be recorded: linked against musl, the recorder needs glibc"
+            f"{path}: cannot be {use.done}: linked against musl, {use.library} needs glibc"
         )
 
 
-def _check_privileges(path: str, binary: str) -> None:
+def _check_privileges(path: str, binary: str, use: Use) -> None:
     """The loader ignores LD_PRELOAD where a start changes the user or the group."""
     for file in {path, binary}:
         status = Path(file).stat()
@@ -205,7 +216,7 @@ def _check_privileges(path: str, binary: str) -> None:
         if user or group:
             kind = "set-user-ID" if user else "set-group-ID"
             raise ProgramError(
-                f"{file}: cannot be recorded: {kind} program, the loader ignores LD_PRELOAD"
+                f"{file}: cannot be {use.done}: {kind} program, the loader ignores LD_PRELOAD"
             )
 
 

@@ -294,7 +294,7 @@ def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
 
 def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
     tell(f"library: compiling with {parts.compiler.version}")
-    objects = parts.objects(core_rooms(zstd is not None), (), "core")
+    objects = parts.objects(core_rooms(parts.root, zstd is not None), (), "core")
     lib = parts.lib
     run_step([parts.compiler.tool("ar"), "rcs", lib / "libspanwise.a", *objects], "ar")
     soname = "libspanwise.so." + ".".join(_lib.version().split(".")[:2])

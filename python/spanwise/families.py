@@ -80,6 +80,18 @@ def named(name: str) -> Table | None:
         return table
 
 
+def check_name(name: str) -> None:
+    """Refuses names that a table file, or the C made of it, could not have.
+
+    Raises:
+        InvalidError: the name, and what it must be.
+    """
+    with _named_errors():
+        generator("rules").check_name(name)
+    if name in generator("model").BUILTINS:
+        raise InvalidError(f"name {name!r} belongs to a built-in table; choose another")
+
+
 def make(family: str, *arguments: Any, **options: Any) -> Table:
     """The table of a family with arguments: geometric, pow2, fibonacci.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from spanwise import _format, errors, plots
+from spanwise import _format, errors, families, plots
 from spanwise._profile import OBJECTIVES, UNITS, SizeProfile, Waste, joint_profile
 from spanwise._solver import Rules, Solver
 from spanwise.frontier import AS_RECORDED, Frontier, peak_ledger, simulate_frontier
@@ -32,6 +32,7 @@ BASELINES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc")
 FRONTIER_COUNTS = (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 FRONTIER_CACHES = (AS_RECORDED, 1, 2, 4, 8, 16)
 FRONTIER_SCALES = (1, 2, 4)
+_CHARGE_STEPS = 10
 
 Recordings = Recording | Iterable[Recording]
 """One recording, or several (a list, a `RecordingSet`)."""
@@ -95,6 +96,8 @@ def optimize(
         InvalidError: rules that no table meets, a recording without allocations, or without any
             of at most max_size bytes.
     """
+    if name is not None:
+        families.check_name(name)
     fitted = _listed(recordings)
     if not fitted:
         raise errors.InvalidError("no recording to fit a table to; give at least one")
@@ -156,13 +159,15 @@ class _Fit:
         there is what the frontier shows, so the charge is then lowered until it is.
         """
         wanted = sorted(set(counts))
-        charges = [self.rules.partial / divisor for divisor in (1, 4, 16, 64)] + [0.0]
-        solvers = [self.solver(classes=wanted[-1], partial=charge) for charge in charges]
+        charges = [*(self.rules.partial / 4**step for step in range(_CHARGE_STEPS)), 0.0]
+        solvers: list[Solver] = []
 
         def table(count: int, scale: int) -> SizeClassTable:
             name = f"best-{count}-{self.objective}"
-            for solver in solvers:
-                found = solver.table(count, name, self.source(), scale)
+            for step, charge in enumerate(charges):
+                if step == len(solvers):
+                    solvers.append(self.solver(classes=wanted[-1], partial=charge))
+                found = solvers[step].table(count, name, self.source(), scale)
                 if len(found) == count:
                     break
             return found

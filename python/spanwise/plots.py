@@ -249,7 +249,12 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
         spans = "" if span_scale == 1 else f", spans x{span_scale}"
         caches_text = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
         (line,) = ax.plot(
-            curve["classes"], waste_bytes, label=caches_text + spans, marker=".", linewidth=1.2
+            curve["classes"],
+            waste_bytes,
+            label=caches_text + spans,
+            marker=".",
+            linewidth=1.2,
+            linestyle="-" if span_scale == 1 else "--",
         )
         least = int(np.argmin(waste_bytes))
         ax.plot(
@@ -257,7 +262,8 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
         )
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
-    ax.set_ylim(bottom=0)
+    ax.set_yscale("log", base=2)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.set_xlabel("classes")
     ax.set_ylabel(f"held beyond requested, {unit}")
     ax.set_title("waste at the peak; the least of each curve is marked")

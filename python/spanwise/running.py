@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._parts import PARTS
-from spanwise._program import examine
+from spanwise._program import Use, examine
 from spanwise._run import RunStats
 from spanwise.heap import PLACEMENTS
 from spanwise.ledger import LEDGER_CLASS_DTYPE, Ledger
@@ -33,6 +33,7 @@ MALLOC_FACE = "libspanwise-malloc.so"
 FACE_TABLE = "c16"
 """The table of the malloc face that is installed; others are built."""
 
+_USE = Use("run under spanwise", "the malloc face")
 _FORMAT, _VERSION = "spanwise-ledger", 1
 _ROW_NAMES = (
     "size_bytes",
@@ -312,7 +313,7 @@ def run_under(
             in the main thread.
     """
     base = dict(os.environ if env is None else env)
-    program = examine(seen_from(words[0], cwd), base.get("PATH"))
+    program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)
     with tempfile.TemporaryDirectory(prefix="spanwise-", ignore_cleanup_errors=True) as folder:
         environment = {
             **base,

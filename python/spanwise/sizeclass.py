@@ -388,10 +388,18 @@ class SizeClassTable:
         return {**file, "provenance": self._source}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The table as a table file's text; also written to `path` unless None."""
+        """The table as a table file's text; also written to `path`, whole or not, unless None."""
         content = json.dumps(self.to_table_file(), indent=1) + "\n"
         if path is not None:
-            Path(path).write_text(content, encoding="utf-8")
+            place = Path(path)
+            growing = place.with_name(f".{place.name}.{os.getpid()}")
+            try:
+                growing.write_text(content, encoding="utf-8")
+                growing.replace(place)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(place)) from None
+            finally:
+                growing.unlink(missing_ok=True)
         return content
 
     def rows(self) -> list[tuple[str, ...]]:

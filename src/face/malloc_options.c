@@ -143,7 +143,7 @@ enum { OPTION_COUNT = sizeof options / sizeof *options, SHOWN_MAX = 48 };
 static const char *shown(const char *text, size_t length, char out[SHOWN_MAX + 4]) {
     size_t used = 0;
     for (; used < length && used < SHOWN_MAX; used++)
-        out[used] = (unsigned char)text[used] < ' ' || text[used] == 127 ? '?' : text[used];
+        out[used] = (char)((unsigned char)text[used] < ' ' || text[used] == 127 ? '?' : text[used]);
     for (int i = 0; i < 3 && length > SHOWN_MAX; i++) out[used++] = '.';
     out[used] = '\0';
     return out;

@@ -77,7 +77,8 @@ static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choic
     uint64_t most = sw_min_u64((uint64_t)o->pages_max * o->page_bytes, SW_TABLE_SPAN_BYTES_MAX);
     uint64_t span = sw_align_up(size, o->page_bytes);
     for (; span <= most && span / size <= SW_TABLE_SLOTS_MAX; span += o->page_bytes) {
-        double slot_cost = (double)span / (double)(span / size);
+        uint64_t slots = span / size;
+        double slot_cost = (double)span / (double)slots;
         if (slot_cost >= least || (o->narrow && !narrow_divides(size, (uint32_t)span))) continue;
         least = slot_cost;
         if (found != 0 && o->span_charge == 0) found--;

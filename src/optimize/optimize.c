@@ -59,14 +59,14 @@ void sw_optimize_options_init(sw_optimize_options *options) {
 
 /* --- layers ----------------------------------------------------------------------------------- */
 
-static sw_status open_workspace(workspace *w, const sw_choices *choices) {
+/* False: no memory. */
+static bool open_workspace(workspace *w, const sw_choices *choices) {
     size_t columns = (size_t)choices->count + 1;
     uint32_t width = 1u << sw_log2_ceil(choices->cost_count);
     size_t bytes = 3 * columns * sizeof(double) + 2 * (size_t)width * sizeof(int32_t);
     w->block_bytes = sw_align_up(bytes, sw_os_page_bytes());
     w->block = sw_os_map(w->block_bytes);
-    if (w->block == NULL)
-        return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for %zu bytes of work", w->block_bytes);
+    if (w->block == NULL) return false;
     w->above = w->block;
     w->now = w->above + columns;
     w->weights = w->now + columns;
@@ -78,7 +78,7 @@ static sw_status open_workspace(workspace *w, const sw_choices *choices) {
         .b = w->weights,
         .nodes = (int32_t *)(w->weights + columns),
     };
-    return SW_OK;
+    return true;
 }
 
 static void first_layer(workspace *w, const sw_choices *choices, uint32_t *previous) {
@@ -150,8 +150,8 @@ static sw_status fill(sw_optimizer *o, const sw_optimize_options *options, const
     o->least = o->block;
     o->previous = (uint32_t *)(o->least + o->classes);
     workspace w;
-    status = open_workspace(&w, &o->choices);
-    if (status != SW_OK) return status;
+    if (!open_workspace(&w, &o->choices))
+        return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory to work in");
     run_layers(o, &w);
     (void)sw_os_release(w.block, w.block_bytes);
     return SW_OK;

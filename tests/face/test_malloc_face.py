@@ -269,6 +269,24 @@ def test_verbose(face: Face) -> None:
     assert " bytes at its end, " in last
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-ID program")
+def test_raised_privileges_have_no_options(face: Face, tmp_path: Path) -> None:
+    """The loader takes no preloaded library there, so the program opens the face itself."""
+    program = tmp_path / "raised"
+    shutil.copy(face.program("moments.c"), program)
+    words = [program, "opened", face.library]
+    told = face.run(words, preload=False, VERBOSE="1", LIMIT="x")
+    assert "SPANWISE_LIMIT=x is not " in told.stderr
+    os.chown(program, 65534, -1)
+    program.chmod(0o4755)
+    done = face.run(words, preload=False, VERBOSE="1", LIMIT="x")
+    if done.returncode != 0:
+        pytest.skip(f"cannot be run as another user: {done.stderr.splitlines()[:1]}")
+    if done.stderr == told.stderr:
+        pytest.skip("the file system knows no set-user-ID")
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
 # --- the ledger -----------------------------------------------------------------------------------
 
 

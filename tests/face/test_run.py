@@ -17,7 +17,7 @@ import spanwise as sw
 from spanwise._parts import PARTS
 from spanwise.recorder import run_recorded
 
-from tests.face.tools import Face
+from tests.face.tools import CC, Face
 
 PYTHON = Path(sys.executable).resolve()
 
@@ -141,6 +141,18 @@ def test_wrong_use(words: list[str], message: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert message in line
+
+
+def test_program_that_takes_no_library(face: Face, tmp_path: Path) -> None:
+    program = tmp_path / "static"
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 0; }\n")
+    if subprocess.run([CC, "-static", source, "-o", program], check=False).returncode != 0:
+        pytest.skip("the C library has no static form here")
+    done = command("--", program)
+    assert done.returncode == 2
+    message = "cannot be run under spanwise: statically linked, the loader never sees LD_PRELOAD"
+    assert done.stderr == f"spanwise: {program}: {message}\n"
 
 
 def test_program_that_a_signal_ends() -> None:

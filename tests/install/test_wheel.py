@@ -7,6 +7,8 @@ It is built from the sdist, installed into an empty environment, and records and
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -69,6 +71,8 @@ def test_wheel_carries_everything(wheel: Path) -> None:
         "spanwise/_spanwise.abi3.so",
         "spanwise/_native/libspanwise-record.so",
         "spanwise/_native/libspanwise-malloc.so",
+        "spanwise/_native/spanwise-replay",
+        "spanwise/_source/scripts/build_check.c",
         "spanwise/_source/include/spanwise/spanwise.h",
         "spanwise/_source/src/heap/heap.h",
         "spanwise/_source/scripts/sizeclasses.py",
@@ -111,3 +115,58 @@ def test_records_and_accounts_a_program(environment: Path, tmp_path: Path) -> No
 def test_installed_tables_are_right(environment: Path, tmp_path: Path) -> None:
     said = run(environment / "spanwise", "classes", "--table", "go", "--json", cwd=tmp_path)
     assert len(json.loads(said)["classes"]) in (67, 68)
+
+
+def test_builds_and_replays_from_the_wheel(
+    environment: Path, prefix: Path, libdir: Path, tmp_path: Path
+) -> None:
+    """The loop where there is no checkout, and no tool but cc: no cmake, ninja, make."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("cc", "as", "ld", "ar", "sh", "ls"):
+        found = shutil.which(name)
+        assert found is not None, name
+        (tools / name).symlink_to(found)
+    table = tmp_path / "mine.json"
+    classes = [{"size": size, "pages": 2} for size in (16, 32, 96, 512, 4096)]
+    table.write_text(json.dumps({"name": "mine", "page_bytes": 8192, "classes": classes}))
+    spanwise = environment / "spanwise"
+    bare = {"PATH": str(tools), "CC": ""}
+    said = run(spanwise, "build", "--table", table, "-o", "mine", cwd=tmp_path, env=bare)
+    assert "table mine" in said
+    recording = tmp_path / "ls.swt"
+    run(spanwise, "record", "-o", recording, "--", "/bin/ls", "/", cwd=tmp_path)
+    words = ("--lib", "mine", "--table", table, "--drain", "0.01", "--json")
+    made, built = json.loads(run(spanwise, "replay", recording, *words, cwd=tmp_path))
+    assert built["runs"][0]["malloc"] == str(tmp_path / "mine/lib/libspanwise-malloc.so")
+    assert (built["ops"], built["failed"], made["failed"]) == (made["ops"], 0, 0)
+    run(spanwise, "replay", recording, "--ledger", "--table", table, cwd=tmp_path)
+    _never_meets_the_stock_library(tmp_path, prefix, libdir)
+
+
+def _never_meets_the_stock_library(folder: Path, prefix: Path, libdir: Path) -> None:
+    """Inline code of either table links with its own library only."""
+    source = folder / "user.c"
+    source.write_text(
+        "#include <spanwise/fast.h>\n"
+        "int main(void) { sw_fast_free(sw_fast_malloc(9)); return 0; }\n"
+    )
+    mine, stock = folder / "mine/include", prefix / "include"
+    for include, library, fits in (
+        (mine, folder / "mine/lib", True),
+        (stock, libdir, True),
+        (mine, libdir, False),
+        (stock, folder / "mine/lib", False),
+    ):
+        places = (f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}")
+        done = subprocess.run(
+            ["cc", "-O2", *places, str(source), "-o", str(folder / "user"), "-lspanwise"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == fits, done.stderr
+        if fits:
+            run(folder / "user")
+        else:
+            assert "sw_table_is_" in done.stderr

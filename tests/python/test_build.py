@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -15,11 +16,18 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import _lib
-from spanwise._build_steps import source_root
+from spanwise._build_steps import (
+    COMMON_FLAGS,
+    FACE_FLAGS,
+    FACE_LINK_FLAGS,
+    FACE_ROOMS,
+    SHARED_FLAGS,
+    core_rooms,
+    source_root,
+)
 from spanwise.build import check_malloc_table
 
-from tests.python.helpers import random_ops, spanwise
+from tests.python.helpers import ROOT, random_ops, spanwise
 
 CC = shutil.which("cc")
 pytestmark = pytest.mark.skipif(CC is None, reason="no cc; install gcc")
@@ -270,13 +278,31 @@ def test_impossible_table_files(tmp_path: Path) -> None:
         sw.Build.open(tmp_path)
 
 
-def test_build_flags_are_those_of_cmake() -> None:
-    """The sources say which flags; a change there has to be made here too."""
-    root = Path(__file__).resolve().parents[2] / "cmake"
-    targets = (root / "SpanwiseTargets.cmake").read_text()
-    library = (root / "SpanwiseLibrary.cmake").read_text()
-    for flag in ("-fno-semantic-interposition", "--exclude-libs,ALL", "-z,now", "-z,relro"):
-        assert flag in targets
-    for flag in ("-fno-builtin", "-ftls-model=initial-exec", "-static-libgcc", "-z,nodelete"):
-        assert flag in library
-    assert _lib.version()
+def test_flags_and_sources_are_those_of_cmake() -> None:
+    """A build has no CMake: what is changed there has to be changed in _build_steps.py too."""
+    folder = ROOT / "cmake"
+    targets = (folder / "SpanwiseTargets.cmake").read_text()
+    library = (folder / "SpanwiseLibrary.cmake").read_text()
+    for flag in (*SHARED_FLAGS, *COMMON_FLAGS):
+        if flag.startswith(("-Wl,", "-fno-")) and flag != "-Wl,-z,defs":
+            assert flag in targets, flag
+    for flag in (*FACE_FLAGS, *FACE_LINK_FLAGS):
+        assert flag.removeprefix("-D") in library, flag
+    floor = {"base", "os/linux", "ds"}
+    for name, rooms in (("core", core_rooms(ROOT, True)), ("malloc", FACE_ROOMS)):
+        words = re.findall(rf"spanwise_sources\({name}_sources (.*?)\)", library, re.DOTALL)[0]
+        listed = {room.removesuffix("/*") for room in re.findall(r'"([^"]+)"', words)}
+        assert listed - {"face/malloc*"} | floor == set(rooms), name
+
+
+def test_goes_without_zstd(tmp_path: Path) -> None:
+    """Only the heap is compiled then; a stand-in for cc stops the build after it was told."""
+    body = 'case "$*" in *probe*) exit 1;; *trace*|*optimize*) echo "error: trace"; exit 1;;'
+    compiler = script(
+        tmp_path / "cc-bare", body + ' *" -c "*) echo "error: stop" >&2; exit 1;; esac'
+    )
+    lines: list[str] = []
+    with pytest.raises(sw.BuildError, match="stop"):
+        sw.build("c16", tmp_path / "b", cc=compiler, say=lines.append)
+    assert any("goes without recordings" in line for line in lines)
+    assert not any(room.startswith(("trace", "optimize")) for room in core_rooms(ROOT, False))

@@ -20,7 +20,10 @@ from spanwise._parts import PARTS
 
 from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
 
-NAMES = ("classes", "explain", "record", "ledger", "compare", "optimize", "demo")
+NAMES = (
+    *("classes", "explain", "record", "run", "ledger", "compare"),
+    *("optimize", "build", "replay", "sweep", "demo"),
+)
 
 
 @pytest.fixture(scope="module")

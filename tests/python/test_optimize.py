@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import spanwise as sw
@@ -18,7 +19,16 @@ from spanwise.__main__ import main
 from spanwise._profile import profile_of
 from spanwise.frontier import AS_RECORDED, peak_ledger
 
-from tests.python.helpers import ALLOC, FREE, REALLOC, ROOT, make_ops, random_ops
+from tests.python.helpers import (
+    ALLOC,
+    FREE,
+    REALLOC,
+    ROOT,
+    make_ops,
+    needs_recorder,
+    python,
+    random_ops,
+)
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +221,10 @@ def test_frontier_rows_are_ledgers(program: sw.Recording) -> None:
 def test_pictures(program: sw.Recording) -> None:
     best = sw.optimize(program, classes=12)
     frontier = best.make_frontier(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
-    assert len(frontier.plot().get_lines()) == 2
-    assert best.plot_waste().get_title(loc="left") == "round-up of each size"
+    drawn, waste = frontier.plot(), best.plot_waste()
+    assert len(drawn.get_lines()) == 2
+    assert waste.get_title(loc="left") == "round-up of each size"
+    plt.close("all")
     assert "best-12-peak" in best._repr_html_()
 
 
@@ -250,6 +262,11 @@ def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) 
         ),
         ({"page_bytes": 5000}, "page_bytes 5000: must be a power of two from 4096 to 65536"),
         ({"objective": "speed"}, "objective 'speed': must be one of allocs, time, peak, held"),
+        ({"name": "go"}, "name 'go' belongs to a built-in table; choose another"),
+        (
+            {"name": "my table"},
+            "name 'my table': must be 1 to 63 of A-Z a-z 0-9 _ . - and begin with a letter",
+        ),
         ({"prior": 1.0}, "prior 1.0: must be at least 0 and below 1"),
         ({"partial": -0.5}, "span_charge -0.5: must be 0 or more"),
         (
@@ -320,3 +337,25 @@ def test_command_leaves_no_file_behind_an_error(
     assert main(words) == 2
     assert capsys.readouterr().err == "spanwise: classes 0: must be 1 to 255\n"
     assert not (stored / "t.json").exists()
+    place = stored / "none/t.json"
+    assert main(["optimize", str(stored / "a.swt"), "-o", str(place)]) == 2
+    assert capsys.readouterr().err == f"spanwise: {place}: No such file or directory\n"
+    assert sorted(path.name for path in stored.iterdir()) == ["a.swt", "b.swt"]
+
+
+# --- the study ------------------------------------------------------------------------------------
+
+
+@needs_recorder()
+def test_study_of_one_program(tmp_path: Path) -> None:
+    study = ROOT / "bench/study_heldout.py"
+    result = python(study, "--only", "python, small objects", "--write", tmp_path / "s.md")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "s.md").read_text(encoding="utf-8")
+    assert result.stdout == text
+    assert text.count("| python, small objects |") == 5
+    nothing = python(study, "--only", "none")
+    assert (nothing.returncode, nothing.stderr) == (
+        2,
+        "study_heldout: no program to record; see --help\n",
+    )

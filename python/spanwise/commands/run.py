@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
+_MORE = """\
+The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no
+ledger; 2 when it could not be started. Its standard output is left alone. The first Ctrl-C is the
+program's affair, the second ends it. The ledger of the peak is of a moment when live bytes were at
+most 1/32 below their highest.
+
+The malloc face without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
+  SPANWISE_LIMIT=BYTES       most that the heap holds, with K, M, G or T
+  SPANWISE_DECAY_MS=MS       idle pages go back after this; never
+  SPANWISE_PLACEMENT=NAME    lifo, address or fullest
+  SPANWISE_BATCH=N           wholly free spans that a thread keeps per class
+  SPANWISE_THP=advise        ask for transparent huge pages; off
+  SPANWISE_TRACKED=1         keep requested sizes, counts and the ledger of the peak
+  SPANWISE_LEDGER=PATH       the ledger as JSON at the end; %p: process id; a number: a descriptor
+  SPANWISE_VERBOSE=1         a line on stderr at the start and at the end
+"""
+
 
 def add(commands: SubParsers) -> None:
     """Declares the command."""
@@ -32,6 +49,7 @@ def add(commands: SubParsers) -> None:
         run,
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
+    parser.epilog = f"{_MORE}\n{parser.epilog}"
     parser.add_argument("-o", "--output", metavar="FILE", help="the ledger goes there instead")
     parser.add_argument(
         "--plain",
