@@ -10,7 +10,17 @@
 /* Index of the lowest set bit. w must not be 0. */
 static inline uint32_t sw_ctz(uint64_t w) { return (uint32_t)__builtin_ctzll(w); }
 static inline uint32_t sw_clz(uint64_t w) { return (uint32_t)__builtin_clzll(w); }
-static inline uint32_t sw_popcount(uint64_t w) { return (uint32_t)__builtin_popcountll(w); }
+/* Where the processor at hand may lack the instruction, compilers call a function for it. */
+static inline uint32_t sw_popcount(uint64_t w) {
+#if defined(__x86_64__) && !defined(__POPCNT__)
+    w -= w >> 1 & 0x5555555555555555u; /* counts of 2 bits, 4, 8; then their sum */
+    w = (w & 0x3333333333333333u) + (w >> 2 & 0x3333333333333333u);
+    w = (w + (w >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+    return (uint32_t)(w * 0x0101010101010101u >> 56);
+#else
+    return (uint32_t)__builtin_popcountll(w);
+#endif
+}
 
 /* The n lowest bits set, n in 0..64. */
 static inline uint64_t sw_low_mask(uint32_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }

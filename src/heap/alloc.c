@@ -55,8 +55,6 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
 static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
-    if (cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0)
-        return sw_template_plain(cache, size, span_class, sw_alloc_slow);
     uint64_t bits = sw_word_free(slot->word);
     if (slot->hints != 0 || bits == 0) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, slot->bytes);
@@ -80,10 +78,13 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
         sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
         return by_size[size](cache, size, flags);
     }
-    if (sw_unlikely(size > cache->table->max_size))
-        return sw_large_alloc(cache->heap, size, 1, flags);
+    const sw_table *table = cache->table;
+    if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache->heap, size, 1, flags);
+    uint32_t cls = sw_size_class(table, size);
+    if (sw_likely(cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0))
+        return sw_template_plain(cache, size, sw_span_class_of(cls, true), sw_alloc_slow);
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
-    return alloc_class(cache, size, flags, sw_size_class(cache->table, size));
+    return alloc_class(cache, size, flags, cls);
 }
 
 /* --- tiny objects -------------------------------------------------------------------------------- */
