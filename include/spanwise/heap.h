@@ -71,9 +71,8 @@ SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
 SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers */
 
-/* Called when an allocation of `bytes` more would pass the heap's limit and giving back free pages was
- * not enough; for large objects only, small ones are refused at once. It may free objects of the heap
- * and trim it, from the calling thread, but not allocate from it; no lock is held. Nonzero: try again
+/* Called when `bytes` more, a large object or a span of small ones, would pass the heap's limit and giving
+ * back free pages was not enough. It may free objects of the heap and trim it, from the calling thread, but not allocate from it; no lock is held. Nonzero: try again
  * (so it must answer 0 when it could not free anything); 0: the allocation fails. */
 typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
 /* NULL: none. May be called at any time; a call that is under way may still see the old hook. */

@@ -40,14 +40,22 @@ static void *alloc_first(size_t size, unsigned flags) {
     return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
+static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    sw_span *span;
+    uintptr_t p = sw_cache_take_hinted(cache, span_class, &span);
+    return p == 0 ? NULL : finish(cache, span, (void *)p, size, flags);
+}
+
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    sw_span *span;
     if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
-    uintptr_t hinted = sw_cache_take_hinted(cache, span_class, &span);
-    if (hinted != 0) return finish(cache, span, (void *)hinted, size, flags);
-    if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) return no_memory();
-    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
+    void *p = take_hinted(cache, size, flags, span_class);
+    if (p != NULL) return p;
+    if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) {
+        p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
+        return p != NULL ? p : no_memory();
+    }
+    p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
     return finish(cache, slot->span, p, size, flags);
 }
 

@@ -213,9 +213,18 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     return true;
 }
 
+/* A refill failed: whether the hook of the heap's limit says to try again. */
+static bool may_retry(sw_cache *cache, uint32_t span_class) {
+    const sw_table *table = cache->heap->table;
+    uint64_t bytes = (uint64_t)table->classes[span_class / 2].pages << table->page_shift;
+    return sw_last_error()->status == SW_LIMIT && sw_heap_ask_limit(cache->heap, bytes);
+}
+
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     bool done = refill(cache, span_class, &doubled);
+    while (sw_unlikely(!done) && may_retry(cache, span_class))
+        done = refill(cache, span_class, &doubled);
     if (sw_unlikely(doubled != 0)) sw_cache_report_double(cache, doubled);
     return done;
 }

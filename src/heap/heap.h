@@ -217,7 +217,8 @@ static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot,
 void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags);
 /* p is the start of this live large object. False: another thread freed it first. */
 bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p);
-/* Resizes in place when the page count shrinks or stays; false otherwise. */
+/* Resizes in place: always when the page count shrinks or stays, when it grows if the pages behind are
+ * free. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size);
 
 /* --- free.c ------------------------------------------------------------------------------------- */

@@ -74,20 +74,38 @@ bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p) {
     return live;
 }
 
+/* Under the heap's lock: the object keeps its first `pages` pages. */
+static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
+    uint32_t first = cold->page + pages, cut = cold->pages - pages;
+    if (cut == 0) return;
+    sw_pages_map(&heap->pages, first, cut, SW_SPAN_RELEASED);
+    cold->pages = pages;
+    sw_central_tick(heap);
+    sw_pages_free(&heap->pages, first, cut);
+}
+
+/* Under the heap's lock: the object takes the pages behind it, if they are free. */
+static bool extend(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
+    uint32_t more = pages - cold->pages;
+    bool needzero;
+    if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
+    sw_pages_map(&heap->pages, cold->page + cold->pages, more, sw_space_span_id(heap->space, span));
+    cold->pages = pages;
+    span->needzero = span->needzero || needzero;
+    return true;
+}
+
 bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size) {
     size_t pages = sw_pages_of(heap->table, size);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
-    if (pages == 0 || pages > cold->pages) return false;
+    bool done = true;
+    if (pages == 0 || pages >= UINT32_MAX / 4) return false;
     sw_os_lock_acquire(&heap->lock);
-    uint32_t cut = cold->pages - (uint32_t)pages;
-    if (cut > 0) {
-        uint32_t first = cold->page + (uint32_t)pages;
-        sw_pages_map(&heap->pages, first, cut, SW_SPAN_RELEASED);
-        cold->pages = (uint32_t)pages;
-        sw_central_tick(heap);
-        sw_pages_free(&heap->pages, first, cut);
-    }
-    cold->requested = size;
+    if (pages <= cold->pages)
+        shrink(heap, cold, (uint32_t)pages);
+    else
+        done = extend(heap, span, cold, (uint32_t)pages);
+    if (done) cold->requested = size;
     sw_os_lock_release(&heap->lock);
-    return true;
+    return done;
 }

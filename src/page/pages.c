@@ -141,24 +141,26 @@ static uint32_t free_before_frontier(const sw_pages *pages, const sw_window *win
     return (uint32_t)sw_min_u64(n, window->frontier);
 }
 
+/* Moves a window's frontier up by at least n pages, and ahead of need by a part of the heap. */
+static bool advance_ahead(sw_pages *pages, sw_window *window, uint32_t n) {
+    uint32_t room = window->pages - window->frontier;
+    uint64_t quarter = pages->held_pages << pages->page_shift >> 2;
+    uint64_t step = sw_min_u64(sw_max_u64(quarter, GROW_MIN_BYTES), GROW_MAX_BYTES);
+    uint32_t ahead = (uint32_t)sw_max_u64(step >> pages->page_shift, n);
+    /* A huge page is only given where all of it is accessible. */
+    if (pages->huge) ahead = (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift);
+    if (advance(pages, window, ahead < room ? ahead : room)) return true;
+    return ahead > n && advance(pages, window, n);
+}
+
 /* Moves some window's frontier so that a run of n pages ends there. */
 static bool extend(sw_pages *pages, uint32_t n) {
-    uint32_t step = (uint32_t)(sw_min_u64(sw_max_u64(pages->held_pages << pages->page_shift >> 2,
-                                                     GROW_MIN_BYTES),
-                                          GROW_MAX_BYTES) >>
-                               pages->page_shift);
     for (uint32_t i = 0; i < pages->window_count; i++) {
         sw_window *window = &pages->windows[i];
-        uint32_t room = window->pages - window->frontier;
         uint32_t have = free_before_frontier(pages, window);
         sw_assert1(have < n); /* else first fit had found it */
-        uint32_t need = n - have;
-        if (room < need) continue;
-        uint32_t ahead = need > step ? need : step;
-        /* A huge page is only given where all of it is accessible. */
-        if (pages->huge) ahead = (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift);
-        if (advance(pages, window, ahead < room ? ahead : room)) return true;
-        return ahead > need && advance(pages, window, need);
+        if (window->pages - window->frontier >= n - have)
+            return advance_ahead(pages, window, n - have);
     }
     return false;
 }
@@ -228,6 +230,20 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     take(pages, found, n, needzero);
     *page = found;
     return SW_OK;
+}
+
+bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero) {
+    sw_window *window = (sw_window *)sw_pages_window_of(pages, page);
+    uint32_t from = page + n, ready = window->first_page + window->frontier;
+    if (more > window->first_page + window->pages - from) return false;
+    uint32_t ahead = from + more > ready ? from + more - ready : 0;
+    uint32_t have = more - ahead;
+    if (from > ready || sw_runs_count(&pages->runs, from, have) != have) return false;
+    if (!could_hold(pages, more, ahead)) return false;
+    if (ahead > 0 && !advance_ahead(pages, window, ahead)) return false;
+    if (!within_limit(pages, from, more)) return false;
+    take(pages, from, more, needzero);
+    return true;
 }
 
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n) {

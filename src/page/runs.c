@@ -132,6 +132,10 @@ void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n) {
     refresh(runs, page / 64, (page + n - 1) / 64);
 }
 
+uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n) {
+    return n == 0 ? 0 : sw_bits_count(runs->free, page, n);
+}
+
 uint32_t sw_runs_longest(const sw_runs *runs) { return runs->leaves == 0 ? 0 : runs->tree[1].max; }
 
 static bool same(sw_run_summary a, sw_run_summary b) {

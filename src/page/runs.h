@@ -35,6 +35,8 @@ void sw_runs_destroy(sw_runs *runs, sw_meta *meta);
 uint32_t sw_runs_first_fit(const sw_runs *runs, uint32_t n);
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n);
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
+/* Free pages among the n from `page`. */
+uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_longest(const sw_runs *runs);
 /* True when every summary agrees with the bitmap. */
 bool sw_runs_check(const sw_runs *runs);

@@ -66,6 +66,37 @@ static void hook_makes_room(bool dry) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* Small objects of one class: the hook frees objects into the cache that is being refilled. */
+enum { SMALL = 1000, SMALL_COUNT = 3 * LIMIT / SMALL };
+
+typedef struct chain {
+    void *objects[SMALL_COUNT];
+    int first, last; /* live: [first, last) */
+} chain;
+
+static int give_up_some(sw_heap *heap, uint64_t bytes, void *arg) {
+    chain *c = arg;
+    (void)bytes;
+    int count = c->last - c->first < 100 ? c->last - c->first : 100;
+    for (int i = 0; i < count; i++) sw_heap_free(heap, c->objects[c->first++]);
+    return count > 0;
+}
+
+static void hook_serves_small_objects(bool dry) {
+    static chain c;
+    sw_heap *heap = make_heap(dry);
+    c.first = c.last = 0;
+    sw_heap_set_limit_hook(heap, give_up_some, &c);
+    while (c.last < SMALL_COUNT) {
+        void *p = sw_heap_alloc(heap, SMALL, 0);
+        CHECK(p != NULL);
+        c.objects[c.last++] = p;
+    }
+    CHECK(c.first > SMALL_COUNT / 2 && sw_heap_held_bytes(heap) <= LIMIT);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 static void huge_pages_are_only_advice(bool dry) {
     sw_heap_options options;
     sw_heap *heap[2];
@@ -118,6 +149,7 @@ int main(void) {
     default_heap_with_options();
     for (int dry = 0; dry < 2; dry++) {
         hook_makes_room(dry != 0);
+        hook_serves_small_objects(dry != 0);
         huge_pages_are_only_advice(dry != 0);
     }
     return check_result();
