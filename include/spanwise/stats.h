@@ -5,9 +5,7 @@
  *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
  *        + arena_slack + quarantine + free_page
  * Walks take the heap's lock. They are exact when no other thread is inside a call on the heap;
- * otherwise each span is read at a slightly different moment. In a heap that is not tracked up to 32
- * objects of other threads that a thread freed last count as live until it frees more, needs a span, or
- * ends.
+ * otherwise each span is read at a slightly different moment.
  */
 #ifndef SPANWISE_STATS_H
 #define SPANWISE_STATS_H

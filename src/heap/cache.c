@@ -116,10 +116,11 @@ static void give_up_idle(sw_cache *cache) {
 }
 
 void sw_cache_trim(sw_cache *cache) {
-    sw_remote_flush(cache);
+    sw_visit_leave(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&cache->heap->lock);
     give_up_idle(cache);
+    sw_central_release_idle(cache->heap);
     sw_os_lock_release(&cache->heap->lock);
 }
 
@@ -171,11 +172,14 @@ static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
 static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_status why = SW_OK;
-    sw_remote_flush(cache);
+    sw_visit_leave(cache);
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = sw_central_take(heap, cache, span_class, &why);
     bool ticked = cache->more->tick_ns != heap->pages.tick_ns; /* since the last look */
-    if (span == NULL || ticked) give_up_idle(cache);
+    if (span == NULL || ticked) {
+        give_up_idle(cache);
+        sw_central_release_idle(heap);
+    }
     if (span == NULL) span = sw_central_take(heap, cache, span_class, &why);
     cache->more->tick_ns = heap->pages.tick_ns;
     sw_os_lock_release(&heap->lock);
@@ -327,7 +331,7 @@ static void disown_list(sw_heap *heap, sw_span_list *list) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_more *more = cache->more;
-    sw_remote_flush(cache);
+    sw_visit_leave(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&heap->lock);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
@@ -340,6 +344,7 @@ void sw_cache_shut(sw_cache *cache) {
     }
     more->tiny_block = 0;
     more->tiny_used = 0;
+    sw_central_release_idle(heap);
     heap->cache_count--;
     __atomic_store_n(&more->closed, 1, __ATOMIC_SEQ_CST);
     sw_os_lock_release(&heap->lock);

@@ -91,10 +91,10 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
  * freed twice at once, because every slot is free. One that has left again has made its free
  * pending. The fence is the counterpart of the one in free.c. */
 static bool is_visited(const sw_heap *heap, const sw_span *span) {
-    uint64_t bit = sw_visit_bit(sw_space_span_id(heap->space, span));
+    uint32_t id = sw_space_span_id(heap->space, span);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (const sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
-        if ((__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) & bit) != 0) return true;
+        if (__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) == id) return true;
     return false;
 }
 
@@ -113,6 +113,19 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(cls));
     sw_central_drop_record(heap, span);
     sw_pages_free(&heap->pages, page, pages);
+}
+
+void sw_central_release_idle(sw_heap *heap) {
+    for (uint32_t i = 0; i < heap->span_classes; i++) {
+        sw_span_list *list = &heap->central_partial[i];
+        for (uint32_t id = list->head; id != 0;) {
+            sw_span *span = sw_space_span(heap->space, id);
+            id = span->next;
+            if (!sw_span_is_empty(span) || is_visited(heap, span)) continue;
+            sw_span_list_remove(list, heap->space, span);
+            sw_central_release(heap, span);
+        }
+    }
 }
 
 /* --- spans without owner ---------------------------------------------------------------------- */

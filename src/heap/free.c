@@ -64,7 +64,7 @@ static sw_target visit(sw_cache *cache, const void *ptr) {
     const uint32_t *entry = sw_space_entry(cache->heap->space, (uintptr_t)ptr);
     for (;;) {
         uint32_t id = entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_RELAXED);
-        sw_visit_enter(cache, sw_visit_bit(id));
+        sw_visit_enter(cache, id);
         sw_target target = sw_target_find(cache->heap, ptr);
         if (target.misuse != SW_MISUSE_NONE ||
             sw_space_span_id(cache->heap->space, target.span) == id)
@@ -93,7 +93,6 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
         return free_central(cache->heap, ptr, target);
     }
     sw_remote_result result = sw_span_remote_free(cache->heap->space, span, target->slot);
-    sw_visit_leave(cache); /* a pending free keeps the span */
     if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(target->slot));
     if (result == SW_REMOTE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
@@ -150,7 +149,7 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-void sw_free_now(sw_cache *cache, void *ptr, const char *op) {
+static void free_found(sw_cache *cache, void *ptr, const char *op) {
     int saved_errno = errno;
     sw_target target;
     do {
@@ -162,10 +161,9 @@ void sw_free_now(sw_cache *cache, void *ptr, const char *op) {
 
 /* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
 static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_remote_free_later(cache, ptr)) return;
-    if (ptr == NULL) return;
+    if (ptr == NULL || sw_remote_free_visited(cache, ptr)) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();
-    if (cache != NULL) sw_free_now(cache, ptr, op); /* else no memory for a cache: it is leaked */
+    if (cache != NULL) free_found(cache, ptr, op); /* else no memory for a cache: it is leaked */
 }
 
 void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
@@ -212,7 +210,8 @@ static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) 
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
 }
 
-static void free_sized(sw_cache *cache, void *ptr, size_t size) {
+/* The slow half: large objects, objects of other caches, marked spans, every kind of misuse. */
+static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) {
     sw_heap *heap = cache->heap;
     sw_target target = sw_target_find(heap, ptr);
     if (target.misuse == SW_MISUSE_NONE && !size_matches(heap, target.span, size))
@@ -222,6 +221,17 @@ static void free_sized(sw_cache *cache, void *ptr, size_t size) {
     } else {
         sw_target_report(heap, &target, "free_sized", ptr, size);
     }
+}
+
+static sw_always_inline void free_sized(sw_cache *cache, void *ptr, size_t size) {
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    bool own = span != NULL && (cache->mode & SW_MODE_TINY) == 0 &&
+               __atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache &&
+               size <= cache->table->max_size &&
+               sw_size_class(cache->table, size) == (uint32_t)span->span_class / 2;
+    if (sw_unlikely(!own) || sw_unlikely(!sw_fast_free_own(cache, span, slot)))
+        free_sized_any(cache, ptr, size);
 }
 
 void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {

@@ -145,6 +145,7 @@ size_t sw_heap_trim(sw_heap *heap) {
     sw_cache *cache = sw_thread_open_cache(heap);
     if (cache != NULL) sw_cache_trim(cache);
     sw_os_lock_acquire(&heap->lock);
+    sw_central_release_idle(heap);
     size_t bytes = sw_pages_trim(&heap->pages);
     sw_os_lock_release(&heap->lock);
     return bytes;

@@ -19,7 +19,7 @@
  *   2. own span, start of a slot, bit clear in both words: set it; done
  *   3. word now wholly free: the span may be given up; span marked: it is fresh or full, and a full
  *      one keeps its place while a hint can bring the slot back (cache.c)
- *   4. other owner: it waits with others; OR into the remote words, announce (remote.c, span.h)
+ *   4. other owner: OR into the remote word, announce                   (remote.c, span.h)
  *   5. no owner: under the heap's lock                                  (central.c)
  *   6. anything else: large object, or misuse with its reason           (free.c)
  *
@@ -75,12 +75,6 @@ struct sw_heap {
     void *limit_hook_arg;
 };
 
-/* Frees of other threads' objects wait in the freer's cache until there are so many of them, or of their
- * bytes, or until the cache needs a span or closes: one fence, and one atomic step for each word, serve
- * them all. Only in threads' own caches of plain heaps: a heap that keeps accounts and a cache opened by
- * hand, which studies use to play threads, free at once. */
-enum { SW_WAITING_MAX = 32, SW_WAITING_BYTES = 64 * 1024 };
-
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
 struct sw_cache_more {
@@ -89,16 +83,13 @@ struct sw_cache_more {
     uint32_t closed;       /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
-    uint64_t visiting;     /* atomic: sw_visit_bit of others' spans that this cache frees into */
+    uint32_t visiting;     /* atomic: id of another's span that this cache frees into; 0: none */
     uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept;         /* by span class: wholly free spans in `partial` */
-    uint32_t waiting_count; /* atomic, for a fork: frees that wait to be told to their owners */
-    uint32_t waiting_bytes;
-    void *waiting[SW_WAITING_MAX];
+    uint16_t *kept; /* by span class: wholly free spans in `partial` */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -150,10 +141,9 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p);
 
 /* --- remote.c: frees by other threads ------------------------------------------------------------ */
 
-/* Lets the free of a live object of another cache wait. False: it is not that. */
-bool sw_remote_free_later(sw_cache *cache, void *ptr);
-/* Tells the owners of what waits. */
-void sw_remote_flush(sw_cache *cache);
+/* A free into the span of another cache that this one visits already. False: it is not that, or the slot
+ * is free; nothing was done. */
+bool sw_remote_free_visited(sw_cache *cache, void *ptr);
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
 /* The same of a cache that has closed: by whoever announces to it. */
@@ -161,13 +151,13 @@ void sw_remote_drain_closed(sw_cache *cache);
 /* Pushes half of a span on its owner's remote stack. The caller is its announcer. */
 void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
 
-/* A cache that frees into spans of others says so: until it leaves, they are not given up, or their slots
- * are seen to be free. (A hazard pointer, of a set of ids by their remainder; Michael, "Hazard pointers:
- * safe memory reclamation for lock-free objects", 2004. It guards against programs that free an object
- * twice at once: the first free may make the span empty.) */
-static inline uint64_t sw_visit_bit(uint32_t id) { return 1ull << (id % 64); }
-static inline void sw_visit_enter(sw_cache *cache, uint64_t bits) {
-    __atomic_store_n(&cache->more->visiting, bits, __ATOMIC_RELAXED);
+/* A cache that frees into a span of another says so: until it leaves, the span is not given up, or its
+ * slots are seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe memory reclamation for
+ * lock-free objects", 2004. It guards against programs that free an object twice at once: the first free
+ * may make the span empty.) The fence is the price of a visit, so a cache stays until it visits another
+ * span, takes one from the central lists, trims or closes: frees in a row into one span pay it once. */
+static inline void sw_visit_enter(sw_cache *cache, uint32_t id) {
+    __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 static inline void sw_visit_leave(sw_cache *cache) {
@@ -191,6 +181,8 @@ void sw_central_release(sw_heap *heap, sw_span *span);
 /* A cleared record; NULL: no memory. */
 sw_span *sw_central_record(sw_heap *heap);
 void sw_central_drop_record(sw_heap *heap, sw_span *span);
+/* Gives up the central spans that are wholly free: they were visited when they became so. */
+void sw_central_release_idle(sw_heap *heap);
 /* Reads the clock (manual or system) and lets the page heap give back idle pages. */
 void sw_central_tick(sw_heap *heap);
 
@@ -239,8 +231,7 @@ bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);
 /* sw_free_slow (fast.h): any free that the fast path did not finish. */
-/* A free that must not wait. */
-void sw_free_now(sw_cache *cache, void *ptr, const char *op);
+
 /* A slot of a marked span of this cache, if it is live; else as sw_free_slow. */
 void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
 
@@ -271,8 +262,6 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 sw_cache *sw_thread_cache(sw_heap *heap);
 /* The same if it is open, else NULL. */
 sw_cache *sw_thread_open_cache(const sw_heap *heap);
-/* Before a walk: tells the owners of the frees that wait in this thread's cache. */
-void sw_thread_settle(const sw_heap *heap);
 /* This thread's cache of the default heap, which is created if need be. */
 sw_cache *sw_thread_default_cache(void);
 /* True when this thread's caches were closed at its exit and nothing was opened since: what is opened

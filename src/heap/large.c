@@ -77,21 +77,23 @@ bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p) {
 /* Under the heap's lock: the object keeps its first `pages` pages. */
 static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + pages, cut = cold->pages - pages;
-    if (cut == 0) return;
     sw_pages_map(&heap->pages, first, cut, SW_SPAN_RELEASED);
     cold->pages = pages;
-    sw_central_tick(heap);
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: the object takes the pages behind it, if they are free. */
-static bool extend(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
-    uint32_t more = pages - cold->pages;
-    bool needzero;
+/* Under the heap's lock: the object takes the pages behind it, if they are free. Without this a block that
+ * grows step by step is copied at each. A scanned object's new pages are zero, as at its birth. */
+static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
+    uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
+    bool needzero, scanned = (span->span_class & 1) == 0;
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
-    sw_pages_map(&heap->pages, cold->page + cold->pages, more, sw_space_span_id(heap->space, span));
+    if (needzero) span->needzero = 1;
+    if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)
+        clear((void *)sw_pages_address(&heap->pages, first),
+              (size_t)more << heap->table->page_shift);
+    sw_pages_map(&heap->pages, first, more, sw_space_span_id(heap->space, span));
     cold->pages = pages;
-    span->needzero = span->needzero || needzero;
     return true;
 }
 
@@ -101,10 +103,9 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size) {
     bool done = true;
     if (pages == 0 || pages >= UINT32_MAX / 4) return false;
     sw_os_lock_acquire(&heap->lock);
-    if (pages <= cold->pages)
-        shrink(heap, cold, (uint32_t)pages);
-    else
-        done = extend(heap, span, cold, (uint32_t)pages);
+    if (pages != cold->pages) sw_central_tick(heap);
+    if (pages < cold->pages) shrink(heap, cold, (uint32_t)pages);
+    if (pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);
     if (done) cold->requested = size;
     sw_os_lock_release(&heap->lock);
     return done;

@@ -200,11 +200,6 @@ sw_cache *sw_thread_open_cache(const sw_heap *heap) {
     return __atomic_load_n(&thread->caches[heap->index], __ATOMIC_RELAXED);
 }
 
-void sw_thread_settle(const sw_heap *heap) {
-    sw_cache *cache = sw_thread_open_cache(heap);
-    if (cache != NULL) sw_remote_flush(cache);
-}
-
 sw_cache *sw_thread_cache(sw_heap *heap) {
     sw_cache *cache = sw_thread_open_cache(heap);
     return sw_likely(cache != NULL) ? cache : open_for_thread(heap);
@@ -310,28 +305,11 @@ static void recover_spans(sw_heap *heap) {
     }
 }
 
-/* Frees that waited with a cache that is lost: every span of it is central by now. */
-static void recover_waiting(sw_heap *heap, struct sw_cache_more *more) {
-    for (uint32_t i = 0; i < more->waiting_count; i++) {
-        sw_target target = sw_target_find(heap, more->waiting[i]);
-        if (target.misuse != SW_MISUSE_NONE || target.large) continue;
-        sw_span *span = target.span;
-        if (sw_span_owner(span) == NULL) {
-            (void)sw_central_free(heap, span, target.slot);
-        } else { /* of the thread that lives on */
-            sw_cache_attend(sw_span_owner(span), span);
-            (void)sw_fast_free_own(sw_span_owner(span), span, target.slot);
-        }
-    }
-    more->waiting_count = more->waiting_bytes = 0;
-}
-
 static void recover_cache(sw_heap *heap, sw_cache *cache) {
     struct sw_cache_more *more = cache->more;
     more->remote_head = 0; /* every span is drained */
     more->visiting = 0;
     if (!is_lost(cache)) return;
-    recover_waiting(heap, more);
     sw_cache_reset_slots(cache);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         more->partial[i] = more->full[i] = (sw_span_list){0};

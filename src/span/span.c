@@ -70,26 +70,16 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
     return NULL;
 }
 
-uint64_t sw_span_remote_free_bits(sw_space *space, sw_span *span, uint32_t k, uint64_t bits,
-                                  bool *announce) {
-    sw_word *word = &span->words[k];
-    uint64_t already = (sw_word_free(word) | sw_word_local(word)) & bits;
-    *announce = false;
-    bits &= ~already;
-    if (bits == 0) return already;
-    uint64_t before = __atomic_fetch_or(&word->remote, bits, __ATOMIC_ACQ_REL);
-    if (before == 0) {
-        uint64_t *announced = &sw_space_cold(space, span)->remote_words[k / 64];
-        *announce = __atomic_fetch_or(announced, 1ull << (k % 64), __ATOMIC_ACQ_REL) == 0;
-    }
-    return already | (before & bits);
-}
-
 sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot) {
-    bool announce;
-    if (sw_span_remote_free_bits(space, span, slot / 64, 1ull << (slot % 64), &announce) != 0)
-        return SW_REMOTE_DOUBLE;
-    return announce ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
+    sw_word *word = &span->words[slot / 64];
+    uint64_t bit = 1ull << (slot % 64);
+    if (((sw_word_free(word) | sw_word_local(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
+    uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
+    if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
+    if (before != 0) return SW_REMOTE_DONE;
+    uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
+    bool first = __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
+    return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
 }
 
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled) {

@@ -141,10 +141,6 @@ typedef enum sw_remote_result {
 } sw_remote_result;
 
 sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot);
-/* The same for several slots of word k at once. Returns those that were free already: they are left as
- * they were. *announce: the caller must push the word's half. */
-uint64_t sw_span_remote_free_bits(sw_space *space, sw_span *span, uint32_t k, uint64_t bits,
-                                  bool *announce);
 
 /* Half of a span's words, as the remote stack names it. */
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }

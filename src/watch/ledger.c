@@ -119,7 +119,6 @@ sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, s
     memset(out, 0, sizeof *out);
     if (rows != NULL) name_rows(heap, rows);
     tally t = {.ledger = out, .rows = rows};
-    sw_thread_settle(heap);
     sw_os_lock_acquire(&heap->lock);
     (void)sw_walk_spans(heap, add_span, &t);
     add_pages(heap, out);
@@ -159,7 +158,6 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
 
 size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity) {
     span_rows out = {.rows = rows, .capacity = rows == NULL ? 0 : capacity};
-    sw_thread_settle(heap);
     sw_os_lock_acquire(&heap->lock);
     (void)sw_walk_spans(heap, add_span_info, &out);
     sw_os_lock_release(&heap->lock);
@@ -195,7 +193,6 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
 
 int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg) {
     object_visit visit = {.fn = fn, .arg = arg};
-    sw_thread_settle(heap);
     sw_os_lock_acquire(&heap->lock);
     (void)sw_walk_spans(heap, visit_objects, &visit);
     sw_os_lock_release(&heap->lock);

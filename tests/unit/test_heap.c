@@ -193,39 +193,6 @@ static void limits(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* A large object grows where it stands while the pages behind it are free, over the frontier too, and
- * moves when they are not. */
-static void large_grows_in_place(bool dry) {
-    sw_heap_options options;
-    sw_heap *heap;
-    sw_heap_options_init(&options);
-    options.dry = dry;
-    options.tracked = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    unsigned char *p = sw_heap_alloc(heap, 100000, 0), *first = p;
-    if (!dry) memset(p, 7, 100000);
-    for (size_t size = 150000, old = 100000; size < 40000000; old = size, size += size / 2) {
-        p = sw_heap_realloc(heap, p, size, SW_ZERO);
-        CHECK(p == first && sw_heap_usable_size(heap, p) >= size);
-        if (!dry) CHECK(p[99999] == 7 && p[old] == 0 && p[size - 1] == 0);
-        if (!dry) memset(p + old, 9, size - old);
-    }
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    p = sw_heap_realloc(heap, p, 100000, 0);
-    CHECK(p == first);
-    unsigned char *wall = sw_heap_alloc(heap, 100000, 0);
-    CHECK(wall > p && wall < p + 200000);
-    unsigned char *moved = sw_heap_realloc(heap, p, 300000, 0);
-    CHECK(moved != p && (dry || moved[99999] == 7));
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-    CHECK_EQ(ledger.requested_bytes, 400000);
-    sw_heap_free(heap, moved);
-    sw_heap_free(heap, wall);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 int main(void) {
     zero_and_huge();
     limits();
@@ -235,7 +202,5 @@ int main(void) {
             model_run(tables[t], placement != 1, (sw_placement)placement, 11 + (uint64_t)placement);
             dry_equals_live(tables[t], (sw_placement)placement, 5 + (uint64_t)placement);
         }
-    large_grows_in_place(false);
-    large_grows_in_place(true);
     return check_result();
 }
