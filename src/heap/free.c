@@ -159,11 +159,25 @@ static void free_found(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
+/* The start of a large object of this heap. The heap's lock guards it: there is no span of slots to visit. */
+static bool free_large(sw_heap *heap, void *ptr) {
+    const uint32_t *entry = sw_space_entry(heap->space, (uintptr_t)ptr);
+    if (entry == NULL || *entry < SW_SPAN_FIRST) return false;
+    sw_span *span = sw_space_span(heap->space, *entry);
+    if (!sw_span_is_large(span) || sw_space_cold(heap->space, span)->heap != heap) return false;
+    int saved_errno = errno;
+    bool done = sw_large_free(heap, span, (uintptr_t)ptr);
+    errno = saved_errno;
+    return done;
+}
+
 /* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
 static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
     if (ptr == NULL || sw_remote_free_visited(cache, ptr)) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();
-    if (cache != NULL) free_found(cache, ptr, op); /* else no memory for a cache: it is leaked */
+    if (cache == NULL || free_large(cache->heap, ptr))
+        return; /* no memory for a cache: it is leaked */
+    free_found(cache, ptr, op);
 }
 
 void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {

@@ -51,9 +51,27 @@ static void *move(sw_cache *cache, void *ptr, size_t old, size_t size, unsigned 
     return fresh;
 }
 
+/* The span of a live small object of this cache itself; NULL: another case, or the heap keeps accounts. */
+static const sw_span *find_own(const sw_cache *cache, const void *ptr) {
+    uint64_t slot;
+    const sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (span == NULL || cache->mode != 0 || sw_span_owner(span) != cache) return NULL;
+    return sw_span_slot_live(span, (uint32_t)slot) ? span : NULL;
+}
+
+static void *resize_own(sw_cache *cache, const sw_span *span, void *ptr, size_t size,
+                        unsigned flags) {
+    size_t old = span->size;
+    bool same = size <= cache->table->max_size &&
+                sw_size_class(cache->table, size) == (uint32_t)span->span_class / 2;
+    return same ? ptr : move(cache, ptr, old, size, flags);
+}
+
 static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
     sw_heap *heap = cache->heap;
     if (ptr == NULL) return sw_cache_alloc(cache, size, flags);
+    const sw_span *own = find_own(cache, ptr);
+    if (sw_likely(own != NULL)) return resize_own(cache, own, ptr, size, flags);
     sw_target target = sw_target_find(heap, ptr);
     if (sw_target_is_shared(heap, &target)) target.misuse = SW_MISUSE_COLLECTED;
     if (target.misuse != SW_MISUSE_NONE) {
@@ -96,6 +114,8 @@ static size_t usable(sw_heap *heap, const void *ptr) {
 size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) { return usable(heap, ptr); }
 
 size_t sw_usable_size(const void *ptr) {
+    const sw_span *own = find_own(sw_tls_cache, ptr);
+    if (sw_likely(own != NULL)) return own->size;
     sw_heap *heap = sw_heap_default();
     return heap == NULL ? 0 : usable(heap, ptr);
 }

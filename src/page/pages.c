@@ -191,6 +191,7 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
 /* Whether n more pages could be taken if every free page went back, with the page map of `mapped`
  * more accessible ones. A request that fails here has not grown anything. */
 static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
+    if (pages->limit_bytes == UINT64_MAX) return true;
     uint64_t used = pages->held_pages - pages->free_held_pages;
     uint64_t frames = (uint64_t)mapped << (pages->page_shift - SW_FRAME_SHIFT);
     uint64_t bytes = ((used + n) << pages->page_shift) + frames * sizeof(uint32_t);
@@ -200,6 +201,7 @@ static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
 /* True when taking pages [page, +n) keeps the heap within its limit, if need be by giving back
  * other free pages. */
 static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
+    if (pages->limit_bytes == UINT64_MAX) return true;
     for (int attempt = 0; attempt < 2; attempt++) {
         uint64_t fresh = n - sw_bits_count(pages->held, page, n);
         if (sw_pages_held_bytes(pages) + (fresh << pages->page_shift) <= pages->limit_bytes)

@@ -56,8 +56,28 @@ static sw_run_summary join(sw_run_summary l, sw_run_summary r, uint32_t half) {
     };
 }
 
+static bool same(sw_run_summary a, sw_run_summary b) {
+    return a.start == b.start && a.max == b.max && a.end == b.end;
+}
+
+/* One word has changed: up to the first node that this leaves as it was. */
+static void refresh_word(sw_runs *runs, uint32_t w) {
+    uint32_t i = runs->leaves + w;
+    sw_run_summary s = summarise_word(runs->free[w]);
+    for (uint32_t half = 64; !same(runs->tree[i], s); half *= 2) {
+        runs->tree[i] = s;
+        i /= 2;
+        if (i == 0) return;
+        s = join(runs->tree[2 * i], runs->tree[2 * i + 1], half);
+    }
+}
+
 /* Recomputes the summaries of words [from, to] and of everything above them. */
 static void refresh(sw_runs *runs, uint32_t from, uint32_t to) {
+    if (from == to) {
+        refresh_word(runs, from);
+        return;
+    }
     uint32_t lo = runs->leaves + from, hi = runs->leaves + to;
     for (uint32_t w = from; w <= to; w++)
         runs->tree[runs->leaves + w] = summarise_word(runs->free[w]);
@@ -137,10 +157,6 @@ uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n) {
 }
 
 uint32_t sw_runs_longest(const sw_runs *runs) { return runs->leaves == 0 ? 0 : runs->tree[1].max; }
-
-static bool same(sw_run_summary a, sw_run_summary b) {
-    return a.start == b.start && a.max == b.max && a.end == b.end;
-}
 
 bool sw_runs_check(const sw_runs *runs) {
     for (uint32_t w = 0; w < runs->leaves; w++)
