@@ -200,20 +200,25 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
     empty_slot(slot);
 }
 
+/* A span with a free slot, in no list. What other threads freed is drained only when the cache's own partial
+ * spans are used up: they are most likely freeing still into what they announced last, and a word that
+ * one allocates from while another frees into it costs both a cache miss a step. */
+static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
+    sw_span *span = take_partial(cache, span_class);
+    if (span == NULL && __atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {
+        sw_cache_drain_remote(cache);
+        span = take_partial(cache, span_class);
+    }
+    return span != NULL ? span : take_central(cache, span_class);
+}
+
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    if (point_at_word(slot, doubled)) return true;
-    if (__atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {
-        sw_cache_drain_remote(cache);
-        if (point_at_word(slot, doubled)) return true;
-    }
-    do { /* again when the span's only free slots were freed twice: they are still pending */
+    while (!point_at_word(slot, doubled)) {
         set_full(cache, slot);
-        sw_span *span = take_partial(cache, span_class);
-        if (span == NULL) span = take_central(cache, span_class);
-        if (span == NULL) return false;
-        slot->span = span;
-    } while (!point_at_word(slot, doubled));
+        slot->span = take_any(cache, span_class);
+        if (slot->span == NULL) return false;
+    }
     return true;
 }
 

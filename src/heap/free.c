@@ -173,14 +173,30 @@ static bool free_large(sw_heap *heap, void *ptr) {
 
 /* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
 static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
-    if (ptr == NULL || sw_remote_free_visited(cache, ptr)) return;
+    if (ptr == NULL) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();
     if (cache == NULL || free_large(cache->heap, ptr))
         return; /* no memory for a cache: it is leaked */
     free_found(cache, ptr, op);
 }
 
-void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+/* A slot of a span of another cache that this one visits already. False: it does not, or the slot is free;
+ * nothing was done. */
+static sw_always_inline bool free_visited(sw_cache *cache, sw_span *span, uint64_t slot) {
+    sw_space *space = cache->heap->space;
+    sw_cache *owner = sw_span_owner(span);
+    if (sw_space_span_id(space, span) != cache->more->visiting || owner == NULL || owner == cache)
+        return false;
+    sw_remote_result result = sw_span_remote_free(space, span, (uint32_t)slot);
+    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half((uint32_t)slot));
+    return result != SW_REMOTE_DOUBLE;
+}
+
+void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+    if (!sw_template_is_marked(cache, span)) {
+        if (!free_visited(cache, span, slot)) free_any(cache, ptr, op);
+        return;
+    }
     const sw_word *word = &span->words[slot / 64];
     if (sw_unlikely(((sw_word_free(word) | sw_word_local(word)) >> (slot % 64) & 1) != 0)) {
         free_any(cache, ptr, op);
@@ -192,8 +208,8 @@ void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, co
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     uint64_t slot;
     sw_span *span = (cache->mode & SW_MODE_TINY) == 0 ? sw_fast_find(cache, ptr, &slot) : NULL;
-    if (span != NULL && sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, ptr, op);
+    if (span != NULL) {
+        sw_free_found(cache, span, slot, ptr, op);
     } else {
         free_any(cache, ptr, op);
     }

@@ -141,9 +141,6 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p);
 
 /* --- remote.c: frees by other threads ------------------------------------------------------------ */
 
-/* A free into the span of another cache that this one visits already. False: it is not that, or the slot
- * is free; nothing was done. */
-bool sw_remote_free_visited(sw_cache *cache, void *ptr);
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
 /* The same of a cache that has closed: by whoever announces to it. */
@@ -232,8 +229,8 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
                       size_t size);
 /* sw_free_slow (fast.h): any free that the fast path did not finish. */
 
-/* A slot of a marked span of this cache, if it is live; else as sw_free_slow. */
-void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
+/* The free of a slot whose span is marked or not this cache's. */
+void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
 
 /* --- paths.c ------------------------------------------------------------------------------------ */
 

@@ -79,18 +79,3 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     if (sw_unlikely(__atomic_load_n(&owner->more->closed, __ATOMIC_SEQ_CST) != 0))
         drain_stack(owner, false);
 }
-
-/* --- one free of another thread's object --------------------------------------------------------- */
-
-bool sw_remote_free_visited(sw_cache *cache, void *ptr) {
-    uint64_t slot;
-    sw_span *span = sw_fast_find(cache, ptr, &slot);
-    if (span == NULL) return false;
-    sw_space *space = cache->heap->space;
-    if (sw_space_span_id(space, span) != cache->more->visiting) return false;
-    sw_cache *owner = sw_span_owner(span);
-    if (owner == NULL || owner == cache) return false;
-    sw_remote_result result = sw_span_remote_free(space, span, (uint32_t)slot);
-    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half((uint32_t)slot));
-    return result != SW_REMOTE_DOUBLE;
-}

@@ -70,18 +70,6 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
     return NULL;
 }
 
-sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot) {
-    sw_word *word = &span->words[slot / 64];
-    uint64_t bit = 1ull << (slot % 64);
-    if (((sw_word_free(word) | sw_word_local(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
-    uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
-    if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
-    if (before != 0) return SW_REMOTE_DONE;
-    uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
-    bool first = __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
-    return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
-}
-
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled) {
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[half];
     uint64_t words = __atomic_exchange_n(announced, 0, __ATOMIC_ACQ_REL);
