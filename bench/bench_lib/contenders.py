@@ -210,7 +210,7 @@ def _go(build: Path, source: Path) -> tuple[list[Contender], dict[str, str]]:
     found: list[Contender] = []
     missing: dict[str, str] = {}
     for name, experiment in GO_BUILDS.items():
-        program = build / name.replace("-", "_")
+        program = (build / name.replace("-", "_")).resolve()
         done = subprocess.run(
             [go, "build", "-o", program, "."],
             cwd=source,
