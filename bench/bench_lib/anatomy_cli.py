@@ -161,7 +161,7 @@ def complaints(found: Sequence[Anatomy]) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Counts, prints, draws; returns the exit status."""
-    program = options.build / "bench_anatomy"
+    program = options.build.absolute() / "bench_anatomy"
     key = _lines(program, "--key")[0]
     slots = [int(line) for line in _lines(program, "--classes")]
     size = object_size(options.size, options.cls, slots)
@@ -205,6 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"anatomy: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of the output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("anatomy: interrupted", file=sys.stderr)
         return 130

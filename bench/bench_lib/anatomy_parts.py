@@ -75,7 +75,7 @@ PARTS = (
     Part(
         "the function itself",
         "#7F868E",
-        functions=(r"stack_it", r"stack_it2", r"stack_it2_pointer", r"stack_it2_inline_8"),
+        functions=(r"stack_it", r"stack_it2", r"stack_it2_pointer", r"stack_it2_inline_\d+"),
     ),
     Part(
         "call and cache",

@@ -233,7 +233,8 @@ def test_boxes_of_the_flame_graph() -> None:
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with bench_anatomy, compiled here: half a minute less than all benches."""
     folder = tmp_path_factory.mktemp("anatomy")
-    flags = ["-std=gnu11", "-O2", "-g", "-DSW_CHECK=1", '-DBENCH_BUILD_TYPE="test"', "-pthread"]
+    flags = ["-std=gnu11", "-O2", "-g", "-gdwarf-4", "-pthread"]
+    flags += ["-DSW_CHECK=1", '-DBENCH_BUILD_TYPE="test"']
     sources = [str(f) for layer in LAYERS for f in sorted((ROOT / "src" / layer).glob("*.c"))]
     includes = [f"-I{ROOT / name}" for name in ("include", "src", "bench")]
     half = len(sources) // 2
@@ -307,6 +308,7 @@ def test_batches_of_a_larger_class(build: Path) -> None:
     assert lines["collector's share"].split()[-2:] == ["0", "0%"]
     assert "collector's share: 0, no collector is built in" in done.stdout
     assert "objects of 352 B, 500 live" in done.stdout
+    assert lines["other"].split()[1::2] == ["0"] * 6
 
 
 @needs_tools
