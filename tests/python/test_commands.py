@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -322,8 +324,15 @@ def test_record_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 # --- interruptions --------------------------------------------------------------------------------
 
 
-def interrupted(words: list[str], seconds: float, cwd: Path) -> tuple[int, str]:
-    """Status and last line of a command that gets Ctrl-C, as a terminal gives it to all."""
+def interrupted(words: list[str], ready: Callable[[int], bool], cwd: Path) -> tuple[int, str]:
+    """Status and last line of a command that gets Ctrl-C, as a terminal gives it to all.
+
+    Args:
+        words: the command.
+        ready: whether the process of this id has come to what is to be interrupted; a machine
+            under load takes seconds until then.
+        cwd: its folder.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "spanwise", *words],
         cwd=cwd,
@@ -332,24 +341,41 @@ def interrupted(words: list[str], seconds: float, cwd: Path) -> tuple[int, str]:
         text=True,
         start_new_session=True,
     )
-    time.sleep(seconds)
+    until = time.monotonic() + 60
+    while not ready(process.pid) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert process.poll() is None, "ended before it was interrupted"
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors.splitlines()[-1]
 
 
+def has_open(pid: int, name: str) -> bool:
+    """Whether a process has a file of that name open now."""
+    with suppress(OSError):  # one was closed meanwhile, or the process has ended
+        return any(link.readlink().name == name for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
 @needs_recorder()
 def test_ctrl_c_while_recording_leaves_nothing(tmp_path: Path) -> None:
-    code = "import time\nx = [str(i) for i in range(10**5)]\ntime.sleep(60)"
+    folder, flag = tmp_path / "folder", tmp_path / "flag"
+    folder.mkdir()
+    code = (
+        "import pathlib, time\nx = [str(i) for i in range(10**5)]\n"
+        f"pathlib.Path({str(flag)!r}).touch()\ntime.sleep(60)"
+    )
     words = ["record", "-o", "a.swt", "--", sys.executable, "-c", code]
-    assert interrupted(words, 2, tmp_path) == (130, "spanwise: interrupted")
-    assert list(tmp_path.iterdir()) == []
+    assert interrupted(words, lambda pid: flag.exists(), folder) == (130, "spanwise: interrupted")
+    assert list(folder.iterdir()) == []
 
 
 def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:
+    """Of 40 million operations: none of the files is open for long, all of them are for seconds."""
     sw.Recording.from_ops(workloads.steady_replacement(1000, 200_000).ops, tmp_path / "a.swt")
     words = ["ledger", *["a.swt"] * 200]
-    assert interrupted(words, 2, tmp_path) == (130, "spanwise: interrupted")
+    said = interrupted(words, lambda pid: has_open(pid, "a.swt"), tmp_path)
+    assert said == (130, "spanwise: interrupted")
 
 
 def test_a_closed_pipe_is_no_error() -> None:
