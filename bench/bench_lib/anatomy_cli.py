@@ -16,6 +16,7 @@ from bench_lib import anatomy_parts as parts
 from bench_lib import anatomy_profile as profile
 from bench_lib import anatomy_report as report
 from bench_lib.anatomy_report import Anatomy
+from bench_lib.command import check_options, run_command
 from bench_lib.errors import BenchError
 from bench_lib.report import write_whole
 from bench_lib.stats import median, order_rank
@@ -194,20 +195,13 @@ def run(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 1 when a tenth of a case belongs to no part, 2 for bad input or a missing tool."""
     options = parser().parse_args(arguments)
-    try:
+
+    def work() -> int:
         if not 1 <= options.live <= LIVE_MOST:
             raise BenchError(f"--live is {options.live}; use 1 .. {LIVE_MOST}")
         if not 0 <= options.repetitions <= 1000:
             raise BenchError(f"--repetitions is {options.repetitions}; use 0 .. 1000")
-        if options.plot is not None and options.plot.suffix != ".png":
-            raise BenchError(f"--plot is '{options.plot}'; use a name that ends in .png")
+        check_options(None, options.plot)
         return run(options)
-    except BenchError as error:
-        print(f"anatomy: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of the output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("anatomy: interrupted", file=sys.stderr)
-        return 130
+
+    return run_command("anatomy", work)

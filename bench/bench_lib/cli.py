@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import counts, journal, report, scripted, show
+from bench_lib import claim, counts, journal, report, scripted, show
 from bench_lib.command import add_peer_option, check_options, run_command
 from bench_lib.contenders import Field
 from bench_lib.counts import Counts
+from bench_lib.errors import BenchError
 from bench_lib.journal import Journal
 from bench_lib.plots import plot_scoreboard
 from bench_lib.runner import (
@@ -42,7 +43,7 @@ EXAMPLE = """examples:
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
-  ./dev bench --classes --plot classes.png
+  ./dev bench --classes --plot docs/seed-claim.png --write docs/design/seed-claim.md
   ./dev bench --anatomy --plot anatomy.png  one allocation taken apart; has its own --help
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
 
@@ -62,7 +63,11 @@ def parser() -> argparse.ArgumentParser:
     add("--targets", type=Path, default=BENCH / "targets.toml", help="another file of targets")
     add("--rows", metavar="PATTERN", help="only rows that match (shell pattern or part of a name)")
     add("--all", action="store_true", help="every row, not only the first figures")
-    add("--classes", action="store_true", help="a pair of each class, inline beside generic")
+    add(
+        "--classes",
+        action="store_true",
+        help="each class, specialised beside generic, and Go's own when there is a toolchain",
+    )
     add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
     add_peer_option(made)
@@ -86,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="machine-readable output")
     add("--gobench", type=Path, metavar="FILE", help="also writes Go benchmark text for benchstat")
     add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
+    add("--write", type=Path, metavar="PAGE.md", help="also puts the tables of --classes there")
     add("--results", type=Path, default=BENCH / "results", help="where raw JSON goes")
     return made
 
@@ -206,15 +212,17 @@ def execute(options: argparse.Namespace) -> int:
     elif options.json:
         print(json.dumps(show.figures_json(run, used), indent=1))
     elif options.classes:
-        print(report.class_table(run))
+        show.print_classes(run)
     else:
         show.print_figures(run, used)
     if not options.json:
         show.say_run(run, about, path)
     if options.gobench is not None:
         report.write_whole(options.gobench, report.go_benchmark_text(run, about))
+    if options.write is not None:
+        claim.write_page(options.write, run, about)
     if options.plot is not None:
-        show.draw(options, run, scores)
+        show.draw(options, run, scores, about)
     return 130 if run.interrupted else 0
 
 
@@ -224,6 +232,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         check_options(options.repetitions, options.plot)
+        if options.write is not None:
+            if not options.classes:
+                raise BenchError("--write belongs to --classes")
+            claim.check_page(options.write)
         return execute(options)
 
     return run_command("bench", work)

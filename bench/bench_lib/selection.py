@@ -51,6 +51,8 @@ MORE_FIGURES = (
     "seed/Alloc64",
     "seed/AllocWithPtr",
 )
+# Bytes of the smallest class that bench/go times: Go packs smaller objects into shared blocks.
+GO_LEAST = 16
 # Held back from --all: gigabytes, or ratios instead of times.
 HEAVY_FIGURES = ("growth/1G", "growth/8G")
 RATIO_ROWS = ("replace_rss/8-1024",)
@@ -94,27 +96,44 @@ def figure_jobs(benches: Sequence[str], field: Field, *, linked: bool) -> list[J
 
 
 def class_jobs(build: Path, field: Field) -> list[Job]:
-    """Each class of c16 and go: the specialised path beside the generic one, and c16's inline.
+    """Specialised beside generic: Go's four cases, each class of c16 and go, and Go's own.
 
     Raises:
         BenchError: the program does not list its rows.
     """
     listed = subprocess.run(
-        [build / "bench_spanwise", "--benchmark_list_tests", "--benchmark_filter=/class_"],
+        [
+            build / "bench_spanwise",
+            "--benchmark_list_tests",
+            "--benchmark_filter=/(class_[a-z0-9]+|kept|seed)/",
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
-    rows = [line.partition("/") for line in listed.stdout.splitlines() if "/class_" in line]
-    if listed.returncode != 0 or not rows:
+    rows = [line.split("/")[:3] for line in listed.stdout.splitlines() if line.count("/") >= 2]
+    if listed.returncode != 0 or not any(kind == "kept" for _, kind, _ in rows):
         raise BenchError(f"{build / 'bench_spanwise'} lists no class; build it anew")
     jobs: dict[str, list[Job]] = {}
-    for policy, _, bench in rows:
+    for policy, kind, name in rows:
         ours = field.ours(policy)
         if ours is not None:
-            jobs.setdefault(bench, []).append(Job(bench, ours))
-    order = sorted(jobs, key=lambda bench: (bench.split("/")[0], int(bench.split("/")[1])))
+            jobs.setdefault(f"{kind}/{name}", []).append(Job(f"{kind}/{name}", ours))
+    for bench, others in jobs.items():
+        kind, _, name = bench.partition("/")
+        if kind == "seed" or (kind == "kept" and int(name) >= GO_LEAST):
+            others += [Job(bench, go) for go in field.peers("go")]
+    order = sorted(jobs, key=_class_order)
     return [job for bench in order for job in jobs[bench]]
+
+
+def _class_order(bench: str) -> tuple[int, str, int]:
+    kind, _, name = bench.partition("/")
+    return ["seed", "kept"].index(kind) if "_" not in kind else 2, kind, _number(name)
+
+
+def _number(name: str) -> int:
+    return int(name) if name.isdigit() else 0
 
 
 def chosen_targets(options: argparse.Namespace, *, scripted: bool) -> list[Target]:
@@ -146,7 +165,7 @@ def plan(options: argparse.Namespace, bench: Path) -> tuple[list[Target], Field,
     if options.rows:
         names += HEAVY_FIGURES
     benches = [] if options.classes else choose(names, options.rows)
-    field = find_field(options.build, bench, options.peer, options.linked, with_go=False)
+    field = find_field(options.build, bench, options.peer, options.linked, with_go=options.classes)
     if options.classes:
         jobs = class_jobs(options.build, field)
         chosen = choose([job.bench for job in jobs], options.rows)

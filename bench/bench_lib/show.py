@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import report
+from bench_lib import claim, claim_plot, report
 from bench_lib.contenders import Field
-from bench_lib.plots import plot_classes, plot_figures, plot_scoreboard
+from bench_lib.plots import plot_figures, plot_scoreboard
 from bench_lib.runner import MemoryUse, Run
 from bench_lib.scoreboard import Score
 from bench_lib.stats import order_rank
@@ -84,11 +84,18 @@ def print_scoreboard(options: argparse.Namespace, scores: Sequence[Score]) -> No
     print(report.scoreboard_table(scores))
 
 
-def draw(options: argparse.Namespace, run: Run, scores: Sequence[Score]) -> None:
+def print_classes(run: Run) -> None:
+    """What specialised paths save, class by class."""
+    print("\n\n".join(table.as_text() for table in claim.tables(run)))
+
+
+def draw(
+    options: argparse.Namespace, run: Run, scores: Sequence[Score], about: dict[str, Any]
+) -> None:
     """Draws what was asked for to --plot."""
     if scores:
         plot_scoreboard(scores, options.plot)
     elif options.classes:
-        plot_classes(run, options.plot)
+        claim_plot.plot(run, claim.provenance_line(run, about), options.plot)
     else:
         plot_figures(run, list(dict.fromkeys(job.bench for job in run.jobs)), options.plot)

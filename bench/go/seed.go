@@ -34,7 +34,7 @@ var (
 )
 
 // classRounds is how many rounds of a class take the place of one of a million objects.
-const classRounds = 10
+const classRounds = 4
 
 type seedCase struct {
 	fill, drop func()
