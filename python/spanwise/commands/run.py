@@ -20,7 +20,8 @@ from spanwise.commands._options import (
 )
 from spanwise.commands.ledger import describe
 from spanwise.ledger import add_ledgers
-from spanwise.running import ProcessLedger, RunResult, find_face, heap_variables, run_under
+from spanwise.process_ledger import ProcessLedger
+from spanwise.running import RunResult, find_face, heap_variables, run_under
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
