@@ -2,13 +2,15 @@
 """How fast the loop is: optimiser, simulator, sweep (also on a Dask cluster) and replay.
 
 Prints a row for each with the median of the repetitions and an interval of it; --json prints the
-rows in the form of the scoreboard, where the ratio is to the limit that the row has. A row that
-cannot be measured stays, with the reason. Exit 1: a limit is missed.
+rows in the form of the scoreboard, where the ratio is to the limit that the row has in
+bench/targets.toml. A row that cannot be measured stays, with the reason. A small input is measured,
+but not judged. Exit 1: a limit is missed.
 
 Examples:
     python3 bench/loop_speed.py                    all rows; some minutes
     python3 bench/loop_speed.py --quick            small inputs, once: that it runs, not how fast
     python3 bench/loop_speed.py --rows sweep --json
+    ./dev bench --scoreboard --rows loop           the same rows as a scoreboard
 """
 
 from __future__ import annotations
@@ -27,12 +29,14 @@ from typing import Any
 
 import numpy as np
 import spanwise as sw
-from bench_lib.scoreboard import MET, MISSED
+from bench_lib.scoreboard import MET, MISSED, REPORTED
 from bench_lib.stats import Interval, interval
+from bench_lib.targets import load_targets
 from ledger_speed import blocks
 from spanwise import _lib
 from spanwise._trace import write_ops
 
+EVENTS, QUICK_EVENTS = 10_000_000, 100_000
 LIVE_OBJECTS = 10_000
 SWEPT_TABLES = 50
 OPTIMIZED_CLASSES = 128
@@ -46,10 +50,12 @@ class Setting:
     Attributes:
         recording: steady replacement of LIVE_OBJECTS objects.
         rounds: repetitions of a row.
+        judged: whether the input is as large as the limits are for.
     """
 
     recording: Path
     rounds: int
+    judged: bool
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,11 @@ class Row:
     Attributes:
         name: of the row.
         unit: of its values.
-        limit: the value that must not be exceeded; None: none is asked for.
         measure: one repetition, in the unit.
     """
 
     name: str
     unit: str
-    limit: float | None
     measure: Callable[[Setting], float]
 
 
@@ -137,28 +141,43 @@ def replay(setting: Setting) -> float:
 
 
 ROWS = (
-    Row("optimiser 4096 sizes x 128 classes", "s", 1.0, optimise),
-    Row("simulator, an event", "ns", None, simulate),
-    Row("sweep 50 tables x 10 M events", "s", 30.0, sweep_threads),
-    Row("sweep 50 tables x 10 M events, Dask", "s", None, sweep_cluster),
-    Row("replay, an operation", "ns", None, replay),
+    Row("optimiser 4096 sizes x 128 classes", "s", optimise),
+    Row("simulator, an event", "ns", simulate),
+    Row("sweep 50 tables x 10 M events", "s", sweep_threads),
+    Row("sweep 50 tables x 10 M events, Dask", "s", sweep_cluster),
+    Row("replay, an operation", "ns", replay),
 )
 
 
-def measured(row: Row, setting: Setting) -> dict[str, Any]:
+def choose(texts: list[str] | None) -> list[Row]:
+    """The rows of those names, or with one of the texts in their names; None: all."""
+    if texts is None:
+        return list(ROWS)
+    exact = {row.name for row in ROWS} & set(texts)
+    loose = [text for text in texts if text not in exact]
+    return [row for row in ROWS if row.name in exact or any(t in row.name for t in loose)]
+
+
+def limits() -> dict[str, float | None]:
+    """The limits of bench/targets.toml, in the unit of the row."""
+    every = load_targets(Path(__file__).with_name("targets.toml"))
+    return {row.bench: row.limit for row in every if row.script == Path(__file__).name}
+
+
+def measured(row: Row, setting: Setting, limit: float | None) -> dict[str, Any]:
     """The row in the form of the scoreboard; a failure is its note."""
     found: Interval | None = None
-    note = ""
+    note = "" if setting.judged else "small input: not judged"
     try:
         found = interval([row.measure(setting) for _ in range(setting.rounds)])
     except Exception as error:
         note = " ".join(f"{type(error).__name__}: {error}".split())
     ratio = None
-    if found is not None and row.limit is not None:
-        low, high = found.low / row.limit, found.high / row.limit
-        ratio = Interval(found.median / row.limit, low, high, found.coverage, found.count)
-    reached = "failed" if found is None else "reported"
-    if ratio is not None:
+    if found is not None and limit is not None:
+        low, high = found.low / limit, found.high / limit
+        ratio = Interval(found.median / limit, low, high, found.coverage, found.count)
+    reached = "failed" if found is None else REPORTED
+    if ratio is not None and setting.judged:
         reached = MET if ratio.high <= 1 else MISSED
     return {
         "name": row.name,
@@ -166,12 +185,12 @@ def measured(row: Row, setting: Setting) -> dict[str, Any]:
         "ours": found.median if found else None,
         "ours_low": found.low if found else None,
         "ours_high": found.high if found else None,
-        "peer_name": "limit" if row.limit is not None else None,
-        "peer": row.limit,
+        "peer_name": "limit" if limit is not None else None,
+        "peer": limit,
         "ratio": ratio.median if ratio else None,
         "low": ratio.low if ratio else None,
         "high": ratio.high if ratio else None,
-        "target": 1.0 if row.limit is not None else None,
+        "target": 1.0 if limit is not None else None,
         "verdict": reached,
         "note": note,
     }
@@ -197,24 +216,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--quick", action="store_true", help="100,000 events, one round")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_EVENTS:,} events, one round")
     parser.add_argument(
-        "--rows", default="", metavar="TEXT", help="only rows with TEXT in the name"
+        "--rows",
+        action="append",
+        metavar="TEXT",
+        help="only the row TEXT, or rows with TEXT in the name (repeatable)",
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    chosen = [row for row in ROWS if options.rows in row.name]
+    chosen = choose(options.rows)
     if not chosen:
-        parser.error(f"--rows '{options.rows}' matches none of: {', '.join(r.name for r in ROWS)}")
-    events, rounds = (100_000, 1) if options.quick else (options.events, max(options.rounds, 1))
+        parser.error(f"--rows {options.rows} matches none of: {', '.join(r.name for r in ROWS)}")
+    events, rounds = (
+        (QUICK_EVENTS, 1) if options.quick else (options.events, max(options.rounds, 1))
+    )
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        setting = Setting(Path(folder) / "steady.swt", rounds)
+        setting = Setting(Path(folder) / "steady.swt", rounds, events >= EVENTS)
         make_recording(setting.recording, events)
+        asked = limits()
         for row in chosen:
-            rows.append(measured(row, setting))
+            rows.append(measured(row, setting, asked.get(row.name)))
             if not options.json:
                 print(line_of(rows[-1]), flush=True)
     if options.json:

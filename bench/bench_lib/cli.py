@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import counts, journal, report
+from bench_lib import counts, journal, report, scripted
 from bench_lib.contenders import Field, find_field
 from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
@@ -31,7 +31,7 @@ from bench_lib.runner import (
 )
 from bench_lib.scoreboard import Score, free_gb, jobs_of, lacks_memory, score
 from bench_lib.stats import order_rank
-from bench_lib.targets import Target, load_targets
+from bench_lib.targets import LOOP, Target, load_targets
 
 BENCH = Path(__file__).resolve().parents[1]
 REPETITIONS, QUICK_REPETITIONS = 10, 3
@@ -81,6 +81,7 @@ EXAMPLE = """examples:
   ./dev bench --rows 'pair/*' --linked-peers
   ./dev bench --scoreboard --quick    every target of bench/targets.toml, 3 repetitions
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
+  ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --classes --plot classes.png
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
@@ -259,7 +260,7 @@ def _plan(options: argparse.Namespace) -> tuple[list[Target], Field, list[Job]]:
     """The targets (scoreboard only), everyone, and what is to be run."""
     targets: list[Target] = []
     if options.scoreboard:
-        every = load_targets(options.targets)
+        every = [row for row in load_targets(options.targets) if not row.script]
         chosen = choose([row.name for row in every], options.rows)
         targets = [row for row in every if row.name in chosen]
         field = find_field(
@@ -362,8 +363,27 @@ def _measure(
     return run, path
 
 
+def _execute_loop(options: argparse.Namespace) -> int:
+    """The rows that scripts measure; each script runs once, whichever of its rows are asked for."""
+    every = [row for row in load_targets(options.targets) if row.script]
+    chosen = choose([row.name for row in every], options.rows)
+    targets = [row for row in every if row.name in chosen]
+    about = report.provenance(BENCH.parent, options.build)
+    rounds = options.repetitions or REPETITIONS
+    told, scores = scripted.measure_all(targets, rounds, quick=options.quick)
+    path = report.write_results(options.results, {**about, "scripts": told})
+    _print_scoreboard(options, scores)
+    if not options.json:
+        print(f"\nraw results: {path}")
+    if options.plot is not None:
+        plot_scoreboard(scores, options.plot)
+    return 0
+
+
 def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
+    if options.scoreboard and (options.rows or "").startswith(LOOP):
+        return _execute_loop(options)
     targets, field, jobs = _plan(options)
     if not options.json:
         _say_missing(field)

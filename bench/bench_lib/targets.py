@@ -20,6 +20,7 @@ tomllib: Any = importlib.import_module(
 OURS = ("inline", "bare", "exported", "generic", "preload")
 PEERS = ("linked", "preload", "go", "constant", "self", "counts")
 METRICS = {"op": "ns", "rss_over_live": "x", "rss_over_table": "x"}
+LOOP = "loop"  # how the names of rows begin that a script measures
 PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")
 
@@ -73,6 +74,9 @@ class Target:
         base: a row; what is compared is ours / best peer in `bench` over the same in it. "": none.
         needs_gb: the row is skipped on a machine with less memory free.
         cause: why the row is missed, as far as known; printed with a missed row.
+        script: script of bench/ that measures and judges the row, which is its row `bench`; it is
+            run only when --rows begins with `loop`. "": the bench programs.
+        limit: what the script's value, in the row's unit, must not exceed; None: reported.
     """
 
     name: str
@@ -89,6 +93,8 @@ class Target:
     base: str = ""
     needs_gb: float = 0.0
     cause: str = ""
+    script: str = ""
+    limit: float | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -119,7 +125,7 @@ def _word(row: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
 
 
 def _check_kinds(row: dict[str, Any]) -> None:
-    for key in ("target", "needs_gb"):
+    for key in ("target", "needs_gb", "limit"):
         value = row.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
             what = "ratio" if key == "target" else "number"
@@ -138,6 +144,8 @@ def _parse(row: dict[str, Any]) -> Target:
         if not isinstance(row.get(key), str) or not row[key]:
             raise ValueError(f"{key} is missing")
     _check_kinds(row)
+    if "script" in row or "limit" in row:
+        return _scripted(row)
     target = row.get("target")
     peers = _word(row, "peers", PEERS)
     metric = _word({"metric": row.get("metric", "op")}, "metric", tuple(METRICS))
@@ -163,6 +171,34 @@ def _parse(row: dict[str, Any]) -> Target:
         base=row.get("base", ""),
         needs_gb=float(row.get("needs_gb", 0)),
         cause=row.get("cause", ""),
+    )
+
+
+def _scripted(row: dict[str, Any]) -> Target:
+    """A row that a script judges by a limit: its ratio is to the limit."""
+    strange = sorted(row.keys() - {"name", "bench", "unit", "script", "limit", "cause"})
+    if strange:
+        raise ValueError(f"{strange[0]} does not belong to a row with a script or limit")
+    if not isinstance(row.get("script"), str) or not row.get("unit"):
+        raise ValueError("script and unit are missing, or no text")
+    if not row["name"].startswith(LOOP):
+        raise ValueError(f"the name of a row with a script begins with '{LOOP}'")
+    limit = row.get("limit")
+    return Target(
+        name=row["name"],
+        bench=row["bench"],
+        peer_bench=row["bench"],
+        unit=row["unit"],
+        ours="",
+        peers="",
+        metric="op",
+        target=None if limit is None else 1.0,
+        reference=(),
+        constant="",
+        path="",
+        cause=row.get("cause", ""),
+        script=row["script"],
+        limit=None if limit is None else float(limit),
     )
 
 

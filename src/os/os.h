@@ -23,8 +23,6 @@ void *sw_os_reserve(size_t bytes, size_t align);
 void *sw_os_reserve_readable(size_t bytes);
 /* Makes [p, p+bytes) readable and writable. False when refused (the range is unchanged). */
 bool sw_os_commit(void *p, size_t bytes);
-/* Makes the system back accessible pages with memory now, if it can; they are touched soon. */
-void sw_os_populate(void *p, size_t bytes);
 /* Gives the pages of [p, p+bytes) back; they read as zero when next touched.
  * False when refused: contents and residency are unchanged. */
 bool sw_os_purge(void *p, size_t bytes);

@@ -12,9 +12,6 @@ enum {
     GROW_MIN_BYTES = 1 << 20, /* made accessible at least this far ahead */
     GROW_MAX_BYTES = 64 << 20,
     HUGE_BYTES = 2 << 20,
-    POPULATE_RUN_BYTES = 128 << 10,
-    POPULATE_MIN_BYTES = 64 << 10,
-    POPULATE_MAX_BYTES = 512 << 10,
 };
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift) {
@@ -113,7 +110,7 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     }
     window.first_page = pages->page_end;
     window.pages = (uint32_t)count;
-    window.frontier = window.populated = 0;
+    window.frontier = 0;
     advise(pages, &window, true);
     pages->windows[pages->window_count++] = window;
     pages->page_end = (uint32_t)sw_align_up(end, 64);
@@ -180,26 +177,7 @@ static bool any_bit(const uint64_t *bits, uint32_t page, uint32_t n) {
     return sw_bits_count(bits, page, n) != 0;
 }
 
-/* Has the system give some pages before they are touched: a fault each costs several times as much. Only as
- * spans first reach them, in address order; a large object may be touched in part. */
-static void populate(sw_pages *pages, uint32_t page, uint32_t n) {
-    sw_window *window = (sw_window *)sw_pages_window_of(pages, page);
-    uint32_t from = page - window->first_page, end = from + n;
-    if (end <= window->populated) return;
-    uint32_t to = end;
-    if (((uint64_t)n << pages->page_shift) <= POPULATE_RUN_BYTES && !pages->huge &&
-        !pages->space->dry) {
-        uint64_t part = pages->held_pages << pages->page_shift >> 5;
-        uint64_t step = sw_min_u64(sw_max_u64(part, POPULATE_MIN_BYTES), POPULATE_MAX_BYTES);
-        to = (uint32_t)sw_min_u64(end + (step >> pages->page_shift), window->frontier);
-        sw_os_populate((void *)sw_pages_address(pages, page), (size_t)(to - from)
-                                                                  << pages->page_shift);
-    }
-    window->populated = to;
-}
-
 static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
-    populate(pages, page, n);
     uint32_t held = sw_bits_count(pages->held, page, n);
     *needzero = any_bit(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);

@@ -48,8 +48,7 @@ typedef struct sw_window {
     uint64_t frames;
     uint32_t first_page; /* logical number of its first page (set by the heap) */
     uint32_t pages;
-    uint32_t frontier;  /* pages committed so far, from the start */
-    uint32_t populated; /* pages from the start that were populated or need not be */
+    uint32_t frontier; /* pages committed so far, from the start */
 } sw_window;
 
 typedef struct sw_space {

@@ -144,6 +144,17 @@ def test_builds_and_replays_from_the_wheel(
     _never_meets_the_stock_library(tmp_path, prefix, libdir)
 
 
+def test_closes_the_loop_from_the_wheel(environment: Path, tmp_path: Path) -> None:
+    """Record, optimise, build, run: what is measured is what was predicted."""
+    figures = tmp_path / "loop.json"
+    script = ROOT / "bench/loop_check.py"
+    said = run(environment / "python", script, "--quick", "-o", figures, cwd=tmp_path)
+    assert "the loop holds: equal to the byte, within 2%" in said
+    told = json.loads(figures.read_text(encoding="utf-8"))
+    assert told["built"] and all(check["equal"] for check in told["simulator"])
+    assert len(told["simulator"]) == 4
+
+
 def _never_meets_the_stock_library(folder: Path, prefix: Path, libdir: Path) -> None:
     """Inline code of either table links with its own library only."""
     source = folder / "user.c"

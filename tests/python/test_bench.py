@@ -18,6 +18,7 @@ BENCH = ROOT / "bench"
 sys.path.insert(0, str(BENCH))
 
 import instructions  # noqa: E402
+import loop_speed  # noqa: E402
 from bench_lib import (  # noqa: E402
     cli,
     contenders,
@@ -26,6 +27,7 @@ from bench_lib import (  # noqa: E402
     report,
     runner,
     scoreboard,
+    scripted,
     stats,
     targets,
 )
@@ -303,8 +305,16 @@ def counted_paths() -> set[str]:
 def test_targets_name_rows_that_the_programs_have() -> None:
     known = {*cli.FIGURES, *cli.MORE_FIGURES, *cli.HEAVY_FIGURES, *cli.RATIO_ROWS}
     for row in TARGETS:
-        if row.peers != "counts":
+        if row.peers != "counts" and not row.script:
             assert {row.bench, row.peer_bench, row.base or row.bench} <= known, row.name
+
+
+def test_scripted_targets_are_those_of_the_script() -> None:
+    found = {row.bench: row for row in TARGETS if row.script == "loop_speed.py"}
+    assert list(found) == [row.name for row in loop_speed.ROWS]
+    assert all(found[row.name].unit == row.unit for row in loop_speed.ROWS)
+    limits = [row.limit for row in found.values() if row.limit is not None]
+    assert limits == [1.0, 30.0]
 
 
 def test_targets_name_paths_that_are_counted() -> None:
@@ -360,6 +370,18 @@ def test_paths_of_a_row() -> None:
             "row 1 (a): needs_gb is -1; use a number above 0",
         ),
         ('[[row]]\nname = "a"\nspeed = 3', "row 1 (a): unknown key 'speed'"),
+        (
+            '[[row]]\nname = "loop"\nbench = "x"\nscript = "a.py"\nours = "inline"',
+            "row 1 (loop): ours does not belong to a row with a script or limit",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nscript = "a.py"\nunit = "s"',
+            "row 1 (a): the name of a row with a script begins with 'loop'",
+        ),
+        (
+            '[[row]]\nname = "loop"\nbench = "x"\nlimit = 3',
+            "row 1 (loop): script and unit are missing, or no text",
+        ),
     ],
 )
 def test_bad_targets(tmp_path: Path, text: str, said: str) -> None:
@@ -399,6 +421,54 @@ def test_requirement() -> None:
     special = targets.Requirement.parse("go-special >= 1.26.8")
     assert special.met_by("go-special", "go1.26.8-X:sizespecializedmalloc")
     assert not special.met_by("go", "go1.26.8")
+
+
+# --- rows that scripts measure --------------------------------------------------------------------
+
+
+LOOP_ROW = {
+    "name": "sweep 50 tables x 10 M events",
+    "ours": 15.0,
+    "peer_name": "limit",
+    "peer": 30.0,
+    "ratio": 0.5,
+    "low": 0.4,
+    "high": 0.6,
+    "verdict": "met",
+    "note": "",
+}
+
+
+def test_rows_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[str]] = []
+
+    def measure(script: str, options: list[str]) -> dict[str, Any]:
+        asked.append([script, *options])
+        return {"rounds": 6, "rows": {LOOP_ROW["name"]: LOOP_ROW}}
+
+    monkeypatch.setattr(scripted, "measure", measure)
+    words = ["--scoreboard", "--rows", "loop, sweep*threads", "--results", str(tmp_path)]
+    assert cli.main([*words, "--repetitions", "6"]) == 0
+    assert asked == [["loop_speed.py", "--rounds", "6", "--rows", LOOP_ROW["name"]]]
+    said = capsys.readouterr().out
+    assert "0.50 [0.40, 0.60]" in said and "limit 30.00" in said
+    (path,) = tmp_path.glob("*.json")
+    assert json.loads(path.read_text())["scripts"]["loop_speed.py"]["rounds"] == 6
+    assert cli.main([*words[:2], "loop, replay*", "--results", str(tmp_path)]) == 2
+    assert "has no row 'replay, an operation'" in capsys.readouterr().err
+
+
+def test_rows_of_scripts_only_when_asked_for(tmp_path: Path) -> None:
+    options = cli.parser().parse_args(["--scoreboard", "--rows", "*optimiser*"])
+    with pytest.raises(BenchError, match="matches no row"):
+        cli.execute(options)
+
+
+def test_a_script_that_fails() -> None:
+    with pytest.raises(BenchError, match=r"loop_speed.py told no figures: exit 2"):
+        scripted.measure("loop_speed.py", ["--rows", "no such row"])
 
 
 # --- running --------------------------------------------------------------------------------------

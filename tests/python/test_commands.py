@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,10 @@ import pytest
 import spanwise as sw
 from spanwise import workloads
 from spanwise.__main__ import COMMANDS, main
+from spanwise._loop import Loop, Measured, measure
 from spanwise._parts import PARTS
+from spanwise.build import Build
+from spanwise.running import ProcessLedger
 
 from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
 
@@ -361,6 +365,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 @pytest.mark.slow
 @needs_recorder()
 def test_demo(tmp_path: Path) -> None:
+    """The whole loop: recorded, accounted, optimised, built, measured."""
     done = spanwise("demo", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     for name in ("python", "tables"):
@@ -372,15 +377,56 @@ def test_demo(tmp_path: Path) -> None:
     assert done.stdout.count("free pages") >= 1
     last = lines[-1]
     assert last.startswith("python3 wasted ")
+    assert "would waste" in last
     assert last.endswith(".")
     assert sw.Recording.open(tmp_path / "out/python.swt").summary.allocs > 100_000
+    if any(map(shutil.which, ("cc", "gcc", "clang"))):
+        assert "built and used, python3 held" in last
+        best = sw.SizeClassTable.from_json(tmp_path / "out/best.json")
+        assert Build.open(tmp_path / "out/best").table.hash == best.hash
 
 
 @pytest.mark.slow
 @needs_recorder()
-def test_demo_json(tmp_path: Path) -> None:
-    done = spanwise("demo", "--json", "-o", tmp_path)
+def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
+    done = spanwise("demo", "--json", "-o", tmp_path, env={"PATH": str(tmp_path), "CC": ""})
     value: dict[str, Any] = json.loads(done.stdout)
+    loop = value.pop("loop")
     for comparison in value.values():
         for ledger in comparison["ledgers"]:
             assert sum(ledger[part] for part in PARTS) == ledger["held_bytes"]
+    assert loop["built"] is False and "no C compiler was found" in loop["why_not"]
+    for face in (loop["stock"], loop["best"]):
+        assert face["measured"] is face["error"] is None
+        assert face["predicted_peak_held_bytes"] >= face["predicted"]["held_bytes"]
+
+
+def test_the_loop_in_one_sentence() -> None:
+    """What is said when a table saves nothing, and when it was run."""
+    ledger = sw.Recording.from_ops(random_ops(1, 500)).ledger("c16")
+    loop = Loop("ls", Measured(ledger), Measured(ledger), 67, "no C compiler was found")
+    said = loop.sentence()
+    assert said.startswith("ls wasted ") and " 67 classes, would waste 0 B less; " in said
+    assert said.endswith("nothing was measured: no C compiler was found.")
+    assert [title for title, _, _ in loop.columns()] == ["c16", "c16"]
+    held = Measured(ledger).predicted_bytes
+    runs = tuple(_told(ledger, held + more) for more in (4096, -8192, 8192))
+    measured = Measured(ledger, runs)
+    assert measured.measured_bytes == held + 4096
+    assert measured.error == pytest.approx(4096 / held)
+    assert [title for title, _, _ in Loop("ls", measured, measured, 67).columns()] == [
+        "c16",
+        "measured",
+    ] * 2
+    assert "built and used, ls held " in Loop("ls", measured, measured, 67).sentence()
+
+
+def _told(ledger: sw.Ledger, held: int) -> ProcessLedger:
+    return ProcessLedger(1, "ls", ledger, ledger, held, held, tracked=True, limit_bytes=0)
+
+
+@needs_recorder()
+def test_the_program_of_the_loop_must_succeed() -> None:
+    ledger = sw.Recording.from_ops(random_ops(1, 50)).ledger("c16")
+    with pytest.raises(sw.ProgramError, match="ended with 3 when run again"):
+        measure([sys.executable, "-c", "raise SystemExit(3)"], ledger, 1)

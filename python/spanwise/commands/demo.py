@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise demo: the whole way on programs of this machine, results into ./out."""
+"""spanwise demo: the whole way on programs of this machine, results into ./out.
+
+Records, accounts, optimises, builds, and runs the program again on what was built.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanwise import _format, plots
+from spanwise import _format, _loop, plots
+from spanwise._build_steps import BuildError, Compiler
 from spanwise._parts import PARTS
+from spanwise.build import build
 from spanwise.commands._common import new_command, print_json
 from spanwise.comparison import Comparison
+from spanwise.optimize import optimize
 from spanwise.recorder import run_recorded
+from spanwise.running import FACE_TABLE
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
 
@@ -23,6 +30,10 @@ if TYPE_CHECKING:
     from spanwise.commands._common import SubParsers
 
 TABLES = ("go", "c16")
+RUNS = 3
+"""Runs under each malloc face, of which the median counts."""
+BUILD = "best"
+"""Folder of the build, in the folder of the results."""
 
 PYTHON_JOB = """\
 import json, sqlite3
@@ -74,7 +85,7 @@ def add(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "demo",
-        "record python3 and a C compilation, print their ledgers, draw pictures",
+        "record programs of this machine, build the best table for python3, measure it again",
         "spanwise demo -o out",
         run,
     )
@@ -82,22 +93,51 @@ def add(commands: SubParsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Records, accounts, draws; the last line says what was found."""
+    """Records, accounts, draws, closes the loop; the last line says what was found."""
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     quiet = bool(options.json)
-    shown = [_show(_record_python(folder), "python3", "python", folder, quiet)]
+    python = _show(_record_python(folder), "python3", "python", folder, quiet)
+    shown = [python]
     compiled = _record_compiler(folder)
     if compiled is not None:
         shown.append(_show(compiled, "the C compiler", "compiler", folder, quiet))
+    loop = _close_loop(python.recording, folder)
     _draw_tables(folder)
     if options.json:
-        print_json({one.label: one.comparison.to_dict() for one in shown})
+        ledgers = {one.label: one.comparison.to_dict() for one in shown}
+        print_json({**ledgers, "loop": loop.to_dict()})
         return 0
-    files = sorted(path.name for path in folder.iterdir() if path.suffix in (".swt", ".png"))
+    print(loop, end="\n\n")
+    kept = (".swt", ".png", ".json")
+    files = sorted(path.name for path in folder.iterdir() if path.suffix in kept)
+    files += [f"{BUILD}/"] if not loop.why_not else []
     print(f"in {folder}/: {', '.join(files)}\n")
-    print("; ".join(one.sentence() for one in shown) + ".")
+    for one in shown[1:]:
+        print(one.sentence() + ".")
+    print(loop.sentence())
     return 0
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+def _close_loop(recording: Recording, folder: Path) -> _loop.Loop:
+    """The best table for python3, built and used, as far as this machine lets us."""
+    _say(f"the best table of at most {_loop.CLASSES} classes")
+    best = optimize(recording, _loop.CLASSES, _loop.OBJECTIVE, align=_loop.ALIGN).table
+    best.to_json(folder / "best.json")
+    stock, better = (_loop.Measured(recording.ledger(table)) for table in (FACE_TABLE, best))
+    try:
+        Compiler.find(None)
+    except BuildError as error:
+        _say(f"not built: {error}")
+        return _loop.Loop("python3", stock, better, len(best), str(error))
+    made = build(best, folder / BUILD, say=_say)
+    _say(f"the same program, {RUNS} times under each malloc face")
+    stock = _loop.measure(_python_argv(), stock.predicted, RUNS)
+    better = _loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
+    return _loop.Loop("python3", stock, better, len(best))
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -107,10 +147,15 @@ def _say(text: str) -> None:
     print(f"demo: {text}", file=sys.stderr, flush=True)
 
 
+def _python_argv() -> list[str]:
+    return [sys.executable, "-c", PYTHON_JOB]
+
+
 def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
-    outcome = run_recorded([sys.executable, "-c", PYTHON_JOB], output, stdout=sys.stderr)
+    env = _loop.fixed_seeds()
+    outcome = run_recorded(_python_argv(), output, env=env, stdout=sys.stderr)
     _say(outcome.lines()[-1])
     return Recording.open(output)
 

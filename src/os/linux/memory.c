@@ -44,9 +44,6 @@ void *sw_os_reserve_readable(size_t bytes) { return map(bytes, PROT_READ); }
 
 bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0; }
 
-/* MADV_POPULATE_WRITE, since Linux 5.14. */
-void sw_os_populate(void *p, size_t bytes) { (void)madvise(p, bytes, 23); }
-
 bool sw_os_purge(void *p, size_t bytes) { return madvise(p, bytes, MADV_DONTNEED) == 0; }
 
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {

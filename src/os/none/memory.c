@@ -49,11 +49,6 @@ static bool is_zero(const char *p, size_t bytes) {
     return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0;
 }
 
-void sw_os_populate(void *p, size_t bytes) {
-    (void)p;
-    (void)bytes;
-}
-
 /* Pages that were never written are only read: writing would make them cost memory. */
 bool sw_os_purge(void *p, size_t bytes) {
     char *byte = p;
