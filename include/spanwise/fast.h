@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include <spanwise/ablate.h>
 #include <spanwise/fast_abi.h>
 #include <spanwise/gen/fast_c16.h>
 
@@ -28,25 +29,6 @@ extern "C" {
  * corrupts the heap. */
 #ifndef SW_FAST_CHECKED
 #define SW_FAST_CHECKED 1
-#endif
-
-/* Switches of bench/ablations.py: 1 puts the plain way in the place of ours, in inline code and the
- * library, so that a study can price ours. A program and its library need the same values.
- *   SW_ABLATE_DIVIDE    a free divides the offset by the slot size; ours multiplies by `magic`
- *   SW_ABLATE_SCAN      an allocation tries bit after bit; ours counts the trailing zeros of 64
- *   SW_ABLATE_ZERO      objects of a constant size are cleared by a call; ours: small ones in line
- *   SW_ABLATE_NO_HINTS  caches do not remember the slots of full spans that were freed lately */
-#ifndef SW_ABLATE_DIVIDE
-#define SW_ABLATE_DIVIDE 0
-#endif
-#ifndef SW_ABLATE_SCAN
-#define SW_ABLATE_SCAN 0
-#endif
-#ifndef SW_ABLATE_ZERO
-#define SW_ABLATE_ZERO 0
-#endif
-#ifndef SW_ABLATE_NO_HINTS
-#define SW_ABLATE_NO_HINTS 0
 #endif
 
 /* This thread's cache of the default heap; before its first use one without a heap. */
@@ -66,28 +48,6 @@ __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_T
 
 /* --- allocation --------------------------------------------------------------------------------- */
 
-/* The number of the lowest set bit; bits is not 0. */
-SW_FAST_INLINE unsigned sw_fast_lowest(uint64_t bits) {
-#if SW_ABLATE_SCAN
-    unsigned i = 0;
-    for (; (bits & 1) == 0; i++) {
-        bits >>= 1;
-        __asm__ volatile("" : "+r"(bits)); /* or compilers count the zeros after all */
-    }
-    return i;
-#else
-    return (unsigned)__builtin_ctzll(bits);
-#endif
-}
-
-/* Clears an object; bytes is most often a constant. */
-SW_FAST_INLINE void sw_fast_zero(void *p, uint32_t bytes) {
-#if SW_ABLATE_ZERO
-    __asm__ volatile("" : "+r"(bytes)); /* no constant any more */
-#endif
-    memset(p, 0, bytes);
-}
-
 /* An object of a constant class out of the cache's current word. */
 SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
                                   uint32_t bytes) {
@@ -96,8 +56,8 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
     uint64_t bits = __atomic_load_n(&slot->word->free, __ATOMIC_RELAXED);
     if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
     __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
-    void *p = (void *)(slot->base + (uintptr_t)sw_fast_lowest(bits) * bytes);
-    if ((flags & SW_ZERO) != 0) sw_fast_zero(p, bytes);
+    void *p = (void *)(slot->base + (uintptr_t)SW_FAST_LOWEST(bits) * bytes);
+    if ((flags & SW_ZERO) != 0) SW_FAST_CLEAR(p, bytes);
     return p;
 }
 
@@ -138,20 +98,6 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
     return 1;
 }
 
-/* The slot that p, an address of the span, starts. 0: none, or a large object. */
-SW_FAST_INLINE int sw_fast_slot_at(const sw_span *span, uintptr_t p, uint64_t *slot) {
-#if SW_ABLATE_DIVIDE
-    uint32_t offset = (uint32_t)(p - span->base), bytes = span->size; /* spans are below 4 GiB */
-    if (__builtin_expect(bytes == 0, 0)) return 0;
-    *slot = offset / bytes;
-    return !SW_FAST_CHECKED || offset % bytes == 0;
-#else
-    sw_product product = (sw_product)(p - span->base) * span->magic;
-    *slot = (uint64_t)(product >> 64);
-    return !SW_FAST_CHECKED || (uint64_t)product < span->magic;
-#endif
-}
-
 /* The span of slots that an address starts a slot of, and the slot; NULL: neither, or a large object. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
     const sw_space_view *view = &cache->view;
@@ -159,7 +105,14 @@ SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uin
     uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
     if (__builtin_expect(frame >= view->frames, 0)) return NULL;
     sw_span *span = &view->spans[view->page_map[frame]];
-    return __builtin_expect(sw_fast_slot_at(span, p, slot), 1) ? span : NULL;
+#if SW_ABLATE_DIVIDE
+    if (__builtin_expect(!sw_ablate_slot(span, p, slot), 0)) return NULL;
+#else
+    sw_product product = (sw_product)(p - span->base) * span->magic;
+    *slot = (uint64_t)(product >> 64);
+    if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0)) return NULL;
+#endif
+    return span;
 }
 
 /* The fast part of a free. 0: nothing was done, sw_free_slow must look at it. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocation: the generic path, aligned and tiny objects, and the public entry points. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "gen/paths.h"
