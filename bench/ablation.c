@@ -35,7 +35,8 @@ enum {
     ROUND = 1 << 14,     /* operations between two looks at the clock, hot */
     COLD_ROUND = 1 << 9, /* the same, cold */
     COUNT_MAX = 1 << 17,
-    LIVE = 10000, /* objects that `replace` holds */
+    LIVE = 10000,     /* objects that `replace` holds */
+    WARM_BYTES = 128, /* of an object that readies a heap's pages: no size that shares blocks */
 };
 
 /* Under valgrind there is little address space: a row makes the one heap that it uses. */
@@ -43,9 +44,10 @@ typedef struct row {
     const char *name;
     uint32_t from, to; /* sizes[] of the row */
     void (*ready)(void);
-    void (*before)(size_t count);
+    /* `before` and `after` of the operations first ... first + count - 1 */
+    void (*before)(size_t first, size_t count);
     void (*run)(size_t first, size_t count);
-    void (*after)(size_t count);
+    void (*after)(size_t first, size_t count);
 } row;
 
 static void *held[COUNT_MAX];
@@ -75,7 +77,10 @@ static inline void touch(void *p) { *(volatile char *)p = 1; }
 
 #define EACH(i, first, count) for (size_t i = (first), end = (first) + (count); i < end; i++)
 
-static void nothing(size_t count) { (void)count; }
+static void nothing(size_t first, size_t count) {
+    (void)first;
+    (void)count;
+}
 
 static void empty(size_t first, size_t count) {
     EACH(i, first, count) __asm__ volatile("" ::"r"(i));
@@ -102,14 +107,12 @@ static void malloc_16(size_t first, size_t count) {
 
 static void free_16(size_t first, size_t count) { EACH(i, first, count) sw_fast_free(held[i]); }
 
-static void free_held(size_t count) { free_16(0, count); }
-
-static void hold_16(size_t count) {
-    malloc_16(0, count);
+static void hold_16(size_t first, size_t count) {
+    malloc_16(first, count);
     for (size_t i = count; i > 1; i--) {
-        size_t j = random_below((uint32_t)i);
-        void *p = held[i - 1];
-        held[i - 1] = held[j];
+        size_t j = first + random_below((uint32_t)i);
+        void *p = held[first + i - 1];
+        held[first + i - 1] = held[j];
         held[j] = p;
     }
 }
@@ -131,6 +134,10 @@ static void keep(size_t first, size_t count) {
     EACH(i, first, count) touch(held[i] = sw_cache_alloc(cache, sizes[i], flags));
 }
 
+static void free_kept(size_t first, size_t count) {
+    EACH(i, first, count) sw_cache_free(cache, held[i]);
+}
+
 static void replace(size_t first, size_t count) {
     EACH(i, first, count) {
         void **place = &live[picks[i]];
@@ -148,16 +155,22 @@ static void make_heap(void) {
         die("sw_heap_create", sw_last_error()->message);
 }
 
-/* Kept objects may share blocks, so they go with their heap. */
-static void new_heap(size_t count) {
-    (void)count;
+/* Objects that share blocks can only go with their heap. The next one begins with free pages that were
+ * touched, or a row would time the system's page faults. */
+static void new_heap(size_t first, size_t count) {
+    (void)first;
     sw_cache_close(cache);
     if (sw_heap_destroy(heap) != SW_OK) die("sw_heap_destroy", sw_last_error()->message);
     make_heap();
+    size_t warm = count * 16 / WARM_BYTES + 1; /* each object takes 16 bytes or less */
+    for (size_t i = 0; i < warm; i++) touch(held[i] = sw_cache_alloc(cache, WARM_BYTES, 0));
+    free_kept(0, warm);
+    sw_cache_trim(cache);
 }
 
 /* The objects of `replace`, replaced until the heap looks as it will go on to look. */
-static void fill(size_t count) {
+static void fill(size_t first, size_t count) {
+    (void)first;
     (void)count;
     if (live[0] != NULL) return;
     for (size_t i = 0; i < LIVE; i++) live[i] = sw_cache_alloc(cache, sizes[i], flags);
@@ -171,7 +184,7 @@ static const row rows[] = {
     {"zpair/16", 16, 16, default_heap, nothing, zpair_16, nothing},
     {"zpair/64", 64, 64, default_heap, nothing, zpair_64, nothing},
     {"zpair/512", 512, 512, default_heap, nothing, zpair_512, nothing},
-    {"malloc/16", 16, 16, default_heap, nothing, malloc_16, free_held},
+    {"malloc/16", 16, 16, default_heap, nothing, malloc_16, free_16},
     {"free/16", 16, 16, default_heap, hold_16, free_16, nothing},
     {"call/16", 16, 16, make_heap, nothing, call, nothing},
     {"call/64", 64, 64, make_heap, nothing, call, nothing},
@@ -181,8 +194,8 @@ static const row rows[] = {
     {"zcall/1024", 1024, 1024, make_heap, nothing, zcall, nothing},
     {"call/8-1024", 8, 1024, make_heap, nothing, call, nothing},
     {"zcall/8-1024", 8, 1024, make_heap, nothing, zcall, nothing},
-    {"keep/1-15", 1, 15, make_heap, nothing, keep, new_heap},
-    {"keep/8-1024", 8, 1024, make_heap, nothing, keep, new_heap},
+    {"keep/1-15", 1, 15, make_heap, new_heap, keep, nothing},
+    {"keep/8-128", 8, 128, make_heap, nothing, keep, free_kept},
     {"replace/8-1024", 8, 1024, make_heap, fill, replace, nothing},
 };
 
@@ -194,8 +207,9 @@ static const row rows[] = {
 #define WIDE_NOP "nop\n\tnop\n\t"
 #endif
 
-/* 128 KiB of code in straight line: several times a first-level instruction cache. */
-__attribute__((noinline)) static void sweep(void) {
+/* 128 KiB of code in straight line: several times a first-level instruction cache. In a section of its
+ * own, so that .text holds what is compared. */
+__attribute__((noinline, section(".sweep"))) static void sweep(void) {
     __asm__ volatile(".rept 16384\n\t" WIDE_NOP ".endr" ::: "memory");
 }
 
@@ -227,11 +241,12 @@ static double clock_ns(clockid_t clock) {
 static double time_hot(const row *chosen, double most_ns) {
     double spent = 0, operations = 0;
     for (int round = 0; round == 0 || spent < most_ns; round++) {
-        chosen->before(ROUND);
+        size_t first = (size_t)round * ROUND % COUNT_MAX;
+        chosen->before(first, ROUND);
         double begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        chosen->run(0, ROUND);
+        chosen->run(first, ROUND);
         double took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin;
-        chosen->after(ROUND);
+        chosen->after(first, ROUND);
         if (round == 0) continue; /* the first one meets a heap that nobody has used */
         spent += took;
         operations += ROUND;
@@ -246,16 +261,16 @@ static int by_value(const void *a, const void *b) {
 
 /* The mean of the middle half of COLD_ROUND operations, in ticks: an interrupt or a refill is no
  * typical operation. */
-static double cold_ticks(const row *chosen) {
+static double cold_ticks(const row *chosen, size_t first) {
     static uint64_t took[COLD_ROUND];
-    chosen->before(COLD_ROUND);
+    chosen->before(first, COLD_ROUND);
     for (size_t i = 0; i < COLD_ROUND; i++) {
         sweep();
         uint64_t begin = ticks();
-        chosen->run(i, 1);
+        chosen->run(first + i, 1);
         took[i] = ticks() - begin;
     }
-    chosen->after(COLD_ROUND);
+    chosen->after(first, COLD_ROUND);
     qsort(took, COLD_ROUND, sizeof took[0], by_value);
     double sum = 0;
     for (size_t i = COLD_ROUND / 4; i < COLD_ROUND * 3 / 4; i++) sum += (double)took[i];
@@ -267,22 +282,28 @@ static double time_cold(const row *chosen, double most_ns) {
     uint64_t first = ticks();
     int rounds = -1; /* the first one is a warm-up */
     for (; rounds < 1 || spent < most_ns; rounds++) {
-        double more = cold_ticks(chosen) - cold_ticks(&rows[0]);
+        size_t at = (size_t)(rounds + 1) * COLD_ROUND % COUNT_MAX;
+        double more = cold_ticks(chosen, at) - cold_ticks(&rows[0], at);
         if (rounds >= 0) sum += more;
         spent = clock_ns(CLOCK_MONOTONIC) - begin;
     }
     return sum / rounds * (spent / (double)(ticks() - first));
 }
 
-/* The function inside which callgrind collects. Not static: gcc would clone it under another name. */
+/* The function inside which callgrind collects: gcc may make no copy of it under another name. */
+#if defined(__clang__)
+#define ONE_FUNCTION __attribute__((noinline))
+#else
+#define ONE_FUNCTION __attribute__((noipa))
+#endif
 void measured(const row *chosen, size_t first, size_t count);
-__attribute__((noinline)) void measured(const row *chosen, size_t first, size_t count) {
+ONE_FUNCTION void measured(const row *chosen, size_t first, size_t count) {
     chosen->run(first, count);
     __asm__ volatile("" ::: "memory"); /* not a tail call: measured() must still be on the stack */
 }
 
 static void count_operations(const row *chosen, bool cold, size_t count, bool prepare) {
-    chosen->before(count);
+    chosen->before(0, count);
     if (prepare) chosen = &rows[0];
     CALLGRIND_START_INSTRUMENTATION;
     if (!cold) {

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench_lib import ablation_report
-from bench_lib.ablation_build import build_all, recipe_of
-from bench_lib.ablation_measure import COLD, HOT, count, counter, time_ns
-from bench_lib.ablation_plan import Ablation, Variant, plan, select
+from bench_lib import ablation_plot, ablation_report, plots, report
+from bench_lib.ablation_build import build_all, recipe_of, survey
+from bench_lib.ablation_measure import (
+    AUTO,
+    CALLGRIND,
+    COLD,
+    HOT,
+    NONE,
+    PERF,
+    Probe,
+    count_all,
+    counter,
+    time_ns,
+)
+from bench_lib.ablation_plan import Ablation, plan, select
 from bench_lib.ablation_report import Cell
 from bench_lib.cli import matches
 from bench_lib.errors import BenchError
-from bench_lib.stats import order_rank
 
 ROOT = Path(__file__).resolve().parent.parent
 REPETITIONS, QUICK_REPETITIONS = 10, 3
 MILLISECONDS, QUICK_MILLISECONDS = 40, 10
-Job = tuple[Cell, Path, Variant]
+Job = tuple[Cell, Probe]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,65 +52,77 @@ def parser() -> argparse.ArgumentParser:
     add("--rows", metavar="PATTERN", help="only rows that match (shell pattern or part of a name)")
     add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
-    add("--no-counts", action="store_true", help="times and code bytes only")
+    add(
+        "--counter",
+        choices=(AUTO, PERF, CALLGRIND, NONE),
+        default=AUTO,
+        help="auto: the processor's counters by perf, else simulated by callgrind, else none",
+    )
     add("--json", action="store_true", help="machine-readable output")
+    add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
     add("--build", type=Path, default=ROOT / "build/ablations", help="where programs are kept")
     return made
 
 
-def make_jobs(ablations: Sequence[Ablation], pattern: str | None, build: Path) -> list[Job]:
-    """Compiles what is missing; one job for each row, cache state and variant.
+def choose(ablations: Sequence[Ablation], pattern: str | None) -> dict[Ablation, list[str]]:
+    """The rows of each ablation that a pattern selects; ablations without one are left out.
 
     Raises:
-        BenchError: no row matches, or a build failed.
+        BenchError: no row matches.
     """
-    chosen = {each.name: [row for row in each.rows if matches(row, pattern)] for each in ablations}
+    chosen = {each: [row for row in each.rows if matches(row, pattern)] for each in ablations}
     if not any(chosen.values()):
         rows = sorted({row for each in ablations for row in each.rows})
         raise BenchError(f"--rows '{pattern}' matches no row; there are {', '.join(rows)}")
-    wanted = [each for each in ablations if chosen[each.name]]
-    built = build_all(ROOT, build, [v for each in wanted for v in each.variants])
+    return {each: rows for each, rows in chosen.items() if rows}
+
+
+def make_jobs(chosen: dict[Ablation, list[str]], build: Path) -> tuple[list[Job], str]:
+    """Compiles what is missing; one job for each row, cache state and variant; the compiler.
+
+    Raises:
+        BenchError: a build failed.
+    """
+    site = survey(ROOT, build)
+    built = build_all(site, [variant for each in chosen for variant in each.variants])
     jobs: list[Job] = []
-    for each in wanted:
-        for row in chosen[each.name]:
+    for each, rows in chosen.items():
+        for row in rows:
             for state in (HOT, COLD):
                 for i, variant in enumerate(each.variants):
                     program = built[recipe_of(variant)]
-                    size = program.code_bytes
-                    cell = Cell(each.name, row, state, variant.name, i == 0, size, [])
-                    jobs.append((cell, program.file, variant))
-    return jobs
+                    cell = Cell(each.name, row, state, variant.name, i == 0, program.code_bytes, [])
+                    jobs.append((cell, Probe(program.file, row, state, variant.options)))
+    return jobs, site.version
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text:<40}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 
 def measure(jobs: Sequence[Job], repetitions: int, milliseconds: int) -> None:
     """Times every job once a repetition, so that variants of a row follow each other."""
     for n in range(repetitions):
-        for i, (cell, program, variant) in enumerate(jobs):
-            if sys.stderr.isatty():
-                print(f"\r{n + 1}/{repetitions} {i + 1}/{len(jobs)} ", end="", file=sys.stderr)
-            cell.ns.append(time_ns(program, cell.row, cell.state, variant.options, milliseconds))
+        for i, (cell, probe) in enumerate(jobs):
+            _progress(f"times: {n + 1}/{repetitions}, {i + 1}/{len(jobs)}")
+            cell.ns.append(time_ns(probe, milliseconds))
 
 
-def count_all(jobs: Sequence[Job], how: str) -> None:
-    """Counts every job; callgrind's counts do not mind what else runs, so several at once."""
-
-    def one(job: Job) -> None:
-        cell, program, variant = job
-        cell.events = count(program, cell.row, cell.state, variant.options, how)
-
-    workers = 1 if how == "perf" else os.cpu_count() or 1
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        list(pool.map(one, jobs))
+def add_counts(jobs: Sequence[Job], how: str) -> None:
+    """Counts every job."""
+    _progress(f"counts, by {how}")
+    found = count_all([probe for _, probe in jobs], how)
+    for cell, probe in jobs:
+        cell.events = found[probe]
 
 
-def show(ablations: Sequence[Ablation], cells: Sequence[Cell], how: str | None) -> None:
+def show(ablations: Sequence[Ablation], cells: Sequence[Cell], how: str) -> None:
     """Prints a table for each ablation and what the columns mean."""
     for each in ablations:
         mine = [cell for cell in cells if cell.ablation == each.name]
-        if mine:
-            print(f"{each.name}: {each.what}\n{ablation_report.table(mine)}\n")
-    count_of = len(cells[0].ns)
-    print(ablation_report.legend(how, count_of, order_rank(count_of)[1]))
+        print(f"{each.name}: {each.what}\n{ablation_report.table(mine)}\n")
+    print(ablation_report.legend(how, len(cells[0].ns), full=len(cells[0].ns) >= REPETITIONS))
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -113,17 +133,26 @@ def execute(options: argparse.Namespace) -> int:
             others = ", ".join(variant.name for variant in each.variants)
             print(f"{each.name}: {each.what}: {others}; rows {', '.join(each.rows)}")
         return 0
+    chosen = choose(ablations, options.rows)
+    if options.plot is not None:
+        plots.pyplot()  # says now that matplotlib is missing, not after minutes
+    how = counter(options.counter)
+    jobs, compiler = make_jobs(chosen, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
-    jobs = make_jobs(ablations, options.rows, options.build)
     measure(jobs, repetitions, QUICK_MILLISECONDS if options.quick else MILLISECONDS)
-    how = None if options.no_counts else counter()
-    if how is not None:
-        count_all(jobs, how)
-    cells = [cell for cell, _, _ in jobs]
+    if how != NONE:
+        add_counts(jobs, how)
+    _progress("")
+    cells = [cell for cell, _ in jobs]
+    about = {**report.provenance(ROOT, options.build), "compiler": compiler, "counter": how}
     if options.json:
-        print(json.dumps(ablation_report.as_json(cells), indent=1))
+        print(json.dumps({**about, "cells": ablation_report.as_json(cells)}, indent=1))
     else:
-        show(ablations, cells, how)
+        show(list(chosen), cells, how)
+        machine = about["machine"]
+        print(f"{machine['cpu']}, {compiler}, {about['commit']}, load {machine['load']:.1f}")
+    if options.plot is not None:
+        print(f"picture: {ablation_plot.plot(cells, options.plot)}", file=sys.stderr)
     return 0
 
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench_lib import children
 from bench_lib.errors import BenchError
 
 PAGES = (4096, 8192, 16384, 65536)  # bytes
@@ -68,9 +68,10 @@ def table_option(root: Path, page_bytes: int) -> str:
     """
     words = [sys.executable, str(root / "scripts/sizeclasses.py"), "--table", "c16"]
     words += ["--page-bytes", str(page_bytes), "--format", "file"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = children.run(words)
     if done.returncode != 0:
-        raise BenchError(f"page size {page_bytes}: {done.stderr.strip()}")
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchError(f"page size {page_bytes}: {last}")
     classes = json.loads(done.stdout)["classes"]
     return f"{page_bytes}:" + ",".join(f"{row['size']}*{row['pages']}" for row in classes)
 
@@ -97,7 +98,7 @@ def plan(root: Path) -> list[Ablation]:
         Ablation(
             "special",
             "specialised paths against the generic one",
-            (Variant("specialised"), Variant("generic", options=("--copy",))),
+            (Variant("specialised"), Variant("generic", cutoff=0, options=("--copy",))),
             ("call/16", "call/64", "zcall/16", "zcall/64", "zcall/512", "call/8-1024"),
         ),
         Ablation(
@@ -118,7 +119,7 @@ def plan(root: Path) -> list[Ablation]:
             "free slot: 64-bit window against bit by bit",
             "bit by bit",
             "SW_ABLATE_SCAN",
-            ("pair/16", "malloc/16", "keep/8-1024"),
+            ("pair/16", "malloc/16", "keep/8-128"),
         ),
         _switch(
             "zeroing",
@@ -150,7 +151,7 @@ def plan(root: Path) -> list[Ablation]:
             "page-size",
             "pages of 4 to 64 KiB (generic path)",
             _pages(root),
-            ("keep/8-1024", "replace/8-1024"),
+            ("keep/8-128", "replace/8-1024"),
         ),
     ]
 

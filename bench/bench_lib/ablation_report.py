@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench_lib.ablation_measure import COLD, Events
+from bench_lib.ablation_measure import CALLGRIND, NONE, PERF, Events
 from bench_lib.report import number, text_table
-from bench_lib.stats import describe, interval, ratio
+from bench_lib.stats import describe, interval, order_rank, ratio
 
 _HEADER = (
     *("row", "cache", "variant", "ns [interval]", "over ours [interval]", "instr"),
@@ -112,15 +112,25 @@ def as_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return found
 
 
-def legend(how: str | None, count: int, coverage: float) -> str:
-    """What the columns mean, in two lines."""
+def legend(how: str, count: int, *, full: bool) -> str:
+    """What the columns mean, in lines.
+
+    Args:
+        how: PERF, CALLGRIND or NONE.
+        count: repetitions.
+        full: whether they are enough for a claim.
+    """
     counted = {
-        "perf": "counts: the processor's, by perf",
-        "callgrind": "counts: simulated by callgrind, exact",
-    }.get(how or "", "no counts: neither perf nor valgrind counts here")
+        PERF: "counts: the processor's, by perf; D1 reads only",
+        CALLGRIND: "counts: simulated by callgrind",
+        NONE: "no counts: none wanted, or neither perf nor valgrind counts here",
+    }[how]
+    provisional = "" if full else " (provisional: too few for a claim)"
     return (
-        f"{count} interleaved repetitions, intervals hold the median with {coverage:.0%}; "
-        f"{counted}\n"
-        f"hot: with the loop; {COLD}: a typical operation after 128 KiB of other code, beside an "
-        "empty one; code B: .text of the program, and what it differs by"
+        f"{count} interleaved repetitions{provisional}, intervals hold the median with "
+        f"{order_rank(count)[1]:.0%}; {counted}, less those of an empty loop\n"
+        "hot: operations in a loop; cold: a typical operation after 128 KiB of other code, less an "
+        "empty one\n"
+        "code B: .text of the program, and what others differ by (+0: the same program, run "
+        "otherwise)"
     )

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 sys.path.insert(0, str(BENCH))
 
-from bench_lib import ablation_build, ablation_measure, ablation_plan, ablation_report  # noqa: E402
+from bench_lib import (  # noqa: E402
+    ablation_build,
+    ablation_measure,
+    ablation_plan,
+    ablation_plot,
+    ablation_report,
+    children,
+    counts,
+)
 from bench_lib.ablation_measure import COLD, HOT, Events  # noqa: E402
 from bench_lib.ablation_report import Cell  # noqa: E402
 from bench_lib.errors import BenchError  # noqa: E402
@@ -38,6 +48,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def built(folder: Path, recipe: ablation_build.Recipe) -> ablation_build.Built:
+    return ablation_build.build_one(ablation_build.survey(ROOT, folder), recipe)
+
+
 def cell(variant: str, ns: list[float], **changes: Any) -> Cell:
     values: dict[str, Any] = {"ours": variant == "ours", "state": HOT, "code_bytes": 100, **changes}
     return Cell("division", "pair/16", variant=variant, ns=ns, **values)
@@ -48,6 +62,7 @@ def test_every_ablation_has_ours_first_and_different_others() -> None:
     assert len({each.name for each in ablations}) == len(ablations)
     for each in ablations:
         others = {(v.defines, v.cutoff, v.options) for v in each.variants}
+        assert each.variants[0].cutoff is None
         assert len(others) == len(each.variants) >= 2
         assert each.rows
         assert each.variants[0].defines == ()
@@ -55,13 +70,17 @@ def test_every_ablation_has_ours_first_and_different_others() -> None:
 
 def test_plan_has_what_was_asked() -> None:
     ablations = {each.name: each for each in ablation_plan.plan(ROOT)}
+    assert list(ablations) == [
+        *("special", "cutoff", "division", "scan-bits", "zeroing"),
+        *("hints", "tiny", "scan-split", "page-size"),
+    ]
     assert {v.cutoff for v in ablations["cutoff"].variants} == {None, 0, 64, 80, 128, 1024}
     pages = [v.options[1].partition(":")[0] for v in ablations["page-size"].variants]
     assert pages == ["8192", "4096", "16384", "65536"]
 
 
 def test_switches_are_those_of_the_header() -> None:
-    header = (ROOT / "include/spanwise/fast.h").read_text()
+    header = (ROOT / "include/spanwise/ablate.h").read_text()
     for each in ablation_plan.plan(ROOT):
         for variant in each.variants:
             for define in variant.defines:
@@ -126,16 +145,86 @@ def test_bad_input() -> None:
     assert run("--repetitions", "0").returncode == 2
 
 
+def test_ctrl_c_stops_it_and_leaves_nothing(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, str(BENCH / "ablations.py"), "--build", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".part-*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (130, "", "ablations: interrupted\n")
+    assert not list(tmp_path.glob(".part-*"))
+
+
+def test_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    cells = [
+        cell(variant, [2.0, 2.1, 2.2], state=state)
+        for state in (HOT, COLD)
+        for variant in ("ours", "divide")
+    ]
+    picture = ablation_plot.plot(cells, tmp_path / "picture.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(BenchError, match="no-such-compiler: No such file or directory; install it"):
-        ablation_build.build_one(ROOT, tmp_path, ((), None))
+        built(tmp_path, ((), None))
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(BenchError, match="false --version ended with 1; set CC to a compiler"):
+        built(tmp_path, ((), None))
 
 
 def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="ended with 1"):
-        ablation_build.build_one(ROOT, tmp_path, (("sw_cache=(",), None))
+    with pytest.raises(BenchError, match=r"^ours sw_cache=\(: cc ended with 1: .*error: "):
+        built(tmp_path, (("sw_cache=(",), None))
     assert not list(tmp_path.iterdir())
+
+
+def test_programs_of_other_sources_are_removed(tmp_path: Path) -> None:
+    site = ablation_build.survey(ROOT, tmp_path)
+    names = {"other": "0" * 12 + "-" + "1" * 12, "same": site.sources + "-" + "2" * 12}
+    for name in (*names.values(), "mine"):
+        (tmp_path / name).touch()
+    assert not ablation_build.build_all(site, [])
+    assert {path.name for path in tmp_path.iterdir()} == {names["same"], "mine"}
+
+
+def test_a_failure_ends_the_other_children() -> None:
+    def one(seconds: float) -> None:
+        if seconds < 0:
+            raise BenchError("this one")
+        children.run(["sleep", str(seconds)])
+
+    begin = time.monotonic()
+    with pytest.raises(BenchError, match="this one"):
+        children.each(one, [-1, 60, 60, 60], 2)
+    assert time.monotonic() - begin < 30
+    assert children.run(["true"]).returncode == 0
+
+
+def test_a_missing_counter_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ablation_measure.counter("auto") == "none"
+    with pytest.raises(BenchError, match="--counter perf: perf has no such hardware counters here"):
+        ablation_measure.counter("perf")
+    with pytest.raises(BenchError, match="--counter callgrind: valgrind was not found: apt-get"):
+        ablation_measure.counter("callgrind")
+    assert "no counts" in ablation_report.legend("none", 10, full=True)
+
+
+def test_nothing_collected() -> None:
+    said = "==1== Events    : Ir Dr Dw\n==1== Collected : 0\n"
+    with pytest.raises(BenchError, match="callgrind collected nothing"):
+        counts.parse_collected(said)
+    assert counts.parse_collected(said.replace("d : 0", "d : 3 2 1")) == {"Ir": 3, "Dr": 2, "Dw": 1}
 
 
 def test_end_to_end(tmp_path: Path) -> None:
@@ -143,7 +232,10 @@ def test_end_to_end(tmp_path: Path) -> None:
     arguments = ("--only", "scan-bits", "--rows", "malloc/16", "--json", "--repetitions", "1")
     done = run(*arguments, "--quick", "--build", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    cells = json.loads(done.stdout)
+    said = json.loads(done.stdout)
+    assert said["counter"] in ("perf", "callgrind", "none")
+    assert said["commit"]
+    cells = said["cells"]
     assert [(c["variant"], c["cache"]) for c in cells] == [
         ("ours", "hot"),
         ("bit by bit", "hot"),
@@ -152,10 +244,11 @@ def test_end_to_end(tmp_path: Path) -> None:
     ]
     ours, bits = cells[:2]
     assert ours["ns"] > 0
-    if ours["instructions"] is not None:  # neither perf nor valgrind
+    assert bits["code_bytes"] > ours["code_bytes"]
+    if ours["instructions"] is not None:  # else there is neither perf nor valgrind
         assert bits["instructions"] > ours["instructions"] + 10
         assert cells[2]["i1_misses"] > ours["i1_misses"]
     kept = sorted(tmp_path.iterdir())
     assert len(kept) == 2
-    assert run(*arguments, "--no-counts", "--build", str(tmp_path)).returncode == 0
+    assert run(*arguments, "--counter", "none", "--build", str(tmp_path)).returncode == 0
     assert sorted(tmp_path.iterdir()) == kept
