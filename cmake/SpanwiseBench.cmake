@@ -141,3 +141,17 @@ if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
   set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 600
                        SKIP_RETURN_CODE 77)
 endif()
+
+# --- one allocation taken apart (bench/anatomy.py) --------------------------------------------------
+
+# The library as the others have it, with the debug information that names inlined functions; valgrind
+# before 3.20 stops at clang's DWARF 5.
+add_library(spanwise_anatomy STATIC EXCLUDE_FROM_ALL ${core_sources})
+spanwise_compile(spanwise_anatomy)
+target_compile_options(spanwise_anatomy PRIVATE -g -gdwarf-4)
+target_link_libraries(spanwise_anatomy PUBLIC spanwise_zstd::zstd Threads::Threads)
+add_executable(bench_anatomy "${bench_dir}/anatomy.c")
+spanwise_compile(bench_anatomy)
+target_compile_definitions(bench_anatomy PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
+target_compile_options(bench_anatomy PRIVATE -g -gdwarf-4)
+target_link_libraries(bench_anatomy PRIVATE spanwise_anatomy)

@@ -84,6 +84,8 @@ EXAMPLE = """examples:
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --classes --plot classes.png
+  ./dev bench --anatomy --plot anatomy.png  one allocation taken apart; has its own --help
+  ./dev bench --ablations --quick     each part beside its alternative; --ablations --help-options
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
 
 

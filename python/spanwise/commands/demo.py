@@ -154,7 +154,7 @@ def _python_argv() -> list[str]:
 def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
-    env = _loop.fixed_seeds()
+    env = _loop.same_environment()
     outcome = run_recorded(_python_argv(), output, env=env, stdout=sys.stderr)
     _say(outcome.lines()[-1])
     return Recording.open(output)
