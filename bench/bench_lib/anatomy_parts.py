@@ -109,7 +109,7 @@ PARTS = (
     Part(
         "window",
         "#009E73",
-        functions=(r"sw_template_pop", r"sw_word_free", r"sw_word_set_free", r"sw_ctz"),
+        functions=(r"sw_template_pop", r"sw_word_free", r"sw_word_set_free", r"sw_ablate_lowest"),
         lines=(
             ("sw_template_small", r"\bbits\b"),
             ("sw_template_plain", r"\bbits\b"),
@@ -126,10 +126,10 @@ PARTS = (
     Part(
         "zeroing",
         "#E69F00",
-        functions=(r"sw_template_must_zero", r"zero"),
+        functions=(r"sw_template_must_zero", r"zero", r"sw_ablate_clear"),
         lines=(
-            ("sw_template_small", r"memset"),
-            ("sw_fast_take", r"memset"),
+            ("sw_template_small", r"SW_FAST_CLEAR"),
+            ("sw_fast_take", r"SW_FAST_CLEAR"),
             ("finish", r"SW_ZERO"),
         ),
     ),
@@ -251,7 +251,7 @@ def bodies(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for pattern in SOURCES:
         for file in sorted(root.glob(pattern)):
-            text = _text(str(file))
+            text = re.sub(r"__attribute__\(\(.*?\)\)+ ?", "", _text(str(file)))
             for match in re.finditer(r"^\w[^\n;#{}=]*?\b(\w+)\([^;{}]*\) \{", text, re.MULTILINE):
                 end = text.find("\n}", match.end())
                 line = text.find("\n", match.end())

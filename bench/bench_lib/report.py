@@ -268,10 +268,10 @@ def write_whole(path: Path, text: str) -> None:
             part.unlink()
 
 
-def results_path(folder: Path, about: Mapping[str, Any]) -> Path:
-    """Where the results of a run go: DATE-COMMIT.json in the folder."""
+def results_path(folder: Path, about: Mapping[str, Any], kind: str = "") -> Path:
+    """Where the results of a run go: [KIND]DATE-COMMIT.json in the folder."""
     stamp = re.sub(r"[^0-9T]", "", str(about["date"])[:19])
-    return folder / f"{stamp}-{about['commit']}.json"
+    return folder / f"{kind}{stamp}-{about['commit']}.json"
 
 
 def write_results(folder: Path, raw: Mapping[str, Any]) -> Path:
