@@ -29,8 +29,8 @@ from bench_lib.ablation_measure import (
 )
 from bench_lib.ablation_plan import Ablation, plan, select
 from bench_lib.ablation_report import Cell
-from bench_lib.cli import matches
 from bench_lib.errors import BenchError
+from bench_lib.selection import matches
 
 ROOT = Path(__file__).resolve().parent.parent
 REPETITIONS, QUICK_REPETITIONS = 10, 3
