@@ -35,7 +35,7 @@ enum {
     ROUND = 1 << 14,     /* operations between two looks at the clock, hot */
     COLD_ROUND = 1 << 9, /* the same, cold */
     COUNT_MAX = 1 << 17,
-    LIVE = 10000,     /* objects that `replace` holds */
+    LIVE = 1000, /* objects that `replace` holds: half a MiB, so that cold is cold code, not data */
     WARM_BYTES = 128, /* of an object that readies a heap's pages: no size that shares blocks */
 };
 
