@@ -42,9 +42,10 @@ from spanwise.heap import Heap, HeapStats
 from spanwise.ledger import Ledger, Measure
 from spanwise.optimize import Constraint, Optimum, optimize
 from spanwise.peers import PeerComparison, compare_peers
+from spanwise.process_ledger import ProcessLedger
 from spanwise.recorder import record
 from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
-from spanwise.running import ProcessLedger, RunResult, run
+from spanwise.running import RunResult, run
 from spanwise.sizeclass import Explanation, SizeClassTable
 from spanwise.summary import Site, Summary
 from spanwise.sweeps import Sweep, SweepInterrupted, sweep

@@ -17,7 +17,8 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise._parts import PARTS
 from spanwise.ledger import Ledger
-from spanwise.running import ProcessLedger, run
+from spanwise.process_ledger import ProcessLedger
+from spanwise.running import run
 
 CLASSES, ALIGN, OBJECTIVE = 32, 16, "peak"
 """The rules of the table that the loop is closed with."""

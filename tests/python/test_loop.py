@@ -17,8 +17,9 @@ from spanwise import _lib
 from spanwise._loop import Loop, Measured, measure, same_environment
 from spanwise._parts import PARTS
 from spanwise.build import Build
+from spanwise.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.recorder import finish, run_recorded
-from spanwise.running import MALLOC_FACE, ProcessLedger, read_process_ledger
+from spanwise.running import MALLOC_FACE
 
 from tests.python.helpers import needs_recorder, python, random_ops, spanwise
 
