@@ -45,6 +45,7 @@ EXAMPLE = """examples:
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --classes --plot docs/seed-claim.png --write docs/design/seed-claim.md
   ./dev bench --anatomy --plot anatomy.png  one allocation taken apart; has its own --help
+  ./dev bench --ablations --quick     each part beside its alternative; --ablations --help-options
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
 
 
