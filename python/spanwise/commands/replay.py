@@ -13,7 +13,8 @@ from spanwise.commands._options import (
     add_tables_option,
     add_valid_prefix_option,
 )
-from spanwise.replay import DRAIN_SECONDS, check_ledger, describe, replay_many
+from spanwise.ledger_check import check_ledger
+from spanwise.replay import DRAIN_SECONDS, describe, replay_many
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
 

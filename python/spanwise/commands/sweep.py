@@ -12,6 +12,7 @@ from typing import Any
 
 from spanwise import _format, plots
 from spanwise._sweep_plan import expand
+from spanwise._sweep_result import Sweep
 from spanwise.commands._common import (
     SubParsers,
     new_command,
@@ -24,7 +25,7 @@ from spanwise.commands._options import (
     placement_of,
 )
 from spanwise.errors import InvalidError, UnsupportedError
-from spanwise.sweeps import Sweep, SweepInterrupted, sweep
+from spanwise.sweeps import SweepInterrupted, sweep
 from spanwise.trace import parse_seconds
 
 
