@@ -17,15 +17,16 @@ static void *no_memory(void) {
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
 static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
     uint32_t index = sw_span_slot_of(span, p);
+    uint32_t bytes = sw_slot_bytes(cache->table, span);
     void *slack = sw_space_cold(cache->heap->space, span)->slack;
-    sw_slack_set(slack, span->size, index, span->size - (uint32_t)size);
+    sw_slack_set(slack, bytes, index, bytes - (uint32_t)size);
 }
 
 /* Zeroes as the flags say, in a heap that touches memory. */
 static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
     if (sw_template_must_zero(span, flags, kind) && (cache->mode & SW_MODE_DRY) == 0)
-        memset(p, 0, span->size);
+        memset(p, 0, sw_slot_bytes(cache->table, span));
 }
 
 static void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags) {
