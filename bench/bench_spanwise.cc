@@ -4,7 +4,7 @@
 //   exported  sw_malloc, sw_calloc, sw_free
 //   generic   a heap of its own with a table made at run time, an explicit cache: no specialised path
 // and, as class_TABLE/BYTES, a pair of each class: `special` (specialised path), `generic`, and for
-// c16 inline.
+// c16 inline; as kept/BYTES, objects of a class of c16 that are zeroed and kept.
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
@@ -133,32 +133,64 @@ template <size_t... SIZE> [[maybe_unused]] bool class_sizes_hold(std::index_sequ
            memcmp(sizes.data(), sw_fast_class_bytes, sizeof sizes) == 0;
 }
 
+[[maybe_unused]] void add_kept(const std::string &row,
+                               const std::function<void(bench::State &)> &run) {
+    bench::add(row, run, run)->UseManualTime();
+}
+
 template <size_t... SIZE>
 [[maybe_unused]] void register_inline_classes(std::index_sequence<SIZE...>) {
     using C = bench::Counted<Inline>;
     (bench::add("inline/class_c16/" + std::to_string(SIZE), bench::pair<Inline, SIZE, false>,
                 bench::pair<C, SIZE, false>),
      ...);
+    (add_kept("inline/kept/" + std::to_string(SIZE),
+              [](bench::State &state) {
+                  bench::kept(
+                      state, SIZE, [] { return Inline::template zget<SIZE>(); }, Inline::drop);
+              }),
+     ...);
 }
 
 // Both ways make the very same call, sw_cache_alloc with a size that is no constant; only the heap's
 // table tells whether a specialised path serves it.
-[[maybe_unused]] void class_pair(bench::State &state, const sw_table *table, size_t size) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    sw_heap *heap = nullptr;
+class ClassHeap {
+  public:
+    explicit ClassHeap(const sw_table *table) {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.table = table;
+        if (sw_heap_create(&options, &heap_) != SW_OK || sw_cache_open(heap_, &cache) != SW_OK)
+            die("a heap for the classes");
+    }
+    ClassHeap(const ClassHeap &) = delete;
+    ClassHeap &operator=(const ClassHeap &) = delete;
+    ~ClassHeap() {
+        sw_cache_close(cache);
+        if (sw_heap_destroy(heap_) != SW_OK) die("sw_heap_destroy");
+    }
+
     sw_cache *cache = nullptr;
-    if (sw_heap_create(&options, &heap) != SW_OK || sw_cache_open(heap, &cache) != SW_OK)
-        die("a heap for the classes");
+
+  private:
+    sw_heap *heap_ = nullptr;
+};
+
+[[maybe_unused]] void class_pair(bench::State &state, const sw_table *table, size_t size) {
+    ClassHeap heap(table);
     for (auto _ : state) {
-        void *p = sw_cache_alloc(cache, size, 0);
+        void *p = sw_cache_alloc(heap.cache, size, 0);
         bench::touch(p);
-        sw_cache_free(cache, p);
+        sw_cache_free(heap.cache, p);
     }
     bench::finish(state, 1);
-    sw_cache_close(cache);
-    if (sw_heap_destroy(heap) != SW_OK) die("sw_heap_destroy");
+}
+
+[[maybe_unused]] void class_kept(bench::State &state, const sw_table *table, size_t size) {
+    ClassHeap heap(table);
+    bench::kept(
+        state, size, [&] { return sw_cache_alloc(heap.cache, size, SW_ZERO); },
+        [&](void *p) { sw_cache_free(heap.cache, p); });
 }
 
 // Rows class_NAME/BYTES: `special` on the built-in table, `generic` on a copy of it.
@@ -173,6 +205,18 @@ template <size_t... SIZE>
         auto generic = [=](bench::State &state) { class_pair(state, copy, size); };
         bench::add("special" + row, special, special);
         bench::add("generic" + row, generic, generic);
+    }
+}
+
+// Rows kept/BYTES of the classes that have an inline path.
+[[maybe_unused]] void register_kept() {
+    const sw_table *table = sw_table_c16();
+    const sw_table *copy = copy_table(table);
+    for (size_t size : sw_fast_class_bytes) {
+        if (size == 0) continue;
+        std::string row = "/kept/" + std::to_string(size);
+        add_kept("special" + row, [=](bench::State &state) { class_kept(state, table, size); });
+        add_kept("generic" + row, [=](bench::State &state) { class_kept(state, copy, size); });
     }
 }
 
@@ -191,6 +235,7 @@ int main(int argc, char **argv) {
     register_inline_classes(ClassSizes());
     register_classes("c16", sw_table_c16());
     register_classes("go", sw_table_go());
+    register_kept();
 #endif
     return bench::run(argc, argv, SPANWISE_VERSION);
 }

@@ -49,7 +49,7 @@ def close(argv: list[str], folder: Path, runs: int) -> tuple[_loop.Loop, list[sw
     Raises:
         SpanwiseError: a step failed; the message names it.
     """
-    env = _loop.fixed_seeds()
+    env = _loop.same_environment()
     outcome = run_recorded(argv, folder / "program.swt", env=env)
     _say(outcome.lines()[-1])
     recording = sw.Recording.open(outcome.path)

@@ -8,6 +8,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+
 #include "measure.h"
 #include "policy.h"
 
@@ -208,6 +210,30 @@ template <class P, class WARM, size_t N> void seed(State &state) {
         drain<P>(OBJECTS_MAX);
     }
     finish(state, static_cast<double>(OBJECTS_MAX));
+}
+
+// --- a class: as many objects as make 4 MiB, allocated, zeroed and kept -----------------------------
+
+enum : size_t { KEPT_BYTES = 4 << 20, KEPT_MAX = 100000 };
+
+inline size_t kept_count(size_t size) { return std::min<size_t>(KEPT_BYTES / size, KEPT_MAX); }
+
+// get: what is timed; drop: what makes room for the next round. One round is not counted.
+template <class GET, class DROP> void kept(State &state, size_t size, GET get, DROP drop) {
+    size_t count = kept_count(size);
+    for (size_t i = 0; i < count; i++) held[i] = get();
+    for (size_t i = 0; i < count; i++) drop(held[i]);
+    for (auto _ : state) {
+        double start = cpu_seconds();
+        for (size_t i = 0; i < count; i++) {
+            void *p = get();
+            sink = p;
+            held[i] = p;
+        }
+        state.SetIterationTime(cpu_seconds() - start);
+        for (size_t i = 0; i < count; i++) drop(held[i]);
+    }
+    finish(state, static_cast<double>(count));
 }
 
 } // namespace bench

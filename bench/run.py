@@ -6,7 +6,16 @@ from __future__ import annotations
 
 import sys
 
-from bench_lib.cli import main
+from bench_lib import anatomy_cli, cli
+
+
+def main() -> int:
+    """What the words ask for; --anatomy has options of its own."""
+    words = sys.argv[1:]
+    if "--anatomy" in words:
+        return anatomy_cli.main([word for word in words if word != "--anatomy"])
+    return cli.main(words)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,11 +3,8 @@
 #ifndef SPANWISE_BENCH_THREAD_ROWS_H
 #define SPANWISE_BENCH_THREAD_ROWS_H
 
-#include <memory>
-#include <thread>
-#include <vector>
-
 #include "rows.h"
+#include "team.h"
 
 namespace bench {
 
@@ -25,28 +22,6 @@ enum : size_t {
     SHARED = 512,        // objects that each of two threads writes to
     SHARED_PASSES = 200, // how often
 };
-
-// Runs body(index) on `threads` threads of its own. Returns the seconds from the moment that all of
-// them stand ready until the last is done.
-template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
-    Barrier ready(threads + 1);
-    std::vector<std::thread> team;
-    for (unsigned index = 0; index < threads; index++) {
-        team.emplace_back([&, index] {
-            P::thread_start();
-            ready.wait();
-            body(index);
-            ready.wait();
-            P::thread_stop();
-        });
-    }
-    ready.wait();
-    double start = wall_seconds();
-    ready.wait();
-    double passed = wall_seconds() - start;
-    for (std::thread &thread : team) thread.join();
-    return passed;
-}
 
 // --- one allocates, the other frees ---------------------------------------------------------------
 

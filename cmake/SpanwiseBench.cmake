@@ -6,6 +6,7 @@
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
+#   bench_threads_check  proves time and count of the rows of several threads
 #   bench_paths          loops to be counted under callgrind (bench/instructions.py); _bare, _malloc: the
 #                        library without checks, and malloc of whatever is preloaded
 enable_language(CXX)
@@ -18,8 +19,8 @@ endif()
 set(bench_dir "${PROJECT_SOURCE_DIR}/bench")
 set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
 
-# bench_program(NAME SOURCE [WHAT IT LINKS...]): one google-benchmark program and its short test.
-function(bench_program name source)
+# bench_executable(NAME SOURCE [WHAT IT LINKS...]): a google-benchmark program.
+function(bench_executable name source)
   add_executable(${name} "${bench_dir}/${source}")
   spanwise_compile(${name})
   set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
@@ -28,11 +29,21 @@ function(bench_program name source)
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
   target_link_libraries(${name} PRIVATE ${ARGN} benchmark::benchmark Threads::Threads
                                         ${CMAKE_DL_LIBS})
+endfunction()
+
+# bench_program(NAME SOURCE [WHAT IT LINKS...]): one that is compared, and its short test.
+function(bench_program name source)
+  bench_executable(${name} ${source} ${ARGN})
   # Not the rows that hold gigabytes.
   add_test(NAME bench.${name} COMMAND ${name} --benchmark_min_time=0.001
                                       --benchmark_filter=-/growth/.00M|/growth/.G)
   set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 600)
 endfunction()
+
+# What the rows of several threads say about time and count.
+bench_executable(bench_threads_check threads_check.cc)
+add_test(NAME bench.threads_check COMMAND bench_threads_check)
+set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 120)
 
 bench_program(bench_malloc bench_malloc.cc)
 bench_program(bench_spanwise bench_spanwise.cc spanwise_static)
@@ -130,3 +141,17 @@ if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
   set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 600
                        SKIP_RETURN_CODE 77)
 endif()
+
+# --- one allocation taken apart (bench/anatomy.py) --------------------------------------------------
+
+# The library as the others have it, with the debug information that names inlined functions; valgrind
+# before 3.20 stops at clang's DWARF 5.
+add_library(spanwise_anatomy STATIC EXCLUDE_FROM_ALL ${core_sources})
+spanwise_compile(spanwise_anatomy)
+target_compile_options(spanwise_anatomy PRIVATE -g -gdwarf-4)
+target_link_libraries(spanwise_anatomy PUBLIC spanwise_zstd::zstd Threads::Threads)
+add_executable(bench_anatomy "${bench_dir}/anatomy.c")
+spanwise_compile(bench_anatomy)
+target_compile_definitions(bench_anatomy PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
+target_compile_options(bench_anatomy PRIVATE -g -gdwarf-4)
+target_link_libraries(bench_anatomy PRIVATE spanwise_anatomy)

@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import counts, journal, report, scripted
-from bench_lib.contenders import Field, find_field
+from bench_lib import claim, counts, journal, report, scripted, show
+from bench_lib.command import add_peer_option, check_options, run_command
+from bench_lib.contenders import Field
 from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
 from bench_lib.journal import Journal
-from bench_lib.plots import plot_classes, plot_figures, plot_scoreboard
+from bench_lib.plots import plot_scoreboard
 from bench_lib.runner import (
     Job,
     MemoryUse,
@@ -29,53 +27,15 @@ from bench_lib.runner import (
     run_job,
     terminal,
 )
-from bench_lib.scoreboard import Score, free_gb, jobs_of, lacks_memory, score
-from bench_lib.stats import order_rank
-from bench_lib.targets import LOOP, Target, load_targets
+from bench_lib.scoreboard import Score, free_gb, lacks_memory, score
+from bench_lib.selection import chosen_targets, plan
+from bench_lib.show import REPETITIONS
+from bench_lib.targets import LOOP, Target
 
 BENCH = Path(__file__).resolve().parents[1]
-REPETITIONS, QUICK_REPETITIONS = 10, 3
+QUICK_REPETITIONS = 3
 MIN_TIME_S, QUICK_MIN_TIME_S = 0.05, 0.02
 
-# The first figures: what a plain run shows. --all adds the rest.
-FIGURES = (
-    "pair/16",
-    "pair/64",
-    "pair/512",
-    "zpair/16",
-    "malloc/16x100k",
-    "calloc/16x100k",
-    "free/16x100k",
-    "free_random/16x100k",
-    "free_random/16x1M",
-    "malloc_after/16x1M",
-    "replace/8-1024",
-)
-MORE_FIGURES = (
-    "pair/32",
-    "zpair/32",
-    "zpair/64",
-    "zpair/512",
-    "calloc/32x100k",
-    "calloc/64x100k",
-    "free_random/64x1M",
-    "malloc_after/64x1M",
-    "cold/16x1M",
-    "producer_consumer/64",
-    "cross_free/64",
-    *(f"scaling_{row}/{n}" for row in ("pair", "replace", "cross") for n in (1, 2, 4, 8)),
-    "false_sharing/handed",
-    "false_sharing/reused",
-    "growth/10M",
-    "growth/100M",
-    "seed/Alloc16",
-    "seed/Alloc32",
-    "seed/Alloc64",
-    "seed/AllocWithPtr",
-)
-# Held back from --all: gigabytes, or ratios instead of times.
-HEAVY_FIGURES = ("growth/1G", "growth/8G")
-RATIO_ROWS = ("replace_rss/8-1024",)
 EXAMPLE = """examples:
   ./dev bench                         first figures: ours beside glibc and the preloaded peers
   ./dev bench --rows 'pair/*' --linked-peers
@@ -83,7 +43,9 @@ EXAMPLE = """examples:
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
-  ./dev bench --classes --plot classes.png
+  ./dev bench --classes --plot docs/seed-claim.png --write docs/design/seed-claim.md
+  ./dev bench --anatomy --plot anatomy.png  one allocation taken apart; has its own --help
+  ./dev bench --ablations --quick     each part beside its alternative; --ablations --help-options
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
 
 
@@ -102,16 +64,14 @@ def parser() -> argparse.ArgumentParser:
     add("--targets", type=Path, default=BENCH / "targets.toml", help="another file of targets")
     add("--rows", metavar="PATTERN", help="only rows that match (shell pattern or part of a name)")
     add("--all", action="store_true", help="every row, not only the first figures")
-    add("--classes", action="store_true", help="a pair of each class, inline beside generic")
+    add(
+        "--classes",
+        action="store_true",
+        help="each class, specialised beside generic, and Go's own when there is a toolchain",
+    )
     add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
-    add(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="NAME=PATH[@VERSION]",
-        help="adds an allocator to preload (repeatable)",
-    )
+    add_peer_option(made)
     add(
         "--linked",
         action="append",
@@ -132,69 +92,9 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="machine-readable output")
     add("--gobench", type=Path, metavar="FILE", help="also writes Go benchmark text for benchstat")
     add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
+    add("--write", type=Path, metavar="PAGE.md", help="also puts the tables of --classes there")
     add("--results", type=Path, default=BENCH / "results", help="where raw JSON goes")
     return made
-
-
-def matches(name: str, pattern: str | None) -> bool:
-    """Whether a row's name fits a shell pattern, or has the text in it when it is no pattern."""
-    if pattern is None:
-        return True
-    if any(mark in pattern for mark in "*?["):
-        return fnmatch.fnmatchcase(name, pattern)
-    return pattern in name
-
-
-def choose(names: Sequence[str], pattern: str | None) -> list[str]:
-    """The names that a pattern selects; a name that it spells out is selected alone.
-
-    Raises:
-        BenchError: it selects none.
-    """
-    chosen = [name for name in names if name == pattern] or [
-        name for name in names if matches(name, pattern)
-    ]
-    if not chosen:
-        raise _none_match(pattern, names)
-    return chosen
-
-
-def _none_match(pattern: str | None, names: Sequence[str]) -> BenchError:
-    shown = ", ".join(names[:4])
-    return BenchError(f"--rows '{pattern}' matches no row; there are {len(names)}: {shown}, ...")
-
-
-def figure_jobs(benches: Sequence[str], field: Field, *, linked: bool) -> list[Job]:
-    """Ours in every way, and the preloaded peers, for each row."""
-    left_out = ("bare", "special", "linked", "go")
-    contenders = [c for c in field.contenders if c.basis not in left_out]
-    if linked:
-        contenders += field.peers("linked")
-    return [Job(bench, contender) for bench in benches for contender in contenders]
-
-
-def class_jobs(build: Path, field: Field) -> list[Job]:
-    """Each class of c16 and go: the specialised path beside the generic one, and c16's inline.
-
-    Raises:
-        BenchError: the program does not list its rows.
-    """
-    listed = subprocess.run(
-        [build / "bench_spanwise", "--benchmark_list_tests", "--benchmark_filter=/class_"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    rows = [line.partition("/") for line in listed.stdout.splitlines() if "/class_" in line]
-    if listed.returncode != 0 or not rows:
-        raise BenchError(f"{build / 'bench_spanwise'} lists no class; build it anew")
-    jobs: dict[str, list[Job]] = {}
-    for policy, _, bench in rows:
-        ours = field.ours(policy)
-        if ours is not None:
-            jobs.setdefault(bench, []).append(Job(bench, ours))
-    order = sorted(jobs, key=lambda bench: (bench.split("/")[0], int(bench.split("/")[1])))
-    return [job for bench in order for job in jobs[bench]]
 
 
 def _measure_memory(jobs: Sequence[Job]) -> dict[tuple[str, str], MemoryUse]:
@@ -206,81 +106,6 @@ def _measure_memory(jobs: Sequence[Job]) -> dict[tuple[str, str], MemoryUse]:
         if use is not None:
             found[job.bench, job.contender.label] = use
     return found
-
-
-def _say_missing(field: Field) -> None:
-    for name, mend in field.missing.items():
-        print(f"not here: {name} ({mend})", file=sys.stderr)
-
-
-def _say_run(run: Run, about: dict[str, Any], path: Path) -> None:
-    count = len(run.repetitions)
-    _, coverage = order_rank(count)
-    print(
-        f"\n{count} interleaved repetitions; intervals hold the median with {coverage:.0%}; "
-        f"{about['machine']['cpu']}, {about['compiler']}, load {about['machine']['load']:.1f}"
-    )
-    if count < REPETITIONS:
-        print(f"provisional: a claim needs {REPETITIONS} repetitions")
-    for line in run.failures():
-        print(f"failed: {line}")
-    print(f"raw results: {path}")
-
-
-def _print_figures(run: Run, used: dict[tuple[str, str], MemoryUse]) -> None:
-    benches = list(dict.fromkeys(job.bench for job in run.jobs))
-    print(report.figures_table(run, benches))
-    columns = report.columns_of(run)
-    if any(c.name != "spanwise" for c in columns):
-        print()
-        print(report.comparison_table(run, benches))
-    if used:
-        print()
-        print(report.memory_table(used))
-
-
-def _figures_json(run: Run, used: dict[tuple[str, str], MemoryUse]) -> list[dict[str, Any]]:
-    return [
-        {
-            "bench": job.bench,
-            "allocator": job.contender.name,
-            "basis": job.contender.basis,
-            "version": job.contender.version,
-            "ns": run.values(job.bench, job.contender, "op"),
-            "allocs_per_op": used[key].allocs
-            if (key := (job.bench, job.contender.label)) in used
-            else None,
-            "bytes_per_op": used[key].total_bytes if key in used else None,
-        }
-        for job in run.jobs
-    ]
-
-
-def _plan(options: argparse.Namespace) -> tuple[list[Target], Field, list[Job]]:
-    """The targets (scoreboard only), everyone, and what is to be run."""
-    targets: list[Target] = []
-    if options.scoreboard:
-        every = [row for row in load_targets(options.targets) if not row.script]
-        chosen = choose([row.name for row in every], options.rows)
-        targets = [row for row in every if row.name in chosen]
-        field = find_field(
-            options.build,
-            BENCH,
-            options.peer,
-            options.linked,
-            with_go=any(row.peers == "go" for row in targets),
-        )
-        return targets, field, jobs_of(targets, field)
-    names = FIGURES if not (options.all or options.rows) else FIGURES + MORE_FIGURES
-    if options.rows:
-        names += HEAVY_FIGURES
-    benches = [] if options.classes else choose(names, options.rows)
-    field = find_field(options.build, BENCH, options.peer, options.linked, with_go=False)
-    if options.classes:
-        jobs = class_jobs(options.build, field)
-        chosen = choose([job.bench for job in jobs], options.rows)
-        return [], field, [job for job in jobs if job.bench in chosen]
-    return [], field, figure_jobs(benches, field, linked=options.linked_peers)
 
 
 def _counts(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str, Counts]:
@@ -304,16 +129,6 @@ def _counts(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str,
         counted = counts.count_all([(program, path) for program, path, _ in pairs])
         found |= {name: each for (_, _, name), each in zip(pairs, counted, strict=True)}
     return found
-
-
-def _print_scoreboard(options: argparse.Namespace, scores: Sequence[Score]) -> None:
-    if options.json:
-        print(json.dumps([row.as_json() for row in scores], indent=1))
-        return
-    counted = report.counts_table(scores)
-    if counted:
-        print(counted + "\n")
-    print(report.scoreboard_table(scores))
 
 
 def _journal(
@@ -365,14 +180,12 @@ def _measure(
 
 def _execute_loop(options: argparse.Namespace) -> int:
     """The rows that scripts measure; each script runs once, whichever of its rows are asked for."""
-    every = [row for row in load_targets(options.targets) if row.script]
-    chosen = choose([row.name for row in every], options.rows)
-    targets = [row for row in every if row.name in chosen]
+    targets = chosen_targets(options, scripted=True)
     about = report.provenance(BENCH.parent, options.build)
     rounds = options.repetitions or REPETITIONS
     told, scores = scripted.measure_all(targets, rounds, quick=options.quick)
     path = report.write_results(options.results, {**about, "scripts": told})
-    _print_scoreboard(options, scores)
+    show.print_scoreboard(options, scores)
     if not options.json:
         print(f"\nraw results: {path}")
     if options.plot is not None:
@@ -384,9 +197,9 @@ def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
     if options.scoreboard and (options.rows or "").startswith(LOOP):
         return _execute_loop(options)
-    targets, field, jobs = _plan(options)
+    targets, field, jobs = plan(options, BENCH)
     if not options.json:
-        _say_missing(field)
+        show.say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
     free = free_gb()
     spared = {row.bench for row in targets if lacks_memory(row, free)}
@@ -396,47 +209,34 @@ def execute(options: argparse.Namespace) -> int:
     if options.scoreboard:
         counted = {} if run.interrupted else _counts(options, targets)
         scores = [score(row, field, run, counted, free) for row in targets]
-        _print_scoreboard(options, scores)
+        show.print_scoreboard(options, scores)
     elif options.json:
-        print(json.dumps(_figures_json(run, used), indent=1))
+        print(json.dumps(show.figures_json(run, used), indent=1))
     elif options.classes:
-        print(report.class_table(run))
+        show.print_classes(run)
     else:
-        _print_figures(run, used)
+        show.print_figures(run, used)
     if not options.json:
-        _say_run(run, about, path)
+        show.say_run(run, about, path)
     if options.gobench is not None:
         report.write_whole(options.gobench, report.go_benchmark_text(run, about))
+    if options.write is not None:
+        claim.write_page(options.write, run, about)
     if options.plot is not None:
-        _draw(options, run, scores)
+        show.draw(options, run, scores, about)
     return 130 if run.interrupted else 0
-
-
-def _draw(options: argparse.Namespace, run: Run, scores: Sequence[Score]) -> None:
-    if scores:
-        plot_scoreboard(scores, options.plot)
-    elif options.classes:
-        plot_classes(run, options.plot)
-    else:
-        plot_figures(run, list(dict.fromkeys(job.bench for job in run.jobs)), options.plot)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 1 when the output was cut off, 2 for bad input, 130 after Ctrl-C."""
-    made = parser()
-    options = made.parse_args(arguments)
-    try:
-        if options.repetitions is not None and options.repetitions < 1:
-            raise BenchError(f"--repetitions is {options.repetitions}; use 1 or more")
-        if options.plot is not None and options.plot.suffix != ".png":
-            raise BenchError(f"--plot is '{options.plot}'; use a name that ends in .png")
+    options = parser().parse_args(arguments)
+
+    def work() -> int:
+        check_options(options.repetitions, options.plot)
+        if options.write is not None:
+            if not options.classes:
+                raise BenchError("--write belongs to --classes")
+            claim.check_page(options.write)
         return execute(options)
-    except BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of the output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return 130
+
+    return run_command("bench", work)

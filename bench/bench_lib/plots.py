@@ -17,8 +17,6 @@ STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/spanwise.mplstyle
 # Of the style's cycle: met, missed; ours; and greys for whatever is only there to compare.
 COLOURS = {MET: "#009E73", MISSED: "#D55E00"}
 OURS, OTHERS, DARK = "#0072B2", "#B8BCC2", "#444444"
-CLASS_COLOURS = {"inline": "#009E73", "special": "#0072B2", "generic": "#D55E00"}
-CLASS_NAMES = {"inline": "inline", "special": "specialised", "generic": "generic"}
 
 
 def pyplot() -> Any:
@@ -144,54 +142,3 @@ def _legend(plt: Any, scores: Sequence[Score]) -> list[Any]:
         plt.Line2D([], [], marker="o", linestyle="", color=COLOURS.get(name, OTHERS), label=name)
         for name in shown
     ]
-
-
-def plot_classes(run: Run, path: Path) -> Path:
-    """A panel a table: ns a pair of each class, specialised and generic, with intervals.
-
-    Args:
-        run: rows class_TABLE/BYTES of our contenders.
-        path: the PNG.
-
-    Raises:
-        BenchError: matplotlib is missing or the file cannot be written.
-    """
-    plt = pyplot()
-    tables = list(dict.fromkeys(job.bench.split("/")[0] for job in run.jobs))
-    figure, axes = plt.subplots(
-        1, len(tables), figsize=(5.5 * len(tables), 3.6), squeeze=False, sharey=True
-    )
-    for axis, table in zip(axes.flat, tables, strict=True):
-        for basis, colour in CLASS_COLOURS.items():
-            jobs = [j for j in run.jobs if j.bench.split("/")[0] == table]
-            series = [
-                (int(job.bench.split("/")[1]), run.values(job.bench, job.contender, "op"))
-                for job in jobs
-                if job.contender.basis == basis
-            ]
-            points = [(size, interval(values)) for size, values in series if values]
-            if not points:
-                continue
-            axis.errorbar(
-                [size for size, _ in points],
-                [found.median for _, found in points],
-                yerr=[
-                    [found.median - found.low for _, found in points],
-                    [found.high - found.median for _, found in points],
-                ],
-                marker=".",
-                linewidth=1,
-                color=colour,
-                label=CLASS_NAMES[basis],
-            )
-        axis.set_xscale("log", base=2)
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.set_title(f"table {table.removeprefix('class_')}")
-        axis.set_xlabel("class, bytes")
-        axis.set_ylim(bottom=0)
-        axis.legend(loc="upper left")
-    axes.flat[0].set_ylabel("ns, allocate and free")
-    figure.tight_layout()
-    saved = save(figure, path)
-    plt.close(figure)
-    return saved

@@ -86,25 +86,6 @@ def counts_table(scores: Sequence[Score]) -> str:
     return text_table(["one operation and its loop (callgrind)", *KINDS], rows) if rows else ""
 
 
-def class_table(run: Run) -> str:
-    """Classes: specialised against generic path, ns a pair and ratios with intervals."""
-    rows = []
-    for bench in dict.fromkeys(job.bench for job in run.jobs):
-        series = {
-            job.contender.basis: run.values(bench, job.contender, "op")
-            for job in run.jobs
-            if job.bench == bench
-        }
-        bases = ("inline", "special", "generic")
-        inline, special, generic = (series.get(basis, []) for basis in bases)
-        cells = [number(median(s)) if s else "-" for s in (inline, special, generic)]
-        table, _, size = bench.removeprefix("class_").partition("/")
-        ratios = [ratio_cell(special, generic), ratio_cell(inline, generic)]
-        rows.append([f"{table} {size} B", *cells, *ratios])
-    header = ["a pair, ns", *bases, "special / generic", "inline / generic"]
-    return text_table(header, rows)
-
-
 def columns_of(run: Run) -> list[Contender]:
     """Contenders in the order of columns: ours first."""
     found = {(job.contender.name, job.contender.basis): job.contender for job in run.jobs}
@@ -268,10 +249,10 @@ def write_whole(path: Path, text: str) -> None:
             part.unlink()
 
 
-def results_path(folder: Path, about: Mapping[str, Any]) -> Path:
-    """Where the results of a run go: DATE-COMMIT.json in the folder."""
+def results_path(folder: Path, about: Mapping[str, Any], kind: str = "") -> Path:
+    """Where the results of a run go: [KIND]DATE-COMMIT.json in the folder."""
     stamp = re.sub(r"[^0-9T]", "", str(about["date"])[:19])
-    return folder / f"{stamp}-{about['commit']}.json"
+    return folder / f"{kind}{stamp}-{about['commit']}.json"
 
 
 def write_results(folder: Path, raw: Mapping[str, Any]) -> Path:

@@ -3,9 +3,9 @@
 // Command seed times the four seed cases on Go's own allocator: a million objects are allocated and
 // kept, with the collector idle; then they are dropped and collected, not timed, so that the next
 // round meets a swept heap. It prints the median round as google-benchmark's counter `op`, in
-// seconds an object.
+// seconds an object. A number as the case is the class of so many bytes: fewer objects, more rounds.
 //
-// Usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64, AllocWithPtr
+// Usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64, AllocWithPtr, 16 .. 1024
 package main
 
 import (
@@ -33,27 +33,49 @@ var (
 	keptPtr [objects]*withPtr
 )
 
-var cases = map[string]struct{ fill, drop func() }{
+// classRounds is how many rounds of a class take the place of one of a million objects.
+const classRounds = 4
+
+type seedCase struct {
+	fill, drop func()
+	objects    int
+}
+
+var cases = map[string]seedCase{
 	"Alloc16": {func() {
 		for i := range kept16 {
 			kept16[i] = new([16]byte)
 		}
-	}, func() { clear(kept16[:]) }},
+	}, func() { clear(kept16[:]) }, objects},
 	"Alloc32": {func() {
 		for i := range kept32 {
 			kept32[i] = new([32]byte)
 		}
-	}, func() { clear(kept32[:]) }},
+	}, func() { clear(kept32[:]) }, objects},
 	"Alloc64": {func() {
 		for i := range kept64 {
 			kept64[i] = new([64]byte)
 		}
-	}, func() { clear(kept64[:]) }},
+	}, func() { clear(kept64[:]) }, objects},
 	"AllocWithPtr": {func() {
 		for i := range keptPtr {
 			keptPtr[i] = new(withPtr)
 		}
-	}, func() { clear(keptPtr[:]) }},
+	}, func() { clear(keptPtr[:]) }, objects},
+}
+
+// find gives the case of a name and how many of its rounds are one.
+func find(name string) (seedCase, int, bool) {
+	if found, ok := cases[name]; ok {
+		return found, 1, true
+	}
+	size, _ := strconv.Atoi(name)
+	fill, ok := classes[size]
+	if !ok {
+		return seedCase{}, 0, false
+	}
+	held := kept[:min(bytesKept/size, objectsMax)]
+	return seedCase{func() { fill(held) }, func() { clear(held) }, len(held)}, classRounds, true
 }
 
 // cpuSeconds is the CPU time of this thread, the clock of the other rows of one thread.
@@ -64,29 +86,35 @@ func cpuSeconds() float64 {
 	return float64(now.Sec) + float64(now.Nsec)*1e-9
 }
 
+func usage() {
+	fmt.Fprintln(os.Stderr, "seed: usage: seed CASE ROUNDS, CASE one of Alloc16, Alloc32, Alloc64,"+
+		" AllocWithPtr, 16 .. 1024 (bytes of a class)")
+	os.Exit(2)
+}
+
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
 		fmt.Println(runtime.Version())
 		return
 	}
-	rounds := 0
-	if len(os.Args) == 3 {
-		rounds, _ = strconv.Atoi(os.Args[2])
+	if len(os.Args) != 3 {
+		usage()
 	}
-	if rounds < 1 || cases[os.Args[1]].fill == nil {
-		fmt.Fprintln(os.Stderr, "seed: usage: seed Alloc16|Alloc32|Alloc64|AllocWithPtr ROUNDS")
-		os.Exit(2)
+	run, each, ok := find(os.Args[1])
+	rounds, _ := strconv.Atoi(os.Args[2])
+	rounds *= each
+	if !ok || rounds < 1 {
+		usage()
 	}
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
-	run := cases[os.Args[1]]
 	times := make([]float64, rounds)
 	for i := -1; i < rounds; i++ {
 		start := cpuSeconds()
 		run.fill()
 		took := cpuSeconds() - start
 		if i >= 0 {
-			times[i] = took / objects
+			times[i] = took / float64(run.objects)
 		}
 		run.drop()
 		runtime.GC()

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib.cli import matches
+from bench_lib.command import add_peer_option, check_options, run_command
 from bench_lib.contenders import SPANWISE
 from bench_lib.errors import BenchError
-from bench_lib.report import provenance, write_whole
+from bench_lib.report import provenance, results_path, write_whole
 from bench_lib.runner import terminal
+from bench_lib.selection import matches
 from bench_lib.stats import order_rank
 
 from real_lib import report
@@ -50,13 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--programs", metavar="PATTERN[,PATTERN]", help="shell patterns or parts of names")
     add("--quick", action="store_true", help=f"small inputs, {QUICK_REPETITIONS} repetitions")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
-    add(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="NAME=PATH[@VERSION]",
-        help="adds an allocator to preload (repeatable)",
-    )
+    add_peer_option(made)
     add("--json", type=Path, metavar="FILE", help="also writes the raw results there")
     add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
     add("--build", type=Path, default=ROOT / "build/real", help=f"where {FACE} is")
@@ -86,13 +80,6 @@ def choose(programs: Sequence[Program], patterns: str | None) -> list[Program]:
     return [program for program in programs if program.name in chosen]
 
 
-def _check(options: argparse.Namespace) -> None:
-    if options.repetitions is not None and options.repetitions < 1:
-        raise BenchError(f"--repetitions is {options.repetitions}; use 1 or more")
-    if options.plot is not None and options.plot.suffix != ".png":
-        raise BenchError(f"--plot is '{options.plot}'; use a name that ends in .png")
-
-
 def _print(measured: Measured, standings: Sequence[Any], options: argparse.Namespace) -> None:
     print(report.identity_table(measured))
     for metric in METRICS:
@@ -120,8 +107,7 @@ def _write(measured: Measured, standings: Sequence[Any], options: argparse.Names
     about = provenance(ROOT, options.build)
     about["quick"] = options.quick
     text = json.dumps(report.as_json(measured, standings, about), indent=1) + "\n"
-    stamp = "".join(c for c in str(about["date"])[:19] if c.isdigit() or c == "T")
-    path = options.results / f"real-{stamp}-{about['commit']}.json"
+    path = results_path(options.results, about, "real-")
     write_whole(path, text)
     if options.json is not None:
         write_whole(options.json, text)
@@ -165,15 +151,9 @@ def execute(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 1 (an output differs, a program failed), 2 (bad input) or 130 (Ctrl-C)."""
     options = parser().parse_args(arguments)
-    try:
-        _check(options)
+
+    def work() -> int:
+        check_options(options.repetitions, options.plot)
         return execute(options)
-    except BenchError as error:
-        print(f"real: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of the output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("real: interrupted", file=sys.stderr)
-        return 130
+
+    return run_command("real", work)

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include <spanwise/ablate.h>
 #include <spanwise/fast_abi.h>
 #include <spanwise/gen/fast_c16.h>
 
@@ -55,8 +56,8 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
     uint64_t bits = __atomic_load_n(&slot->word->free, __ATOMIC_RELAXED);
     if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
     __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
-    void *p = (void *)(slot->base + (uintptr_t)(unsigned)__builtin_ctzll(bits) * bytes);
-    if ((flags & SW_ZERO) != 0) memset(p, 0, bytes);
+    void *p = (void *)(slot->base + (uintptr_t)SW_FAST_LOWEST(bits) * bytes);
+    if ((flags & SW_ZERO) != 0) SW_FAST_CLEAR(p, bytes);
     return p;
 }
 
@@ -105,9 +106,13 @@ SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uin
     uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
     if (__builtin_expect(frame >= view->frames, 0)) return NULL;
     sw_span *span = &view->spans[view->page_map[frame]];
+#if SW_ABLATE_DIVIDE
+    if (__builtin_expect(!sw_ablate_slot(span, p, slot), 0)) return NULL;
+#else
     sw_product product = (sw_product)(p - span->base) * span->magic;
     *slot = (uint64_t)(product >> 64);
     if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0)) return NULL;
+#endif
     return span;
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 from spanwise import plots, workloads
 from spanwise._lib import OPS_DTYPE, version
 from spanwise._run import RunStats
+from spanwise._sweep_result import Sweep
 from spanwise.block import Block
 from spanwise.build import Build, BuildError, build
 from spanwise.comparison import Comparison, compare
@@ -37,17 +38,20 @@ from spanwise.errors import (
     TraceFormatError,
     UnsupportedError,
 )
+from spanwise.explanation import Explanation
 from spanwise.frontier import Frontier
 from spanwise.heap import Heap, HeapStats
 from spanwise.ledger import Ledger, Measure
+from spanwise.ledger_check import LedgerCheck, check_ledger
 from spanwise.optimize import Constraint, Optimum, optimize
 from spanwise.peers import PeerComparison, compare_peers
+from spanwise.process_ledger import ProcessLedger
 from spanwise.recorder import record
-from spanwise.replay import LedgerCheck, Replay, check_ledger, replay
-from spanwise.running import ProcessLedger, RunResult, run
-from spanwise.sizeclass import Explanation, SizeClassTable
+from spanwise.replay import Replay, replay
+from spanwise.running import RunResult, run
+from spanwise.sizeclass import SizeClassTable
 from spanwise.summary import Site, Summary
-from spanwise.sweeps import Sweep, SweepInterrupted, sweep
+from spanwise.sweeps import SweepInterrupted, sweep
 from spanwise.trace import Recording, RecordingSet
 from spanwise.workloads import synthesize
 

@@ -17,15 +17,25 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise._parts import PARTS
 from spanwise.ledger import Ledger
-from spanwise.running import ProcessLedger, run
+from spanwise.process_ledger import ProcessLedger
+from spanwise.running import run
 
 CLASSES, ALIGN, OBJECTIVE = 32, 16, "peak"
 """The rules of the table that the loop is closed with."""
 
 
-def fixed_seeds() -> dict[str, str]:
-    """The environment with the seeds of hashes fixed: a second run allocates as the first did."""
-    return {**os.environ, "PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
+_VARIABLES = ("RECORD_FILE", "RECORD_STACKS", "RECORD_CHILDREN", "RECORD_PID", "TRACKED", "LEDGER")
+"""What recorder and malloc face find in a program's environment, after SPANWISE_."""
+
+
+def same_environment() -> dict[str, str]:
+    """The environment in which a second run allocates as the first did: hash seeds are fixed.
+
+    It has a variable for each that the recorder or the malloc face will set: python copies its
+    environment, and two variables more or fewer may be a span more or fewer.
+    """
+    seeds = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
+    return {**os.environ, **seeds, **{f"SPANWISE_{name}": "0" for name in _VARIABLES}}
 
 
 @dataclass(frozen=True)
@@ -94,14 +104,14 @@ def measure(
         predicted: the simulator's ledger of its recording, under the table of the face.
         count: runs.
         lib: a folder that `build` made; None: the malloc face that is installed.
-        env: the program's environment; None: `fixed_seeds`.
+        env: the program's environment; None: `same_environment`.
 
     Raises:
         ProgramError: the program failed, or told no ledger. Else as `run`.
     """
     found: list[ProcessLedger] = []
     for _ in range(count):
-        result = run(argv, lib=lib, env=fixed_seeds() if env is None else env)
+        result = run(argv, lib=lib, env=same_environment() if env is None else env)
         if result.main is None:
             raise errors.ProgramError(result.why_no_ledger())
         if result.returncode != 0:

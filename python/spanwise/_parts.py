@@ -16,3 +16,15 @@ PARTS: dict[str, str] = {
     "free_page_bytes": "free pages",
 }
 """The parts whose sum is held_bytes, exactly, and what people call them."""
+
+SUMS = (
+    *PARTS,
+    "held_bytes",
+    "live_objects",
+    "large_objects",
+    "spans",
+    "largest_hole_bytes",
+    "free_runs",
+    "returned_bytes",
+)
+"""The numbers of a ledger that are of the whole heap, as sw_ledger of include/spanwise/stats.h."""

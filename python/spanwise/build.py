@@ -6,12 +6,9 @@ What a build consists of, and why old inline code cannot meet it: docs/design/re
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +36,7 @@ from spanwise._build_steps import (
     sources,
     zstd_words,
 )
+from spanwise._build_work import put_in_place, work_folder
 from spanwise.sizeclass import SizeClassTable, as_table
 
 STAMP = "build.json"
@@ -143,7 +141,8 @@ def build(
     """Generates the C of a table, and builds library and malloc face with it as their default.
 
     Everything is made and checked in a temporary folder beside `folder`, and moved into place at
-    the end: a build that fails or is interrupted leaves what was there before.
+    the end: a build that fails or is interrupted leaves what was there before, and one that is
+    killed leaves a folder that the next build there clears away.
 
     Args:
         table: size classes, a table's name, or a table file.
@@ -172,12 +171,9 @@ def build(
     parent = place.absolute().parent
     if not parent.is_dir():
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
-    work = Path(tempfile.mkdtemp(prefix=".spanwise-build-", dir=parent))
-    try:
+    with work_folder(place) as work:
         stamp = _build_in(_Parts(root, work, made, compiler, malloc, limit, _jobs(jobs)), tell)
-        _put_in_place(work / "out", place)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        put_in_place(work / "out", place)
     return Build(place.absolute(), stamp)
 
 
@@ -206,20 +202,6 @@ def _check_place(place: Path) -> None:
         raise errors.InvalidError(f"{place}: is no folder; choose another")
     if place.is_dir() and any(place.iterdir()) and not (place / STAMP).is_file():
         raise errors.InvalidError(f"{place}: holds something else than a build; choose another")
-
-
-def _put_in_place(made: Path, place: Path) -> None:
-    """Renames; what was there is kept until the new folder is in its place."""
-    old = made.with_name("old")
-    if place.is_dir():
-        place.rename(old)
-    try:
-        made.rename(place)
-    except OSError:
-        if old.is_dir():
-            with contextlib.suppress(OSError):
-                old.rename(place)
-        raise
 
 
 @dataclass(frozen=True)

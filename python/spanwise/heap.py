@@ -19,8 +19,9 @@ from spanwise._handle import HeapHandle
 from spanwise._lib import check, ffi, lib
 from spanwise._run import RunStats, as_ops, run_ops
 from spanwise.block import Block
+from spanwise.explanation import Explanation
 from spanwise.ledger import Ledger, read_ledger
-from spanwise.sizeclass import Explanation, SizeClassTable, as_table
+from spanwise.sizeclass import SizeClassTable, as_table
 
 SPANS_DTYPE = _lib.dtype_of("sw_span_info")
 """One span of `Heap.spans()`, as sw_span_info of include/spanwise/stats.h."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors, plots
 from spanwise._lib import check, ffi, lib
-from spanwise._parts import PARTS
+from spanwise._parts import PARTS, SUMS
 from spanwise._run import RunStats
 from spanwise.sizeclass import SizeClassTable
 
@@ -284,17 +284,6 @@ def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
 
 # --- making ---------------------------------------------------------------------------------------
 
-_COPIED = (
-    *PARTS,
-    "held_bytes",
-    "live_objects",
-    "large_objects",
-    "spans",
-    "largest_hole_bytes",
-    "free_runs",
-    "returned_bytes",
-)
-
 
 def read_ledger(
     c_heap: Any,
@@ -311,7 +300,7 @@ def read_ledger(
     rows = np.zeros(len(table) + 1, LEDGER_CLASS_DTYPE)
     check(lib.sw_heap_ledger(c_heap, out, _lib.pointer(rows, "sw_ledger_class *"), len(rows)))
     rows.flags.writeable = False
-    copied: dict[str, Any] = {name: int(getattr(out, name)) for name in _COPIED}
+    copied: dict[str, Any] = {name: int(getattr(out, name)) for name in SUMS}
     return Ledger(
         **copied,
         rss_bytes=rss_bytes,
@@ -341,7 +330,7 @@ def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
             if name not in ("cls", "size_bytes"):
                 rows[name] += other.classes[name]
     rows.flags.writeable = False
-    total: dict[str, Any] = {name: sum(getattr(one, name) for one in ledgers) for name in _COPIED}
+    total: dict[str, Any] = {name: sum(getattr(one, name) for one in ledgers) for name in SUMS}
     total["largest_hole_bytes"] = max(one.largest_hole_bytes for one in ledgers)
     return Ledger(
         **total,

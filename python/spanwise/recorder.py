@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO, Any, Literal, overload
 
 from spanwise import _format, _lib, errors
+from spanwise._child import preload_of, python_variables, seen_from, wait_for, words_of
 from spanwise._lib import check, ffi, lib
-from spanwise._program import Program, examine
+from spanwise._program import examine
 from spanwise.trace import Recording, RecordingSet
 
 RECORDER = "libspanwise-record.so"
@@ -161,9 +162,7 @@ def run_recorded(
     stdout: int | IO[Any] | None = None,
 ) -> Outcome:
     """As `record`, without a word; stdout is the program's."""
-    if isinstance(argv, str | bytes) or not argv:
-        raise errors.InvalidError("argv must be a list: the program, then its arguments")
-    words = [os.fspath(word) for word in argv]
+    words = words_of(argv)
     _lib.c_path(output)
     stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
     base = dict(os.environ if env is None else env)
@@ -172,7 +171,7 @@ def run_recorded(
     variables = {
         **base,
         **python_variables(program, keep_pymalloc),
-        "LD_PRELOAD": ":".join(filter(None, (str(recorder), base.get("LD_PRELOAD")))),
+        "LD_PRELOAD": preload_of(recorder, base),
         "SPANWISE_RECORD_STACKS": str(stacks),
         "SPANWISE_RECORD_CHILDREN": str(int(children)),
     }
@@ -180,22 +179,16 @@ def run_recorded(
     with _workshop(output) as folder:
         raw = folder / output.name
         variables["SPANWISE_RECORD_FILE"] = str(raw)
-        status = _run(words, program, variables, cwd, stdout)
+        executable = Path(program.path).absolute()
+        # Ctrl-C reaches the program as well; we wait until it is gone.
+        status = wait_for(
+            subprocess.Popen(words, executable=executable, env=variables, cwd=cwd, stdout=stdout)
+        )
         if not raw.exists():
             raise errors.ProgramError(
                 f"{program.path}: nothing was recorded; the loader did not take the recorder"
             )
         return Outcome(output, _finish_all(folder, raw, output), status)
-
-
-def seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
-    """A relative path with a slash is relative to the program's folder."""
-    return str(Path(cwd, name)) if cwd is not None and os.sep in name else name
-
-
-def python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
-    """What makes a CPython program take each object from malloc."""
-    return {"PYTHONMALLOC": "malloc"} if program.may_be_python and not keep_pymalloc else {}
 
 
 @contextmanager
@@ -211,27 +204,6 @@ def _workshop(output: Path) -> Any:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _run(
-    words: list[str],
-    program: Program,
-    env: Mapping[str, str],
-    cwd: str | os.PathLike[str] | None,
-    stdout: int | IO[Any] | None,
-) -> int:
-    """The program's exit status. Ctrl-C reaches the program as well; we wait until it is gone."""
-    executable = Path(program.path).absolute()
-    child = subprocess.Popen(words, executable=executable, env=env, cwd=cwd, stdout=stdout)
-    try:
-        return child.wait()
-    except BaseException:
-        try:
-            child.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        raise
 
 
 def _finish_all(folder: Path, raw: Path, output: Path) -> tuple[Path, ...]:

@@ -8,98 +8,32 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from spanwise import _lib, errors
-from spanwise._parts import PARTS
+from spanwise._child import (
+    passing_on,
+    preload_of,
+    python_variables,
+    seen_from,
+    wait_for,
+    words_of,
+)
 from spanwise._program import Use, examine
-from spanwise._run import RunStats
 from spanwise.heap import PLACEMENTS
-from spanwise.ledger import LEDGER_CLASS_DTYPE, Ledger
-from spanwise.recorder import python_variables, seen_from
+from spanwise.ledger import Ledger
+from spanwise.process_ledger import ProcessLedger, read_process_ledger
 
 MALLOC_FACE = "libspanwise-malloc.so"
 FACE_TABLE = "c16"
 """The table of the malloc face that is installed; others are built."""
 
 _USE = Use("run under spanwise", "the malloc face")
-_FORMAT, _VERSION = "spanwise-ledger", 1
-_ROW_NAMES = (
-    "size_bytes",
-    "spans",
-    "span_bytes",
-    "slots",
-    "live_objects",
-    "requested_bytes",
-    "roundup_bytes",
-    "tail_bytes",
-    "free_slot_bytes",
-    "cached_bytes",
-)
-_SUM_NAMES = (
-    *PARTS,
-    "held_bytes",
-    "live_objects",
-    "large_objects",
-    "spans",
-    "largest_hole_bytes",
-    "free_runs",
-    "returned_bytes",
-)
-
-
-@dataclass(frozen=True)
-class ProcessLedger:
-    """What one process told at its end. Sizes are in bytes.
-
-    Attributes:
-        pid: its process id.
-        program: path of its program.
-        ledger: at its end.
-        peak: when live requested bytes were at most 1/32 below their highest; None: untracked.
-        peak_held_bytes: most that its heap held at once.
-        peak_rss_bytes: most that was resident of the process, by the system's account.
-        tracked: whether requested sizes are known.
-        limit_bytes: limit of its heap; 0: none.
-    """
-
-    pid: int
-    program: str
-    ledger: Ledger
-    peak: Ledger | None
-    peak_held_bytes: int
-    peak_rss_bytes: int
-    tracked: bool
-    limit_bytes: int
-
-    @property
-    def stats(self) -> RunStats | None:
-        """Counts and peaks of the whole run; None: untracked."""
-        return self.ledger.stats
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return {
-            "pid": self.pid,
-            "program": self.program,
-            "tracked": self.tracked,
-            "limit_bytes": self.limit_bytes,
-            "peak_held_bytes": self.peak_held_bytes,
-            "peak_rss_bytes": self.peak_rss_bytes,
-            "end": self.ledger.to_dict(),
-            "peak": self.peak.to_dict() if self.peak else None,
-        }
 
 
 @dataclass(frozen=True)
@@ -203,7 +137,7 @@ def run(
         UnsupportedError: the malloc face is not installed.
         OSError: the system refused to start it.
     """
-    words = _words(argv)
+    words = words_of(argv)
     variables = heap_variables(
         plain=plain,
         limit=limit,
@@ -215,12 +149,6 @@ def run(
     return run_under(
         words, find_face(lib, table), variables, keep_pymalloc=keep_pymalloc, env=env, cwd=cwd
     )
-
-
-def _words(argv: Sequence[str | os.PathLike[str]]) -> list[str]:
-    if isinstance(argv, str | bytes) or not argv:
-        raise errors.InvalidError("argv must be a list: the program, then its arguments")
-    return [os.fspath(word) for word in argv]
 
 
 def heap_variables(
@@ -319,137 +247,21 @@ def run_under(
             **base,
             **python_variables(program, keep_pymalloc),
             **variables,
-            "LD_PRELOAD": ":".join(filter(None, (str(face), base.get("LD_PRELOAD")))),
+            "LD_PRELOAD": preload_of(face, base),
             "SPANWISE_LEDGER": str(Path(folder, "%p.json")),
         }
         executable = Path(program.path).absolute()
         children: list[subprocess.Popen[bytes]] = []
-        with _passing_on(children) if patient else nullcontext():
+        with passing_on(children) if patient else nullcontext():
             child = subprocess.Popen(words, executable=executable, env=environment, cwd=cwd)
             children.append(child)
-            status = _wait(child)
+            status = wait_for(child)
         told = {one.pid: one for one in _read_all(Path(folder))}
     main = told.pop(child.pid, None)
     others = tuple(told[pid] for pid in sorted(told))
     return RunResult(tuple(words), status, main, others)
 
 
-# --- waiting --------------------------------------------------------------------------------------
-
-
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    """The program does not outlive an exception here, Ctrl-C for one."""
-    try:
-        return child.wait()
-    except BaseException:
-        try:
-            child.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        raise
-
-
-@contextmanager
-def _passing_on(children: list[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Handlers of Ctrl-C and SIGTERM while programs run; these start with the system's.
-
-    A terminal sends Ctrl-C to the program as well, which may have its own answer: the first is left
-    to it, the second ends it, the third kills it. SIGTERM comes to us alone and is sent on.
-    """
-    interrupts = 0
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        for child in children:
-            if interrupts == 2:
-                child.terminate()
-            elif interrupts > 2:
-                child.kill()
-
-    def terminated(number: int, frame: FrameType | None) -> None:
-        for child in children:
-            child.terminate()
-
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, interrupted),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, terminated),
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-# --- what the face wrote --------------------------------------------------------------------------
-
-
 def _read_all(folder: Path) -> Iterator[ProcessLedger]:
     for path in sorted(folder.glob("*.json")):
         yield read_process_ledger(path)
-
-
-def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
-    """Reads a file that SPANWISE_LEDGER=PATH left.
-
-    Raises:
-        InvalidError: it is no such file.
-        OSError: it cannot be read.
-    """
-    try:
-        value = json.loads(Path(path).read_text(encoding="ascii"))
-        if (value["format"], value["version"]) != (_FORMAT, _VERSION):
-            raise ValueError(f"{value['format']} version {value['version']}")
-        return _process_ledger(value)
-    except (ValueError, KeyError, TypeError) as error:
-        raise errors.InvalidError(
-            f"{os.fspath(path)}: no ledger of the malloc face: {error}"
-        ) from None
-
-
-def _process_ledger(value: dict[str, Any]) -> ProcessLedger:
-    stats = _stats(value["run"]) if value.get("run") else None
-    peak = value["peak"]
-    return ProcessLedger(
-        pid=value["pid"],
-        program=value["program"] or "",
-        ledger=_ledger(value, "end", stats),
-        peak=_ledger(value, "peak", stats) if peak else None,
-        peak_held_bytes=value["peak_held_bytes"],
-        peak_rss_bytes=value["peak_rss_bytes"],
-        tracked=bool(value["tracked"]),
-        limit_bytes=value["limit_bytes"],
-    )
-
-
-def _stats(value: dict[str, int]) -> RunStats:
-    return RunStats(**value, skipped=0, mean_held_over_requested=None)
-
-
-def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
-    part = value[at]
-    numbers: dict[str, Any] = {name: part[name] for name in _SUM_NAMES}
-    return Ledger(
-        **numbers,
-        rss_bytes=value["rss_bytes"] if at == "end" else None,
-        events=part["ops"],
-        classes=_rows(part["classes"]),
-        table=value["table"],
-        at=at,
-        source=Path(value["program"] or "").name,
-        tracked=bool(value["tracked"]),
-        stats=stats,
-    )
-
-
-def _rows(lists: list[list[int]]) -> NDArray[np.void]:
-    rows = np.zeros(len(lists), LEDGER_CLASS_DTYPE)
-    table = np.array(lists, np.uint64).reshape(len(lists), -1)
-    rows["cls"] = np.arange(len(lists))
-    for i, name in enumerate(_ROW_NAMES):
-        rows[name] = table[:, i]
-    rows["occupancy"] = table[:, len(_ROW_NAMES) :]
-    rows.flags.writeable = False
-    return rows

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -14,24 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spanwise import _format, _lib, errors, families, plots
+from spanwise._classes import CLASSES_DTYPE, class_spec, name_bytes, read_classes
 from spanwise._lib import check, ffi, lib
+from spanwise.explanation import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from sizeclasses_lib.model import Table
-
-CLASSES_DTYPE = np.dtype(
-    [
-        ("cls", "<u4"),
-        ("size", "<u4"),
-        ("span_bytes", "<u4"),
-        ("objects", "<u4"),
-        ("tail_waste", "<u4"),
-        ("max_waste_pct", "<f8"),
-        ("min_align", "<u4"),
-    ]
-)
-"""The seven columns of a table, with the names that its JSON has."""
 
 COLUMN_TITLES = (
     "class",
@@ -47,57 +35,6 @@ _SOURCES = {
     "go": "spanwise table go, equal to Go 1.26.8",
     "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class",
 }
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What a table does with one request. Every size is in bytes.
-
-    Attributes:
-        table: name of the table.
-        size: what is requested.
-        cls: the class that serves it; 0 for whole pages (and for nothing).
-        rounded: what it is rounded up to: the slot, or whole pages; 0 for 0.
-        waste: rounded - size.
-        waste_pct: waste as a part of rounded, percent.
-        span_bytes: length of a span of the class, or of the pages.
-        objects: slots in such a span.
-        tail_waste: end of the span that is too short for a slot.
-        min_align: alignment that every slot has.
-        note: what else there is to say, or "".
-    """
-
-    table: str
-    size: int
-    cls: int
-    rounded: int
-    waste: int
-    waste_pct: float
-    span_bytes: int
-    objects: int
-    tail_waste: int
-    min_align: int
-    note: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON; `class` stands for `cls`."""
-        value = asdict(self)
-        return {("class" if key == "cls" else key): item for key, item in value.items()}
-
-    def __str__(self) -> str:
-        name = f"class {self.cls}" if self.cls else "whole pages" if self.size else "none"
-        rows = [
-            ("table", self.table),
-            ("request", f"{self.size} B"),
-            ("class", name),
-            ("rounded up to", f"{self.rounded} B"),
-            ("waste", f"{self.waste} B ({self.waste_pct:.2f} %)"),
-            ("span", f"{self.span_bytes} B, {_format.plural(self.objects, 'object')}"),
-            ("tail of the span", f"{self.tail_waste} B"),
-            ("alignment", f"{self.min_align} B"),
-        ]
-        text = _format.table(rows, left=2)
-        return f"{text}\n{self.note}" if self.note else text
 
 
 class SizeClassTable:
@@ -117,7 +54,7 @@ class SizeClassTable:
         self._c = c_table
         self._source = source
         self._parameters = dict(parameters) if parameters is not None else None
-        self._classes = _read_classes(c_table)
+        self._classes = read_classes(c_table)
         self._sizes = self._classes["size"].astype(np.int64)
 
     # --- making ---
@@ -201,10 +138,10 @@ class SizeClassTable:
             InvalidError: naming the class and the rule that it breaks.
         """
         page = _lib.as_index(page_bytes, "page_bytes", (1 << 32) - 1)
-        specs = [_spec(item, i, page) for i, item in enumerate(classes, 1)]
+        specs = [class_spec(item, i, page) for i, item in enumerate(classes, 1)]
         c_specs = ffi.new("sw_class_spec[]", specs or 1)
         out = ffi.new("sw_table **")
-        raw = _name_bytes(name)
+        raw = name_bytes(name)
         check(lib.sw_table_create(raw, page, c_specs, len(specs), out))
         return cls(ffi.gc(out[0], lib.sw_table_destroy), f"spanwise table {name}")
 
@@ -467,47 +404,3 @@ def as_table(value: SizeClassTable | str) -> SizeClassTable:
 
 def _scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.ndarray) else value
-
-
-def _name_bytes(name: str) -> bytes:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a string, not {type(name).__name__}")
-    raw = name.encode("utf-8", "surrogateescape")
-    if b"\0" in raw:
-        raise errors.InvalidError("name: must not hold a NUL character")
-    return raw
-
-
-def _spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int]:
-    """One class as (size, pages); where no pages are given they are chosen."""
-    if isinstance(item, np.void):
-        item = item.item()
-    if isinstance(item, tuple | list):
-        if len(item) != 2:
-            raise errors.InvalidError(f"class {cls}: give a size, or a pair (size, pages)")
-        size, pages = item
-        return (
-            _lib.as_index(size, f"class {cls}: size", (1 << 32) - 1),
-            _lib.as_index(pages, f"class {cls}: pages", (1 << 32) - 1),
-        )
-    size = _lib.as_index(item, f"class {cls}: size", (1 << 32) - 1)
-    return size, families.span_pages(size, page_bytes)
-
-
-def _read_classes(c_table: Any) -> NDArray[np.void]:
-    count = lib.sw_table_class_count(c_table)
-    rows = np.empty(count, CLASSES_DTYPE)
-    info = ffi.new("sw_class_info *")
-    for i in range(count):
-        check(lib.sw_table_class(c_table, i + 1, info))
-        rows[i] = (
-            info.cls,
-            info.size_bytes,
-            info.span_bytes,
-            info.slots,
-            info.tail_bytes,
-            info.max_waste_percent,
-            info.min_align,
-        )
-    rows.flags.writeable = False
-    return rows

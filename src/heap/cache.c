@@ -274,7 +274,8 @@ void sw_cache_reset_slots(sw_cache *cache) {
         empty_slot(&cache->slots[i]);
         cache->slots[i].bytes = heap->table->classes[i / 2].size;
         cache->slots[i].hints = 0;
-        cache->slots[i].hints_max = heap->options.placement == SW_PLACE_LIFO ? SW_HINTS_MAX : 0;
+        cache->slots[i].hints_max =
+            heap->options.placement == SW_PLACE_LIFO && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX : 0;
     }
 }
 

@@ -18,7 +18,7 @@ enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 /* Takes the slot of the lowest set bit; bits is the word's content, not 0. */
 static sw_always_inline void *sw_template_pop(sw_cache_slot *slot, uint64_t bits, uint32_t bytes) {
     sw_word_set_free(slot->word, bits & (bits - 1));
-    return (void *)(slot->base + (uintptr_t)sw_ctz(bits) * bytes);
+    return (void *)(slot->base + (uintptr_t)SW_FAST_LOWEST(bits) * bytes);
 }
 
 /* Zeroing rules: noscan clears only if the caller asks, scan always; both only if the span may hold
@@ -129,7 +129,7 @@ static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, un
     uint64_t bits = sw_word_free(slot->word);
     if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, bytes);
-    if (sw_template_must_zero(slot->span, flags, kind)) memset(p, 0, bytes);
+    if (sw_template_must_zero(slot->span, flags, kind)) SW_FAST_CLEAR(p, bytes);
     return p;
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from spanwise._parts import PARTS
 from spanwise.errors import InvalidError
-from spanwise.running import read_process_ledger
+from spanwise.process_ledger import read_process_ledger
 
 from tests.face.tools import Face
 

@@ -28,6 +28,7 @@ from bench_lib import (  # noqa: E402
     runner,
     scoreboard,
     scripted,
+    selection,
     stats,
     targets,
 )
@@ -303,7 +304,12 @@ def counted_paths() -> set[str]:
 
 
 def test_targets_name_rows_that_the_programs_have() -> None:
-    known = {*cli.FIGURES, *cli.MORE_FIGURES, *cli.HEAVY_FIGURES, *cli.RATIO_ROWS}
+    known = {
+        *selection.FIGURES,
+        *selection.MORE_FIGURES,
+        *selection.HEAVY_FIGURES,
+        *selection.RATIO_ROWS,
+    }
     for row in TARGETS:
         if row.peers != "counts" and not row.script:
             assert {row.bench, row.peer_bench, row.base or row.bench} <= known, row.name
@@ -667,12 +673,12 @@ def test_labels() -> None:
 
 def test_rows_by_name_pattern_and_part() -> None:
     names = ["pair/16", "zpair/16", "pair/64"]
-    assert cli.choose(names, "pair/16") == ["pair/16"]
-    assert cli.choose(names, "pair/*") == ["pair/16", "pair/64"]
-    assert cli.choose(names, "/16") == ["pair/16", "zpair/16"]
-    assert cli.choose(names, None) == names
+    assert selection.choose(names, "pair/16") == ["pair/16"]
+    assert selection.choose(names, "pair/*") == ["pair/16", "pair/64"]
+    assert selection.choose(names, "/16") == ["pair/16", "zpair/16"]
+    assert selection.choose(names, None) == names
     with pytest.raises(BenchError, match=r"^--rows 'quad' matches no row; there are 3: pair/16, "):
-        cli.choose(names, "quad")
+        selection.choose(names, "quad")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from spanwise._build_steps import (
     core_rooms,
     source_root,
 )
+from spanwise._build_work import remove_stale
 from spanwise.build import check_malloc_table
 
 from tests.python.helpers import ROOT, random_ops, spanwise
@@ -225,22 +227,102 @@ def test_a_failing_build_leaves_what_was_there(tmp_path: Path, when: str, said: 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-broken", "old"]
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    flag = tmp_path / "started"
+def slow_build(folder: Path) -> subprocess.Popen[str]:
+    """A build in folder/out that is at its first compiler, which takes a minute."""
+    flag = folder / "started"
     body = f'case "$*" in *" -c "*) : >{flag}; exec sleep 60;; esac\nexec cc "$@"'
-    compiler = script(tmp_path / "cc-slow", body)
-    out = tmp_path / "out"
+    compiler = script(folder / "cc-slow", body)
+    out = folder / "out"
     command = [sys.executable, "-m", "spanwise", "build", "--table", "c16", "-o", str(out)]
     child = subprocess.Popen(
         [*command, "--cc", compiler], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not flag.exists() and time.monotonic() < until:
         time.sleep(0.05)
+    return child
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    child = slow_build(tmp_path)
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does
     _, said = child.communicate(timeout=30)
     assert child.returncode == 130 and said.endswith("spanwise: interrupted\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-slow", "started"]
+
+
+def test_the_next_build_clears_what_a_killed_one_left(tmp_path: Path) -> None:
+    """It fails itself, but not before; while the other lives, its folder is left alone."""
+    child = slow_build(tmp_path)
+    compiler = script(tmp_path / "cc-broken", 'case "$*" in *" -c "*) exit 1;; esac\nexec cc "$@"')
+    left = list(tmp_path.glob(".spanwise-build-*"))
+    assert [path.name.split("-")[2] for path in left] == [str(child.pid)]
+    with pytest.raises(sw.BuildError):
+        sw.build("c16", tmp_path / "other", cc=compiler)
+    assert list(tmp_path.glob(".spanwise-build-*")) == left
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate(timeout=30)
+    assert list(tmp_path.glob(".spanwise-build-*")) == left
+    with pytest.raises(sw.BuildError):
+        sw.build("c16", tmp_path / "other", cc=compiler)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-broken", "cc-slow", "started"]
+
+
+def gone() -> int:
+    """The id of a process that has ended."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+def test_only_folders_of_dead_builds_are_stale(tmp_path: Path) -> None:
+    pid, real = gone(), tmp_path / "real"
+    kept = [
+        f".spanwise-build-{os.getpid()}-abcdefgh",
+        f".spanwise-build-{pid}-short",
+        f".spanwise-build-{pid}-abcdefgh.txt",
+        ".spanwise-build-abcdefgh",
+        "real",
+    ]
+    for name in [*kept, f".spanwise-build-{pid}-abcdefgh"]:
+        (tmp_path / name / "lib").mkdir(parents=True)
+    (tmp_path / f".spanwise-build-{pid}-bcdefghi").symlink_to(real)
+    (tmp_path / f".spanwise-build-{pid}-cdefghij").touch()
+    if os.geteuid() == 0:
+        foreign = tmp_path / f".spanwise-build-{pid}-defghijk"
+        foreign.mkdir()
+        os.chown(foreign, 12345, 12345)
+    before = {path.name for path in tmp_path.iterdir()}
+    remove_stale(tmp_path)
+    assert before - {path.name for path in tmp_path.iterdir()} == {
+        f".spanwise-build-{pid}-abcdefgh"
+    }
+    assert (real / "lib").is_dir()
+
+
+def test_a_locked_folder_is_in_use(tmp_path: Path) -> None:
+    """Of a process that is not seen here, as in another container."""
+    folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
+    folder.mkdir()
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    remove_stale(tmp_path)
+    assert folder.is_dir()
+    os.close(lock)
+    remove_stale(tmp_path)
+    assert not folder.exists()
+
+
+def test_killed_between_the_renames(tmp_path: Path) -> None:
+    """What was there had left its place: it goes back, and is not removed."""
+    folder = tmp_path / f".spanwise-build-{gone()}-abcdefgh"
+    for name in ("old", "out"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "build.json").write_text(name)
+    (folder / "place").write_text("mine")
+    remove_stale(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert (tmp_path / "mine/build.json").read_text() == "old"
 
 
 def test_a_second_build_replaces_the_first(tmp_path: Path) -> None:

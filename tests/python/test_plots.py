@@ -29,6 +29,7 @@ PICTURES: dict[str, Callable[[Axes | None], Axes]] = {
 
 @pytest.fixture(autouse=True)
 def closed() -> object:
+    plt.close("all")  # what tests of other files left
     yield
     plt.close("all")
 

@@ -8,21 +8,15 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from tqdm import tqdm
 
-from spanwise.families import NAMES_HELP
-from spanwise.heap import PLACEMENTS
 from spanwise.simulate import Progress
 from spanwise.trace import Recording, RecordingSet
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    SubParsers = _SubParsersAction[argparse.ArgumentParser]
-
-TABLE_HELP = NAMES_HELP
+SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What `new_command` adds a command to."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,51 +43,10 @@ def new_command(
     return parser
 
 
-def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """What ledger and compare know of a recording and a heap."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE.swt", help="recordings; several are added up"
-    )
-    parser.add_argument(
-        "--at",
-        default="peak",
-        metavar="WHEN",
-        help="peak (of requested bytes, the default), end, or a time such as 1.5s or 200ms",
-    )
-    parser.add_argument(
-        "--valid-prefix",
-        action="store_true",
-        help="of a cut or damaged recording take what is whole before the damage",
-    )
-    heap = parser.add_argument_group("placement")
-    heap.add_argument(
-        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="which partial span is next"
-    )
-    heap.add_argument(
-        "--decay-ms", type=float, metavar="MS", help="idle pages go back after this (default 500)"
-    )
-    heap.add_argument(
-        "--batch",
-        type=int,
-        default=0,
-        metavar="N",
-        help="empty spans that a thread keeps per class",
-    )
-
-
 def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
     """The recording, or the set of several."""
     opened = RecordingSet.open(options.files, options.valid_prefix)
     return opened[0] if len(opened) == 1 else opened
-
-
-def heap_knobs(options: argparse.Namespace) -> dict[str, Any]:
-    """The placement options, as `Recording.ledger` takes them."""
-    return {
-        "placement": options.placement,
-        "decay_ms": options.decay_ms,
-        "batch": options.batch,
-    }
 
 
 def event_count(recordings: Recording | RecordingSet) -> int:

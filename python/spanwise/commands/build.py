@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from spanwise.build import build
-from spanwise.commands._common import TABLE_HELP, new_command, print_json
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
+from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._options import add_table_option
 
 
 def add(commands: SubParsers) -> None:
@@ -23,7 +20,7 @@ def add(commands: SubParsers) -> None:
         "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
         run,
     )
-    parser.add_argument("--table", required=True, metavar="T", help=TABLE_HELP)
+    add_table_option(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="the folder; an old build is replaced"
     )

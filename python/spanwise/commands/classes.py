@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from spanwise.commands._common import TABLE_HELP, new_command, print_json
+from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._options import add_table_option
 from spanwise.sizeclass import SizeClassTable
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -22,7 +19,7 @@ def add(commands: SubParsers) -> None:
         "spanwise classes --table go",
         run,
     )
-    parser.add_argument("--table", default="go", metavar="T", help=f"{TABLE_HELP} (default go)")
+    add_table_option(parser, "go")
     parser.add_argument(
         "--format",
         choices=("table", "json", "md", "c"),

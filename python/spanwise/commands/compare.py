@@ -4,25 +4,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from spanwise import errors, plots
 from spanwise.commands._common import (
-    TABLE_HELP,
-    add_recording_options,
+    SubParsers,
     event_count,
-    heap_knobs,
     new_command,
     open_recordings,
     print_json,
     progress_bar,
 )
+from spanwise.commands._options import (
+    add_plot_option,
+    add_recording_options,
+    add_tables_option,
+    placement_of,
+)
 from spanwise.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording, RecordingSet
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -35,12 +35,7 @@ def add(commands: SubParsers) -> None:
         run,
     )
     add_recording_options(parser)
-    parser.add_argument(
-        "--table",
-        action="append",
-        metavar="T",
-        help=f"{TABLE_HELP}; give it again for each (default: go and c16)",
-    )
+    add_tables_option(parser, "{}; give it again for each (default: go and c16)")
     parser.add_argument(
         "--peers",
         action="append",
@@ -52,7 +47,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
     )
-    parser.add_argument("--plot", metavar="FILE.png", help="also draw it")
+    add_plot_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     recordings = open_recordings(options)
     with progress_bar(event_count(recordings) * len(tables), "compare") as progress:
         comparison = recordings.compare(
-            tables, options.at, progress=progress, **heap_knobs(options)
+            tables, options.at, progress=progress, **placement_of(options)
         )
     peers = _peers(options, recordings)
     if options.plot:

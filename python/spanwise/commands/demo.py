@@ -12,22 +12,18 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spanwise import _format, _loop, plots
 from spanwise._build_steps import BuildError, Compiler
 from spanwise._parts import PARTS
 from spanwise.build import build
-from spanwise.commands._common import new_command, print_json
+from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.comparison import Comparison
 from spanwise.optimize import optimize
 from spanwise.recorder import run_recorded
 from spanwise.running import FACE_TABLE
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 TABLES = ("go", "c16")
 RUNS = 3
@@ -154,7 +150,7 @@ def _python_argv() -> list[str]:
 def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
-    env = _loop.fixed_seeds()
+    env = _loop.same_environment()
     outcome = run_recorded(_python_argv(), output, env=env, stdout=sys.stderr)
     _say(outcome.lines()[-1])
     return Recording.open(output)

@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from spanwise.commands._common import TABLE_HELP, new_command, print_json
+from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._options import add_table_option
 from spanwise.errors import InvalidError
 from spanwise.sizeclass import SizeClassTable
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -24,7 +21,7 @@ def add(commands: SubParsers) -> None:
         run,
     )
     parser.add_argument("size", metavar="SIZE", help="bytes requested")
-    parser.add_argument("--table", default="go", metavar="T", help=f"{TABLE_HELP} (default go)")
+    add_table_option(parser, "go")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,24 +4,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from spanwise import _format, plots
 from spanwise.commands._common import (
-    TABLE_HELP,
-    add_recording_options,
+    SubParsers,
     event_count,
-    heap_knobs,
     new_command,
     open_recordings,
     print_json,
     progress_bar,
 )
+from spanwise.commands._options import (
+    add_classes_option,
+    add_plot_option,
+    add_recording_options,
+    add_table_option,
+    placement_of,
+)
 from spanwise.ledger import Ledger
 from spanwise.sizeclass import SizeClassTable
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 _MEASURES = (
     ("internal_waste", "internal waste"),
@@ -44,15 +45,9 @@ def add(commands: SubParsers) -> None:
         run,
     )
     add_recording_options(parser)
-    parser.add_argument("--table", default="c16", metavar="T", help=f"{TABLE_HELP} (default c16)")
-    parser.add_argument(
-        "--classes",
-        type=int,
-        default=8,
-        metavar="N",
-        help="show the N classes with the most waste (default 8)",
-    )
-    parser.add_argument("--plot", metavar="FILE.png", help="also draw it")
+    add_table_option(parser, "c16")
+    add_classes_option(parser)
+    add_plot_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     table = SizeClassTable.named(options.table)
     recordings = open_recordings(options)
     with progress_bar(event_count(recordings), "ledger") as progress:
-        ledger = recordings.ledger(table, options.at, progress=progress, **heap_knobs(options))
+        ledger = recordings.ledger(table, options.at, progress=progress, **placement_of(options))
     if options.plot:
         plots.save(ledger.plot(), options.plot)
     if options.json:

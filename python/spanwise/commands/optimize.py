@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from spanwise import _format, plots
 from spanwise._profile import OBJECTIVES
-from spanwise.commands._common import new_command, print_json, progress_bar
+from spanwise.commands._common import SubParsers, new_command, print_json, progress_bar
+from spanwise.commands._options import add_plot_option
 from spanwise.frontier import Frontier
 from spanwise.optimize import HELD, Optimum, optimize
 from spanwise.trace import RecordingSet
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -90,7 +87,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--frontier", action="store_true", help="simulate waste against the number of classes"
     )
-    parser.add_argument("--plot", metavar="FILE.png", help="draw the frontier")
+    add_plot_option(parser, "draw the frontier")
 
 
 def run(options: argparse.Namespace) -> int:

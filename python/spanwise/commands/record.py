@@ -6,14 +6,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spanwise.commands._common import new_command, print_json
-from spanwise.errors import InvalidError
+from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._options import add_program_options, program_of
 from spanwise.recorder import Outcome, run_recorded
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -39,21 +35,12 @@ def add(commands: SubParsers) -> None:
         metavar="N",
         help="return addresses kept of each call, 0 to 128 (default 1)",
     )
-    parser.add_argument(
-        "--keep-pymalloc",
-        action="store_true",
-        help="leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc",
-    )
-    parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="what to run"
-    )
+    add_program_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Records; 1 when the program did not end well."""
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not command:
-        raise InvalidError("no program to record; give it after --")
+    command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     outcome = run_recorded(
         command,

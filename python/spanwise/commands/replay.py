@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from spanwise import errors, plots
 from spanwise._replay_process import TOUCHES, Allocator, allocator_named
-from spanwise.commands._common import TABLE_HELP, new_command, print_json, progress_bar
-from spanwise.replay import DRAIN_SECONDS, check_ledger, describe, replay_many
+from spanwise.commands._common import SubParsers, new_command, print_json, progress_bar
+from spanwise.commands._options import (
+    add_plot_option,
+    add_tables_option,
+    add_valid_prefix_option,
+)
+from spanwise.ledger_check import check_ledger
+from spanwise.replay import DRAIN_SECONDS, describe, replay_many
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -34,12 +36,7 @@ def add(commands: SubParsers) -> None:
         help="spanwise, glibc, jemalloc, mimalloc, tcmalloc or the path of a library that defines"
         " malloc; give it again for each (default spanwise)",
     )
-    parser.add_argument(
-        "--table",
-        action="append",
-        metavar="T",
-        help=f"also our heap with this table, made at run time: {TABLE_HELP}",
-    )
+    add_tables_option(parser, "also our heap with this table, made at run time: {}")
     parser.add_argument(
         "--lib",
         action="append",
@@ -74,12 +71,8 @@ def add(commands: SubParsers) -> None:
         help="instead: one thread, a tracked heap with real memory, its ledger beside the"
         " simulator's; exit 1 when they differ (--table, default c16)",
     )
-    parser.add_argument(
-        "--valid-prefix",
-        action="store_true",
-        help="of a cut or damaged recording take what is whole before the damage",
-    )
-    parser.add_argument("--plot", metavar="FILE.png", help="also draw resident memory")
+    add_valid_prefix_option(parser)
+    add_plot_option(parser, "also draw resident memory")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,17 +7,21 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spanwise import _format, errors
-from spanwise.commands._common import new_command
+from spanwise.commands._common import SubParsers, new_command
+from spanwise.commands._options import (
+    add_classes_option,
+    add_placement_options,
+    add_program_options,
+    placement_of,
+    program_of,
+)
 from spanwise.commands.ledger import describe
-from spanwise.heap import PLACEMENTS
 from spanwise.ledger import add_ledgers
-from spanwise.running import ProcessLedger, RunResult, find_face, heap_variables, run_under
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
+from spanwise.process_ledger import ProcessLedger
+from spanwise.running import RunResult, find_face, heap_variables, run_under
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -71,22 +75,9 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--children", action="store_true", help="ledgers of the processes that it starts too"
     )
-    parser.add_argument(
-        "--classes",
-        type=int,
-        default=8,
-        metavar="N",
-        help="show the N classes with the most waste (default 8)",
-    )
-    parser.add_argument(
-        "--keep-pymalloc",
-        action="store_true",
-        help="leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc",
-    )
+    add_classes_option(parser)
+    add_program_options(parser)
     _add_heap_options(parser)
-    parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="what to run"
-    )
 
 
 def _add_heap_options(parser: argparse.ArgumentParser) -> None:
@@ -94,19 +85,7 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     heap.add_argument(
         "--limit", default="0", metavar="BYTES", help="most that it may hold, e.g. 512M"
     )
-    heap.add_argument(
-        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="which partial span is next"
-    )
-    heap.add_argument(
-        "--decay-ms", type=float, metavar="MS", help="idle pages go back after this (default 500)"
-    )
-    heap.add_argument(
-        "--batch",
-        type=int,
-        default=0,
-        metavar="N",
-        help="empty spans that a thread keeps per class",
-    )
+    add_placement_options(heap)
     heap.add_argument(
         "--thp", default="off", choices=("off", "advise"), help="ask for transparent huge pages"
     )
@@ -114,15 +93,11 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not command:
-        raise errors.InvalidError("no program to run; give it after --")
+    command = program_of(options, "run")
     variables = heap_variables(
         plain=options.plain,
         limit=_bytes(options.limit),
-        placement=options.placement,
-        decay_ms=options.decay_ms,
-        batch=options.batch,
+        **placement_of(options),
         huge_pages=options.thp == "advise",
     )
     face = find_face(options.lib, options.table)

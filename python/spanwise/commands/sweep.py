@@ -8,23 +8,25 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spanwise import _format, plots
 from spanwise._sweep_plan import expand
+from spanwise._sweep_result import Sweep
 from spanwise.commands._common import (
-    TABLE_HELP,
-    add_recording_options,
-    heap_knobs,
+    SubParsers,
     new_command,
     print_json,
 )
+from spanwise.commands._options import (
+    add_plot_option,
+    add_recording_options,
+    add_tables_option,
+    placement_of,
+)
 from spanwise.errors import InvalidError, UnsupportedError
-from spanwise.sweeps import Sweep, SweepInterrupted, sweep
+from spanwise.sweeps import SweepInterrupted, sweep
 from spanwise.trace import parse_seconds
-
-if TYPE_CHECKING:
-    from spanwise.commands._common import SubParsers
 
 
 def add(commands: SubParsers) -> None:
@@ -37,11 +39,8 @@ def add(commands: SubParsers) -> None:
         run,
     )
     add_recording_options(parser)
-    parser.add_argument(
-        "--table",
-        action="append",
-        metavar="T",
-        help=f"{TABLE_HELP}, or a pattern of files; give it again for each (default: go and c16)",
+    add_tables_option(
+        parser, "{}, or a pattern of files; give it again for each (default: go and c16)"
     )
     parser.add_argument(
         "-o",
@@ -62,7 +61,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--by", default="held_bytes", metavar="FIELD", help="what is best (default held_bytes)"
     )
-    parser.add_argument("--plot", metavar="FILE.png", help="also draw the best tables")
+    add_plot_option(parser, "also draw the best tables")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 output=options.output,
                 at=at,
                 valid_prefix=options.valid_prefix,
-                **heap_knobs(options),
+                **placement_of(options),
             )
     except SweepInterrupted as stop:
         _tell(stop.result)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of bench/ share: options, checks of them, exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench_lib.errors import BenchError
+
+
+def add_peer_option(parser: argparse.ArgumentParser) -> None:
+    """The option that adds an allocator to those which are found."""
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=PATH[@VERSION]",
+        help="adds an allocator to preload (repeatable)",
+    )
+
+
+def check_options(repetitions: int | None, plot: Path | None) -> None:
+    """Raises BenchError unless there are repetitions and the picture's name says what it is."""
+    if repetitions is not None and repetitions < 1:
+        raise BenchError(f"--repetitions is {repetitions}; use 1 or more")
+    if plot is not None and plot.suffix != ".png":
+        raise BenchError(f"--plot is '{plot}'; use a name that ends in .png")
+
+
+def run_command(name: str, work: Callable[[], int]) -> int:
+    """Does the work of a command; its errors are one line.
+
+    Args:
+        name: what the line begins with.
+        work: returns the exit status.
+
+    Returns:
+        That status; 1 when the output was cut off, 2 for bad input, 130 after Ctrl-C.
+    """
+    try:
+        return work()
+    except BenchError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of the output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130

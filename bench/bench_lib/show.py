@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/run.py prints and draws of a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench_lib import claim, claim_plot, report
+from bench_lib.contenders import Field
+from bench_lib.plots import plot_figures, plot_scoreboard
+from bench_lib.runner import MemoryUse, Run
+from bench_lib.scoreboard import Score
+from bench_lib.stats import order_rank
+
+REPETITIONS = 10
+"""Fewer are provisional."""
+
+
+def say_missing(field: Field) -> None:
+    """A line for each contender that is not here."""
+    for name, mend in field.missing.items():
+        print(f"not here: {name} ({mend})", file=sys.stderr)
+
+
+def say_run(run: Run, about: dict[str, Any], path: Path) -> None:
+    """How a run was made, what failed in it, and where its raw results are."""
+    count = len(run.repetitions)
+    _, coverage = order_rank(count)
+    print(
+        f"\n{count} interleaved repetitions; intervals hold the median with {coverage:.0%}; "
+        f"{about['machine']['cpu']}, {about['compiler']}, load {about['machine']['load']:.1f}"
+    )
+    if count < REPETITIONS:
+        print(f"provisional: a claim needs {REPETITIONS} repetitions")
+    for line in run.failures():
+        print(f"failed: {line}")
+    print(f"raw results: {path}")
+
+
+def print_figures(run: Run, used: dict[tuple[str, str], MemoryUse]) -> None:
+    """Times of each row, then ours beside each peer, then memory if it was measured."""
+    benches = list(dict.fromkeys(job.bench for job in run.jobs))
+    print(report.figures_table(run, benches))
+    columns = report.columns_of(run)
+    if any(c.name != "spanwise" for c in columns):
+        print()
+        print(report.comparison_table(run, benches))
+    if used:
+        print()
+        print(report.memory_table(used))
+
+
+def figures_json(run: Run, used: dict[tuple[str, str], MemoryUse]) -> list[dict[str, Any]]:
+    """A row for each job: times in nanoseconds, one a repetition."""
+    return [
+        {
+            "bench": job.bench,
+            "allocator": job.contender.name,
+            "basis": job.contender.basis,
+            "version": job.contender.version,
+            "ns": run.values(job.bench, job.contender, "op"),
+            "allocs_per_op": used[key].allocs
+            if (key := (job.bench, job.contender.label)) in used
+            else None,
+            "bytes_per_op": used[key].total_bytes if key in used else None,
+        }
+        for job in run.jobs
+    ]
+
+
+def print_scoreboard(options: argparse.Namespace, scores: Sequence[Score]) -> None:
+    """Verdicts, behind what was counted for them; with --json the verdicts alone."""
+    if options.json:
+        print(json.dumps([row.as_json() for row in scores], indent=1))
+        return
+    counted = report.counts_table(scores)
+    if counted:
+        print(counted + "\n")
+    print(report.scoreboard_table(scores))
+
+
+def print_classes(run: Run) -> None:
+    """What specialised paths save, class by class."""
+    print("\n\n".join(table.as_text() for table in claim.tables(run)))
+
+
+def draw(
+    options: argparse.Namespace, run: Run, scores: Sequence[Score], about: dict[str, Any]
+) -> None:
+    """Draws what was asked for to --plot."""
+    if scores:
+        plot_scoreboard(scores, options.plot)
+    elif options.classes:
+        claim_plot.plot(run, claim.provenance_line(run, about), options.plot)
+    else:
+        plot_figures(run, list(dict.fromkeys(job.bench for job in run.jobs)), options.plot)

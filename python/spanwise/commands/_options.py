@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Protocol
+
+from spanwise.errors import InvalidError
+from spanwise.families import NAMES_HELP
+from spanwise.heap import PLACEMENTS
+
+
+class Group(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Declares one."""
+
+
+def add_recording_options(parser: argparse.ArgumentParser) -> None:
+    """Recordings, a moment of them, and the heap that they are run on."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE.swt", help="recordings; several are added up"
+    )
+    parser.add_argument(
+        "--at",
+        default="peak",
+        metavar="WHEN",
+        help="peak (of requested bytes, the default), end, or a time such as 1.5s or 200ms",
+    )
+    add_valid_prefix_option(parser)
+    add_placement_options(parser.add_argument_group("placement"))
+
+
+def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:
+    """For recordings that were cut."""
+    parser.add_argument(
+        "--valid-prefix",
+        action="store_true",
+        help="of a cut or damaged recording take what is whole before the damage",
+    )
+
+
+def add_placement_options(group: Group) -> None:
+    """How a heap places objects and gives pages back."""
+    group.add_argument(
+        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="which partial span is next"
+    )
+    group.add_argument(
+        "--decay-ms", type=float, metavar="MS", help="idle pages go back after this (default 500)"
+    )
+    group.add_argument(
+        "--batch",
+        type=int,
+        default=0,
+        metavar="N",
+        help="empty spans that a thread keeps per class",
+    )
+
+
+def placement_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The placement options, as `Recording.ledger` and `running.run` take them."""
+    return {
+        "placement": options.placement,
+        "decay_ms": options.decay_ms,
+        "batch": options.batch,
+    }
+
+
+def add_table_option(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """One table; without a default it must be given."""
+    if default is None:
+        parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)
+        return
+    text = f"{NAMES_HELP} (default {default})"
+    parser.add_argument("--table", default=default, metavar="T", help=text)
+
+
+def add_tables_option(parser: argparse.ArgumentParser, text: str) -> None:
+    """Any number of tables, by the same option again; `{}` in the text is how one is named."""
+    parser.add_argument("--table", action="append", metavar="T", help=text.format(NAMES_HELP))
+
+
+def add_classes_option(parser: argparse.ArgumentParser) -> None:
+    """How many classes a ledger shows."""
+    parser.add_argument(
+        "--classes",
+        type=int,
+        default=8,
+        metavar="N",
+        help="show the N classes with the most waste (default 8)",
+    )
+
+
+def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it") -> None:
+    """A picture beside the text."""
+    parser.add_argument("--plot", metavar="FILE.png", help=text)
+
+
+def add_program_options(parser: argparse.ArgumentParser) -> None:
+    """A program that is run, and CPython's allocator in it; the program's words come last."""
+    parser.add_argument(
+        "--keep-pymalloc",
+        action="store_true",
+        help="leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc",
+    )
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="what to run"
+    )
+
+
+def program_of(options: argparse.Namespace, done: str) -> list[str]:
+    """The words of the program.
+
+    Args:
+        options: of `add_program_options`.
+        done: what is to be done with it, for the error.
+
+    Raises:
+        InvalidError: there is none.
+    """
+    words: list[str] = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not words:
+        raise InvalidError(f"no program to {done}; give it after --")
+    return words

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop: recorded, accounted, optimised, built, and the program measured beside predicted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spanwise as sw
+from spanwise import _lib
+from spanwise._loop import Loop, Measured, measure, same_environment
+from spanwise._parts import PARTS
+from spanwise.build import Build
+from spanwise.process_ledger import ProcessLedger, read_process_ledger
+from spanwise.recorder import finish, run_recorded
+from spanwise.running import MALLOC_FACE
+
+from tests.python.helpers import needs_recorder, python, random_ops, spanwise
+
+PROGRAM = """\
+import json, sqlite3
+rows = [(i, "x" * (i % 60)) for i in range(10000)]
+db = sqlite3.connect(":memory:")
+db.execute("create table t(a, b)")
+db.executemany("insert into t values (?, ?)", rows)
+assert len(json.loads(json.dumps(db.execute("select * from t order by b").fetchall()))) == 10000
+"""
+
+
+@pytest.mark.slow
+@needs_recorder()
+def test_demo(tmp_path: Path) -> None:
+    """The whole loop: recorded, accounted, optimised, built, measured."""
+    done = spanwise("demo", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    for name in ("python", "tables"):
+        assert list((tmp_path / "out").glob(f"{name}*.png"))
+    for picture in (tmp_path / "out").glob("*.png"):
+        assert picture.stat().st_size > 10_000
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("== python3 (")
+    assert done.stdout.count("free pages") >= 1
+    last = lines[-1]
+    assert last.startswith("python3 wasted ")
+    assert "would waste" in last
+    assert last.endswith(".")
+    assert sw.Recording.open(tmp_path / "out/python.swt").summary.allocs > 100_000
+    if any(map(shutil.which, ("cc", "gcc", "clang"))):
+        assert "built and used, python3 held" in last
+        best = sw.SizeClassTable.from_json(tmp_path / "out/best.json")
+        assert Build.open(tmp_path / "out/best").table.hash == best.hash
+
+
+@pytest.mark.slow
+@needs_recorder()
+def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
+    done = spanwise("demo", "--json", "-o", tmp_path, env={"PATH": str(tmp_path), "CC": ""})
+    value: dict[str, Any] = json.loads(done.stdout)
+    loop = value.pop("loop")
+    for comparison in value.values():
+        for ledger in comparison["ledgers"]:
+            assert sum(ledger[part] for part in PARTS) == ledger["held_bytes"]
+    assert loop["built"] is False and "no C compiler was found" in loop["why_not"]
+    for face in (loop["stock"], loop["best"]):
+        assert face["measured"] is face["error"] is None
+        assert face["predicted_peak_held_bytes"] >= face["predicted"]["held_bytes"]
+
+
+def test_the_loop_in_one_sentence() -> None:
+    """What is said when a table saves nothing, and when it was run."""
+    ledger = sw.Recording.from_ops(random_ops(1, 500)).ledger("c16")
+    loop = Loop("ls", Measured(ledger), Measured(ledger), 67, "no C compiler was found")
+    said = loop.sentence()
+    assert said.startswith("ls wasted ") and " 67 classes, would waste 0 B less; " in said
+    assert said.endswith("nothing was measured: no C compiler was found.")
+    assert [title for title, _, _ in loop.columns()] == ["c16", "c16"]
+    held = Measured(ledger).predicted_bytes
+    runs = tuple(_told(ledger, held + more) for more in (4096, -8192, 8192))
+    measured = Measured(ledger, runs)
+    assert measured.measured_bytes == held + 4096
+    assert measured.error == pytest.approx(4096 / held)
+    assert [title for title, _, _ in Loop("ls", measured, measured, 67).columns()] == [
+        "c16",
+        "measured",
+    ] * 2
+    assert "built and used, ls held " in Loop("ls", measured, measured, 67).sentence()
+
+
+def _told(ledger: sw.Ledger, held: int) -> ProcessLedger:
+    return ProcessLedger(1, "ls", ledger, ledger, held, held, tracked=True, limit_bytes=0)
+
+
+@needs_recorder()
+def test_the_program_of_the_loop_must_succeed() -> None:
+    ledger = sw.Recording.from_ops(random_ops(1, 50)).ledger("c16")
+    with pytest.raises(sw.ProgramError, match="ended with 3 when run again"):
+        measure([sys.executable, "-c", "raise SystemExit(3)"], ledger, 1)
+
+
+@needs_recorder()
+def test_a_recorded_run_holds_what_its_recording_predicts(tmp_path: Path) -> None:
+    """Recorder and malloc face in one run, so of the very same calls: equal to the byte."""
+    raw, told = tmp_path / "raw", tmp_path / "told.json"
+    libraries = (_lib.native_library(name) for name in ("libspanwise-record.so", MALLOC_FACE))
+    variables = {
+        "LD_PRELOAD": ":".join(map(str, libraries)),
+        "PYTHONMALLOC": "malloc",
+        "SPANWISE_RECORD_FILE": str(raw),
+        "SPANWISE_TRACKED": "1",
+        "SPANWISE_LEDGER": str(told),
+    }
+    subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, **variables}, check=True)
+    finish(raw, tmp_path / "a.swt")
+    predicted = sw.Recording.open(tmp_path / "a.swt").ledger("c16").stats
+    process = read_process_ledger(told)
+    assert predicted is not None and process.stats is not None
+    assert process.peak_held_bytes == predicted.peak_held_bytes
+    assert process.stats.peak_requested_bytes == predicted.peak_requested_bytes
+
+
+@needs_recorder()
+def test_runs_of_the_loop_have_the_same_environment(tmp_path: Path) -> None:
+    """The same names, under the recorder and under the malloc face: python copies it all."""
+    env = same_environment()
+    show = [sys.executable, "-c", "import os; print(*os.environ)"]
+    with (tmp_path / "names").open("w") as file:
+        run_recorded(show, tmp_path / "a.swt", env=env, stdout=file)
+    told = "import spanwise as sw; from spanwise._loop import same_environment as env; "
+    done = python("-c", f"{told}sw.run({show!r}, env=env())")
+    names = (tmp_path / "names").read_text().split()
+    assert sorted(done.stdout.split()) == sorted(names) and "SPANWISE_RECORD_PID" in names
