@@ -94,7 +94,8 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
     if (SW_FAST_CHECKED && __builtin_expect((both >> (slot % 64) & 1) != 0, 0)) return 0;
     local |= UINT64_C(1) << (slot % 64);
     __atomic_store_n(&word->local, local, __ATOMIC_RELAXED);
-    if (__builtin_expect((both | local) == span->emptied, 0)) sw_cache_emptied(cache, span);
+    if (__builtin_expect((both | local) == ~UINT64_C(0) && span->state == SW_FAST_PARTIAL, 0))
+        sw_cache_emptied(cache, span);
     return 1;
 }
 

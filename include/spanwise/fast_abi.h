@@ -20,17 +20,18 @@ extern "C" {
  * free and local are written by the span's owner only (under the heap's lock when it has none).
  * Bits past the span's last slot are 0 in `free` and `remote` and 1 in `local` for ever. So a free of
  * such a slot meets a set bit, a word is wholly free when (free | local) is all ones, and an
- * allocation never sees them. Each span has one word more than its slots need if they end on a word.
+ * allocation never sees them. A span whose slots end on a word and leave a tail has one word more.
  * A word never straddles cache lines: whoever frees touches one line, whichever thread it is. */
 typedef struct sw_word {
     uint64_t free;
     uint64_t local;
     uint64_t remote;
-    uint64_t unused; /* the collector's mark bits belong here */
+    uint64_t unused; /* keeps two words a line; in a span's own word, fields of its record */
 } sw_word;
 
-/* One span: a run of pages cut into slots, or one large object. 64 bytes, in a dense array of its
- * space; the page map holds indices into that array.
+/* One span: a run of pages cut into slots, or one large object. 64 bytes, a cache line, in a dense array of
+ * its space; the page map holds indices into that array. Where one word serves all slots it lies in the
+ * record itself: a free then touches two lines of metadata, the page map's and this.
  *   slot i is at base + i * size, 0 <= i < slots
  *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and the
  *   low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
@@ -41,20 +42,24 @@ typedef struct sw_span {
     uint64_t magic;         /* 0 for large objects */
     struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock. Bit 0
                              * set: a free takes the slow path (the span is fresh or full) */
-    sw_word *words;
-    uint64_t
-        emptied;   /* a free that makes (free | local) this calls sw_cache_emptied: all ones while
-                       * the span waits in its cache's partial list, else 0, which never happens */
-    uint32_t size; /* slot bytes; 0 for large objects */
-    uint32_t slots;
-    uint32_t next, prev; /* span list, 0 ends it */
-    uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
-    uint16_t cursor;     /* the word that the owner looks at next when it searches */
-    uint8_t state;       /* sw_span_state */
-    uint8_t needzero;    /* 1: slots may hold old bytes */
-    uint8_t kept;        /* 1: wholly free, in its cache's partial list, counted there */
-    uint8_t unused[1];   /* keeps the record 64 bytes */
+    sw_word *words;         /* &own where one is enough */
+    __extension__ union {
+        sw_word own; /* all but its last eight bytes, which are: */
+        __extension__ struct {
+            uint64_t bits[3];
+            uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
+            uint16_t slots;
+            uint8_t cursor;   /* the word that the owner looks at next when it searches */
+            uint8_t state;    /* sw_span_state */
+            uint8_t needzero; /* 1: slots may hold old bytes */
+            uint8_t kept;     /* 1: wholly free, in its cache's partial list, counted there */
+        };
+    };
 } sw_span;
+
+/* The state of a span that waits in its cache's partial list: only there a free looks whether a word has
+ * become wholly free. */
+enum { SW_FAST_PARTIAL = 2 };
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
  * copy, so that remote frees, walks and verify see one truth. */

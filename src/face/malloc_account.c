@@ -24,8 +24,9 @@ bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes) {
     if (target.misuse != SW_MISUSE_NONE) return false;
     const sw_span *span = target.span;
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint32_t slot_bytes = sw_slot_bytes(heap->table, span);
     *bytes = target.large ? cold->requested
-                          : span->size - sw_slack_get(cold->slack, span->size, target.slot);
+                          : slot_bytes - sw_slack_get(cold->slack, slot_bytes, target.slot);
     return true;
 }
 

@@ -14,10 +14,21 @@ FACE_EXPORT size_t malloc_usable_size(void *ptr) {
     return heap == NULL ? 0 : sw_heap_usable_size(heap, ptr);
 }
 
+enum { TRIM_MIN_BYTES = 256 << 10 };
+
+static uint64_t free_page_bytes(sw_heap *heap) {
+    sw_os_lock_acquire(&heap->lock);
+    uint64_t bytes = heap->pages.free_held_pages << heap->pages.page_shift;
+    sw_os_lock_release(&heap->lock);
+    return bytes;
+}
+
+/* Every free page goes back, unless there are few: programs that trim after each free (stress-ng) would pay
+ * a system call and the page faults of the next use each time. Few ones leave with the decay. */
 FACE_EXPORT int malloc_trim(size_t pad) {
-    (void)pad; /* every free page goes back */
     sw_heap *heap = face_heap();
-    return heap != NULL && sw_heap_trim(heap) > 0;
+    if (heap == NULL || free_page_bytes(heap) <= sw_max_u64(pad, TRIM_MIN_BYTES)) return 0;
+    return sw_heap_trim(heap) > 0;
 }
 
 /* glibc's knobs are about what we do not have (arenas, bins, a threshold for mmap). It answers 1, even

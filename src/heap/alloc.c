@@ -17,15 +17,16 @@ static void *no_memory(void) {
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
 static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
     uint32_t index = sw_span_slot_of(span, p);
+    uint32_t bytes = sw_slot_bytes(cache->table, span);
     void *slack = sw_space_cold(cache->heap->space, span)->slack;
-    sw_slack_set(slack, span->size, index, span->size - (uint32_t)size);
+    sw_slack_set(slack, bytes, index, bytes - (uint32_t)size);
 }
 
 /* Zeroes as the flags say, in a heap that touches memory. */
 static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
     if (sw_template_must_zero(span, flags, kind) && (cache->mode & SW_MODE_DRY) == 0)
-        memset(p, 0, span->size);
+        memset(p, 0, sw_slot_bytes(cache->table, span));
 }
 
 static void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags) {
@@ -79,6 +80,11 @@ static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
                            : sw_template_tiny(cache, size, flags);
 }
 
+/* Apart from the rest, whose registers it would take. */
+static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t span_class) {
+    return sw_template_plain(cache, size, SW_ZERO, span_class, sw_alloc_slow);
+}
+
 /* Any size in any heap: specialised path, tiny, class or pages. */
 static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->paths;
@@ -89,8 +95,11 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
     const sw_table *table = cache->table;
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache->heap, size, 1, flags);
     uint32_t cls = sw_size_class(table, size);
-    if (sw_likely(cache->mode == 0 && (flags & (SW_ZERO | SW_SCAN)) == 0))
-        return sw_template_plain(cache, size, sw_span_class_of(cls, true), sw_alloc_slow);
+    if (sw_likely(cache->mode == 0 && (flags & SW_SCAN) == 0)) {
+        uint32_t span_class = sw_span_class_of(cls, true);
+        return (flags & SW_ZERO) == 0 ? sw_template_plain(cache, size, 0, span_class, sw_alloc_slow)
+                                      : alloc_zeroed(cache, size, span_class);
+    }
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
     return alloc_class(cache, size, flags, cls);
 }

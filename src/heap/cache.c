@@ -27,7 +27,7 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p) {
 static void forget_hints(sw_cache *cache, const sw_span *span) {
     sw_cache_slot *slot = &cache->slots[span->span_class];
     sw_hint *hints = sw_cache_hints(cache, span->span_class);
-    const sw_word *end = span->words + sw_words_of(span->slots);
+    const sw_word *end = span->words + sw_span_word_count(span);
     uint16_t kept = 0;
     for (uint32_t i = 0; i < slot->hints; i++)
         if (hints[i].word < span->words || hints[i].word >= end) hints[kept++] = hints[i];
@@ -36,7 +36,7 @@ static void forget_hints(sw_cache *cache, const sw_span *span) {
 
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot) {
     const sw_hint *hints = sw_cache_hints(cache, span->span_class);
-    uint64_t at = sw_hint_at(span->base + (uintptr_t)slot * span->size, slot);
+    uint64_t at = sw_hint_at(span->base + (uintptr_t)slot * sw_span_size(span), slot);
     for (uint32_t i = 0; i < cache->slots[span->span_class].hints; i++)
         if (hints[i].at == at) return true;
     return false;
@@ -94,7 +94,7 @@ static void give_up_kept(sw_cache *cache, uint32_t span_class) {
     sw_space *space = cache->heap->space;
     for (uint32_t id = more->partial[span_class].head; id != 0 && more->kept[span_class] > 0;) {
         sw_span *span = sw_space_span(space, id);
-        id = span->next;
+        id = sw_space_cold(space, span)->next;
         if (!span->kept) continue;
         more->kept[span_class]--;
         span->kept = 0;
@@ -151,7 +151,7 @@ static bool point_at_word(sw_cache_slot *slot, uintptr_t *doubled) {
     if (sw_unlikely(found != 0)) *doubled = found;
     if (word == NULL) return false;
     slot->word = word;
-    slot->base = sw_span_word_base(slot->span, word);
+    slot->base = sw_span_word_base(slot->span, word, slot->bytes);
     return true;
 }
 

@@ -16,7 +16,8 @@ static bool add_batch(sw_heap *heap) {
     for (uint32_t id = first; id < first + SW_SPAN_BATCH; id++) {
         sw_span *span = sw_space_span(heap->space, id);
         sw_span_clear(span);
-        span->next = id + 1 < first + SW_SPAN_BATCH ? id + 1 : heap->free_records;
+        sw_space_cold(heap->space, span)->next =
+            id + 1 < first + SW_SPAN_BATCH ? id + 1 : heap->free_records;
     }
     sw_space_cold(heap->space, sw_space_span(heap->space, first))->batch_next = heap->batches;
     heap->batches = first;
@@ -28,20 +29,21 @@ static bool add_batch(sw_heap *heap) {
 sw_span *sw_central_record(sw_heap *heap) {
     if (heap->free_records == 0 && !add_batch(heap)) return NULL;
     sw_span *span = sw_space_span(heap->space, heap->free_records);
-    heap->free_records = span->next;
-    sw_span_clear(span);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
+    heap->free_records = cold->next;
+    cold->next = 0;
+    sw_span_clear(span);
     cold->heap = heap;
-    cold->slack = NULL;
-    cold->requested = 0;
+    cold->requested = 0; /* and no slack */
     cold->remote_words[0] = cold->remote_words[1] = 0;
     return span;
 }
 
 void sw_central_drop_record(sw_heap *heap, sw_span *span) {
     sw_span_clear(span);
-    sw_space_cold(heap->space, span)->heap = NULL;
-    span->next = heap->free_records;
+    sw_span_cold *cold = sw_space_cold(heap->space, span);
+    cold->heap = NULL;
+    cold->next = heap->free_records;
     heap->free_records = sw_space_span_id(heap->space, span);
 }
 
@@ -49,13 +51,14 @@ void sw_central_drop_record(sw_heap *heap, sw_span *span) {
 
 /* Metadata of a fresh span: words, and slack when tracked. */
 static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, void **slack) {
+    size_t bytes = sw_words_bytes(cls);
+    *words = NULL;
     *slack = NULL;
-    *words = sw_meta_alloc(&heap->meta, sw_words_bytes(cls->slots));
-    if (*words == NULL) return false;
+    if (bytes != 0 && (*words = sw_meta_alloc(&heap->meta, bytes)) == NULL) return false;
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
     *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(cls));
     if (*slack != NULL) return true;
-    sw_meta_free(&heap->meta, *words, sw_words_bytes(cls->slots));
+    sw_meta_free(&heap->meta, *words, bytes);
     return false;
 }
 
@@ -74,7 +77,7 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     uint32_t page;
     *why = sw_pages_alloc(&heap->pages, cls->pages, 1, &page, &needzero);
     if (*why != SW_OK) {
-        sw_meta_free(&heap->meta, words, sw_words_bytes(cls->slots));
+        sw_meta_free(&heap->meta, words, sw_words_bytes(cls));
         sw_meta_free(&heap->meta, slack, sw_slack_bytes(cls));
         sw_central_drop_record(heap, span);
         return NULL;
@@ -109,7 +112,7 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
-    sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls->slots));
+    if (span->words != &span->own) sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls));
     sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(cls));
     sw_central_drop_record(heap, span);
     sw_pages_free(&heap->pages, page, pages);
@@ -120,7 +123,7 @@ void sw_central_release_idle(sw_heap *heap) {
         sw_span_list *list = &heap->central_partial[i];
         for (uint32_t id = list->head; id != 0;) {
             sw_span *span = sw_space_span(heap->space, id);
-            id = span->next;
+            id = sw_space_cold(heap->space, span)->next;
             if (!sw_span_is_empty(span) || is_visited(heap, span)) continue;
             sw_span_list_remove(list, heap->space, span);
             sw_central_release(heap, span);

@@ -39,7 +39,7 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
 
 bool sw_target_is_shared(const sw_heap *heap, const sw_target *target) {
     return (heap->mode & SW_MODE_TINY) != 0 && target->misuse == SW_MISUSE_NONE &&
-           target->span->size == 16 && (target->span->span_class & 1) != 0;
+           sw_span_size(target->span) == 16 && (target->span->span_class & 1) != 0;
 }
 
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
@@ -51,7 +51,7 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
                       .ptr = ptr,
                       .size = size != 0      ? size
                               : span == NULL ? 0
-                                             : span->size,
+                                             : sw_span_size(span),
                       .heap_id = owner == NULL ? 0 : owner->id,
                       .thread = sw_os_thread_id()};
     sw_misuse_report(&fault);

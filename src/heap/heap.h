@@ -98,6 +98,11 @@ static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
     return now_ns - tick_ns >= heap->options.decay_ns;
 }
 
+/* Bytes of a slot of a span of slots. */
+static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_span *span) {
+    return table->classes[span->span_class / 2].size;
+}
+
 /* After an allocation of `bytes` more failed with SW_LIMIT: asks the hook, if there is one. True: try
  * again. No lock is held. */
 bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes);

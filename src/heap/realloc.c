@@ -7,7 +7,7 @@
 #include "heap/template.h"
 
 static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
-    if (!sw_span_is_large(span)) return span->size;
+    if (!sw_span_is_large(span)) return sw_slot_bytes(heap->table, span);
     return (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
 }
 
@@ -17,7 +17,8 @@ static size_t known_bytes(const sw_heap *heap, const sw_target *target) {
     if ((heap->mode & SW_MODE_TRACKED) == 0) return usable_bytes(heap, span);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     if (sw_span_is_large(span)) return cold->requested;
-    return span->size - sw_slack_get(cold->slack, span->size, target->slot);
+    uint32_t bytes = sw_slot_bytes(heap->table, span);
+    return bytes - sw_slack_get(cold->slack, bytes, target->slot);
 }
 
 /* True when the object may stay where it is: same class, or same or fewer pages. A large object
@@ -29,9 +30,11 @@ static bool resize_in_place(sw_heap *heap, const sw_target *target, size_t size)
     if (size > heap->table->max_size ||
         sw_size_class(heap->table, size) != (uint32_t)span->span_class / 2)
         return false;
-    if ((heap->mode & SW_MODE_TRACKED) != 0)
-        sw_slack_set(sw_space_cold(heap->space, span)->slack, span->size, target->slot,
-                     span->size - (uint32_t)size);
+    if ((heap->mode & SW_MODE_TRACKED) != 0) {
+        uint32_t bytes = sw_slot_bytes(heap->table, span);
+        sw_slack_set(sw_space_cold(heap->space, span)->slack, bytes, target->slot,
+                     bytes - (uint32_t)size);
+    }
     return true;
 }
 
@@ -61,7 +64,7 @@ static const sw_span *find_own(const sw_cache *cache, const void *ptr) {
 
 static void *resize_own(sw_cache *cache, const sw_span *span, void *ptr, size_t size,
                         unsigned flags) {
-    size_t old = span->size;
+    size_t old = sw_slot_bytes(cache->table, span);
     bool same = size <= cache->table->max_size &&
                 sw_size_class(cache->table, size) == (uint32_t)span->span_class / 2;
     return same ? ptr : move(cache, ptr, old, size, flags);
@@ -115,7 +118,7 @@ size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) { return usable(heap,
 
 size_t sw_usable_size(const void *ptr) {
     const sw_span *own = find_own(sw_tls_cache, ptr);
-    if (sw_likely(own != NULL)) return own->size;
+    if (sw_likely(own != NULL)) return sw_slot_bytes(sw_tls_cache->table, own);
     sw_heap *heap = sw_heap_default();
     return heap == NULL ? 0 : usable(heap, ptr);
 }

@@ -45,24 +45,62 @@ static sw_always_inline void *sw_template_take_hinted(sw_cache *cache, sw_cache_
 typedef void *sw_alloc_slow_fn(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 typedef void sw_free_slow_fn(sw_cache *cache, void *ptr, const char *op);
 
-/* A small object of a class that is known at run time only, of a plain heap, not to be zeroed. */
-static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, uint32_t span_class,
-                                                sw_alloc_slow_fn *slow) {
-    sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hints != 0) {
-        void *hinted = sw_template_take_hinted(cache, slot, span_class);
-        return sw_likely(hinted != NULL) ? hinted : slow(cache, size, 0, span_class);
+/* Bytes of an object, whatever type it had. No alignment beyond a slot's is needed. */
+typedef uint64_t sw_eight __attribute__((may_alias));
+typedef uint64_t sw_pair __attribute__((vector_size(16), aligned(8), may_alias));
+
+static sw_always_inline void sw_template_clear_pair(char *p) {
+    *(sw_pair *)(void *)p = (sw_pair){0, 0};
+}
+
+/* Clears 8 .. 128 bytes by stores that overlap in the middle: a call of memset costs more than they do. */
+static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
+    char *end = p + bytes;
+    if (bytes <= 16) {
+        *(sw_eight *)(void *)p = 0;
+        *(sw_eight *)(void *)(end - 8) = 0;
+        return p;
     }
-    uint64_t bits = sw_word_free(slot->word);
-    if (sw_unlikely(bits == 0)) return slow(cache, size, 0, span_class);
-    return sw_template_pop(slot, bits, slot->bytes);
+    sw_template_clear_pair(p);
+    sw_template_clear_pair(end - 16);
+    if (bytes <= 32) return p;
+    sw_template_clear_pair(p + 16);
+    sw_template_clear_pair(end - 32);
+    if (bytes <= 64) return p;
+    sw_template_clear_pair(p + 32);
+    sw_template_clear_pair(p + 48);
+    sw_template_clear_pair(end - 64);
+    sw_template_clear_pair(end - 48);
+    return p;
+}
+
+enum { SW_TEMPLATE_SHORT = 128 };
+
+/* A small object of a class that is known at run time only, of a plain heap. flags: 0 or SW_ZERO. Whether a
+ * short slot is clean is not asked: clearing it is as quick. */
+static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, unsigned flags,
+                                                uint32_t span_class, sw_alloc_slow_fn *slow) {
+    sw_cache_slot *slot = &cache->slots[span_class];
+    bool hinted = slot->hints != 0;
+    void *p;
+    if (hinted) {
+        p = sw_template_take_hinted(cache, slot, span_class);
+        if (sw_unlikely(p == NULL)) return slow(cache, size, flags, span_class);
+    } else {
+        uint64_t bits = sw_word_free(slot->word);
+        if (sw_unlikely(bits == 0)) return slow(cache, size, flags, span_class);
+        p = sw_template_pop(slot, bits, slot->bytes);
+    }
+    if ((flags & SW_ZERO) == 0) return p;
+    if (slot->bytes <= SW_TEMPLATE_SHORT) return sw_template_clear_short(p, slot->bytes);
+    return hinted || slot->span->needzero ? memset(p, 0, slot->bytes) : p;
 }
 
 /* malloc of a small size of the default table, in straight line: a call through the table of specialised
  * paths is predicted only while sizes repeat. */
 static sw_always_inline void *sw_template_malloc(size_t size, sw_alloc_slow_fn *slow) {
     uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
-    return sw_template_plain(sw_tls_cache, size, sw_span_class_of(cls, true), slow);
+    return sw_template_plain(sw_tls_cache, size, 0, sw_span_class_of(cls, true), slow);
 }
 
 static sw_always_inline bool sw_template_is_marked(const sw_cache *cache, const sw_span *span) {

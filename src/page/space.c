@@ -272,7 +272,7 @@ uint32_t sw_space_take_spans(sw_space *space) {
     sw_os_lock_acquire(&space->lock);
     if (space->free_batches != 0) {
         first = space->free_batches;
-        space->free_batches = space->view.spans[first].next;
+        space->free_batches = space->cold[first].next;
     } else {
         bool room =
             space->span_next + SW_SPAN_BATCH <= space->span_committed || commit_spans(space);
@@ -289,7 +289,7 @@ void sw_space_return_spans(sw_space *space, uint32_t first) {
     memset(&space->view.spans[first], 0, SW_SPAN_BATCH * sizeof(sw_span));
     memset(&space->cold[first], 0, SW_SPAN_BATCH * sizeof(sw_span_cold));
     sw_os_lock_acquire(&space->lock);
-    space->view.spans[first].next = space->free_batches;
+    space->cold[first].next = space->free_batches;
     space->free_batches = first;
     sw_os_lock_release(&space->lock);
 }

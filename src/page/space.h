@@ -32,14 +32,19 @@ typedef struct sw_span_cold {
     sw_heap *heap;
     uint32_t page; /* first logical page in its heap */
     uint32_t pages;
-    void *slack;        /* tracked: slot bytes - requested bytes, a u16 or u32 for each slot */
-    uint64_t requested; /* large objects: the size asked for */
+    union {
+        void *slack;        /* slots, tracked: slot - requested bytes, a u16 or u32 for each */
+        uint64_t requested; /* large objects: the size asked for */
+    };
     /* Bit k of remote_words[h]: remote word 64 * h + k holds frees that its owner has not drained.
      * Half h of the span is on its owner's remote stack while remote_words[h] is not 0. Atomic. */
     uint64_t remote_words[2];
     uint32_t remote_next[2]; /* links of that stack */
     uint32_t batch_next;     /* first record of a batch: the next batch of the same heap */
+    uint32_t next, prev;     /* links of the span's list; 0 ends it */
 } sw_span_cold;
+
+_Static_assert(sizeof(sw_span_cold) == 64, "a cold record is one cache line");
 
 /* A piece of address space that belongs to one heap. */
 typedef struct sw_window {
@@ -60,7 +65,7 @@ typedef struct sw_space {
     uint32_t span_limit;     /* records that the reservation holds */
     uint32_t span_committed; /* records that are writable */
     uint32_t span_next;      /* atomic: first id never handed out */
-    uint32_t free_batches;   /* ids of returned batches, linked through sw_span.next */
+    uint32_t free_batches;   /* ids of returned batches, linked through sw_span_cold.next */
     sw_window free_windows[SW_SPACE_FREE_WINDOWS];
     uint32_t free_window_count;
     sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "span/span.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -8,26 +9,29 @@
 _Static_assert(sizeof(sw_span) == 64, "a span record is one cache line");
 _Static_assert(sizeof(sw_word) == 32, "two words a cache line");
 _Static_assert(SW_TABLE_SLOTS_MAX <= 2 * 64 * 64, "each word has a bit in remote_words");
+_Static_assert(offsetof(sw_span, span_class) == offsetof(sw_span, own.unused), "behind own's bits");
+_Static_assert((int)SW_FAST_PARTIAL == (int)SW_SPAN_PARTIAL, "what inline frees compare with");
 
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero) {
     span->base = base;
-    span->size = cls->size;
     span->magic = UINT64_MAX / cls->size + 1;
-    span->words = words;
-    span->slots = cls->slots;
+    span->words = words != NULL ? words : &span->own;
+    span->slots = (uint16_t)cls->slots;
     span->span_class = (uint16_t)span_class;
     span->cursor = 0;
     span->needzero = needzero;
-    for (uint32_t k = 0; k < sw_words_of(cls->slots); k++) {
+    for (uint32_t k = 0; k < sw_words_of(cls); k++) {
         uint64_t padding = sw_span_padding(span, k);
-        words[k] = (sw_word){.free = ~padding, .local = padding};
+        sw_word *word = &span->words[k];
+        word->free = ~padding;
+        word->local = padding;
+        word->remote = 0;
     }
 }
 
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero) {
     span->base = base;
-    span->size = 0;
     span->magic = 0;
     span->words = &sw_sentinel_word;
     span->slots = 0;
@@ -39,7 +43,7 @@ void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzer
 void sw_span_clear(sw_span *span) { memset(span, 0, sizeof *span); }
 
 static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
-    return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * span->size;
+    return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * sw_span_size(span);
 }
 
 /* Which of these local bits other threads have freed as well. They stay with the remote word, so
@@ -64,7 +68,7 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
         if (local != 0) sw_word_set_local(word, padding);
         if (bits == 0) continue;
         sw_word_set_free(word, bits);
-        span->cursor = (uint16_t)k;
+        span->cursor = (uint8_t)k;
         return word;
     }
     return NULL;
@@ -114,10 +118,10 @@ bool sw_span_has_free(const sw_span *span) {
 }
 
 sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
-    uint64_t offset = p - span->base;
-    if (offset >= (uint64_t)span->slots * span->size) return SW_SLOT_PAST_LAST;
-    *slot = sw_span_slot_of(span, p);
-    return (uint64_t)*slot * span->size == offset ? SW_SLOT_START : SW_SLOT_INTERIOR;
+    sw_product product = (sw_product)(p - span->base) * span->magic;
+    *slot = (uint32_t)(product >> 64);
+    if (*slot >= span->slots) return SW_SLOT_PAST_LAST;
+    return (uint64_t)product < span->magic ? SW_SLOT_START : SW_SLOT_INTERIOR;
 }
 
 /* Asked of any pointer that a caller frees, so the span may be given up under way if the program
@@ -131,24 +135,28 @@ bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
+static sw_span_cold *links(sw_space *space, uint32_t id) { return &space->cold[id]; }
+
 void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span) {
     uint32_t id = sw_space_span_id(space, span);
-    span->prev = 0;
-    span->next = list->head;
-    if (list->head != 0) sw_space_span(space, list->head)->prev = id;
+    sw_span_cold *own = links(space, id);
+    own->prev = 0;
+    own->next = list->head;
+    if (list->head != 0) links(space, list->head)->prev = id;
     list->head = id;
     list->count++;
 }
 
 void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span) {
-    if (span->prev != 0) {
-        sw_space_span(space, span->prev)->next = span->next;
+    sw_span_cold *own = sw_space_cold(space, span);
+    if (own->prev != 0) {
+        links(space, own->prev)->next = own->next;
     } else {
         sw_assert2(list->head == sw_space_span_id(space, span));
-        list->head = span->next;
+        list->head = own->next;
     }
-    if (span->next != 0) sw_space_span(space, span->next)->prev = span->prev;
-    span->next = span->prev = 0;
+    if (own->next != 0) links(space, own->next)->prev = own->prev;
+    own->next = own->prev = 0;
     list->count--;
 }
 
@@ -166,7 +174,7 @@ sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_place
     if (list->head == 0) return NULL;
     sw_span *best = sw_space_span(space, list->head);
     if (placement == SW_PLACE_LIFO) return best;
-    for (uint32_t id = best->next; id != 0; id = sw_space_span(space, id)->next) {
+    for (uint32_t id = links(space, list->head)->next; id != 0; id = links(space, id)->next) {
         sw_span *span = sw_space_span(space, id);
         if (better(space, span, best, placement)) best = span;
     }

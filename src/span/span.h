@@ -53,12 +53,19 @@ static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
-/* Words that a span of `slots` needs: one more when the slots end on a word, so that the index of the
- * tail meets padding too. */
-static inline uint32_t sw_words_of(uint32_t slots) { return slots / 64 + 1; }
+/* Words that a span of the class needs: one more when the slots end on a word and leave a tail, so that the
+ * index of the tail meets padding too. (No tail: it would be shorter than a slot and whole frames.) */
+static inline uint32_t sw_words_of(const sw_class *cls) {
+    bool filled =
+        cls->size <= SW_FRAME_BYTES && (uint64_t)cls->slots * cls->size % SW_FRAME_BYTES == 0;
+    return (cls->slots + (filled ? 63u : 64u)) / 64;
+}
 
-/* Bytes of all words of a span. */
-static inline size_t sw_words_bytes(uint32_t slots) { return sw_words_of(slots) * sizeof(sw_word); }
+/* Bytes that the words of a span take outside its record: 0 where its own word is enough. */
+static inline size_t sw_words_bytes(const sw_class *cls) {
+    uint32_t words = sw_words_of(cls);
+    return words == 1 ? 0 : words * sizeof(sw_word);
+}
 
 /* Bits of word k that stand for no slot. */
 static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
@@ -89,14 +96,12 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, bool marked
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
-/* Enters a state. Only a span that waits in a partial list is told that a word became wholly free. */
 static inline void sw_span_enter(sw_span *span, sw_span_state state) {
     span->state = (uint8_t)state;
-    span->emptied = state == SW_SPAN_PARTIAL ? ~0ull : 0;
 }
 
-/* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(slots) zeroed
- * bytes. */
+/* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(cls) bytes, NULL if
+ * that is 0. */
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero);
 /* Sets up the record of one large object. */
@@ -116,13 +121,21 @@ static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t 
 
 /* True for the record of one large object. Unlike `state` this does not change while an object lives, so
  * any thread that holds the object may ask. */
-static inline bool sw_span_is_large(const sw_span *span) { return span->size == 0; }
+static inline bool sw_span_is_large(const sw_span *span) { return span->magic == 0; }
+
+/* Bytes of a slot; 0 for large objects. A division: paths that are in a hurry ask the class. (magic is
+ * ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
+static inline uint32_t sw_span_size(const sw_span *span) {
+    return sw_span_is_large(span) ? 0 : (uint32_t)(UINT64_MAX / span->magic + 1);
+}
 
 /* Words that hold slots. */
-static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63) / 64; }
+static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63u) / 64; }
 
-static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word) {
-    return span->base + (uintptr_t)(word - span->words) * 64 * span->size;
+/* The address of the word's first slot, of so many bytes each. */
+static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word,
+                                          uint32_t bytes) {
+    return span->base + (uintptr_t)(word - span->words) * 64 * bytes;
 }
 
 /* --- frees by other threads -------------------------------------------------------------------
@@ -176,7 +189,7 @@ bool sw_span_slot_live(const sw_span *span, uint32_t slot);
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* A doubly linked list of span ids; the links are in the records. */
+/* A doubly linked list of span ids; the links are in the cold records. */
 typedef struct sw_span_list {
     uint32_t head;
     uint32_t count;

@@ -16,15 +16,16 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
             return count;
         }
         const sw_span *span = sw_space_span(a->heap->space, id);
-        if (span->state != state || span->span_class != span_class || span->prev != previous ||
-            sw_span_owner(span) != owner || sw_space_cold(a->heap->space, span)->heap != a->heap) {
+        if (span->state != state || span->span_class != span_class ||
+            sw_space_cold(a->heap->space, span)->prev != previous || sw_span_owner(span) != owner ||
+            sw_space_cold(a->heap->space, span)->heap != a->heap) {
             SW_BROKEN(a, "list of span class %u: span at page %u does not belong there", span_class,
                       sw_space_cold(a->heap->space, span)->page);
             return count;
         }
         *kept += span->kept;
         previous = id;
-        id = span->next;
+        id = sw_space_cold(a->heap->space, span)->next;
     }
     if (a->status == SW_OK && count != list->count)
         SW_BROKEN(a, "list of span class %u: %u spans, counted as %u", span_class, count,
@@ -50,7 +51,7 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
         uintptr_t at = (uintptr_t)slot->word - (uintptr_t)span->words;
         good = good && at % sizeof(sw_word) == 0 &&
                at / sizeof(sw_word) < sw_span_word_count(span) &&
-               slot->base == sw_span_word_base(span, slot->word);
+               slot->base == sw_span_word_base(span, slot->word, slot->bytes);
     }
     if (!good)
         SW_BROKEN(a, "cache %u: span class %u does not point into its current span",
@@ -68,7 +69,7 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
     }
     for (uint32_t id = cache->more->full[span_class].head; id != 0 && a->status == SW_OK;) {
         const sw_span *span = sw_space_span(space, id);
-        id = span->next;
+        id = sw_space_cold(space, span)->next;
         for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
             uint64_t free_bits = sw_word_free(&span->words[k]);
             uint64_t local = sw_word_local(&span->words[k]) & ~sw_span_padding(span, k);
@@ -149,7 +150,7 @@ static void check_records(sw_audit *a) {
             heap->space->cold[id].heap != NULL || unused > records)
             SW_BROKEN(a, "span records: record %u is not free", id);
         else
-            id = sw_space_span(heap->space, id)->next;
+            id = heap->space->cold[id].next;
     }
     if (a->status == SW_OK && (unused + a->records != records || bytes != heap->pages.fixed_bytes))
         SW_BROKEN(a, "span records: %llu used and %llu free do not make %llu",

@@ -49,13 +49,13 @@ static void check_map(sw_audit *a, const sw_span *span, const sw_window *window,
 static void check_large(sw_audit *a, const sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(a->heap->space, span);
     uint64_t requested = cold->requested == 0 ? 1 : cold->requested;
-    if (span->size != 0 || span->magic != 0 || span->slots != 0 || span->owner != NULL ||
+    if (span->magic != 0 || span->slots != 0 || span->owner != NULL ||
         span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0 ||
-        span->kept != 0 || span->emptied != 0)
+        span->kept != 0)
         SW_BROKEN(a, "large object at page %u: its record is a span of slots'",
                   place(a, span)->page);
-    else if (span->next != 0 || span->prev != 0 || cold->slack != NULL ||
-             cold->remote_words[0] != 0 || cold->remote_words[1] != 0)
+    else if (cold->next != 0 || cold->prev != 0 || cold->remote_words[0] != 0 ||
+             cold->remote_words[1] != 0)
         SW_BROKEN(a, "large object at page %u: it has links", place(a, span)->page);
     else if (sw_pages_of(a->heap->table, requested) != place(a, span)->pages)
         SW_BROKEN(a, "large object at page %u: %llu bytes do not take %u pages",
@@ -74,11 +74,11 @@ static void check_class(sw_audit *a, const sw_span *span) {
     const sw_class *cls = &heap->table->classes[number];
     const void *slack = sw_space_cold(heap->space, span)->slack;
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
-    if (span->size != cls->size || span->slots != cls->slots ||
-        place(a, span)->pages != cls->pages || span->magic != UINT64_MAX / cls->size + 1 ||
-        span->cursor >= sw_span_word_count(span))
+    if (span->slots != cls->slots || place(a, span)->pages != cls->pages ||
+        span->magic != UINT64_MAX / cls->size + 1 || span->cursor >= sw_span_word_count(span))
         SW_BROKEN(a, "span at page %u: record and class %u disagree", place(a, span)->page, number);
-    else if (!sw_meta_owns(&heap->meta, span->words, sw_words_bytes(span->slots)))
+    else if (sw_words_of(cls) == 1 ? span->words != &span->own
+                                   : !sw_meta_owns(&heap->meta, span->words, sw_words_bytes(cls)))
         SW_BROKEN(a, "span at page %u: its words are not the heap's", place(a, span)->page);
     else if (tracked != (slack != NULL) ||
              (tracked && !sw_meta_owns(&heap->meta, slack, sw_slack_bytes(cls))))
@@ -88,7 +88,8 @@ static void check_class(sw_audit *a, const sw_span *span) {
 static void check_words(sw_audit *a, const sw_span *span) {
     const uint64_t *announced = sw_space_cold(a->heap->space, span)->remote_words;
     uint64_t pending[2] = {0, 0};
-    for (uint32_t k = 0; k < sw_words_of(span->slots); k++) {
+    const sw_class *cls = &a->heap->table->classes[span->span_class / 2];
+    for (uint32_t k = 0; k < sw_words_of(cls); k++) {
         uint64_t padding = sw_span_padding(span, k);
         uint64_t free_bits = sw_word_free(&span->words[k]);
         uint64_t local = sw_word_local(&span->words[k]);
@@ -110,8 +111,9 @@ static void check_words(sw_audit *a, const sw_span *span) {
 
 static void check_slack(sw_audit *a, const sw_span *span) {
     const void *slack = sw_space_cold(a->heap->space, span)->slack;
+    uint32_t size = sw_span_size(span);
     for (uint32_t slot = 0; slack != NULL && slot < span->slots && a->status == SW_OK; slot++)
-        if (sw_span_slot_live(span, slot) && sw_slack_get(slack, span->size, slot) > span->size)
+        if (sw_span_slot_live(span, slot) && sw_slack_get(slack, size, slot) > size)
             SW_BROKEN(a, "span at page %u: slot %u has more slack than bytes", place(a, span)->page,
                       slot);
 }
@@ -128,9 +130,6 @@ static void check_state(sw_audit *a, const sw_span *span) {
     if (owned != (sw_span_owner(span) != NULL))
         SW_BROKEN(a, "span at page %u: state %u and owner disagree", place(a, span)->page,
                   span->state);
-    else if (span->emptied != (span->state == SW_SPAN_PARTIAL ? ~0ull : 0))
-        SW_BROKEN(a, "span at page %u: state %u does not watch its words", place(a, span)->page,
-                  span->state);
     else if (marked != mark)
         SW_BROKEN(a, "span at page %u: mark and state %u disagree", place(a, span)->page,
                   span->state);
@@ -139,7 +138,7 @@ static void check_state(sw_audit *a, const sw_span *span) {
                   span->state);
     else if (span->kept != (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)))
         SW_BROKEN(a, "span at page %u: kept and its free slots disagree", place(a, span)->page);
-    else if (span->state == SW_SPAN_CURRENT && (span->next | span->prev) != 0)
+    else if (span->state == SW_SPAN_CURRENT && (place(a, span)->next | place(a, span)->prev) != 0)
         SW_BROKEN(a, "span at page %u: a current span is in a list", place(a, span)->page);
 }
 

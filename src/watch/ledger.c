@@ -14,11 +14,11 @@ typedef struct tally {
 /* Sum of the slack of a span's live slots. */
 static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
     const void *slack = sw_space_cold(heap->space, span)->slack;
+    uint32_t size = sw_slot_bytes(heap->table, span);
     uint64_t sum = 0;
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
         uint64_t live = ~(sw_span_free_bits(span, k) | sw_span_padding(span, k));
-        for (; live != 0; live &= live - 1)
-            sum += sw_slack_get(slack, span->size, k * 64 + sw_ctz(live));
+        for (; live != 0; live &= live - 1) sum += sw_slack_get(slack, size, k * 64 + sw_ctz(live));
     }
     return sum;
 }
@@ -47,8 +47,8 @@ static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
 static sw_ledger_class span_row(const sw_heap *heap, const sw_span *span) {
     uint32_t free_slots = sw_span_free_slots(span);
     uint32_t live = span->slots - free_slots;
-    uint64_t live_bytes = (uint64_t)live * span->size,
-             free_bytes = (uint64_t)free_slots * span->size;
+    uint64_t size = sw_slot_bytes(heap->table, span);
+    uint64_t live_bytes = live * size, free_bytes = free_slots * size;
     bool cached = sw_walk_is_cached(span);
     sw_ledger_class row = {.spans = 1, .slots = span->slots, .live_objects = live};
     row.span_bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
@@ -181,11 +181,12 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
         visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);
         return visit->result == 0;
     }
+    uint32_t size = sw_slot_bytes(heap->table, span);
     for (uint32_t slot = 0; slot < span->slots; slot++) {
         if (!sw_span_slot_live(span, slot)) continue;
-        uint32_t slack = tracked ? sw_slack_get(cold->slack, span->size, slot) : 0;
-        void *p = (void *)(span->base + (uintptr_t)slot * span->size);
-        visit->result = visit->fn(p, span->size - slack, span->span_class / 2, visit->arg);
+        uint32_t slack = tracked ? sw_slack_get(cold->slack, size, slot) : 0;
+        void *p = (void *)(span->base + (uintptr_t)slot * size);
+        visit->result = visit->fn(p, size - slack, span->span_class / 2, visit->arg);
         if (visit->result != 0) return false;
     }
     return true;

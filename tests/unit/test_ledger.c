@@ -243,10 +243,7 @@ static const int wide_bits[] = {0, 4, 12, 20, 31};
 static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, base);
     DAMAGE_WIDE(span, magic);
-    DAMAGE(span, size);
     DAMAGE(span, slots);
-    DAMAGE(span, next);
-    DAMAGE(span, prev);
     /* A block of metadata is a multiple of 32 bytes: the words of a twin span can not be told apart. */
     damage(heap, "words", &span->words, sizeof span->words, (const int[]){0, 1, 3, 4}, 4);
     if (!sw_span_is_large(span)) DAMAGE_BIT(span, span_class, 0);
@@ -258,24 +255,24 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE_BIT(span, state, 6);
     DAMAGE_BIT(span, owner, 0); /* the mark */
     DAMAGE_BIT(span, needzero, 4);
-    DAMAGE_BIT(span, cursor, 12);
+    DAMAGE_BIT(span, cursor, 7);
     DAMAGE_BIT(span, kept, 0);
     DAMAGE_BIT(span, kept, 3);
-    DAMAGE_BIT(span, emptied, 0);
-    DAMAGE_BIT(span, emptied, 63);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     DAMAGE(cold, heap);
     DAMAGE(cold, page);
     DAMAGE(cold, pages);
+    DAMAGE(cold, next);
+    DAMAGE(cold, prev);
     if (sw_span_is_large(span)) {
         DAMAGE_BIT(cold, requested, 40);
         return;
     }
     DAMAGE_BIT(cold, remote_words[0], 0);
     DAMAGE_BIT(cold, remote_words[1], 63);
-    uint32_t last = sw_words_of(span->slots) - 1;
+    uint32_t last = sw_words_of(&heap->table->classes[span->span_class / 2]) - 1;
     /* Padding. Whether a slot is live is one bit, with nothing to compare it to: see live_bits. */
-    if (span->slots % 64 != 63) {
+    if (sw_span_padding(span, last) >> 63 != 0) {
         uint32_t k = last;
         DAMAGE_BIT(&span->words[k], free, 63);
         DAMAGE_BIT(&span->words[k], local, 63);

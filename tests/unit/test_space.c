@@ -98,9 +98,9 @@ static void spans(sw_space *space) {
             sw_span *span = sw_space_span(space, first[i]);
             CHECK_EQ(sw_space_span_id(space, span), first[i]);
             for (uint32_t k = 0; k < SW_SPAN_BATCH; k++) {
-                CHECK(span[k].size == 0 && span[k].magic == 0);
+                CHECK(span[k].slots == 0 && span[k].magic == 0);
                 CHECK(sw_space_cold(space, &span[k])->heap == NULL);
-                span[k].size = span[k].slots = 1;
+                span[k].magic = span[k].slots = 1;
                 sw_space_cold(space, &span[k])->requested = 1;
             }
             for (int k = 0; k < i; k++) CHECK(first[k] != first[i]);

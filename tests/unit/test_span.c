@@ -29,7 +29,8 @@ static void set_up(uint32_t size, uint32_t slots) {
                        .magic = UINT32_MAX / size + 1,
                        .slots = slots,
                        .pages = (span_bytes + 4095) / 4096};
-    sw_word *words = sw_meta_alloc(&b.meta, sw_words_bytes(slots));
+    sw_word *words =
+        sw_words_bytes(&b.cls) == 0 ? NULL : sw_meta_alloc(&b.meta, sw_words_bytes(&b.cls));
     sw_span_clear(b.span);
     sw_span_init(b.span, b.space->view.base + 65536, &b.cls, 5, words, false);
     for (uint32_t i = 0; i < slots; i++) b.slots[i] = FREE;
@@ -37,7 +38,9 @@ static void set_up(uint32_t size, uint32_t slots) {
     memset(sw_space_cold(b.space, b.span), 0, sizeof(sw_span_cold));
 }
 
-static void tear_down(void) { sw_meta_free(&b.meta, b.span->words, sw_words_bytes(b.cls.slots)); }
+static void tear_down(void) {
+    if (b.span->words != &b.span->own) sw_meta_free(&b.meta, b.span->words, sw_words_bytes(&b.cls));
+}
 
 static void compare(void) {
     uint32_t wrong = 0, free_slots = 0, usable = 0, pending = 0;
@@ -67,7 +70,8 @@ static void allocate(uint32_t most) {
         return;
     }
     uint32_t first = (uint32_t)(word - b.span->words) * 64;
-    CHECK_EQ(sw_span_word_base(b.span, word), b.span->base + (uintptr_t)first * b.cls.size);
+    CHECK_EQ(sw_span_word_base(b.span, word, b.cls.size),
+             b.span->base + (uintptr_t)first * b.cls.size);
     for (uint32_t i = first; i < first + 64 && i < b.cls.slots; i++)
         if (b.slots[i] == LOCAL) b.slots[i] = FREE;
     for (uint32_t n = 0; n < most && sw_word_free(word) != 0; n++) {
@@ -216,7 +220,7 @@ static void slow_announcer(void) {
     for (int i = 0; i < 130; i++) CHECK(sw_cache_alloc(cache, 64, 0) != p[5]);
     for (int i = 0; i < 128; i++)
         if (i != 5) sw_cache_free(cache, p[i]);
-    CHECK(target.span->size == 64); /* not given up: somebody is about to push it */
+    CHECK(sw_span_size(target.span) == 64); /* not given up: somebody is about to push it */
     sw_cache_announce(cache, target.span, sw_span_half(target.slot));
     sw_cache_drain_remote(cache);
     CHECK_EQ(faults, 1);
@@ -251,7 +255,7 @@ static void lists(uint64_t seed) {
         }
         CHECK_EQ(list.count, count);
         uint32_t walk = list.head, lowest = 0;
-        for (uint32_t i = count; i-- > 0; walk = sw_space_span(b.space, walk)->next) {
+        for (uint32_t i = count; i-- > 0; walk = b.space->cold[walk].next) {
             CHECK_EQ(walk, stack[i]);
             if (lowest == 0 || b.space->cold[walk].page < b.space->cold[lowest].page) lowest = walk;
         }
