@@ -11,15 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int failures;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            failures++;                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
 
 static int is_aligned(const void *p, size_t align) { return (uintptr_t)p % align == 0; }
 
@@ -64,7 +56,7 @@ static void sized(void) {
     *(void **)&free_aligned_sized = dlsym(RTLD_DEFAULT, "free_aligned_sized");
     *(void **)&old_free = dlsym(RTLD_DEFAULT, "cfree");
     CHECK(free_sized != NULL && free_aligned_sized != NULL && old_free != NULL);
-    if (failures != 0) return;
+    if (check_failed()) return;
     for (size_t size = 0; size < 200000; size = size * 2 + 7) {
         free_sized(malloc(size), size);
         free_sized(calloc(1, size), size);
@@ -81,7 +73,7 @@ static void other_names(void) {
     *(void **)&libc_malloc = dlsym(RTLD_DEFAULT, "__libc_malloc");
     *(void **)&libc_memalign = dlsym(RTLD_DEFAULT, "__libc_memalign");
     CHECK(libc_malloc != NULL && libc_memalign != NULL);
-    if (failures != 0) return;
+    if (check_failed()) return;
     free(libc_malloc(100));
     free(libc_memalign(128, 100));
 }
@@ -134,5 +126,5 @@ int main(void) {
     other_names();
     errors();
     questions();
-    return failures != 0;
+    return check_failed();
 }

@@ -11,15 +11,7 @@
 #include <thread>
 #include <vector>
 
-static int failures;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            failures++;                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
 
 struct alignas(256) Wide {
     char bytes[300];
@@ -109,5 +101,5 @@ int main() {
         });
     for (auto &thread : threads) thread.join();
     for (int i = 0; i < 100; i++) last.kept.push_back(new int(i));
-    return failures != 0;
+    return check_failed();
 }

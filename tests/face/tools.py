@@ -15,6 +15,8 @@ from spanwise import _lib
 from spanwise.running import MALLOC_FACE
 
 HERE = Path(__file__).parent
+CHECKS = HERE.parent / "unit"
+"""Where check.h is."""
 CC = os.environ.get("CC", "cc")
 CXX = os.environ.get("CXX", "c++")
 
@@ -36,7 +38,7 @@ class Face:
             pytest.skip(f"{CXX} is not installed")
         compiler = [CXX, "-std=c++17"] if is_cxx else [CC, "-std=gnu11"]
         # Optimisers may remove an allocation that is not used.
-        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin"]
+        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", f"-I{CHECKS}"]
         if source == "plugin.c":
             flags += ["-shared", "-fPIC"]
         subprocess.run(

@@ -46,10 +46,13 @@ static int check_failures_;
         }                                                                                          \
     } while (0)
 
+/* Whether a check has failed. */
+static inline int check_failed(void) { return check_failures_ != 0; }
+
 /* Last line of main: a program that checked nothing fails. */
 static inline int check_result(void) {
     printf("%d checks, %d failed\n", check_count_, check_failures_);
-    return check_failures_ != 0 || check_count_ == 0;
+    return check_failed() || check_count_ == 0;
 }
 
 /* A small, good generator for tests (splitmix64); the state is the caller's. */

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status and misuse names, the thread's last error, the fault handler, the fatal lines. */
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "check.h"
+#include "dying_words.h"
 
 #define STATUS_PAIR(name, text) {SW_##name, #name, text},
 #define MISUSE_PAIR(name, text) {SW_MISUSE_##name, #name, text},
@@ -108,24 +105,8 @@ static void just_print(void) {
 }
 
 static void check_dying_words(void (*fn)(void), const char *want) {
-    int fds[2];
-    CHECK_EQ(pipe(fds), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fds[1], 2);
-        fn();
-        _exit(0);
-    }
-    close(fds[1]);
-    char text[600] = {0};
-    size_t used = 0;
-    ssize_t n;
-    while (used < sizeof text - 1 && (n = read(fds[0], text + used, sizeof text - 1 - used)) > 0)
-        used += (size_t)n;
-    close(fds[0]);
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    char text[DYING_WORDS_MAX];
+    dying_words(fn, text);
     CHECK_STR(text, want);
 }
 

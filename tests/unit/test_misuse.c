@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every bad free is found, named, and harmless when the handler lets the program go on; without a
  * handler the process prints one exact line and aborts. */
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "check.h"
+#include "dying_words.h"
 #include "spanwise/spanwise.h"
 
 static sw_fault seen;
@@ -108,28 +105,16 @@ static void tiny_blocks(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+static void free_twice(void) {
+    void *p = sw_malloc(100);
+    sw_free(p);
+    sw_free(p);
+}
+
 /* Without a handler: the line, then SIGABRT. */
 static void prints_and_aborts(void) {
-    int fds[2];
-    CHECK_EQ(pipe(fds), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fds[1], 2);
-        void *p = sw_malloc(100);
-        sw_free(p);
-        sw_free(p);
-        _exit(0);
-    }
-    close(fds[1]);
-    char text[512] = {0};
-    size_t used = 0;
-    ssize_t n;
-    while (used < sizeof text - 1 && (n = read(fds[0], text + used, sizeof text - 1 - used)) > 0)
-        used += (size_t)n;
-    close(fds[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    char text[DYING_WORDS_MAX];
+    dying_words(free_twice, text);
     CHECK(strncmp(text, "spanwise: fatal: DOUBLE_FREE op=free ptr=0x", 43) == 0);
     CHECK(strstr(text, " size=112 heap=1 thread=") != NULL);
     CHECK(strstr(text, "\nspanwise: object is already free\n") != NULL);

@@ -161,16 +161,28 @@ static void allocate(sw_pages *pages, run *r, uint64_t *rng, bool live) {
     if (live) use_memory(pages, *r, needzero);
 }
 
-static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int steps) {
-    static run runs[RUNS];
-    sw_meta meta;
-    static sw_pages pages;
-    uint64_t now = 0;
-    memset(&m, 0, sizeof m);
-    memset(runs, 0, sizeof runs);
+/* --- the page heap under test ----------------------------------------------------------------- */
+
+static sw_meta meta;
+static sw_pages pages;
+
+static void set_up(sw_space *space, uint32_t page_shift) {
     sw_meta_init(&meta);
     sw_pages_init(&pages, space, &meta, page_shift);
     pages.decay_ns = DECAY;
+}
+
+static void tear_down(void) {
+    sw_pages_destroy(&pages);
+    sw_meta_destroy(&meta);
+}
+
+static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int steps) {
+    static run runs[RUNS];
+    uint64_t now = 0;
+    memset(&m, 0, sizeof m);
+    memset(runs, 0, sizeof runs);
+    set_up(space, page_shift);
     for (int step = 0; step < steps; step++) {
         uint64_t r = check_random(&seed);
         run *it = &runs[(r >> 32) % RUNS];
@@ -200,21 +212,16 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
     CHECK_EQ(pages.held_pages, 0);
     CHECK_EQ(pages.retry_bytes, 0);
     compare(&pages);
-    sw_pages_destroy(&pages);
-    sw_meta_destroy(&meta);
+    tear_down();
 }
 
 /* --- decay: when an idle page goes back ------------------------------------------------------- */
 
 /* Ticks come often; a page freed at `when` goes back between one and two periods later. */
 static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
-    sw_meta meta;
-    static sw_pages pages;
     uint32_t page;
     bool needzero;
-    sw_meta_init(&meta);
-    sw_pages_init(&pages, space, &meta, 13);
-    pages.decay_ns = DECAY;
+    set_up(space, 13);
     CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &page, &needzero), SW_OK);
     uint64_t now = 0, freed = UINT64_MAX;
     while (pages.held_pages != 0 && now < 20 * DECAY) {
@@ -229,19 +236,14 @@ static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
     CHECK(now - freed >= DECAY);
     CHECK(now - freed < 2 * DECAY + 2 * step);
     sw_pages_tick(&pages, now - 1); /* a clock that falls is ignored */
-    sw_pages_destroy(&pages);
-    sw_meta_destroy(&meta);
+    tear_down();
 }
 
 /* A page that is used again before the second tick stays. */
 static void busy_pages_stay(sw_space *space) {
-    sw_meta meta;
-    static sw_pages pages;
     uint32_t page;
     bool needzero;
-    sw_meta_init(&meta);
-    sw_pages_init(&pages, space, &meta, 13);
-    pages.decay_ns = DECAY;
+    set_up(space, 13);
     for (uint64_t now = 0; now < 50 * DECAY; now += DECAY / 3) {
         CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &page, &needzero), SW_OK);
         CHECK_EQ(needzero, now != 0);
@@ -249,19 +251,15 @@ static void busy_pages_stay(sw_space *space) {
         sw_pages_tick(&pages, now);
     }
     CHECK_EQ(pages.returned_bytes, 0);
-    sw_pages_destroy(&pages);
-    sw_meta_destroy(&meta);
+    tear_down();
 }
 
 /* --- refusals leave everything as it was ------------------------------------------------------ */
 
 static void refusals(sw_space *space) {
-    sw_meta meta;
-    static sw_pages pages;
     uint32_t page = 77;
     bool needzero;
-    sw_meta_init(&meta);
-    sw_pages_init(&pages, space, &meta, 13);
+    set_up(space, 13);
     pages.limit_bytes = 1 << 20;
     uint64_t before = sw_pages_held_bytes(&pages);
     CHECK_EQ(sw_pages_alloc(&pages, 1 << 20, 1, &page, &needzero), SW_LIMIT); /* 8 GiB */
@@ -282,8 +280,7 @@ static void refusals(sw_space *space) {
     CHECK(!needzero);
     CHECK(pages.returned_bytes > 0);
     CHECK(sw_pages_held_bytes(&pages) <= pages.limit_bytes);
-    sw_pages_destroy(&pages);
-    sw_meta_destroy(&meta);
+    tear_down();
 }
 
 int main(void) {

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from spanwise import errors, plots
+from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     event_count,
@@ -13,12 +14,6 @@ from spanwise.commands._common import (
     open_recordings,
     print_json,
     progress_bar,
-)
-from spanwise.commands._options import (
-    add_plot_option,
-    add_recording_options,
-    add_tables_option,
-    placement_of,
 )
 from spanwise.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.sizeclass import SizeClassTable
@@ -34,8 +29,8 @@ def add(commands: SubParsers) -> None:
         "spanwise compare json.swt --table go --table c16 --table mine.json",
         run,
     )
-    add_recording_options(parser)
-    add_tables_option(parser, "{}; give it again for each (default: go and c16)")
+    _options.add_recording_options(parser)
+    _options.add_tables_option(parser, "{}; give it again for each (default: go and c16)")
     parser.add_argument(
         "--peers",
         action="append",
@@ -47,7 +42,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
     )
-    add_plot_option(parser)
+    _options.add_plot_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     recordings = open_recordings(options)
     with progress_bar(event_count(recordings) * len(tables), "compare") as progress:
         comparison = recordings.compare(
-            tables, options.at, progress=progress, **placement_of(options)
+            tables, options.at, progress=progress, **_options.placement_of(options)
         )
     peers = _peers(options, recordings)
     if options.plot:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from spanwise import _format, plots
+from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     event_count,
@@ -13,13 +14,6 @@ from spanwise.commands._common import (
     open_recordings,
     print_json,
     progress_bar,
-)
-from spanwise.commands._options import (
-    add_classes_option,
-    add_plot_option,
-    add_recording_options,
-    add_table_option,
-    placement_of,
 )
 from spanwise.ledger import Ledger
 from spanwise.sizeclass import SizeClassTable
@@ -44,10 +38,10 @@ def add(commands: SubParsers) -> None:
         "spanwise ledger json.swt --table go --at peak",
         run,
     )
-    add_recording_options(parser)
-    add_table_option(parser, "c16")
-    add_classes_option(parser)
-    add_plot_option(parser)
+    _options.add_recording_options(parser)
+    _options.add_table_option(parser, "c16")
+    _options.add_classes_option(parser)
+    _options.add_plot_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
     table = SizeClassTable.named(options.table)
     recordings = open_recordings(options)
     with progress_bar(event_count(recordings), "ledger") as progress:
-        ledger = recordings.ledger(table, options.at, progress=progress, **placement_of(options))
+        ledger = recordings.ledger(
+            table, options.at, progress=progress, **_options.placement_of(options)
+        )
     if options.plot:
         plots.save(ledger.plot(), options.plot)
     if options.json:

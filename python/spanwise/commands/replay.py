@@ -7,12 +7,8 @@ import argparse
 
 from spanwise import errors, plots
 from spanwise._replay_process import TOUCHES, Allocator, allocator_named
+from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json, progress_bar
-from spanwise.commands._options import (
-    add_plot_option,
-    add_tables_option,
-    add_valid_prefix_option,
-)
 from spanwise.ledger_check import check_ledger
 from spanwise.replay import DRAIN_SECONDS, describe, replay_many
 from spanwise.sizeclass import SizeClassTable
@@ -36,7 +32,7 @@ def add(commands: SubParsers) -> None:
         help="spanwise, glibc, jemalloc, mimalloc, tcmalloc or the path of a library that defines"
         " malloc; give it again for each (default spanwise)",
     )
-    add_tables_option(parser, "also our heap with this table, made at run time: {}")
+    _options.add_tables_option(parser, "also our heap with this table, made at run time: {}")
     parser.add_argument(
         "--lib",
         action="append",
@@ -71,8 +67,8 @@ def add(commands: SubParsers) -> None:
         help="instead: one thread, a tracked heap with real memory, its ledger beside the"
         " simulator's; exit 1 when they differ (--table, default c16)",
     )
-    add_valid_prefix_option(parser)
-    add_plot_option(parser, "also draw resident memory")
+    _options.add_valid_prefix_option(parser)
+    _options.add_plot_option(parser, "also draw resident memory")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _format, errors
+from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command
-from spanwise.commands._options import (
-    add_classes_option,
-    add_placement_options,
-    add_program_options,
-    placement_of,
-    program_of,
-)
 from spanwise.commands.ledger import describe
 from spanwise.ledger import add_ledgers
 from spanwise.process_ledger import ProcessLedger
@@ -75,8 +69,8 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--children", action="store_true", help="ledgers of the processes that it starts too"
     )
-    add_classes_option(parser)
-    add_program_options(parser)
+    _options.add_classes_option(parser)
+    _options.add_program_options(parser)
     _add_heap_options(parser)
 
 
@@ -85,7 +79,7 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     heap.add_argument(
         "--limit", default="0", metavar="BYTES", help="most that it may hold, e.g. 512M"
     )
-    add_placement_options(heap)
+    _options.add_placement_options(heap)
     heap.add_argument(
         "--thp", default="off", choices=("off", "advise"), help="ask for transparent huge pages"
     )
@@ -93,11 +87,11 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
-    command = program_of(options, "run")
+    command = _options.program_of(options, "run")
     variables = heap_variables(
         plain=options.plain,
         limit=_bytes(options.limit),
-        **placement_of(options),
+        **_options.placement_of(options),
         huge_pages=options.thp == "advise",
     )
     face = find_face(options.lib, options.table)

@@ -13,16 +13,11 @@ from typing import Any
 from spanwise import _format, plots
 from spanwise._sweep_plan import expand
 from spanwise._sweep_result import Sweep
+from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     new_command,
     print_json,
-)
-from spanwise.commands._options import (
-    add_plot_option,
-    add_recording_options,
-    add_tables_option,
-    placement_of,
 )
 from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.sweeps import SweepInterrupted, sweep
@@ -38,8 +33,8 @@ def add(commands: SubParsers) -> None:
         "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
         run,
     )
-    add_recording_options(parser)
-    add_tables_option(
+    _options.add_recording_options(parser)
+    _options.add_tables_option(
         parser, "{}, or a pattern of files; give it again for each (default: go and c16)"
     )
     parser.add_argument(
@@ -61,7 +56,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--by", default="held_bytes", metavar="FIELD", help="what is best (default held_bytes)"
     )
-    add_plot_option(parser, "also draw the best tables")
+    _options.add_plot_option(parser, "also draw the best tables")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
                 output=options.output,
                 at=at,
                 valid_prefix=options.valid_prefix,
-                **placement_of(options),
+                **_options.placement_of(options),
             )
     except SweepInterrupted as stop:
         _tell(stop.result)
