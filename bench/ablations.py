@@ -29,6 +29,7 @@ from bench_lib.ablation_measure import (
 )
 from bench_lib.ablation_plan import Ablation, plan, select
 from bench_lib.ablation_report import Cell
+from bench_lib.command import check_options, run_command
 from bench_lib.errors import BenchError
 from bench_lib.selection import matches
 
@@ -157,18 +158,14 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 2 for bad input, 130 after Ctrl-C."""
+    """Returns 0, 2 for bad input or a failed build, 130 after Ctrl-C."""
     options = parser().parse_args(arguments)
-    try:
-        if options.repetitions is not None and options.repetitions < 1:
-            raise BenchError(f"--repetitions is {options.repetitions}; use 1 or more")
+
+    def work() -> int:
+        check_options(options.repetitions, options.plot)
         return execute(options)
-    except BenchError as error:
-        print(f"ablations: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("ablations: interrupted", file=sys.stderr)
-        return 130
+
+    return run_command("ablations", work)
 
 
 if __name__ == "__main__":

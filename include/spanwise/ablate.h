@@ -2,7 +2,8 @@
 /* Switches of bench/ablations.py: 1 puts the plain way in the place of ours, in inline code and in the
  * library, so that a study can price ours. All are 0 unless a build sets them; a program and its
  * library need the same values. Not for direct use.
- *   SW_ABLATE_DIVIDE    a free divides the offset by the slot size; ours multiplies by `magic`
+ *   SW_ABLATE_DIVIDE    a free divides the offset by the slot size; ours multiplies by `magic`. The size is
+ *                       the cache's for the class, so all heaps of the process must have one table
  *   SW_ABLATE_SCAN      an allocation tries bit after bit; ours counts the trailing zeros of 64
  *   SW_ABLATE_ZERO      objects of a constant size are cleared by a call; ours: small ones in line
  *   SW_ABLATE_NO_HINTS  caches do not remember the slots of full spans that were freed lately */
@@ -26,10 +27,12 @@
 #define SW_ABLATE_NO_HINTS 0
 #endif
 
+#define SW_ABLATE_INLINE static inline __attribute__((always_inline))
+
 /* The number of the lowest set bit; bits is not 0. */
 #if SW_ABLATE_SCAN
 #define SW_FAST_LOWEST(bits) sw_ablate_lowest(bits)
-static inline __attribute__((always_inline)) unsigned sw_ablate_lowest(uint64_t bits) {
+SW_ABLATE_INLINE unsigned sw_ablate_lowest(uint64_t bits) {
     unsigned i = 0;
     for (; (bits & 1) == 0; i++) {
         bits >>= 1;
@@ -44,7 +47,7 @@ static inline __attribute__((always_inline)) unsigned sw_ablate_lowest(uint64_t 
 /* Clears an object; bytes is most often a constant. */
 #if SW_ABLATE_ZERO
 #define SW_FAST_CLEAR(p, bytes) sw_ablate_clear(p, bytes)
-static inline __attribute__((always_inline)) void sw_ablate_clear(void *p, size_t bytes) {
+SW_ABLATE_INLINE void sw_ablate_clear(void *p, size_t bytes) {
     __asm__ volatile("" : "+r"(bytes)); /* no constant any more */
     memset(p, 0, bytes);
 }
@@ -54,9 +57,10 @@ static inline __attribute__((always_inline)) void sw_ablate_clear(void *p, size_
 
 /* The slot that p, an address of the span, starts. 0: none, or a large object. */
 #if SW_ABLATE_DIVIDE
-static inline __attribute__((always_inline)) int sw_ablate_slot(const sw_span *span, uintptr_t p,
-                                                                uint64_t *slot) {
-    uint32_t offset = (uint32_t)(p - span->base), bytes = span->size; /* spans are below 4 GiB */
+SW_ABLATE_INLINE int sw_ablate_slot(const sw_cache *cache, const sw_span *span, uintptr_t p,
+                                    uint64_t *slot) {
+    uint32_t offset = (uint32_t)(p - span->base); /* spans are below 4 GiB */
+    uint32_t bytes = cache->slots[span->span_class].bytes;
     if (__builtin_expect(bytes == 0, 0)) return 0;
     *slot = offset / bytes;
     return offset % bytes == 0;

@@ -107,7 +107,7 @@ SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uin
     if (__builtin_expect(frame >= view->frames, 0)) return NULL;
     sw_span *span = &view->spans[view->page_map[frame]];
 #if SW_ABLATE_DIVIDE
-    if (__builtin_expect(!sw_ablate_slot(span, p, slot), 0)) return NULL;
+    if (__builtin_expect(!sw_ablate_slot(cache, span, p, slot), 0)) return NULL;
 #else
     sw_product product = (sw_product)(p - span->base) * span->magic;
     *slot = (uint64_t)(product >> 64);

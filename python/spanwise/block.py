@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 
 from spanwise._handle import HeapHandle
 from spanwise._lib import ffi, lib
-from spanwise.errors import (
-    BlockBusyError,
-    BlockFreedError,
-    StateError,
-    UnsupportedError,
-)
+from spanwise.errors import BlockBusyError, BlockFreedError, StateError, UnsupportedError
 
 
 class Block:

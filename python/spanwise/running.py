@@ -16,14 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanwise import _lib, errors
-from spanwise._child import (
-    passing_on,
-    preload_of,
-    python_variables,
-    seen_from,
-    wait_for,
-    words_of,
-)
+from spanwise._child import passing_on, preload_of, python_variables, seen_from, wait_for, words_of
 from spanwise._program import Use, examine
 from spanwise.heap import PLACEMENTS
 from spanwise.ledger import Ledger

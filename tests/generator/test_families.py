@@ -17,12 +17,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sizeclasses_lib import families, proofs, tablefile
+from sizeclasses_lib.model import SizeClassError, Table
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from sizeclasses_lib import families, proofs, tablefile  # noqa: E402
-from sizeclasses_lib.model import SizeClassError, Table  # noqa: E402
 
 
 def published(name: str) -> dict[str, Any]:

@@ -14,11 +14,7 @@ from spanwise import _format, plots
 from spanwise._sweep_plan import expand
 from spanwise._sweep_result import Sweep
 from spanwise.commands import _options
-from spanwise.commands._common import (
-    SubParsers,
-    new_command,
-    print_json,
-)
+from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.sweeps import SweepInterrupted, sweep
 from spanwise.trace import parse_seconds

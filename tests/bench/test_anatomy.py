@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="import-not-found"
 """One allocation taken apart: the table of parts beside the source, real counts, error texts."""
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_lib import anatomy_cli, anatomy_parts, anatomy_profile, anatomy_report
+from bench_lib.anatomy_parts import Frame
+from bench_lib.anatomy_report import Anatomy
+from bench_lib.errors import BenchError
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
-sys.path.insert(0, str(BENCH))
-
-from bench_lib import anatomy_cli, anatomy_parts, anatomy_profile, anatomy_report  # noqa: E402
-from bench_lib.anatomy_parts import Frame  # noqa: E402
-from bench_lib.anatomy_report import Anatomy  # noqa: E402
-from bench_lib.errors import BenchError  # noqa: E402
-
 ANATOMY_C = str(BENCH / "anatomy.c")
 LAYERS = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
 TOOLS = ("cc", "valgrind", "addr2line")

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="import-not-found"
 """Real programs under the malloc face print and write what they do under glibc; no times asserted.
 
 The short form of `./dev real`: quick inputs of a few programs. Then the parts of bench/real.py.
@@ -13,19 +12,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_lib.contenders import Contender, find_library
+from bench_lib.errors import BenchError
+from real_lib import cli, field, identity, launch, programs, report, verdict
+from real_lib.drivers import Place, run_once
+from real_lib.launch import Usage
+from real_lib.measure import Measured, Runner, Sample, measure, split_runnable
+from real_lib.programs import Program
+from spanwise._lib import native_library
 
-ROOT = Path(__file__).resolve().parents[2]
-BENCH = ROOT / "bench"
-sys.path.insert(0, str(BENCH))
-
-from bench_lib.contenders import Contender, find_library  # noqa: E402
-from bench_lib.errors import BenchError  # noqa: E402
-from real_lib import cli, field, identity, launch, programs, report, verdict  # noqa: E402
-from real_lib.drivers import Place, run_once  # noqa: E402
-from real_lib.launch import Usage  # noqa: E402
-from real_lib.measure import Measured, Runner, Sample, measure, split_runnable  # noqa: E402
-from real_lib.programs import Program  # noqa: E402
-from spanwise._lib import native_library  # noqa: E402
+from tests.bench.tools import BENCH
 
 EVERY = {program.name: program for program in programs.load_programs()}
 # As many as fit into half a minute: an interpreter, a compiler, a database, a server.

@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="import-not-found"
 """The seed claim's tables, page and picture, from made-up figures; no time is asserted."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from bench_lib import claim, claim_plot, cli, selection
+from bench_lib.contenders import Contender, Field
+from bench_lib.errors import BenchError
+from bench_lib.runner import Job, Repetition, Result, Run
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
-sys.path.insert(0, str(BENCH))
-
-from bench_lib import claim, claim_plot, cli, selection  # noqa: E402
-from bench_lib.contenders import Contender, Field  # noqa: E402
-from bench_lib.errors import BenchError  # noqa: E402
-from bench_lib.runner import Job, Repetition, Result, Run  # noqa: E402
-
 OURS = [
     Contender("spanwise", basis, Path("bench_spanwise"), basis, None, "0.1.0")
     for basis in ("inline", "exported", "special", "generic")

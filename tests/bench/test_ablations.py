@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: disable-error-code="import-not-found"
 """bench/ablations.py: the plan, reading of counters, the table, error texts; no times."""
 
 from __future__ import annotations
@@ -13,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-BENCH = ROOT / "bench"
-sys.path.insert(0, str(BENCH))
-
-from bench_lib import (  # noqa: E402
+from bench_lib import (
     ablation_build,
     ablation_measure,
     ablation_plan,
@@ -27,9 +21,11 @@ from bench_lib import (  # noqa: E402
     children,
     counts,
 )
-from bench_lib.ablation_measure import COLD, HOT, Events  # noqa: E402
-from bench_lib.ablation_report import Cell  # noqa: E402
-from bench_lib.errors import BenchError  # noqa: E402
+from bench_lib.ablation_measure import COLD, HOT, Events
+from bench_lib.ablation_report import Cell
+from bench_lib.errors import BenchError
+
+from tests.bench.tools import BENCH, ROOT
 
 PERF = """\
 1000,,instructions:u,500,100.00,,

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/targets.toml, and rows that scripts measure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import loop_speed
+import pytest
+from bench_lib import cli, scripted, selection, targets
+from bench_lib.errors import BenchError
+
+from tests.bench.tools import TARGETS, counted_paths, make_target
+
+# --- targets.toml ---------------------------------------------------------------------------------
+
+
+def test_targets_name_rows_that_the_programs_have() -> None:
+    known = {
+        *selection.FIGURES,
+        *selection.MORE_FIGURES,
+        *selection.HEAVY_FIGURES,
+        *selection.RATIO_ROWS,
+    }
+    for row in TARGETS:
+        if row.peers != "counts" and not row.script:
+            assert {row.bench, row.peer_bench, row.base or row.bench} <= known, row.name
+
+
+def test_scripted_targets_are_those_of_the_script() -> None:
+    found = {row.bench: row for row in TARGETS if row.script == "loop_speed.py"}
+    assert list(found) == [row.name for row in loop_speed.ROWS]
+    assert all(found[row.name].unit == row.unit for row in loop_speed.ROWS)
+    limits = [row.limit for row in found.values() if row.limit is not None]
+    assert limits == [1.0, 30.0]
+
+
+def test_targets_name_paths_that_are_counted() -> None:
+    named = {path.removeprefix("bare ") for row in TARGETS for path in row.paths}
+    assert len(named) >= 20
+    assert named <= counted_paths()
+
+
+def test_every_row_has_what_it_is_compared_with() -> None:
+    assert len(TARGETS) >= 60
+    for row in TARGETS:
+        assert bool(row.reference) == (row.peers in targets.PROPER), row.name
+        assert bool(row.constant) == (row.peers == "constant"), row.name
+
+
+def test_paths_of_a_row() -> None:
+    assert make_target(path="inline_pair").paths == ("inline_pair",)
+    assert make_target(path="inline_pair", ours="bare").paths == ("bare inline_pair",)
+    assert make_target().paths == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no [[row]] in it"),
+        ("[[row]", "not TOML"),
+        ('[[row]]\nbench = "x"', "row 1 (without a name): name is missing"),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "linked"\ntarget = 0',
+            "row 1 (a): target is 0; use a ratio above 0",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nours = "magic"\npeers = "linked"\ntarget = 1\n'
+            'reference = ["go >= 1"]',
+            "row 1 (a): ours is 'magic'; use one of inline, bare, exported, generic, preload",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "linked"\ntarget = 1\n'
+            'reference = ["snmalloc"]',
+            "row 1 (a): reference 'snmalloc' is not 'NAME >= VERSION'",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "linked"\ntarget = 1',
+            "row 1 (a): reference names a peer for peers = linked or preload or go, and only then",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "self"\ntarget = 1',
+            "row 1 (a): peer_bench is missing: peers = 'self' compares bench with it",
+        ),
+        ('[[row]]\nname = "a"\nbench = "x"\ncause = 3', "row 1 (a): cause is 3; use text"),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nneeds_gb = -1',
+            "row 1 (a): needs_gb is -1; use a number above 0",
+        ),
+        ('[[row]]\nname = "a"\nspeed = 3', "row 1 (a): unknown key 'speed'"),
+        (
+            '[[row]]\nname = "loop"\nbench = "x"\nscript = "a.py"\nours = "inline"',
+            "row 1 (loop): ours does not belong to a row with a script or limit",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\nscript = "a.py"\nunit = "s"',
+            "row 1 (a): the name of a row with a script begins with 'loop'",
+        ),
+        (
+            '[[row]]\nname = "loop"\nbench = "x"\nlimit = 3',
+            "row 1 (loop): script and unit are missing, or no text",
+        ),
+    ],
+)
+def test_bad_targets(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "targets.toml"
+    path.write_text(text)
+    with pytest.raises(BenchError) as caught:
+        targets.load_targets(path)
+    assert str(caught.value).startswith(f"{path}: {said}")
+
+
+def test_missing_targets(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="No such file or directory"):
+        targets.load_targets(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("5.3.0-0-g54eaed1d8b56b1aa", (5, 3, 0)),
+        ("go1.26.8", (1, 26, 8)),
+        ("2.10", (2, 10)),
+        ("", ()),
+    ],
+)
+def test_versions(text: str, version: tuple[int, ...]) -> None:
+    assert targets.parse_version(text) == version
+
+
+def test_requirement() -> None:
+    need = targets.Requirement.parse("mimalloc >= 3.0")
+    assert need.met_by("mimalloc3", "3.3.2")
+    assert not need.met_by("mimalloc", "2.0.9")
+    assert not need.met_by("snmalloc", "3.3.2")
+    assert not need.met_by("mimalloc", "")
+    assert targets.Requirement.parse("go >= 1.26").met_by("go-special", "go1.26.8")
+    assert str(need) == "mimalloc >= 3.0"
+    special = targets.Requirement.parse("go-special >= 1.26.8")
+    assert special.met_by("go-special", "go1.26.8-X:sizespecializedmalloc")
+    assert not special.met_by("go", "go1.26.8")
+
+
+# --- rows that scripts measure --------------------------------------------------------------------
+
+
+LOOP_ROW = {
+    "name": "sweep 50 tables x 10 M events",
+    "ours": 15.0,
+    "peer_name": "limit",
+    "peer": 30.0,
+    "ratio": 0.5,
+    "low": 0.4,
+    "high": 0.6,
+    "verdict": "met",
+    "note": "",
+}
+
+
+def test_rows_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[str]] = []
+
+    def measure(script: str, options: list[str]) -> dict[str, Any]:
+        asked.append([script, *options])
+        return {"rounds": 6, "rows": {LOOP_ROW["name"]: LOOP_ROW}}
+
+    monkeypatch.setattr(scripted, "measure", measure)
+    words = ["--scoreboard", "--rows", "loop, sweep*threads", "--results", str(tmp_path)]
+    assert cli.main([*words, "--repetitions", "6"]) == 0
+    assert asked == [["loop_speed.py", "--rounds", "6", "--rows", LOOP_ROW["name"]]]
+    said = capsys.readouterr().out
+    assert "0.50 [0.40, 0.60]" in said and "limit 30.00" in said
+    (path,) = tmp_path.glob("*.json")
+    assert json.loads(path.read_text())["scripts"]["loop_speed.py"]["rounds"] == 6
+    assert cli.main([*words[:2], "loop, replay*", "--results", str(tmp_path)]) == 2
+    assert "has no row 'replay, an operation'" in capsys.readouterr().err
+
+
+def test_rows_of_scripts_only_when_asked_for(tmp_path: Path) -> None:
+    options = cli.parser().parse_args(["--scoreboard", "--rows", "*optimiser*"])
+    with pytest.raises(BenchError, match="matches no row"):
+        cli.execute(options)
+
+
+def test_a_script_that_fails() -> None:
+    with pytest.raises(BenchError, match=r"loop_speed.py told no figures: exit 2"):
+        scripted.measure("loop_speed.py", ["--rows", "no such row"])

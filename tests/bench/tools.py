@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of bench/ share: contenders, targets and runs that were never made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from bench_lib import targets
+from bench_lib.contenders import Contender
+from bench_lib.runner import Job, Result, Run
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+
+TARGETS = targets.load_targets(BENCH / "targets.toml")
+
+INLINE = Contender("spanwise", "inline", Path("bench_spanwise"), "inline", None, "0.1.0")
+SNMALLOC = Contender("snmalloc", "linked", Path("bench_peer_snmalloc"), "linked", None, "0.7.6")
+MIMALLOC = Contender("mimalloc", "linked", Path("bench_peer_mimalloc"), "linked", None, "2.0.9")
+
+
+def make_target(**changes: Any) -> targets.Target:
+    row: dict[str, Any] = {
+        "name": "pair",
+        "bench": "pair/16",
+        "ours": "inline",
+        "peers": "linked",
+        "target": 1.5,
+        "reference": ["snmalloc >= 0.7"],
+        **changes,
+    }
+    return targets._parse({key: value for key, value in row.items() if value is not None})
+
+
+def make_run(series: dict[Contender, list[float]], bench: str = "pair/16") -> Run:
+    """Nanoseconds a repetition for each contender."""
+    jobs = [Job(bench, contender) for contender in series]
+    count = len(next(iter(series.values())))
+    repetitions = [
+        {job.key: Result({"op": series[job.contender][i] * 1e-9}, 1000) for job in jobs}
+        for i in range(count)
+    ]
+    return Run(jobs, repetitions)
+
+
+def run_of(series: dict[tuple[str, Contender], list[dict[str, float]]]) -> Run:
+    """Values by counter, for each row and contender, a mapping a repetition."""
+    jobs = [Job(bench, contender) for bench, contender in series]
+    count = max(len(rows) for rows in series.values())
+    repetitions = [
+        {
+            job.key: Result(series[job.bench, job.contender][i], 1)
+            for job in jobs
+            if i < len(series[job.bench, job.contender])
+        }
+        for i in range(count)
+    ]
+    return Run(jobs, repetitions)
+
+
+def counted_paths() -> set[str]:
+    """The names in the tables of bench/paths_*.c."""
+    sources = [path.read_text() for path in BENCH.glob("paths_*.c")]
+    return {name for text in sources for name in re.findall(r'^    \{"(\w+)", ', text, re.M)}

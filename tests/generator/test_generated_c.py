@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated C: it serves every size, compiles, and links with its own table only."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sizeclasses_lib import cli, emit_c
+from sizeclasses_lib.model import Table
+
+from tests.generator.tools import C16, GO, ROOT, SCRIPT, with_classes
+
+
+def functions_of(source: str) -> list[str]:
+    return re.findall(r"^void \*(sw_path_\w+)\(", source, re.MULTILINE)
+
+
+def by_size(source: str, array: str) -> list[str]:
+    match = re.search(rf"{array}\[(\d+)\] = {{([^}}]*)}};", source)
+    assert match is not None
+    names = [name.strip() for name in match[2].split(",") if name.strip()]
+    assert len(names) == int(match[1])
+    return names
+
+
+@pytest.mark.parametrize("cutoff", [0, 8, 64, 80, 128, 512, 1000, 1024])
+@pytest.mark.parametrize("table", [GO, C16], ids=lambda table: table.name)
+def test_paths_serve_every_size(table: Table, cutoff: int) -> None:
+    source = emit_c.paths_source(table, emit_c.Origin("c", "p", ()), cutoff, "gen/paths.h")
+    defined = functions_of(source)
+    assert len(defined) == len(set(defined))
+    assert f"sw_paths_{table.name}_cutoff = {cutoff};" in source
+    used = set()
+    for kind in ("scan", "noscan"):
+        names = by_size(source, f"sw_paths_{table.name}_{kind}")
+        expected = [f"sw_path_{table.name}_{kind}_{table.class_of(n)}" for n in range(cutoff + 1)]
+        assert names == expected
+        used |= set(names)
+    if table.has_tiny:
+        tiny = by_size(source, f"sw_paths_{table.name}_tiny")
+        assert tiny[0] == f"sw_path_{table.name}_noscan_1"
+        reach = min(15, cutoff)
+        assert tiny[1 : reach + 1] == [f"sw_path_go_tiny_{n}" for n in range(1, reach + 1)]
+        assert tiny[reach + 1 :] == ["0"] * (15 - reach)
+        used |= set(tiny) - {"0"}
+    assert used == set(defined)
+
+
+def test_path_counts_are_those_of_go() -> None:
+    names = functions_of((ROOT / "src/gen/paths_go.c").read_text())
+    kinds = [name.split("_")[3] for name in names]
+    # Go has 26 + 25 + 15: its pointer-free class 1 is always packed, ours only in heaps that do.
+    assert [kinds.count(kind) for kind in ("scan", "noscan", "tiny")] == [26, 26, 15]
+
+
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+FLAGS = "-std=c11 -Wall -Wextra -Wconversion -Wmissing-prototypes -Werror -fvisibility=hidden"
+TEMPLATE = """
+#include <spanwise/heap.h>
+typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
+typedef struct sw_paths {
+    size_t cutoff;
+    sw_path_fn *const *scan, *const *noscan, *const *tiny;
+} sw_paths;
+enum { SW_TEMPLATE_NOSCAN, SW_TEMPLATE_SCAN };
+static inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
+                                      uint32_t bytes, int kind) {
+    return (char *)cache + size + flags + cls + bytes + (unsigned)kind;
+}
+static inline void *sw_template_tiny(sw_cache *cache, size_t size, unsigned flags) {
+    return (char *)cache + size + flags;
+}
+"""
+
+
+def compile_c(compiler: str, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    places = [f"-I{ROOT / 'include'}", f"-I{ROOT / 'src'}"]
+    command = [compiler, *FLAGS.split(), *places, *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def custom(tmp_path: Path) -> Path:
+    """A directory with the C of a table of a user's own, of odd name, and a template to try it."""
+    spec = with_classes((16, 1), (40, 1), (504, 2), (1032, 1), (2000, 1), name="best-16.v2")
+    (tmp_path / "best.json").write_text(spec)
+    assert cli.main(["--table", str(tmp_path / "best.json"), "-o", str(tmp_path)]) == 0
+    (tmp_path / "heap").mkdir()
+    (tmp_path / "heap" / "template.h").write_text(TEMPLATE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_c_of_any_table_compiles(compiler: str, custom: Path) -> None:
+    assert sorted(path.name for path in custom.glob("*_best_16_v2.*")) == [
+        "fast_best_16_v2.h",
+        "paths_best_16_v2.c",
+        "paths_best_16_v2.h",
+        "table_best_16_v2.c",
+    ]
+    for name in ("table_best_16_v2.c", "paths_best_16_v2.c"):
+        result = compile_c(compiler, f"-I{custom}", "-c", name, cwd=custom)
+        assert result.returncode == 0, result.stderr
+    head = (custom / "table_best_16_v2.c").read_text()
+    assert "scripts/sizeclasses.py --table best.json -o DIR\n" in head
+    assert str(custom) not in head
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_inline_code_links_with_its_own_table_only(compiler: str, custom: Path) -> None:
+    program = """
+#include FAST_HEADER
+void not_folded(void);
+int main(void) {
+    enum { N = 100, M = WANT };
+    if (sw_fast_class_bytes[sw_fast_size_map[(N + 7) >> 3]] != M) not_folded();
+    return SW_FAST_TABLE_SYMBOL != 1;
+}
+"""
+    (custom / "main.c").write_text(program)
+    own = ['-DFAST_HEADER="fast_best_16_v2.h"', "-DWANT=504", "-I."]
+    stock = ["-DFAST_HEADER=<spanwise/gen/fast_c16.h>", "-DWANT=112"]
+    c16 = str(ROOT / "src/gen/table_c16.c")
+    build = ("-O2", "main.c", "-o", "main")
+    replaced = "-DSW_DEFAULT_TABLE_REPLACED"
+    for good in ([*own, "table_best_16_v2.c", c16, replaced], [*stock, c16]):
+        result = compile_c(compiler, *build, *good, cwd=custom)
+        assert result.returncode == 0, result.stderr
+        assert subprocess.run([custom / "main"], check=False).returncode == 0
+    for bad, symbol in (
+        ([*own, c16], "sw_table_is_best_16_v2_"),
+        ([*stock, "table_best_16_v2.c", c16, replaced], f"sw_table_is_c16_{C16.hash:016x}"),
+    ):
+        result = compile_c(compiler, *build, *bad, cwd=custom)
+        assert result.returncode != 0
+        assert symbol in result.stderr
+
+
+def test_works_from_another_place(tmp_path: Path) -> None:
+    """As the wheel ships it: only scripts/, anywhere."""
+    shutil.copytree(SCRIPT.parent, tmp_path / "scripts")
+    script = tmp_path / "scripts" / "sizeclasses.py"
+    command = [sys.executable, "-I", str(script), "--table", "c16", "-o", str(tmp_path / "out")]
+    subprocess.run(command, cwd="/", check=True)
+    made = (tmp_path / "out" / "table_c16.c").read_text()
+    assert "const struct sw_table sw_table_c16_data = {" in made
+    assert f"sw_table_is_c16_{C16.hash:016x} = 1;" in made
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} {SCRIPT} --table go --format c | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert result.stderr == ""

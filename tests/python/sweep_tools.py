@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of sweeps share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import spanwise as sw
+
+TABLES = ["go", "c16", "pow2", "geometric-1.2", "geometric-1.4"]
+MANY = [f"geometric-{1.1 + i / 20:.2f}" for i in range(12)]
+CHANGING = ("seconds", "worker")
+
+
+def settled(rows: Any) -> list[dict[str, Any]]:
+    """Rows without what differs from run to run."""
+    return [{key: v for key, v in row.items() if key not in CHANGING} for row in rows]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def expected(files: list[str]) -> list[dict[str, Any]]:
+    """Rows of one thread, to which others must be equal."""
+    return settled(sw.sweep(files, TABLES, workers=1))

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps: equal on every executor, whichever workers die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spanwise as sw
+from spanwise import _sweep_pool, _sweep_task
+
+from tests.python.helpers import random_ops
+from tests.python.sweep_tools import MANY, TABLES, expected, lines_of, settled
+
+# --- executors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes", "given threads", "given processes"])
+def test_equal_on_threads_and_processes(files: list[str], kind: str) -> None:
+    if kind in ("threads", "processes"):
+        found = sw.sweep(files, TABLES, executor=kind, workers=2)
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        made: Executor = (
+            ThreadPoolExecutor(2) if "threads" in kind else ProcessPoolExecutor(2, spawn)
+        )
+        with made as executor:
+            found = sw.sweep(files, TABLES, executor=executor)
+            assert executor.submit(os.getpid).result()  # it stays the caller's
+    assert settled(found) == expected(files)
+    workers = {row["worker"].rpartition(":")[2] for row in found}
+    assert (workers == {str(os.getpid())}) == ("threads" in kind)
+
+
+def test_memory_goes_to_processes_by_file() -> None:
+    inside = sw.Recording.from_ops(random_ops(4, 2000), name="inside")
+    here = sw.sweep(inside, TABLES)
+    there = sw.sweep(inside, TABLES, executor="processes", workers=1)
+    assert settled(there) == settled(here)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+        ) as local,
+    ):
+        yield local
+
+
+def test_equal_on_a_dask_cluster(files: list[str], cluster: Any, tmp_path: Path) -> None:
+    inside = sw.Recording.from_ops(random_ops(4, 2000), name="inside")
+    recordings = [*files, inside]
+    with cluster.get_client() as client:
+        path = tmp_path / "s.jsonl"
+        found = sw.sweep(recordings, TABLES, executor=client.get_executor(), output=path)
+        pids = {str(pid) for pid in client.run(os.getpid).values()}
+    assert settled(found) == settled(sw.sweep(recordings, TABLES))
+    assert len(pids) == 2
+    assert {row["worker"].rpartition(":")[2] for row in found} <= pids
+    assert lines_of(path)[0]["executor"] == "ClientExecutor, 2"
+
+
+def test_a_dask_worker_that_dies(files: list[str], cluster: Any) -> None:
+    """One table kills its worker: it is the failed row, all others are there."""
+
+    def deadly(text: str, *_: Any) -> Any:  # travels by value
+        if '"name": "pow2"' in text:
+            os._exit(9)
+        return _sweep_task.run_task(text)
+
+    with cluster.get_client() as client:
+        real = client.get_executor()
+
+        class Deadly(Executor):
+            _client = client
+
+            def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+                made: Future[Any] = real.submit(deadly, *args, **kwargs)
+                return made
+
+        found = sw.sweep(files[0], TABLES, executor=Deadly())
+    (failed,) = found.failures
+    assert failed["table"] == "pow2" and "worker died" in failed["error"]
+    wanted = [row for row in expected(files[:1]) if row["table"] != "pow2"]
+    assert settled(row for row in found if row["error"] is None) == wanted
+    assert any("lost with their worker" in note for note in found.notes)
+
+
+def killer(pids: Any) -> Callable[[int], None]:
+    """A progress callback that kills one of the processes at the first row."""
+    killed: list[int] = []
+
+    def progress(_count: int) -> None:
+        if not killed:
+            killed.append(sorted(pids())[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    return progress
+
+
+def test_a_dask_worker_killed_in_mid_sweep(files: list[str], cluster: Any) -> None:
+    with cluster.get_client() as client:
+        client.wait_for_workers(2, timeout=30)
+        progress = killer(lambda: client.run(os.getpid).values())
+        found = sw.sweep(files, MANY, executor=client.get_executor(), progress=progress)
+    assert settled(found) == settled(sw.sweep(files, MANY))
+
+
+# --- workers that die -----------------------------------------------------------------------------
+
+
+def test_a_process_killed_in_mid_sweep(files: list[str]) -> None:
+    others = set(multiprocessing.active_children())  # the cluster's
+    progress = killer(lambda: [p.pid for p in set(multiprocessing.active_children()) - others])
+    found = sw.sweep(files, MANY, executor="processes", workers=2, progress=progress)
+    assert settled(found) == settled(sw.sweep(files, MANY))
+    assert any("lost with their worker" in note for note in found.notes)
+
+
+DEADLY = """
+import os
+from spanwise import _sweep_pool
+def deadly(text):
+    if '"name": "pow2"' in text:
+        os._exit(9)
+    return _sweep_pool.run_in_worker(text)
+"""
+
+
+def test_a_process_that_dies_at_one_table(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep_deadly.py").write_text(DEADLY, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = __import__("sweep_deadly")
+    submit = _sweep_pool.ProcessEngine.submit
+
+    def changed(self: Any, task: Any) -> Any:
+        return self._pool.submit(module.deadly, task.to_json())
+
+    monkeypatch.setattr(_sweep_pool.ProcessEngine, "submit", changed)
+    path = tmp_path / "s.jsonl"
+    found = sw.sweep(files[0], TABLES, executor="processes", workers=1, output=path)
+    (failed,) = found.failures
+    assert failed["table"] == "pow2" and "worker died" in failed["error"]
+    wanted = expected(files[:1])
+    assert settled(row for row in found if row["error"] is None) == [
+        row for row in wanted if row["table"] != "pow2"
+    ]
+    monkeypatch.setattr(_sweep_pool.ProcessEngine, "submit", submit)
+    again = sw.sweep(files[0], TABLES, executor="processes", workers=1, output=path)
+    assert settled(again) == wanted  # the failed row alone was done again
+    assert "4 rows were there and not computed again" in again.notes
+
+
+def test_a_given_pool_that_breaks_is_replaced(files: list[str]) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as executor:
+        victim = executor.submit(os.getpid).result()
+        os.kill(victim, signal.SIGKILL)
+        found = sw.sweep(files, TABLES, executor=executor)
+    assert settled(found) == expected(files)
+
+
+def test_without_any_worker_all_rows_fail(files: list[str]) -> None:
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    found = sw.sweep(files[0], ["go", "c16"], executor=closed)
+    assert len(found.failures) == 2
+    assert "no workers left" in found[0]["error"]

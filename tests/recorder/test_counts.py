@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder: exact counts, and call sites."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.recorder.tools import PROGRAMS, Recorder, Run, assert_consistent
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+def test_every_function_of_the_family(recorder: Recorder, tmp_path: Path) -> None:
+    run = recorder.run([recorder.program("family")], tmp_path)
+    assert (run.process.returncode, run.process.stderr) == (0, "")
+    assert_consistent(run.main)
+    assert run.number("allocs") == 11
+    assert run.number("frees") == 11
+    assert run.number("reallocs") == 2
+    assert run.number("aligned_allocs") == 5
+    assert run.number("zeroed_allocs") == 1
+    assert run.number("allocated_bytes") == 100 + 300 + 77 + 0 + 1000 + 640 + 333 + 77 + 78 + 101
+    assert run.number("reallocated_bytes") == 100000 + 200
+    assert run.leftovers == []
+
+
+def test_eight_threads_free_each_others_blocks(recorder: Recorder, tmp_path: Path) -> None:
+    rounds = 100_000
+    run = recorder.run([recorder.program("pingpong"), "8", str(rounds)], tmp_path)
+    assert run.process.returncode == 0
+    assert_consistent(run.main)
+    assert run.number("dropped_calls") == 0
+    assert run.number("frees") >= 8 * rounds
+    assert run.number("threads") == 9
+
+
+def valgrind_totals(command: list[str], environment: dict[str, str]) -> tuple[int, int, int]:
+    flags = ["--run-libc-freeres=no", "--run-cxx-freeres=no", "--trace-children=no"]
+    done = subprocess.run(
+        ["valgrind", *flags, *command], env=environment, capture_output=True, text=True, check=False
+    )
+    found = re.search(
+        r"total heap usage: ([\d,]+) allocs, ([\d,]+) frees, ([\d,]+) bytes", done.stderr
+    )
+    assert found is not None, done.stderr
+    allocs, frees, total = (int(group.replace(",", "")) for group in found.groups())
+    return allocs, frees, total
+
+
+def recorded_totals(run: Run) -> tuple[int, int, int]:
+    """As valgrind counts: a reallocation is one allocation of the new size and one free."""
+    reallocs = run.number("reallocs")
+    total = run.number("allocated_bytes") + run.number("reallocated_bytes")
+    return run.number("allocs") + reallocs, run.number("frees") + reallocs, total
+
+
+def sqlite_command(_: Recorder, __: Path) -> list[str]:
+    rows = "with recursive c(x) as (values(1) union all select x+1 from c where x<3000)"
+    sql = f"create table t(a,b); {rows} insert into t select x, x*7 from c; select sum(b) from t;"
+    return ["sqlite3", ":memory:", sql]
+
+
+def compiler_command(_: Recorder, directory: Path) -> list[str]:
+    source = directory / "unit.c"
+    source.write_text("int f(int n) { int s = 0; while (n) s += n-- * s; return s; }\n")
+    found = subprocess.run(
+        ["gcc", "-print-prog-name=cc1"], capture_output=True, text=True, check=False
+    )
+    return [found.stdout.strip(), "-O2", "-quiet", str(source), "-o", "/dev/null"]
+
+
+def sort_command(_: Recorder, directory: Path) -> list[str]:
+    lines = directory / "lines.txt"
+    lines.write_text("".join(f"{i * 7919 % 1009} line\n" for i in range(5000)))
+    return ["sort", "--parallel=1", "-o", "/dev/null", str(lines)]
+
+
+def cxx_command(recorder: Recorder, _: Path) -> list[str]:
+    program = recorder.build / "objects"
+    source = PROGRAMS / "objects.cpp"
+    subprocess.run(["g++", "-O2", "-std=c++17", source, "-o", program], check=True)
+    return [str(program)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "make_command"),
+    [
+        ("sqlite3", sqlite_command),
+        ("gcc", compiler_command),
+        ("sort", sort_command),
+        ("g++", cxx_command),
+    ],
+)
+def test_counts_equal_valgrinds(
+    recorder: Recorder, tmp_path: Path, tool: str, make_command: object
+) -> None:
+    for needed in ("valgrind", tool):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    assert callable(make_command)
+    command: list[str] = make_command(recorder, tmp_path)
+    plain = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+    # cc1 hashes addresses: one table more or less, by chance, in some of its plain runs too.
+    for attempt in range(6):
+        expected = valgrind_totals(command, plain)
+        directory = tmp_path / f"recording{attempt}"
+        directory.mkdir()
+        run = recorder.run([*command], directory, extra={"LC_ALL": "C"})
+        assert_consistent(run.main)
+        if tool != "gcc" or recorded_totals(run) == expected:
+            break
+    assert recorded_totals(run) == expected
+
+
+def test_python_counts_equal_valgrinds(recorder: Recorder, tmp_path: Path) -> None:
+    """CPython keeps the environment in objects, so the run that valgrind sees gets the same one.
+
+    Both tools set variables of their own; each run gets stand-ins for the other's, and padding
+    that makes the total length equal.
+    """
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    python = "/usr/bin/python3"
+    if not Path(python).exists():
+        pytest.skip("there is no system python3")
+    command = [python, "-I", "-S", "-c", "import json; json.loads(json.dumps([[1] * 5] * 300))"]
+    path = os.environ["PATH"]
+    common = {"LC_ALL": "C", "PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc", "PATH": path}
+    seen = subprocess.run(
+        ["valgrind", "-q", "env", "-0"],
+        env=common,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    by_valgrind = dict(item.split("=", 1) for item in seen.split("\0") if "=" in item)
+    ours = {
+        "LD_PRELOAD": str(recorder.library),
+        "SPANWISE_RECORD_FILE": str(tmp_path / "out.swt"),
+        "SPANWISE_RECORD_PID": "0000000",
+    }
+    names = sorted({*by_valgrind, *ours, "PADDING"})
+    recorded = {name: ours.get(name, by_valgrind.get(name, "")) for name in names}
+    checked = {name: by_valgrind.get(name, ours.get(name, "")) for name in names}
+    difference = sum(map(len, recorded.values())) - sum(map(len, checked.values()))
+    (checked if difference > 0 else recorded)["PADDING"] = "x" * abs(difference)
+    given = {name: value for name, value in checked.items() if name not in by_valgrind}
+    expected = valgrind_totals(command, {**common, **given})
+    del recorded["SPANWISE_RECORD_PID"]
+    assignments = [f"{name}={value}" for name, value in recorded.items()]
+    shell = 'exec env -i "SPANWISE_RECORD_PID=$(printf %07d $$)" "$@"'
+    started = ["sh", "-c", shell, "sh", *assignments, *command]
+    subprocess.run(started, capture_output=True, check=True)
+    run = Run(subprocess.CompletedProcess(command, 0, "", ""))
+    run.recordings["out.swt"] = recorder.summarise(tmp_path / "out.swt")
+    assert_consistent(run.main)
+    assert run.main["pythonmalloc"] == "1"
+    assert recorded_totals(run) == expected
+
+
+# --- call sites -----------------------------------------------------------------------------------
+
+
+def chain_sites(recorder: Recorder, path: Path) -> list[list[str]]:
+    text = subprocess.run(
+        [recorder.summary_tool, "--sites", path], capture_output=True, text=True, check=True
+    ).stdout
+    return [line.split()[2:] for line in text.splitlines() if line.startswith("site")]
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="deep call sites need x86-64")
+@pytest.mark.parametrize("flags", [("-fomit-frame-pointer",), ("-O0",), ("-O3", "-fcf-protection")])
+@pytest.mark.parametrize("depth", [0, 1, 5, 20, 55, -1])
+def test_chains_equal_backtrace(
+    recorder: Recorder, tmp_path: Path, flags: tuple[str, ...], depth: int
+) -> None:
+    program = recorder.program("chain", "-rdynamic", *flags)
+    run = recorder.run([program, str(depth)], tmp_path, options={"STACKS": "128"})
+    expected = run.process.stdout.split()
+    chains = chain_sites(recorder, tmp_path / "out.swt")
+    # The innermost addresses differ: malloc and backtrace are called from different places.
+    assert expected[1:] in [chain[1:] for chain in chains]
+
+
+@pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3)])
+def test_depth_option(recorder: Recorder, tmp_path: Path, depth: str, longest: int) -> None:
+    run = recorder.run(
+        [recorder.program("chain", "-rdynamic"), "20"], tmp_path, options={"STACKS": depth}
+    )
+    chains = chain_sites(recorder, tmp_path / "out.swt")
+    assert max((len(chain) for chain in chains), default=0) == longest
+    assert run.main["stack_depth"] == depth

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder: what a preloaded library must survive, and its options."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.recorder.tools import ATEXIT_BLOCKS, Recorder, assert_consistent, lifecycle
+
+# --- surroundings ---------------------------------------------------------------------------------
+
+
+def test_program_closes_every_descriptor(recorder: Recorder, tmp_path: Path) -> None:
+    run = lifecycle(recorder, tmp_path, "close_all", 10_000)
+    assert run.process.returncode == 0
+    assert_consistent(run.main)
+    assert run.number("allocs") == 30_000 + ATEXIT_BLOCKS
+
+
+def test_file_that_is_lost(recorder: Recorder, tmp_path: Path) -> None:
+    run = lifecycle(recorder, tmp_path, "close_lost", 10_000)
+    assert (run.process.returncode, run.process.stderr) == (0, "")
+    assert (run.recordings, run.leftovers) == ({}, [])
+
+
+@pytest.mark.parametrize("n", [20_000, 20_500, 21_000, 21_500, 22_000])
+def test_file_size_limit(recorder: Recorder, tmp_path: Path, n: int) -> None:
+    # Compressed, so that the file is below the limit when the program sets it.
+    run = lifecycle(recorder, tmp_path, "size_limit", n, COMPRESS="1")
+    assert run.process.returncode == 0
+    assert run.main["drop_reason"] == "1"
+    assert run.number("dropped_calls") > 0
+    assert_consistent(run.main)
+    assert run.number("calls") == 4 * n + 2 * ATEXIT_BLOCKS
+    assert run.number("file_bytes") <= 20_000
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_full_device(recorder: Recorder, tmp_path: Path) -> None:
+    environment = recorder.environment("/dev/full")
+    command: list[str | Path] = [recorder.program("lifecycle"), "churn", "20000"]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert Path("/dev/full").is_char_device()
+
+
+def test_full_disk(recorder: Recorder, tmp_path: Path) -> None:
+    """A file system of 64 KiB: what is on it is whole and says why it stops."""
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path],
+        capture_output=True,
+        check=False,
+    )
+    if mount.returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        run = recorder.run([recorder.program("pingpong"), "2", "200000"], tmp_path)
+        assert (run.process.returncode, run.process.stderr) == (0, "")
+        assert run.main["drop_reason"] == "1"
+        assert run.number("calls") >= 800_000
+        assert run.number("ops") > 4096  # a block at least
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+def test_chroot(recorder: Recorder, tmp_path: Path) -> None:
+    run = lifecycle(recorder, tmp_path, "chroot", 10_000)
+    assert run.process.returncode == 0
+    assert_consistent(run.main)
+    assert run.number("allocs") == 10_010 + ATEXIT_BLOCKS
+
+
+@pytest.mark.parametrize("name", ["jemalloc", "mimalloc", "tcmalloc_minimal"])
+def test_above_another_allocator(recorder: Recorder, tmp_path: Path, name: str) -> None:
+    found = sorted(Path("/usr/lib").glob(f"*/lib{name}.so*"))
+    if not found:
+        pytest.skip(f"{name} is not installed")
+    preload = {"LD_PRELOAD": f"{recorder.library} {found[0]}"}
+    run = recorder.run([recorder.program("pingpong"), "8", "20000"], tmp_path, extra=preload)
+    assert run.process.returncode == 0
+    assert_consistent(run.main)
+    assert run.number("frees") >= 160_000
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("STACKS", "many", "SPANWISE_RECORD_STACKS is not a number from 0 to 128; using 1"),
+        ("STACKS", "129", "SPANWISE_RECORD_STACKS is not a number from 0 to 128; using 1"),
+        ("CHILDREN", "-1", "SPANWISE_RECORD_CHILDREN is not a number from 0 to 1; using 0"),
+    ],
+)
+def test_malformed_option(
+    recorder: Recorder, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    run = lifecycle(recorder, tmp_path, "churn", 10, **{option: value})
+    assert run.process.stderr == f"spanwise: record: {message}\n"
+    assert run.number("allocs") == 10 + ATEXIT_BLOCKS
+
+
+def test_file_that_cannot_be_made(recorder: Recorder, tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "out.swt"
+    command: list[str | Path] = [recorder.program("lifecycle"), "churn", "10"]
+    done = subprocess.run(
+        command, env=recorder.environment(file), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    expected = f"spanwise: record: cannot create {file}: No such file or directory; not recording\n"
+    assert done.stderr == expected
+
+
+def test_an_old_recording_is_replaced(recorder: Recorder, tmp_path: Path) -> None:
+    for n in (500, 10):
+        run = lifecycle(recorder, tmp_path, "churn", n)
+        assert run.number("allocs") == n + ATEXIT_BLOCKS
+    assert list(run.recordings) == ["out.swt"]
+
+
+def test_relative_file_name(recorder: Recorder, tmp_path: Path) -> None:
+    command: list[str | Path] = [recorder.program("lifecycle"), "churn", "10"]
+    subprocess.run(command, env=recorder.environment("here.swt"), cwd=tmp_path, check=True)
+    assert recorder.summarise(tmp_path / "here.swt")["allocs"] == str(10 + ATEXIT_BLOCKS)
