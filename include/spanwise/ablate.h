@@ -10,8 +10,6 @@
 #ifndef SPANWISE_ABLATE_H
 #define SPANWISE_ABLATE_H
 
-#include <string.h>
-
 #include <spanwise/fast_abi.h>
 
 #ifndef SW_ABLATE_DIVIDE
@@ -42,17 +40,6 @@ SW_ABLATE_INLINE unsigned sw_ablate_lowest(uint64_t bits) {
 }
 #else
 #define SW_FAST_LOWEST(bits) ((unsigned)__builtin_ctzll(bits))
-#endif
-
-/* Clears an object; bytes is most often a constant. */
-#if SW_ABLATE_ZERO
-#define SW_FAST_CLEAR(p, bytes) sw_ablate_clear(p, bytes)
-SW_ABLATE_INLINE void sw_ablate_clear(void *p, size_t bytes) {
-    __asm__ volatile("" : "+r"(bytes)); /* no constant any more */
-    memset(p, 0, bytes);
-}
-#else
-#define SW_FAST_CLEAR(p, bytes) memset(p, 0, bytes)
 #endif
 
 /* The slot that p, an address of the span, starts. 0: none, or a large object. */

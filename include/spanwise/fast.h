@@ -48,6 +48,16 @@ __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_T
 
 /* --- allocation --------------------------------------------------------------------------------- */
 
+/* The most bytes that are cleared in line. Above, gcc would write `rep stos` for a constant length, which
+ * takes three times what a call of memset does (144 bytes on a Zen 4: 19 ns and 7). */
+#define SW_FAST_CLEAR_MAX (SW_ABLATE_ZERO ? 0 : 80)
+
+/* Clears an object; bytes is most often a constant. */
+SW_FAST_INLINE void sw_fast_clear(void *p, size_t bytes) {
+    if (bytes > SW_FAST_CLEAR_MAX) __asm__("" : "+r"(bytes)); /* no constant any more: a call */
+    memset(p, 0, bytes);
+}
+
 /* An object of a constant class out of the cache's current word. */
 SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
                                   uint32_t bytes) {
@@ -57,7 +67,7 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
     if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
     __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
     void *p = (void *)(slot->base + (uintptr_t)SW_FAST_LOWEST(bits) * bytes);
-    if ((flags & SW_ZERO) != 0) SW_FAST_CLEAR(p, bytes);
+    if ((flags & SW_ZERO) != 0) sw_fast_clear(p, bytes);
     return p;
 }
 

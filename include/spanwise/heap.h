@@ -89,7 +89,8 @@ SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 SW_API void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags);
 /* ptr NULL: allocates. size 0 keeps a smallest slot (never frees). On failure NULL and the old
  * object is untouched. flags as for alloc: SW_ZERO clears what the object grew by (the bytes past
- * the old *usable* size, or past the old requested size in a tracked heap). */
+ * the old *usable* size, or past the old requested size in a tracked heap); SW_SCAN moves an object that
+ * was allocated without it. */
 SW_API void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned flags);
 /* NULL is ignored. */
 SW_API void sw_heap_free(sw_heap *heap, void *ptr);

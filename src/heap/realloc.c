@@ -21,10 +21,16 @@ static size_t known_bytes(const sw_heap *heap, const sw_target *target) {
     return bytes - sw_slack_get(cold->slack, bytes, target->slot);
 }
 
+/* An object that is to be scanned from now on must lie in a span that is. */
+static bool kind_fits(const sw_span *span, unsigned flags) {
+    return (flags & SW_SCAN) == 0 || (span->span_class & 1) == 0;
+}
+
 /* True when the object may stay where it is: same class, or same or fewer pages. A large object
  * that would fit a class moves into one. */
-static bool resize_in_place(sw_heap *heap, const sw_target *target, size_t size) {
+static bool resize_in_place(sw_heap *heap, const sw_target *target, size_t size, unsigned flags) {
     sw_span *span = target->span;
+    if (!kind_fits(span, flags)) return false;
     if (sw_span_is_large(span))
         return size > heap->table->max_size && sw_large_resize(heap, span, size);
     if (size > heap->table->max_size ||
@@ -65,7 +71,7 @@ static const sw_span *find_own(const sw_cache *cache, const void *ptr) {
 static void *resize_own(sw_cache *cache, const sw_span *span, void *ptr, size_t size,
                         unsigned flags) {
     size_t old = sw_slot_bytes(cache->table, span);
-    bool same = size <= cache->table->max_size &&
+    bool same = size <= cache->table->max_size && kind_fits(span, flags) &&
                 sw_size_class(cache->table, size) == (uint32_t)span->span_class / 2;
     return same ? ptr : move(cache, ptr, old, size, flags);
 }
@@ -83,7 +89,7 @@ static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
         return NULL;
     }
     size_t old = known_bytes(heap, &target);
-    if (!resize_in_place(heap, &target, size)) return move(cache, ptr, old, size, flags);
+    if (!resize_in_place(heap, &target, size, flags)) return move(cache, ptr, old, size, flags);
     zero_grown(heap, ptr, old, size, flags);
     return ptr;
 }

@@ -129,7 +129,7 @@ static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, un
     uint64_t bits = sw_word_free(slot->word);
     if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, bytes);
-    if (sw_template_must_zero(slot->span, flags, kind)) SW_FAST_CLEAR(p, bytes);
+    if (sw_template_must_zero(slot->span, flags, kind)) sw_fast_clear(p, bytes);
     return p;
 }
 

@@ -239,13 +239,13 @@ static void fork_prepare(void) {
     sw_os_lock_acquire(&default_lock);
     sw_os_lock_acquire(&registry_lock);
     each_heap(lock_heap);
-    sw_os_lock_acquire(&sw_live_space.lock);
+    sw_space_live_lock();
     sw_os_lock_pass(true);
 }
 
 static void fork_parent(void) {
     sw_os_lock_pass(false);
-    sw_os_lock_release(&sw_live_space.lock);
+    sw_space_live_unlock();
     each_heap(unlock_heap);
     sw_os_lock_release(&registry_lock);
     sw_os_lock_release(&default_lock);
@@ -331,7 +331,7 @@ static void recover_heap(sw_heap *heap) {
 
 static void fork_child(void) {
     sw_os_lock_pass(false);
-    sw_space_reset_lock(&sw_live_space);
+    sw_space_live_reset();
     sw_os_lock_reset(&registry_lock);
     sw_os_lock_reset(&default_lock);
     each_heap(recover_heap);

@@ -294,7 +294,17 @@ void sw_space_return_spans(sw_space *space, uint32_t first) {
     sw_os_lock_release(&space->lock);
 }
 
-void sw_space_reset_lock(sw_space *space) {
-    sw_os_lock_reset(&space->lock);
-    if (space == &sw_live_space) sw_os_lock_reset(&live_lock);
+void sw_space_live_lock(void) {
+    sw_os_lock_acquire(&live_lock);
+    sw_os_lock_acquire(&sw_live_space.lock);
+}
+
+void sw_space_live_unlock(void) {
+    sw_os_lock_release(&sw_live_space.lock);
+    sw_os_lock_release(&live_lock);
+}
+
+void sw_space_live_reset(void) {
+    sw_os_lock_reset(&sw_live_space.lock);
+    sw_os_lock_reset(&live_lock);
 }

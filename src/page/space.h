@@ -106,7 +106,9 @@ static sw_always_inline sw_span_cold *sw_space_cold(const sw_space *space, const
     return &space->cold[sw_space_span_id(space, span)];
 }
 
-/* Fork child: other threads' holds on the lock are void. */
-void sw_space_reset_lock(sw_space *space);
+/* Fork: the locks of the live space, and of its making. In the child other threads' holds are void. */
+void sw_space_live_lock(void);
+void sw_space_live_unlock(void);
+void sw_space_live_reset(void);
 
 #endif

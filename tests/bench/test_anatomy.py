@@ -44,12 +44,12 @@ def test_a_renamed_function_and_a_changed_line_are_missed(tmp_path: Path) -> Non
     heap = tmp_path / "src/heap"
     for file in (*heap.glob("*.[ch]"), *tmp_path.glob("include/**/*.h")):
         text = file.read_text().replace("sw_template_pop", "sw_template_grab")
-        file.write_text(text.replace("SW_FAST_CLEAR(p, bytes);", "clear(p, bytes);"))
+        file.write_text(text.replace("sw_fast_clear(p, bytes);", "clear(p, bytes);"))
     assert anatomy_parts.missing(tmp_path) == [
         "window: no function 'sw_template_pop'",
         "window: no line 'sw_template_pop' in a function 'alloc_class'",
-        "zeroing: no line 'SW_FAST_CLEAR' in a function 'sw_template_small'",
-        "zeroing: no line 'SW_FAST_CLEAR' in a function 'sw_fast_take'",
+        "zeroing: no line 'sw_fast_clear' in a function 'sw_template_small'",
+        "zeroing: no line 'sw_fast_clear' in a function 'sw_fast_take'",
     ]
 
 
@@ -85,7 +85,7 @@ def test_part_by_function(functions: list[str], part: str) -> None:
 
 def test_part_by_line_and_of_the_c_library() -> None:
     template = ROOT / "src/heap/template.h"
-    line = line_of(template, "SW_FAST_CLEAR(p, bytes)")
+    line = line_of(template, "sw_fast_clear(p, bytes)")
     stack = [frame("stack_it2"), Frame("sw_template_small", str(template), line)]
     assert anatomy_parts.part_of(stack) == "zeroing"
     assert anatomy_parts.part_of([*stack, Frame("__memset_avx2 (libc)")]) == "zeroing"

@@ -180,6 +180,38 @@ static void zero_and_huge(void) {
     CHECK(verified(sw_heap_default()));
 }
 
+static bool is_scanned(sw_heap *heap, const void *p) {
+    static sw_span_info rows[64];
+    size_t n = sw_heap_spans(heap, rows, 64);
+    for (size_t i = 0; i < n && i < 64; i++)
+        if ((uintptr_t)p - rows[i].address < rows[i].bytes) return rows[i].scan;
+    CHECK(false);
+    return false;
+}
+
+/* An object that is to be scanned leaves a span that is not; the other way it may stay. */
+static void realloc_to_scan(void) {
+    for (int large = 0; large < 2; large++) {
+        for (int tracked = 0; tracked < 2; tracked++) {
+            size_t size = large ? 100000 : 100;
+            sw_heap_options options;
+            sw_heap *heap = NULL;
+            sw_heap_options_init(&options);
+            options.tracked = tracked;
+            CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+            unsigned char *p = sw_heap_alloc(heap, size, 0);
+            memset(p, 0x5A, size);
+            CHECK(!is_scanned(heap, p));
+            p = sw_heap_realloc(heap, p, size, SW_SCAN);
+            CHECK(p != NULL && is_scanned(heap, p) && filled(p, size, 0x5A));
+            void *same = sw_heap_realloc(heap, p, size, SW_SCAN);
+            CHECK(same == p && sw_heap_realloc(heap, p, size - 1, 0) == p);
+            CHECK(verified(heap));
+            sw_heap_destroy(heap);
+        }
+    }
+}
+
 static void limits(void) {
     sw_heap_options options;
     sw_heap_options_init(&options);
@@ -198,6 +230,7 @@ static void limits(void) {
 
 int main(void) {
     zero_and_huge();
+    realloc_to_scan();
     limits();
     const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
     for (int t = 0; t < 2; t++)
