@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-
 import pytest
 
 from tests.recorder.tools import CC, PROGRAMS, Recorder
+from tests.skips import skip_without_c
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if sys.platform == "linux" and shutil.which(CC) is not None:
-        return
-    for item in items:
-        if PROGRAMS in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason="needs Linux and a C compiler"))
+    skip_without_c(items, PROGRAMS, CC)
 
 
 @pytest.fixture(scope="session")
