@@ -104,7 +104,7 @@ struct sw_cache {
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     uint64_t mode;                /* the heap's */
     uint64_t unused[6];
-    sw_cache_slot slots[];
+    __extension__ sw_cache_slot slots[];
 };
 
 enum { SW_FRAME_BITS = 12 };

@@ -92,7 +92,8 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
 
 /* Whether some cache is looking at the span in order to free a slot of it: the slot must have been
  * freed twice at once, because every slot is free. One that has left again has made its free
- * pending. The fence is the counterpart of the one in free.c. */
+ * pending. The caller has taken the span out of the page map before. The fence is the counterpart of the one in
+ * sw_visit_enter. */
 static bool is_visited(const sw_heap *heap, const sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -102,16 +103,18 @@ static bool is_visited(const sw_heap *heap, const sw_span *span) {
 }
 
 void sw_central_release(sw_heap *heap, sw_span *span) {
+    const sw_class *cls = &heap->table->classes[span->span_class / 2];
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint32_t page = cold->page, pages = cold->pages;
+    sw_pages_map(&heap->pages, page, pages,
+                 SW_SPAN_RELEASED); /* so that no visit begins any more */
     if (sw_unlikely(is_visited(heap, span) || !sw_span_is_empty(span))) { /* in this order */
+        sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
         sw_span_set_owner(span, NULL, false);
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
         sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
         return;
     }
-    const sw_class *cls = &heap->table->classes[span->span_class / 2];
-    const sw_span_cold *cold = sw_space_cold(heap->space, span);
-    uint32_t page = cold->page, pages = cold->pages;
-    sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
     if (span->words != &span->own) sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls));
     sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(cls));
     sw_central_drop_record(heap, span);

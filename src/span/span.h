@@ -126,7 +126,9 @@ static inline bool sw_span_is_large(const sw_span *span) { return span->magic ==
 /* Bytes of a slot; 0 for large objects. A division: paths that are in a hurry ask the class. (magic is
  * ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
 static inline uint32_t sw_span_size(const sw_span *span) {
-    return sw_span_is_large(span) ? 0 : (uint32_t)(UINT64_MAX / span->magic + 1);
+    uint64_t magic =
+        __atomic_load_n(&span->magic, __ATOMIC_RELAXED); /* a racing free may clear it */
+    return magic == 0 ? 0 : (uint32_t)(UINT64_MAX / magic + 1);
 }
 
 /* Words that hold slots. */
