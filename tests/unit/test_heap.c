@@ -197,7 +197,7 @@ static void realloc_to_scan(void) {
             sw_heap_options options;
             sw_heap *heap = NULL;
             sw_heap_options_init(&options);
-            options.tracked = tracked;
+            options.tracked = tracked != 0;
             CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
             unsigned char *p = sw_heap_alloc(heap, size, 0);
             memset(p, 0x5A, size);
