@@ -105,16 +105,20 @@ static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t s
 }
 
 /* A live slot of a marked span of this cache. A full span keeps its place while a hint can bring the
- * slot back. (Every call here is the last thing done: nothing is saved on the way.) */
+ * slot back; three frees in a row into one word tell that objects go as they came, and that the span is better
+ * listed as partial. (Below the first hint of a class are those of another, which do no harm. Every call here is
+ * the last thing done: nothing is saved on the way.) */
 static sw_always_inline void free_marked(sw_cache *cache, sw_span *span, uint64_t slot,
                                          uintptr_t p) {
     sw_cache_slot *place = &cache->slots[span->span_class];
-    if (span->state != SW_SPAN_FULL || sw_unlikely(place->hints >= place->hints_max)) {
+    sw_word *word = &span->words[slot / 64];
+    sw_hint *hint = &sw_cache_hints(cache, span->span_class)[place->hints];
+    if (span->state != SW_SPAN_FULL || sw_unlikely(place->hints >= place->hints_max) ||
+        (hint[-1].word == word && hint[-2].word == word)) {
         free_attended(cache, span, slot);
         return;
     }
-    sw_word *word = &span->words[slot / 64];
-    sw_hint *hint = &sw_cache_hints(cache, span->span_class)[place->hints++];
+    place->hints++;
     uint64_t local = sw_word_local(word) | 1ull << (slot % 64);
     hint->at = sw_hint_at(p, slot);
     hint->word = word;

@@ -173,13 +173,9 @@ static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-static bool any_bit(const uint64_t *bits, uint32_t page, uint32_t n) {
-    return sw_bits_count(bits, page, n) != 0;
-}
-
 static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     uint32_t held = sw_bits_count(pages->held, page, n);
-    *needzero = any_bit(pages->dirty, page, n);
+    *needzero = sw_bits_any(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
     sw_bits_set(pages->held, page, n);
     sw_bits_clear(pages->idle, page, n);

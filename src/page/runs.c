@@ -15,16 +15,34 @@ static uint64_t range_mask(uint32_t w, uint32_t from, uint32_t n) {
     return sw_low_mask(hi) & ~sw_low_mask(lo);
 }
 
+/* Most ranges lie in one word, whose mask this is; 0 for the others. */
+static uint64_t word_mask(uint32_t from, uint32_t n) {
+    return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
+}
+
 void sw_bits_set(uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = word_mask(from, n);
+    bits[from / 64] |= mask;
+    if (mask != 0) return;
     for (uint32_t w = from / 64; w <= (from + n - 1) / 64; w++) bits[w] |= range_mask(w, from, n);
 }
 
 void sw_bits_clear(uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = word_mask(from, n);
+    bits[from / 64] &= ~mask;
+    if (mask != 0) return;
     for (uint32_t w = from / 64; w <= (from + n - 1) / 64; w++) bits[w] &= ~range_mask(w, from, n);
 }
 
+bool sw_bits_any(const uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = word_mask(from, n);
+    return mask != 0 ? (bits[from / 64] & mask) != 0 : sw_bits_count(bits, from, n) != 0;
+}
+
 uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = word_mask(from, n);
     uint32_t count = 0;
+    if (mask != 0) return sw_popcount(bits[from / 64] & mask);
     for (uint32_t w = from / 64; w <= (from + n - 1) / 64; w++)
         count += sw_popcount(bits[w] & range_mask(w, from, n));
     return count;
@@ -72,60 +90,73 @@ static void refresh_word(sw_runs *runs, uint32_t w) {
     }
 }
 
-/* Recomputes the summaries of words [from, to] and of everything above them. */
-static void refresh(sw_runs *runs, uint32_t from, uint32_t to) {
-    if (from == to) {
-        refresh_word(runs, from);
-        return;
-    }
-    uint32_t lo = runs->leaves + from, hi = runs->leaves + to;
-    for (uint32_t w = from; w <= to; w++)
+static void refresh_all(sw_runs *runs) {
+    for (uint32_t w = 0; w < runs->leaves; w++)
         runs->tree[runs->leaves + w] = summarise_word(runs->free[w]);
-    for (uint32_t half = 64; lo > 1; half *= 2) {
-        lo /= 2;
-        hi /= 2;
-        for (uint32_t i = lo; i <= hi; i++)
+    for (uint32_t level = runs->leaves / 2, half = 64; level >= 1; level /= 2, half *= 2)
+        for (uint32_t i = level; i < 2 * level; i++)
             runs->tree[i] = join(runs->tree[2 * i], runs->tree[2 * i + 1], half);
-    }
 }
+
+/* Words [from, to] have changed. */
+static void mark_stale(sw_runs *runs, uint32_t from, uint32_t to) {
+    sw_bits_set(runs->stale, from, to - from + 1);
+    if (from < runs->stale_first) runs->stale_first = from;
+    if (to >= runs->stale_end) runs->stale_end = to + 1;
+}
+
+void sw_runs_settle(sw_runs *runs) {
+    for (uint32_t s = runs->stale_first / 64; s * 64 < runs->stale_end; s++) {
+        for (uint64_t bits = runs->stale[s]; bits != 0; bits &= bits - 1)
+            refresh_word(runs, s * 64 + sw_ctz(bits));
+        runs->stale[s] = 0;
+    }
+    runs->stale_first = UINT32_MAX;
+    runs->stale_end = 0;
+}
+
+static size_t stale_bytes(uint32_t leaves) { return sw_div_up(leaves, 64) * sizeof(uint64_t); }
 
 bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages) {
     uint32_t leaves = 1u << sw_log2_ceil(sw_div_up(pages, 64));
     if (leaves <= runs->leaves) return true;
-    uint64_t *free_bits = sw_meta_alloc(meta, leaves * sizeof *free_bits);
-    sw_run_summary *tree = sw_meta_alloc(meta, 2 * leaves * sizeof *tree);
-    if (free_bits == NULL || tree == NULL) {
-        sw_meta_free(meta, free_bits, leaves * sizeof *free_bits);
-        sw_meta_free(meta, tree, 2 * leaves * sizeof *tree);
+    sw_runs wider = {.leaves = leaves, .low = runs->low, .stale_first = UINT32_MAX};
+    wider.free = sw_meta_alloc(meta, leaves * sizeof *wider.free);
+    wider.tree = sw_meta_alloc(meta, 2 * leaves * sizeof *wider.tree);
+    wider.stale = sw_meta_alloc(meta, stale_bytes(leaves));
+    if (wider.free == NULL || wider.tree == NULL || wider.stale == NULL) {
+        sw_runs_destroy(&wider, meta);
         return false;
     }
-    if (runs->leaves > 0) memcpy(free_bits, runs->free, runs->leaves * sizeof *free_bits);
+    if (runs->leaves > 0) memcpy(wider.free, runs->free, runs->leaves * sizeof *runs->free);
     sw_runs_destroy(runs, meta);
-    *runs = (sw_runs){.free = free_bits, .tree = tree, .leaves = leaves};
-    refresh(runs, 0, leaves - 1);
+    *runs = wider;
+    refresh_all(runs);
     return true;
 }
 
 void sw_runs_destroy(sw_runs *runs, sw_meta *meta) {
     sw_meta_free(meta, runs->free, runs->leaves * sizeof *runs->free);
     sw_meta_free(meta, runs->tree, 2 * runs->leaves * sizeof *runs->tree);
+    sw_meta_free(meta, runs->stale, stale_bytes(runs->leaves));
     *runs = (sw_runs){0};
 }
 
-/* The lowest start of n ones in a word that has them. Halves the run looked for at each step:
- * x keeps bit i while `have` ones start at i. */
-static uint32_t find_in_word(uint64_t word, uint32_t n) {
+/* Where runs of n ones start in a word. Halves the run looked for at each step: x keeps bit i while
+ * `have` ones start at i. */
+static uint64_t starts_in_word(uint64_t word, uint32_t n) {
     uint64_t x = word;
     for (uint32_t have = 1; have < n;) {
         uint32_t step = have < n - have ? have : n - have;
         x &= x >> step;
         have += step;
     }
-    return sw_ctz(x);
+    return x;
 }
 
-uint32_t sw_runs_first_fit(const sw_runs *runs, uint32_t n) {
-    if (runs->leaves == 0 || runs->tree[1].max < n) return SW_PAGE_NONE;
+static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
+    sw_runs_settle(runs);
+    if (runs->tree[1].max < n) return SW_PAGE_NONE;
     uint32_t node = 1, first = 0, half = runs->leaves * 32;
     while (node < runs->leaves) {
         sw_run_summary l = runs->tree[2 * node], r = runs->tree[2 * node + 1];
@@ -139,26 +170,48 @@ uint32_t sw_runs_first_fit(const sw_runs *runs, uint32_t n) {
         }
         half /= 2;
     }
-    return first + find_in_word(runs->free[node - runs->leaves], n);
+    return first + sw_ctz(starts_in_word(runs->free[node - runs->leaves], n));
+}
+
+enum { LOOK_AHEAD = 16 }; /* words that are looked at before the tree is asked */
+
+uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
+    uint32_t w = runs->low, end = (uint32_t)sw_min_u64(runs->leaves, (uint64_t)w + LOOK_AHEAD);
+    if (runs->leaves == 0) return SW_PAGE_NONE;
+    while (w < end && runs->free[w] == 0) w++;
+    runs->low = w;
+    if (w < end && n <= 64) {
+        uint64_t starts = starts_in_word(runs->free[w], n);
+        if (starts != 0) return w * 64 + sw_ctz(starts);
+    }
+    return fit_by_tree(runs, n);
 }
 
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n) {
     sw_bits_set(runs->free, page, n);
-    refresh(runs, page / 64, (page + n - 1) / 64);
+    mark_stale(runs, page / 64, (page + n - 1) / 64);
+    if (page / 64 < runs->low) runs->low = page / 64;
 }
 
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n) {
     sw_bits_clear(runs->free, page, n);
-    refresh(runs, page / 64, (page + n - 1) / 64);
+    mark_stale(runs, page / 64, (page + n - 1) / 64);
 }
 
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n) {
     return n == 0 ? 0 : sw_bits_count(runs->free, page, n);
 }
 
-uint32_t sw_runs_longest(const sw_runs *runs) { return runs->leaves == 0 ? 0 : runs->tree[1].max; }
+uint32_t sw_runs_longest(sw_runs *runs) {
+    if (runs->leaves == 0) return 0;
+    sw_runs_settle(runs);
+    return runs->tree[1].max;
+}
 
 bool sw_runs_check(const sw_runs *runs) {
+    if (runs->stale_end != 0) return false;
+    for (uint32_t w = 0; w < runs->low && w < runs->leaves; w++)
+        if (runs->free[w] != 0) return false;
     for (uint32_t w = 0; w < runs->leaves; w++)
         if (!same(runs->tree[runs->leaves + w], summarise_word(runs->free[w]))) return false;
     for (uint32_t level = runs->leaves / 2, half = 64; level >= 1; level /= 2, half *= 2)

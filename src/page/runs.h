@@ -6,6 +6,10 @@
  * walks down from the root to the lowest run that is long enough: O(log pages). The idea of
  * (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree is binary here, because heaps
  * for research are small and many, and their metadata is counted.
+ *
+ * Most spans are one page, and most runs fit the lowest word that has a free page: those are found
+ * without the tree. So a change only marks its words *stale*, and their summaries are brought up to date
+ * when the tree is asked.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H
@@ -22,9 +26,12 @@ typedef struct sw_run_summary {
 } sw_run_summary;
 
 typedef struct sw_runs {
-    uint64_t *free;       /* bit set: page is free */
-    sw_run_summary *tree; /* root at 1, leaf i at leaves + i */
-    uint32_t leaves;      /* a power of two, or 0 */
+    uint64_t *free;                  /* bit set: page is free */
+    sw_run_summary *tree;            /* root at 1, leaf i at leaves + i */
+    uint64_t *stale;                 /* bit set: the summaries of that word are out of date */
+    uint32_t leaves;                 /* a power of two, or 0 */
+    uint32_t stale_first, stale_end; /* every stale word is in [stale_first, stale_end) */
+    uint32_t low;                    /* no word below has a free page */
 } sw_runs;
 
 /* Grows to at least `pages` pages, the new ones not free. False: no memory, nothing changed. */
@@ -32,13 +39,15 @@ bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages);
 void sw_runs_destroy(sw_runs *runs, sw_meta *meta);
 
 /* The lowest page that starts a run of n >= 1 free pages; SW_PAGE_NONE. */
-uint32_t sw_runs_first_fit(const sw_runs *runs, uint32_t n);
+uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n);
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n);
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
 /* Free pages among the n from `page`. */
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
-uint32_t sw_runs_longest(const sw_runs *runs);
-/* True when every summary agrees with the bitmap. */
+uint32_t sw_runs_longest(sw_runs *runs);
+/* Brings every summary up to date. */
+void sw_runs_settle(sw_runs *runs);
+/* True when every summary is up to date and agrees with the bitmap. */
 bool sw_runs_check(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
@@ -46,5 +55,6 @@ bool sw_runs_check(const sw_runs *runs);
 void sw_bits_set(uint64_t *bits, uint32_t from, uint32_t n);
 void sw_bits_clear(uint64_t *bits, uint32_t from, uint32_t n);
 uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32_t n);
+bool sw_bits_any(const uint64_t *bits, uint32_t from, uint32_t n);
 
 #endif

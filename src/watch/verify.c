@@ -103,6 +103,7 @@ sw_status sw_heap_verify(sw_heap *heap) {
     sw_audit a = {.heap = heap, .status = SW_OK};
     sw_ledger ledger;
     sw_os_lock_acquire(&heap->lock);
+    sw_runs_settle(&heap->pages.runs);
     check_windows(&a);
     for (uint32_t i = 0; i < heap->pages.window_count && a.status == SW_OK; i++)
         check_window_pages(&a, &heap->pages.windows[i]);
