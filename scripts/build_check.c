@@ -91,6 +91,7 @@ static size_t largest(void) { return sw_table_max_bytes(table); }
     } while (0)
 
 static void check_rest(void) {
+    REQUIRE(table == sw_table_default(), 0);
     REQUIRE(sw_table_hash(table) == SW_FAST_TABLE_HASH, 0);
     REQUIRE(strcmp(sw_table_name(table), SW_FAST_TABLE_NAME) == 0, 0);
     /* Whatever the cut-off is, a request of 0 bytes has a path of the default table. */

@@ -16,7 +16,7 @@
 
 #include <spanwise/ablate.h>
 #include <spanwise/fast_abi.h>
-#include <spanwise/gen/fast_c16.h>
+#include <spanwise/gen/fast.h>
 
 #ifdef __cplusplus
 extern "C" {

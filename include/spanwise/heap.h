@@ -2,7 +2,7 @@
 /* Heaps: allocate, free, resize. Any number of heaps in a process, any number of threads in a heap.
  *
  *   sw_heap *h;                            one line a heap:   sw_malloc(n) / sw_free(p) use the
- *   sw_heap_create(NULL, &h);              process-wide default heap (table c16, untracked)
+ *   sw_heap_create(NULL, &h);              process-wide default heap (default table, untracked)
  *   void *p = sw_heap_alloc(h, 100, 0);
  *   sw_heap_free(h, p);
  *   sw_heap_destroy(h);
@@ -36,7 +36,7 @@ typedef enum sw_placement {
 } sw_placement;
 
 typedef struct sw_heap_options {
-    const sw_table *table; /* NULL: c16 */
+    const sw_table *table; /* NULL: sw_table_default() */
     uint64_t limit_bytes;  /* most bytes held (pages and metadata); 0: no limit */
     uint64_t decay_ns;     /* free pages go back to the OS after 1 to 2 of these; see below */
     sw_placement placement;
@@ -55,7 +55,8 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
 /* huge_pages: madvise(MADV_HUGEPAGE) on each window. Pages are then backed 2 MiB at a time where the
  * system agrees, so more may be resident than is held until idle pages go back. */
 
-/* Fills in the defaults (c16, no limit, decay of 500 ms, LIFO, batch 0, untracked, real memory). */
+/* Fills in the defaults: default table, no limit, decay of 500 ms, LIFO, batch 0, untracked, real
+ * memory. */
 SW_API void sw_heap_options_init(sw_heap_options *options);
 
 /* options may be NULL: the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT. */
@@ -65,7 +66,8 @@ SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
 SW_API sw_status sw_heap_destroy(sw_heap *heap);
 SW_API sw_heap *sw_heap_default(void);
 /* Makes the default heap with options of one's own. Errors: SW_STATE when it has been used already,
- * SW_INVALID for a table other than c16, a dry heap, tiny objects or a manual clock, SW_NOMEM. */
+ * SW_INVALID for a table other than the default one, a dry heap, tiny objects or a manual clock,
+ * SW_NOMEM. */
 SW_API sw_status sw_heap_default_init(const sw_heap_options *options);
 SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);

@@ -44,6 +44,9 @@ typedef struct sw_class_info {
 
 SW_API const sw_table *sw_table_go(void);
 SW_API const sw_table *sw_table_c16(void);
+/* The table of heaps that name none, of the default heap and of inline code: c16, or in a library
+ * that `spanwise build` made the table that it was made for. */
+SW_API const sw_table *sw_table_default(void);
 /* "go" or "c16"; NULL for any other name. */
 SW_API const sw_table *sw_table_builtin(const char *name);
 
@@ -52,7 +55,7 @@ SW_API const sw_table *sw_table_builtin(const char *name);
  * SW_NOMEM. */
 SW_API sw_status sw_table_create(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
                                  uint32_t count, sw_table **out);
-/* No heap may still use the table. Built-in tables and NULL are ignored. */
+/* No heap may still use the table. Built-in tables, the default one and NULL are ignored. */
 SW_API void sw_table_destroy(sw_table *table);
 
 SW_API const char *sw_table_name(const sw_table *table);

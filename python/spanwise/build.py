@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,6 @@ from spanwise._build_steps import (
     Say,
     compile_all,
     core_rooms,
-    declare_paths,
-    default_flags,
-    default_source,
     generate,
     place_headers,
     run_step,
@@ -231,20 +228,20 @@ class _Parts:
     @property
     def identifier(self) -> str:
         """The table's name in C, as the generator makes it."""
-        (header,) = self.gen.glob("fast_*.h")
-        return header.stem.removeprefix("fast_")
+        (source,) = self.gen.glob("table_*.c")
+        return source.stem.removeprefix("table_")
 
-    def flags(self, extra: Sequence[str]) -> Callable[[Path], list[str]]:
-        """The flags of a file: the new headers first, no path of this machine in the objects."""
-        identifier = self.identifier
-        shared = [
-            *(f"-I{path}" for path in (self.work / "names", self.gen)),
-            *(f"-I{path}" for path in (self.out / "include", self.root / "src")),
+    def flags(self, extra: Sequence[str]) -> list[str]:
+        """The flags of every file: the new headers first, no path of this machine in the objects.
+
+        The sources find gen/default.h in `out` before that of src/, and so their default table.
+        """
+        return [
+            *(f"-I{path}" for path in (self.out, self.out / "include", self.root / "src")),
             f"-ffile-prefix-map={self.root}=.",
             f"-ffile-prefix-map={self.out}=.",
             *extra,
         ]
-        return lambda path: [*shared, *default_flags(path, identifier)]
 
     def objects(self, rooms: Sequence[str], extra: Sequence[str], name: str) -> list[Path]:
         """Compiles rooms and the generated files to objects in work/name."""
@@ -260,11 +257,7 @@ def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
     parts.table.to_json(parts.out / "table.json")
     proofs = generate(parts.root, parts.out / "table.json", parts.cutoff, parts.gen)
     tell(f"table {parts.table.name}: {len(parts.table)} classes, {len(proofs)} proofs hold")
-    identifier = parts.identifier
-    place_headers(parts.root, parts.gen, identifier, parts.out / "include")
-    declare_paths(parts.work / "names", identifier)
-    if identifier != "c16":
-        default_source(parts.gen, identifier)
+    place_headers(parts.root, parts.gen, parts.out / "include")
     zstd = zstd_words(parts.compiler, parts.work)
     if zstd is None:
         tell("no zstd development files: the library goes without recordings (sw_trace_, runner)")

@@ -40,7 +40,7 @@ _SOURCES = {
 class SizeClassTable:
     """An immutable table of size classes.
 
-    Make one with `go()`, `c16()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`, `pow2()`,
+    Make one with `go()`, `c16()`, `default()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`, `pow2()`,
     `geometric()`, `fibonacci()`, `custom()`, `from_json()`, `named()` or `spanwise.optimize()`.
     Tables are equal when they place objects equally: same page size, same classes. They may be
     hashed, pickled and shared by any number of heaps and threads.
@@ -68,6 +68,13 @@ class SizeClassTable:
     def c16(cls) -> SizeClassTable:
         """Go's procedure with the alignment that C promises: 66 classes; the default of heaps."""
         return cls.named("c16")
+
+    @classmethod
+    def default(cls) -> SizeClassTable:
+        """The C library's default table, which is c16."""
+        c_table = lib.sw_table_default()
+        name = _lib.text(lib.sw_table_name(c_table))
+        return cls(c_table, _SOURCES.get(name, f"spanwise table {name}"))
 
     @classmethod
     def jemalloc(cls) -> SizeClassTable:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from . import emit_c, emit_text, families
 from .model import (
     BUILTINS,
+    DEFAULT,
     PATH_CUTOFF,
     SIZE_MAX,
     SMALL_MAX,
@@ -160,16 +161,16 @@ def checked_in_outputs() -> dict[str, str]:
     outputs = {}
     for name, table in tables.items():
         origin = _origin(table, command, PATH_CUTOFF, prove(table))
-        symbol = "default" if name == "c16" else "never"
-        outputs[f"src/gen/table_{name}.c"] = emit_c.table_source(table, origin, symbol=symbol)
+        outputs[f"src/gen/table_{name}.c"] = emit_c.table_source(table, origin)
         outputs[f"src/gen/paths_{name}.c"] = emit_c.paths_source(
             table, origin, PATH_CUTOFF, "gen/paths.h"
         )
         outputs[f"docs/design/tables/{name}.md"] = emit_text.to_markdown(
             table, command, origin.parameters, list(origin.proofs)
         )
-        if name == "c16":
-            outputs["include/spanwise/gen/fast_c16.h"] = emit_c.fast_header(table, origin)
+        if name == DEFAULT:
+            outputs["src/gen/default.h"] = emit_c.default_header(table, origin)
+            outputs["include/spanwise/gen/fast.h"] = emit_c.fast_header(table, origin)
     both = emit_c.Origin(command, f"tables go and c16, cut-off {PATH_CUTOFF} B", ())
     outputs["src/gen/paths.h"] = emit_c.paths_header(
         list(tables.values()), both, PATH_CUTOFF, "SW_GEN_PATHS_H"
@@ -178,16 +179,17 @@ def checked_in_outputs() -> dict[str, str]:
 
 
 def c_outputs(table: Table, command: str, cutoff: int) -> dict[str, str]:
-    """File name -> text, of the C of any table. Proves first."""
+    """File name -> text, of the C of any table, and of it as the default. Proves first."""
     origin = _origin(table, command, cutoff, prove(table))
     name = table.identifier
     guard = f"SW_GEN_PATHS_{name.upper()}_H"
     header = f"paths_{name}.h"
     return {
-        f"table_{name}.c": emit_c.table_source(table, origin, symbol="always"),
+        f"table_{name}.c": emit_c.table_source(table, origin),
         f"paths_{name}.c": emit_c.paths_source(table, origin, cutoff, header),
         header: emit_c.paths_header([table], origin, cutoff, guard),
-        f"fast_{name}.h": emit_c.fast_header(table, origin),
+        "default.h": emit_c.default_header(table, origin),
+        "fast.h": emit_c.fast_header(table, origin),
     }
 
 
@@ -253,7 +255,7 @@ def _printed(args: argparse.Namespace, table: Table) -> str:
     if args.format == "file":
         return dump_table(table)
     if args.format == "c":
-        return emit_c.table_source(table, origin, symbol="always")
+        return emit_c.table_source(table, origin)
     return "\n".join(emit_text.text_lines(table)) + "\n"
 
 

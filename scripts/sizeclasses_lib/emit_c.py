@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .emit_text import text_lines
-from .model import SMALL_DIV, SMALL_MAX, Table, table_magic_of
+from .model import BUILTINS, SMALL_DIV, SMALL_MAX, Table, table_magic_of
 
 _WIDTH = 100
 _LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
@@ -79,15 +79,8 @@ def _text(lines: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table_source(table: Table, origin: Origin, *, symbol: str) -> str:
-    """table_<name>.c: `const struct sw_table sw_table_<name>_data`.
-
-    Args:
-        table: the table.
-        origin: for the head.
-        symbol: who defines the link symbol: "never", "default" (unless the library was built with
-            another default table) or "always".
-    """
+def table_source(table: Table, origin: Origin) -> str:
+    """table_<name>.c: `const struct sw_table sw_table_<name>_data`."""
     name = f"sw_table_{table.identifier}_data"
     lines = _head("The look-up data of the table; size/table.h tells the fields.", origin, table)
     lines += ["", '#include "size/table.h"', ""]
@@ -101,7 +94,7 @@ def table_source(table: Table, origin: Origin, *, symbol: str) -> str:
     lines += [*_array("static const uint8_t small_map", _numbers(table.small_map)), ""]
     if table.large_map:
         lines += [*_array("static const uint8_t large_map", _numbers(table.large_map)), ""]
-    if symbol == "always":  # size/table.h declares the built-in tables only
+    if table.identifier not in BUILTINS:  # size/table.h declares these
         lines += [f"extern const struct sw_table {name};"]
     lines += [
         f"const struct sw_table {name} = {{",
@@ -116,24 +109,32 @@ def table_source(table: Table, origin: Origin, *, symbol: str) -> str:
         f"    .large_map = {'large_map' if table.large_map else '0'},",
         "};",
     ]
-    return _text(lines + _symbol_lines(table, symbol))
+    return _text(lines)
 
 
-def _symbol_lines(table: Table, symbol: str) -> list[str]:
-    if symbol == "never":
-        return []
-    name = symbol_name(table)
-    lines = [
-        "",
-        "/* Inline code refers to the table that it was compiled for by this name, so that it can",
-        " * not be linked to, or loaded with, a library whose default table is another. */",
-        f"extern SW_API const char {name};",
-        f"const char {name} = 1;",
-    ]
-    if symbol == "default":
-        lines[1:1] = ["#ifndef SW_DEFAULT_TABLE_REPLACED"]
-        lines += ["#endif"]
-    return lines
+def default_header(table: Table, origin: Origin) -> str:
+    """default.h: which generated names stand for the library's default table."""
+    what = (
+        "The library's default table: the generated names that stand for it. size/default.c and\n"
+        "heap/default.h declare them; spanwise/gen/fast.h is what inline code knows of the table.\n"
+        "`spanwise build` compiles the same sources with a default.h of another table."
+    )
+    name = table.identifier
+    return _text(
+        [
+            *_head(what, origin, None),
+            "#ifndef SW_GEN_DEFAULT_H",
+            "#define SW_GEN_DEFAULT_H",
+            "",
+            f"#define SW_DEFAULT_TABLE sw_table_{name}_data",
+            f"#define SW_DEFAULT_SYMBOL {symbol_name(table)}",
+            f"#define SW_DEFAULT_PATHS sw_paths_{name}",
+            f"#define SW_DEFAULT_CUTOFF sw_paths_{name}_cutoff",
+            f"#define SW_DEFAULT_NOSCAN sw_paths_{name}_noscan",
+            "",
+            "#endif",
+        ]
+    )
 
 
 def _path_name(table: Table, kind: str, number: int) -> str:
@@ -239,7 +240,7 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
 
 
 def fast_header(table: Table, origin: Origin) -> str:
-    """fast_<name>.h: what public inline code knows of the library's default table."""
+    """fast.h: what public inline code knows of the library's default table."""
     what = (
         "What inline code knows of the library's default table. For a size n that is a constant\n"
         "when compiled, n <= SW_FAST_SIZE_MAX, both fold to numbers:\n"

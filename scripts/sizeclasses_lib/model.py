@@ -86,6 +86,7 @@ class Parameters:
 
 
 BUILTINS = {"go": Parameters("go"), "c16": Parameters("16")}
+DEFAULT = "c16"  # the table of heaps that name none, and of inline code
 
 
 def magic_of(size: int) -> int:

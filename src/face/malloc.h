@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gen/paths.h"
+#include "heap/default.h"
 #include "heap/heap.h"
 #include "heap/template.h"
 #include "spanwise/stats.h"
@@ -70,8 +70,8 @@ static sw_always_inline void *face_allocate(size_t size) {
 
 static sw_always_inline void *face_allocate_zeroed(size_t size) {
     sw_cache *cache = sw_tls_cache;
-    if (sw_likely(size <= sw_paths_c16_cutoff && cache->heap != NULL))
-        return sw_paths_c16_noscan[size](cache, size, SW_ZERO);
+    if (sw_likely(size <= SW_DEFAULT_CUTOFF && cache->heap != NULL))
+        return SW_DEFAULT_NOSCAN[size](cache, size, SW_ZERO);
     return face_alloc_slow(cache, size, SW_ZERO, 0);
 }
 

@@ -186,10 +186,3 @@ const struct sw_table sw_table_c16_data = {
     .small_map = small_map,
     .large_map = large_map,
 };
-
-#ifndef SW_DEFAULT_TABLE_REPLACED
-/* Inline code refers to the table that it was compiled for by this name, so that it can
- * not be linked to, or loaded with, a library whose default table is another. */
-extern SW_API const char sw_table_is_c16_29a73ebe68e226c6;
-const char sw_table_is_c16_29a73ebe68e226c6 = 1;
-#endif

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/fail.h"
-#include "gen/paths.h"
+#include "heap/default.h"
 #include "heap/heap.h"
 #include "heap/template.h"
 
@@ -161,7 +161,7 @@ void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned f
     return cache == NULL ? no_memory() : alloc_aligned(cache, size, align, flags);
 }
 
-/* --- public: the default heap (c16, plain) ---------------------------------------------------------- */
+/* --- public: the default heap (plain) -------------------------------------------------------------- */
 
 /* Sizes above those that the inline paths know, and zeroed ones. */
 static sw_noinline void *alloc_default(size_t size, unsigned flags) {
@@ -178,8 +178,8 @@ void *sw_calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_mul_overflow(count, size, &bytes)) return no_memory();
     sw_cache *cache = sw_tls_cache;
-    if (bytes <= sw_paths_c16_cutoff && cache->heap != NULL)
-        return sw_paths_c16_noscan[bytes](cache, bytes, SW_ZERO);
+    if (bytes <= SW_DEFAULT_CUTOFF && cache->heap != NULL)
+        return SW_DEFAULT_NOSCAN[bytes](cache, bytes, SW_ZERO);
     return alloc_default(bytes, SW_ZERO);
 }
 

@@ -12,7 +12,7 @@ const char *sw_version(void) { return SPANWISE_VERSION; }
 
 void sw_heap_options_init(sw_heap_options *options) {
     memset(options, 0, sizeof *options);
-    options->table = sw_table_c16();
+    options->table = sw_table_default();
     options->decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
 }
 
@@ -45,7 +45,7 @@ static bool make_central(sw_heap *heap) {
 
 static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->options = *options;
-    if (heap->options.table == NULL) heap->options.table = sw_table_c16();
+    if (heap->options.table == NULL) heap->options.table = sw_table_default();
     if (heap->options.decay_ns == 0) heap->options.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
     heap->table = heap->options.table;
     heap->span_classes = 2 * heap->table->class_count;

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which path serves a request: the generated ones for plain heaps of a built-in table, else generic. */
+/* Which path serves a request: the generated ones for plain heaps of the tables go and default, else
+ * generic. */
 #include "gen/paths.h"
+#include "heap/default.h"
 #include "heap/heap.h"
 
-static const sw_paths *builtin_paths(const sw_table *table) {
+static const sw_paths *generated_paths(const sw_table *table) {
     if (table == sw_table_go()) return &sw_paths_go;
-    return table == sw_table_c16() ? &sw_paths_c16 : NULL;
+    return table == sw_table_default() ? &SW_DEFAULT_PATHS : NULL;
 }
 
 const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode) {
-    return mode == 0 ? builtin_paths(table) : NULL;
+    return mode == 0 ? generated_paths(table) : NULL;
 }
 
 sw_path_fn *const *sw_paths_tiny(const sw_table *table) {
-    const sw_paths *paths = builtin_paths(table);
+    const sw_paths *paths = generated_paths(table);
     return paths == NULL ? NULL : paths->tiny;
 }
 

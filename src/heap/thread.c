@@ -85,9 +85,9 @@ sw_heap *sw_heap_default(void) {
 sw_status sw_heap_default_init(const sw_heap_options *options) {
     const char *op = "heap_default_init";
     if (options != NULL) {
-        if (options->table != NULL && options->table != sw_table_c16())
+        if (options->table != NULL && options->table != sw_table_default())
             return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
-                           sw_table_name(options->table), sw_table_name(sw_table_c16()));
+                           sw_table_name(options->table), sw_table_name(sw_table_default()));
         if (options->dry || options->tiny || options->manual_clock)
             return sw_fail(SW_INVALID, op,
                            "a default heap can not be dry, pack tiny objects or "

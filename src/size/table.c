@@ -246,7 +246,9 @@ sw_status sw_table_create(const char *name, uint32_t page_bytes, const sw_class_
 }
 
 void sw_table_destroy(sw_table *table) {
-    if (table == NULL || table == &sw_table_go_data || table == &sw_table_c16_data) return;
+    if (table == NULL || table == &sw_table_go_data || table == &sw_table_c16_data ||
+        table == sw_table_default())
+        return;
     table_block *block = (table_block *)(void *)table;
     /* A refusal (the kernel's limit on mappings) leaves the block behind; nothing uses it. */
     (void)sw_os_release(block, block->block_bytes);

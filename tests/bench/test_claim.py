@@ -199,7 +199,7 @@ def test_go_times_the_classes_that_have_an_inline_path() -> None:
     text = (BENCH / "go/classes.go").read_text()
     sizes = re.findall(r"^\t(\d+): func", text, re.MULTILINE)
     assert sizes == re.findall(r"new\(\[(\d+)\]byte\)", text)
-    header = (ROOT / "include/spanwise/gen/fast_c16.h").read_text()
+    header = (ROOT / "include/spanwise/gen/fast.h").read_text()
     listed = re.search(r"sw_fast_class_bytes\[\d+\] = \{([^}]*)\}", header)
     assert listed is not None
     ours = [int(size) for size in re.findall(r"\d+", listed[1])]

@@ -97,8 +97,9 @@ def custom(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_c_of_any_table_compiles(compiler: str, custom: Path) -> None:
-    assert sorted(path.name for path in custom.glob("*_best_16_v2.*")) == [
-        "fast_best_16_v2.h",
+    assert sorted(path.name for path in custom.glob("*.[ch]")) == [
+        "default.h",
+        "fast.h",
         "paths_best_16_v2.c",
         "paths_best_16_v2.h",
         "table_best_16_v2.c",
@@ -123,18 +124,23 @@ int main(void) {
 }
 """
     (custom / "main.c").write_text(program)
-    own = ['-DFAST_HEADER="fast_best_16_v2.h"', "-DWANT=504", "-I."]
-    stock = ["-DFAST_HEADER=<spanwise/gen/fast_c16.h>", "-DWANT=112"]
-    c16 = str(ROOT / "src/gen/table_c16.c")
+    (custom / "own/gen").mkdir(parents=True)
+    shutil.copy(custom / "default.h", custom / "own/gen")
+    for name, first in (("own", "-iquoteown"), ("stock", "-O2")):
+        source = str(ROOT / "src/size/default.c")
+        result = compile_c(compiler, first, "-c", source, "-o", f"{name}.o", cwd=custom)
+        assert result.returncode == 0, result.stderr
+    tables = [str(ROOT / "src/gen/table_c16.c"), "table_best_16_v2.c"]
+    own = ['-DFAST_HEADER="fast.h"', "-DWANT=504", "-I.", *tables]
+    stock = ["-DFAST_HEADER=<spanwise/gen/fast.h>", "-DWANT=112", *tables]
     build = ("-O2", "main.c", "-o", "main")
-    replaced = "-DSW_DEFAULT_TABLE_REPLACED"
-    for good in ([*own, "table_best_16_v2.c", c16, replaced], [*stock, c16]):
+    for good in ([*own, "own.o"], [*stock, "stock.o"]):
         result = compile_c(compiler, *build, *good, cwd=custom)
         assert result.returncode == 0, result.stderr
         assert subprocess.run([custom / "main"], check=False).returncode == 0
     for bad, symbol in (
-        ([*own, c16], "sw_table_is_best_16_v2_"),
-        ([*stock, "table_best_16_v2.c", c16, replaced], f"sw_table_is_c16_{C16.hash:016x}"),
+        ([*own, "stock.o"], "sw_table_is_best_16_v2_"),
+        ([*stock, "own.o"], f"sw_table_is_c16_{C16.hash:016x}"),
     ):
         result = compile_c(compiler, *build, *bad, cwd=custom)
         assert result.returncode != 0
@@ -149,7 +155,8 @@ def test_works_from_another_place(tmp_path: Path) -> None:
     subprocess.run(command, cwd="/", check=True)
     made = (tmp_path / "out" / "table_c16.c").read_text()
     assert "const struct sw_table sw_table_c16_data = {" in made
-    assert f"sw_table_is_c16_{C16.hash:016x} = 1;" in made
+    default = (tmp_path / "out" / "default.h").read_text()
+    assert f"SW_DEFAULT_SYMBOL sw_table_is_c16_{C16.hash:016x}\n" in default
 
 
 def test_a_closed_pipe_is_no_error() -> None:

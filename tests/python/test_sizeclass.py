@@ -103,6 +103,14 @@ def test_c16_is_go_without_24() -> None:
 # --- families -------------------------------------------------------------------------------------
 
 
+def test_default_is_c16() -> None:
+    default = sw.SizeClassTable.default()
+    assert default == sw.SizeClassTable.c16()
+    assert default.name == "c16" and default.to_dict() == sw.SizeClassTable.c16().to_dict()
+    with sw.Heap() as heap:
+        assert heap.table == default
+
+
 def test_pow2() -> None:
     table = sw.SizeClassTable.pow2()
     assert table.classes["size"].tolist() == [8 << i for i in range(13)]

@@ -36,7 +36,7 @@ static void options_are_checked(void) {
     sw_heap_options options;
     sw_heap_options_init(&options);
     CHECK_EQ(options.batch_spans, 0);
-    CHECK(options.table == sw_table_c16());
+    CHECK(options.table == sw_table_default());
     options.placement = (sw_placement)3;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
     CHECK(strstr(sw_last_error()->message, "placement 3") != NULL);

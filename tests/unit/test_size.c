@@ -3,7 +3,7 @@
 #include "size/table.h"
 
 #include "check.h"
-#include "spanwise/gen/fast_c16.h"
+#include "spanwise/gen/fast.h"
 
 /* Go 1.26.8, internal/runtime/gc/sizeclasses.go: bytes and pages of classes 1..67. */
 static const sw_class_spec go_numbers[] = {
@@ -94,8 +94,11 @@ static void test_builtin_names(void) {
     CHECK(sw_table_builtin("c17") == NULL);
     CHECK(sw_table_builtin("") == NULL);
     CHECK(sw_table_builtin(NULL) == NULL);
-    sw_table_destroy((sw_table *)sw_table_go()); /* ignored */
-    sw_table_destroy(NULL);
+    CHECK(sw_table_default() == sw_table_c16());
+    const sw_table *ignored[] = {NULL, sw_table_go(), sw_table_c16(), sw_table_default()};
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        sw_table_destroy((sw_table *)(uintptr_t)ignored[i]);
+    CHECK_STR(sw_table_name(sw_table_default()), "c16");
     CHECK_EQ(sw_table_max_bytes(sw_table_go()), 32768);
 }
 
@@ -138,16 +141,16 @@ static void test_class_info(void) {
     CHECK_EQ(info.cls, 67); /* untouched by failures */
 }
 
-/* Inline code's view of c16, and the identity of a table that lists the same classes. */
+/* Inline code's view of the default table, and the identity of a table that lists the same classes. */
 static void test_fast_header(void) {
-    const sw_table *c16 = sw_table_c16();
-    CHECK_EQ(SW_FAST_TABLE_HASH, sw_table_hash(c16));
+    const sw_table *table = sw_table_default();
+    CHECK_EQ(SW_FAST_TABLE_HASH, sw_table_hash(table));
     CHECK_EQ(SW_FAST_TABLE_SYMBOL, 1);
-    CHECK_STR(SW_FAST_TABLE_NAME, c16->name);
+    CHECK_STR(SW_FAST_TABLE_NAME, table->name);
     for (uint32_t n = 0; n <= SW_FAST_SIZE_MAX; n++) {
         uint32_t cls = sw_fast_size_map[(n + 7) >> 3];
-        CHECK_EQ(cls, sw_size_class(c16, n));
-        CHECK_EQ(sw_fast_class_bytes[cls], c16->classes[cls].size);
+        CHECK_EQ(cls, sw_size_class(table, n));
+        CHECK_EQ(sw_fast_class_bytes[cls], table->classes[cls].size);
     }
 }
 
