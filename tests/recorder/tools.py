@@ -102,10 +102,11 @@ class Recorder:
     def summarise(self, path: Path, *, prefix: bool = False) -> dict[str, str]:
         """The recording's totals and metadata, by name."""
         arguments = ["--valid-prefix"] if prefix else []
-        text = subprocess.run(
-            [self.summary_tool, *arguments, path], capture_output=True, text=True, check=True
-        ).stdout
-        return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        done = subprocess.run(
+            [self.summary_tool, *arguments, path], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
     def run(
         self,
