@@ -251,7 +251,13 @@ def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) 
     words = [sys.executable, str(script), "--table", str(path), "-o", str(tmp_path / "gen")]
     result = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
-    assert len(list((tmp_path / "gen").iterdir())) == 4
+    assert sorted(made.name for made in (tmp_path / "gen").iterdir()) == [
+        "default.h",
+        "fast.h",
+        "paths_best_24_peak.c",
+        "paths_best_24_peak.h",
+        "table_best_24_peak.c",
+    ]
 
 
 # --- bad input ------------------------------------------------------------------------------------
