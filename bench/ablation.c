@@ -155,8 +155,8 @@ static void make_heap(void) {
         die("sw_heap_create", sw_last_error()->message);
 }
 
-/* Objects that share blocks can only go with their heap. The next one begins with free pages that were
- * touched, or a row would time the system's page faults. */
+/* Objects that share blocks can only go with their heap. The next one begins with free pages that
+ * were touched, or a row would time the system's page faults. */
 static void new_heap(size_t first, size_t count) {
     (void)first;
     sw_cache_close(cache);
@@ -207,8 +207,8 @@ static const row rows[] = {
 #define WIDE_NOP "nop\n\tnop\n\t"
 #endif
 
-/* 128 KiB of code in straight line: several times a first-level instruction cache. In a section of its
- * own, so that .text holds what is compared. */
+/* 128 KiB of code in straight line: several times a first-level instruction cache. In a section of
+ * its own, so that .text holds what is compared. */
 __attribute__((noinline, section(".sweep"))) static void sweep(void) {
     __asm__ volatile(".rept 16384\n\t" WIDE_NOP ".endr" ::: "memory");
 }

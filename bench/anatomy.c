@@ -88,7 +88,7 @@ NOINLINE static int64_t *stack_it2_pointer(int64_t y) {
     }
 SIZES(DEFINE)
 
-/* --- the loops ---------------------------------------------------------------------------------- */
+/* --- the loops -------------------------------------------------------------------------------- */
 
 static void run_value(size_t count) {
     for (size_t i = 0; i < count; i++) sink = stack_it((int64_t)i);
@@ -124,7 +124,7 @@ static void run_cache(size_t count) { run_pointers(count, stack_it2, free_cache)
 static void run_scan(size_t count) { run_pointers(count, stack_it2_pointer, free_cache); }
 static void run_inline(size_t count) { run_pointers(count, inline_fn, free_inline); }
 
-/* --- heaps -------------------------------------------------------------------------------------- */
+/* --- heaps ------------------------------------------------------------------------------------ */
 
 static void open_heap(const sw_table *table, uint8_t tracked) {
     sw_heap_options options;
@@ -181,7 +181,7 @@ static const anatomy_case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-/* --- the program -------------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 /* The function inside which callgrind collects. */
 NOINLINE static void measured(void (*run)(size_t count), size_t count) {

@@ -5,8 +5,8 @@
  *   bench_paths --list         the names of the paths, each with its weight
  *   bench_paths PATH COUNT     runs COUNT operations of the path inside measured()
  *
- * instructions.py collects inside measured() only and subtracts two runs, so that what remains is one
- * operation and its loop.
+ * instructions.py collects inside measured() only and subtracts two runs, so that what remains is
+ * one operation and its loop.
  */
 #include "paths.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library's paths: inline (fast.h), exported (sw_malloc ...), and generic (a table made at run
- * time, for which there is no specialised path). A name without a size means 16 B. `loop` is the loop
- * that paths which fill or drain share, alone. */
+ * time, for which there is no specialised path). A name without a size means 16 B. `loop` is the
+ * loop that paths which fill or drain share, alone. */
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
@@ -9,7 +9,7 @@
 
 static sw_cache *generic_cache;
 
-/* --- ping-pong ---------------------------------------------------------------------------------- */
+/* --- ping-pong -------------------------------------------------------------------------------- */
 
 static void loop(size_t count) {
     for (size_t i = 0; i < count; i++) *(void *volatile *)&held[i] = &held[i];
@@ -71,7 +71,7 @@ static void generic_pair(size_t count) {
     }
 }
 
-/* --- batches ------------------------------------------------------------------------------------ */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 static void inline_malloc(size_t count) {
     for (size_t i = 0; i < count; i++) held[i] = sw_fast_malloc(16);
@@ -142,7 +142,7 @@ static void generic_free(size_t count) {
     for (size_t i = 0; i < count; i++) sw_cache_free(generic_cache, held[i]);
 }
 
-/* --- replacing at random in a heap of some size -------------------------------------------------- */
+/* --- replacing at random in a heap of some size ----------------------------------------------- */
 
 static uint32_t live_count;
 
@@ -170,7 +170,7 @@ static void live_100m(size_t count) {
     live_bytes(100 * 1000 * 1000);
 }
 
-/* --- what happens before ------------------------------------------------------------------------ */
+/* --- what happens before ---------------------------------------------------------------------- */
 
 static void default_heap(void) { sw_free(sw_malloc(1)); }
 

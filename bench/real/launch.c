@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one command and reports what it used: launch REPORT PRELOAD COMMAND [ARGUMENT...]
  *
- * A child starts life with the peak RSS of whoever forked it, so a program of 3 MB that Python forks
- * reports Python's 30. This launcher is small, and it alone carries no LD_PRELOAD: PRELOAD (may be
- * empty) goes to the command only. REPORT gets one line, written when the command has ended:
+ * A child starts life with the peak RSS of whoever forked it, so a program of 3 MB that Python
+ * forks reports Python's 30. This launcher is small, and it alone carries no LD_PRELOAD: PRELOAD
+ * (may be empty) goes to the command only. REPORT gets one line, written when the command has
+ * ended:
  *
  *     exit|signal NUMBER WALL_NS USER_US SYSTEM_US PEAK_RSS_KB
  *

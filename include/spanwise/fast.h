@@ -2,12 +2,12 @@
 /* Inline allocation and free on the default heap, for code that counts nanoseconds.
  *
  * With a size that is constant when compiled, the class and its slot size fold to numbers and an
- * allocation is a handful of instructions; other sizes call the library. A free is validated exactly
- * as sw_free is. Works in C11 and C++11 with gcc and clang.
+ * allocation is a handful of instructions; other sizes call the library. A free is validated
+ * exactly as sw_free is. Works in C11 and C++11 with gcc and clang.
  *
  * Binary compatibility: this code reads the records of fast_abi.h and the class numbers of the
- * library's default table. It refers to a symbol that is named after the table, so that a library of
- * another table fails at link or load.
+ * library's default table. It refers to a symbol that is named after the table, so that a library
+ * of another table fails at link or load.
  */
 #ifndef SPANWISE_FAST_H
 #define SPANWISE_FAST_H
@@ -46,10 +46,10 @@ SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its word
 /* Makes every user of this header need the table's symbol. */
 __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_TABLE_SYMBOL;
 
-/* --- allocation --------------------------------------------------------------------------------- */
+/* --- allocation ------------------------------------------------------------------------------- */
 
-/* The most bytes that are cleared in line. Above, gcc would write `rep stos` for a constant length, which
- * takes three times what a call of memset does (144 bytes on a Zen 4: 19 ns and 7). */
+/* The most bytes that are cleared in line. Above, gcc would write `rep stos` for a constant length,
+ * which takes three times what a call of memset does (144 bytes on a Zen 4: 19 ns and 7). */
 #define SW_FAST_CLEAR_MAX (SW_ABLATE_ZERO ? 0 : 80)
 
 /* Clears an object; bytes is most often a constant. */
@@ -94,7 +94,7 @@ SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
     return sw_fast_cache_alloc(cache, size, SW_ZERO);
 }
 
-/* --- free --------------------------------------------------------------------------------------- */
+/* --- free ------------------------------------------------------------------------------------- */
 
 /* Sets the bit of a slot in a span that the cache owns. 0: the slot is free already. */
 SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slot) {
@@ -109,7 +109,8 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
     return 1;
 }
 
-/* The span of slots that an address starts a slot of, and the slot; NULL: neither, or a large object. */
+/* The span of slots that an address starts a slot of, and the slot; NULL: neither, or a large
+ * object. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
     const sw_space_view *view = &cache->view;
     uintptr_t p = (uintptr_t)ptr;
@@ -140,8 +141,8 @@ SW_FAST_INLINE void sw_fast_cache_free(sw_cache *cache, void *ptr) {
     if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
 }
 
-/* A free whose size is constant when compiled, of an object in the word that its class allocates from:
- * three numbers of the cache validate it. 0: nothing was done. */
+/* A free whose size is constant when compiled, of an object in the word that its class allocates
+ * from: three numbers of the cache validate it. 0: nothing was done. */
 SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
                                             uint32_t bytes) {
     sw_cache_slot *slot = &cache->slots[cls * 2 + 1];

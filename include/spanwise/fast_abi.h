@@ -18,8 +18,8 @@ extern "C" {
  *           and the allocation after it do not wait for each other's store
  *   remote: the slots that other threads freed and the owner has not drained yet; atomic
  * free and local are written by the span's owner only (under the heap's lock when it has none).
- * Bits past the span's last slot are 0 in `free` and `remote` and 1 in `local` for ever. So a free of
- * such a slot meets a set bit, a word is wholly free when (free | local) is all ones, and an
+ * Bits past the span's last slot are 0 in `free` and `remote` and 1 in `local` for ever. So a free
+ * of such a slot meets a set bit, a word is wholly free when (free | local) is all ones, and an
  * allocation never sees them. A span whose slots end on a word and leave a tail has one word more.
  * A word never straddles cache lines: whoever frees touches one line, whichever thread it is. */
 typedef struct sw_word {
@@ -29,14 +29,14 @@ typedef struct sw_word {
     uint64_t unused; /* keeps two words a line; in a span's own word, fields of its record */
 } sw_word;
 
-/* One span: a run of pages cut into slots, or one large object. 64 bytes, a cache line, in a dense array of
- * its space; the page map holds indices into that array. Where one word serves all slots it lies in the
- * record itself: a free then touches two lines of metadata, the page map's and this.
+/* One span: a run of pages cut into slots, or one large object. 64 bytes, a cache line, in a dense
+ * array of its space; the page map holds indices into that array. Where one word serves all slots
+ * it lies in the record itself: a free then touches two lines of metadata, the page map's and this.
  *   slot i is at base + i * size, 0 <= i < slots
  *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and the
  *   low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
- * Large objects and the two sentinels have magic 0 and no bit to give or take: every fast path ends in
- * the slow one. */
+ * Large objects and the two sentinels have magic 0 and no bit to give or take: every fast path ends
+ * in the slow one. */
 typedef struct sw_span {
     uintptr_t base;
     uint64_t magic;         /* 0 for large objects */
@@ -57,8 +57,8 @@ typedef struct sw_span {
     };
 } sw_span;
 
-/* The state of a span that waits in its cache's partial list: only there a free looks whether a word has
- * become wholly free. */
+/* The state of a span that waits in its cache's partial list: only there a free looks whether a
+ * word has become wholly free. */
 enum { SW_FAST_PARTIAL = 2 };
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
@@ -92,9 +92,9 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
-/* A cache: one line that every call reads, one of the generic and the slow paths, then the slots, indexed
- * by class * 2 + noscan. A thread without a cache of the default heap has one with no heap whose every
- * path ends in the slow one. */
+/* A cache: one line that every call reads, one of the generic and the slow paths, then the slots,
+ * indexed by class * 2 + noscan. A thread without a cache of the default heap has one with no heap
+ * whose every path ends in the slow one. */
 struct sw_cache {
     sw_space_view view;
     sw_heap *heap; /* NULL: the cache of threads that have none */

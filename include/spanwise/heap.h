@@ -52,8 +52,8 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
 /* decay_ns of SW_DECAY_NEVER: keep pages; 0 in sw_heap_options_init means the default. */
 #define SW_DECAY_NEVER UINT64_MAX
 
-/* huge_pages: madvise(MADV_HUGEPAGE) on each window. Pages are then backed 2 MiB at a time where the
- * system agrees, so more may be resident than is held until idle pages go back. */
+/* huge_pages: madvise(MADV_HUGEPAGE) on each window. Pages are then backed 2 MiB at a time where
+ * the system agrees, so more may be resident than is held until idle pages go back. */
 
 /* Fills in the defaults: default table, no limit, decay of 500 ms, LIFO, batch 0, untracked, real
  * memory. */
@@ -73,9 +73,10 @@ SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
 SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers */
 
-/* Called when `bytes` more, a large object or a span of small ones, would pass the heap's limit and giving
- * back free pages was not enough. It may free objects of the heap and trim it, from the calling thread, but not allocate from it; no lock is held. Nonzero: try again
- * (so it must answer 0 when it could not free anything); 0: the allocation fails. */
+/* Called when `bytes` more, a large object or a span of small ones, would pass the heap's limit and
+ * giving back free pages was not enough. It may free objects of the heap and trim it, from the
+ * calling thread, but not allocate from it; no lock is held. Nonzero: try again (so it must answer
+ * 0 when it could not free anything); 0: the allocation fails. */
 typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
 /* NULL: none. May be called at any time; a call that is under way may still see the old hook. */
 SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
@@ -91,8 +92,8 @@ SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 SW_API void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags);
 /* ptr NULL: allocates. size 0 keeps a smallest slot (never frees). On failure NULL and the old
  * object is untouched. flags as for alloc: SW_ZERO clears what the object grew by (the bytes past
- * the old *usable* size, or past the old requested size in a tracked heap); SW_SCAN moves an object that
- * was allocated without it. */
+ * the old *usable* size, or past the old requested size in a tracked heap); SW_SCAN moves an object
+ * that was allocated without it. */
 SW_API void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned flags);
 /* NULL is ignored. */
 SW_API void sw_heap_free(sw_heap *heap, void *ptr);
@@ -122,7 +123,8 @@ SW_API void sw_cache_free(sw_cache *cache, void *ptr);
 
 /* Moves the heap's clock (manual_clock only, never backwards) and gives idle pages back. */
 SW_API void sw_heap_set_time(sw_heap *heap, uint64_t now_ns);
-/* Gives the pages of spans that the cache holds wholly free to its heap. From the cache's thread. */
+/* Gives the pages of spans that the cache holds wholly free to its heap. From the cache's
+ * thread. */
 SW_API void sw_cache_trim(sw_cache *cache);
 /* Trims this thread's cache, then gives every free page back to the OS now; returns the bytes. */
 SW_API size_t sw_heap_trim(sw_heap *heap);

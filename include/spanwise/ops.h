@@ -24,7 +24,8 @@ enum {
 };
 
 /* 32 bytes, no padding. Object ids are dense: an ALLOC takes an id that is not live, a FREE gives
- * it up; ids are reused, so an array indexed by id is as long as the peak number of live objects. */
+ * it up; ids are reused, so an array indexed by id is as long as the peak number of live
+ * objects. */
 typedef struct sw_op {
     uint64_t time_ns;   /* since the start of the recording; never falls */
     uint64_t size;      /* requested bytes */

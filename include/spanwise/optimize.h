@@ -87,9 +87,9 @@ typedef struct sw_optimize_result {
 
 /* 24 classes, align 16, pages of 8 KiB, 10 of them, 32 KiB, no charge. */
 SW_API void sw_optimize_options_init(sw_optimize_options *options);
-/* Finds the best tables of 1 .. classes classes for weights[0 .. SW_PROFILE_SIZES), by requested bytes.
- * Errors: SW_INVALID (an option out of range, a weight that is negative or no number, no weight at
- * all up to max_bytes, a largest class that no allowed span holds), SW_NOMEM. */
+/* Finds the best tables of 1 .. classes classes for weights[0 .. SW_PROFILE_SIZES), by requested
+ * bytes. Errors: SW_INVALID (an option out of range, a weight that is negative or no number, no
+ * weight at all up to max_bytes, a largest class that no allowed span holds), SW_NOMEM. */
 SW_API sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
                                      sw_optimizer **out);
 SW_API void sw_optimizer_destroy(sw_optimizer *optimizer); /* NULL is ignored */

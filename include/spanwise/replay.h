@@ -50,11 +50,11 @@ SW_API void sw_runner_destroy(sw_runner *runner); /* objects still live stay in 
  * operation's index. *done: operations executed. */
 SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                                const volatile int *cancel, size_t *done);
-/* Runs a recording from where its reader stands, in one call, until `until` operations have been run by
- * this runner in all (UINT64_MAX: to the end). A later call goes on from there: the reader must not
- * be read by anybody else meanwhile. *progress (may be NULL) is the operations run so far, for
- * another thread to watch. Errors: those of sw_runner_run and of sw_trace_next; a message names the
- * operation's index in the recording, counted from where the reader first stood. */
+/* Runs a recording from where its reader stands, in one call, until `until` operations have been
+ * run by this runner in all (UINT64_MAX: to the end). A later call goes on from there: the reader
+ * must not be read by anybody else meanwhile. *progress (may be NULL) is the operations run so far,
+ * for another thread to watch. Errors: those of sw_runner_run and of sw_trace_next; a message names
+ * the operation's index in the recording, counted from where the reader first stood. */
 SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                                      const volatile int *cancel, volatile uint64_t *progress);
 SW_API void sw_runner_stats(const sw_runner *runner, sw_run_stats *out);

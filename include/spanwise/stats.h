@@ -81,8 +81,8 @@ typedef struct sw_span_info {
 SW_API size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity);
 
 /* Calls fn for each live object (address, requested bytes or slot bytes). Stops when fn returns
- * nonzero and returns that value. The heap is locked meanwhile: fn must not call into this heap, nor
- * fork (a fork waits for every heap's lock), nor wait for a thread that may do either. */
+ * nonzero and returns that value. The heap is locked meanwhile: fn must not call into this heap,
+ * nor fork (a fork waits for every heap's lock), nor wait for a thread that may do either. */
 typedef int sw_object_fn(void *ptr, size_t bytes, uint32_t cls, void *arg);
 SW_API int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C library's allocation functions on the default heap, for LD_PRELOAD.
  *
- * Results and errno follow glibc: NULL and ENOMEM on exhaustion, posix_memalign returns its code and
- * leaves errno alone, free keeps errno, realloc(p, 0) frees and gives NULL, memalign rounds an odd
- * alignment up to a power of two.
+ * Results and errno follow glibc: NULL and ENOMEM on exhaustion, posix_memalign returns its code
+ * and leaves errno alone, free keeps errno, realloc(p, 0) frees and gives NULL, memalign rounds an
+ * odd alignment up to a power of two.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -43,7 +43,7 @@ FACE_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
     return sw_mul_overflow(count, size, &bytes) ? out_of_memory() : realloc(ptr, bytes);
 }
 
-/* --- aligned ------------------------------------------------------------------------------------ */
+/* --- aligned ---------------------------------------------------------------------------------- */
 
 FACE_EXPORT void *memalign(size_t align, size_t size) {
     if (align > (SIZE_MAX >> 1) + 1) {
@@ -73,7 +73,7 @@ FACE_EXPORT void *pvalloc(size_t size) {
                                   : face_allocate_aligned(sw_align_up(size, page), page);
 }
 
-/* --- C23, and what was there before C89 ----------------------------------------------------------- */
+/* --- C23, and what was there before C89 ------------------------------------------------------- */
 
 FACE_EXPORT void free_sized(void *ptr, size_t size);
 FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size);
@@ -81,7 +81,8 @@ FACE_EXPORT void cfree(void *ptr);
 
 FACE_EXPORT void free_sized(void *ptr, size_t size) { face_free_sized(ptr, size); }
 
-/* The class of an aligned object does not follow from its size alone, so the size is not checked. */
+/* The class of an aligned object does not follow from its size alone, so the size is not
+ * checked. */
 FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
     (void)align;
     (void)size;

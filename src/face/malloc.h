@@ -10,8 +10,8 @@
  *   malloc_info.c     what glibc tells of itself: mallinfo and its kin
  *
  * Path of a call: the heap's inline paths, which begin at the thread's cache of the default heap
- * (sw_tls_cache) and meet nothing of the face. Where the thread has none, the cache without a heap leads
- * every path to malloc_slow.c: always in a tracked heap.
+ * (sw_tls_cache) and meet nothing of the face. Where the thread has none, the cache without a heap
+ * leads every path to malloc_slow.c: always in a tracked heap.
  *
  * Locks, in the order of taking: start < late < account < the heap's.
  */
@@ -29,7 +29,7 @@
 
 #define FACE_EXPORT __attribute__((visibility("default")))
 
-/* --- options (malloc_options.c) ------------------------------------------------------------------ */
+/* --- options (malloc_options.c) --------------------------------------------------------------- */
 
 enum { FACE_PATH_MAX = 4096, FACE_NO_FILE = -1 };
 
@@ -42,12 +42,13 @@ typedef struct face_options {
 
 extern face_options face_option;
 
-/* Reads the environment; allocates nothing. A malformed value prints one line and leaves the default. */
+/* Reads the environment; allocates nothing. A malformed value prints one line and leaves the
+ * default. */
 void face_read_options(void);
 /* The words of the placement and of huge_pages. */
 extern const char *const face_placements[3];
 
-/* --- slow calls (malloc_slow.c) ------------------------------------------------------------------ */
+/* --- slow calls (malloc_slow.c) --------------------------------------------------------------- */
 
 /* align 0: as malloc. NULL and errno. */
 void *face_alloc(size_t size, size_t align, unsigned flags);
@@ -57,7 +58,7 @@ void face_free_sized(void *ptr, size_t size);
 /* The default heap, made with the options of the environment; NULL: no memory. */
 sw_heap *face_heap(void);
 
-/* --- the way of most calls ----------------------------------------------------------------------- */
+/* --- the way of most calls -------------------------------------------------------------------- */
 
 /* Continuations of the inline paths. */
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
@@ -83,7 +84,7 @@ static inline void *face_allocate_aligned(size_t size, size_t align) {
 
 static sw_always_inline void face_release(void *ptr) { sw_template_free(ptr, face_free_slow); }
 
-/* --- accounts of a tracked heap (malloc_account.c) ----------------------------------------------- */
+/* --- accounts of a tracked heap (malloc_account.c) -------------------------------------------- */
 
 typedef struct face_counts {
     uint64_t ops, allocs, frees, reallocs, failed;
@@ -111,8 +112,8 @@ void face_before_shrink(sw_heap *heap);
 void face_note_free(sw_heap *heap, uint64_t bytes);
 void face_note_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes);
 bool face_take_ledger(sw_heap *heap, face_ledger *out);
-/* The counts, and the ledger of the peak: of a moment when live bytes were at their highest so far, at
- * most 1/32 below the highest ever. NULL: no such moment came. */
+/* The counts, and the ledger of the peak: of a moment when live bytes were at their highest so far,
+ * at most 1/32 below the highest ever. NULL: no such moment came. */
 face_counts face_read_counts(sw_heap *heap);
 const face_ledger *face_peak_ledger(sw_heap *heap);
 
@@ -123,7 +124,7 @@ void face_account_reset(void);
 /* False when the account stays locked: a signal handler that interrupted it must not wait. */
 bool face_account_is_idle(void);
 
-/* --- the report (malloc_report.c) ---------------------------------------------------------------- */
+/* --- the report (malloc_report.c) ------------------------------------------------------------- */
 
 /* Once the heap is there. */
 void face_report_begin(void);
@@ -133,7 +134,7 @@ void face_report_after_fork(void);
 /* True once the lock is seen free; false when it stays held for some milliseconds. */
 bool face_lock_is_idle(const sw_os_lock *lock);
 
-/* --- JSON (malloc_json.c) ------------------------------------------------------------------------ */
+/* --- JSON (malloc_json.c) --------------------------------------------------------------------- */
 
 /* Writes through a small buffer; an error is kept. Opens and closes of objects place the commas. */
 typedef struct face_json {

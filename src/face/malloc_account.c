@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts of a tracked heap: counts as a runner keeps them (spanwise/replay.h), and the ledger at the
- * peak of live requested bytes.
+/* Accounts of a tracked heap: counts as a runner keeps them (spanwise/replay.h), and the ledger at
+ * the peak of live requested bytes.
  *
- * The state at a peak is there until the next object is given up. So the ledger is taken just before
- * that, if live bytes are the most so far and 1/32 more than at the ledger before: the walks over a
- * growing heap then cost together about 32 times the last one. With one thread the ledger is exact;
- * other threads may be in the middle of a call.
+ * The state at a peak is there until the next object is given up. So the ledger is taken just
+ * before that, if live bytes are the most so far and 1/32 more than at the ledger before: the walks
+ * over a growing heap then cost together about 32 times the last one. With one thread the ledger is
+ * exact; other threads may be in the middle of a call.
  */
 #include "face/malloc.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C++ operators of libspanwise-malloc.so, under their Itanium ABI names, so that the library needs
- * no C++ runtime of its own. What only a C++ runtime has (the new handler, bad_alloc) is looked up in
- * the program when it is needed.
+/* The C++ operators of libspanwise-malloc.so, under their Itanium ABI names, so that the library
+ * needs no C++ runtime of its own. What only a C++ runtime has (the new handler, bad_alloc) is
+ * looked up in the program when it is needed.
  *
  * A nothrow form that finds no memory leaves the rest to the C++ runtime's own, which calls the
- * throwing form inside a try block: C can not write that. Sizes given to delete are not checked: many
- * working programs delete through another type.
+ * throwing form inside a try block: C can not write that. Sizes given to delete are not checked:
+ * many working programs delete through another type.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -73,7 +73,7 @@ void *sw_op_new_array(size_t size) { return new_object(size); }
 void *sw_op_new_aligned(size_t size, size_t align) { return new_aligned(size, align); }
 void *sw_op_new_array_aligned(size_t size, size_t align) { return new_aligned(size, align); }
 
-/* --- nothrow ------------------------------------------------------------------------------------- */
+/* --- nothrow ---------------------------------------------------------------------------------- */
 
 /* std::nothrow_t is passed by reference and never looked at. */
 typedef void *nothrow_new(size_t size, const void *tag);
@@ -121,7 +121,7 @@ void *sw_op_new_array_aligned_nothrow(size_t size, size_t align, const void *tag
                      : runtime_new_aligned("_ZnamSt11align_val_tRKSt9nothrow_t", size, align, tag);
 }
 
-/* --- delete: whatever else is said of an object, its address is enough ---------------------------- */
+/* --- delete: whatever else is said of an object, its address is enough ------------------------ */
 
 #define DELETE(function, symbol)                                                                   \
     void function(void *ptr) OPERATOR(symbol);                                                     \

@@ -23,31 +23,32 @@ static uint64_t free_page_bytes(sw_heap *heap) {
     return bytes;
 }
 
-/* Every free page goes back, unless there are few: programs that trim after each free (stress-ng) would pay
- * a system call and the page faults of the next use each time. Few ones leave with the decay. */
+/* Every free page goes back, unless there are few: programs that trim after each free (stress-ng)
+ * would pay a system call and the page faults of the next use each time. Few ones leave with the
+ * decay. */
 FACE_EXPORT int malloc_trim(size_t pad) {
     sw_heap *heap = face_heap();
     if (heap == NULL || free_page_bytes(heap) <= sw_max_u64(pad, TRIM_MIN_BYTES)) return 0;
     return sw_heap_trim(heap) > 0;
 }
 
-/* glibc's knobs are about what we do not have (arenas, bins, a threshold for mmap). It answers 1, even
- * to those that it does not know. */
+/* glibc's knobs are about what we do not have (arenas, bins, a threshold for mmap). It answers 1,
+ * even to those that it does not know. */
 FACE_EXPORT int mallopt(int parameter, int value) {
     (void)parameter;
     (void)value;
     return 1;
 }
 
-/* --- mallinfo ------------------------------------------------------------------------------------ */
+/* --- mallinfo --------------------------------------------------------------------------------- */
 
 static bool read_ledger(sw_ledger *ledger) {
     sw_heap *heap = face_heap();
     return heap != NULL && sw_heap_ledger(heap, ledger, NULL, 0) == SW_OK;
 }
 
-/* As glibc has it: arena == uordblks + fordblks, and large objects are in hblkhd alone, so that arena
- * and hblkhd sum to what is held. */
+/* As glibc has it: arena == uordblks + fordblks, and large objects are in hblkhd alone, so that
+ * arena and hblkhd sum to what is held. */
 FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     struct mallinfo2 info = {0};
     sw_ledger ledger;
@@ -62,7 +63,8 @@ FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     return info;
 }
 
-/* Its fields are too small for the heaps of today: what does not fit is told as the most that does. */
+/* Its fields are too small for the heaps of today: what does not fit is told as the most that
+ * does. */
 static int narrow(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
 /* Declared here, because <malloc.h> calls it deprecated. */
@@ -79,7 +81,7 @@ struct mallinfo face_mallinfo(void) {
                              .keepcost = narrow(wide.keepcost)};
 }
 
-/* --- printed ------------------------------------------------------------------------------------- */
+/* --- printed ---------------------------------------------------------------------------------- */
 
 FACE_EXPORT void malloc_stats(void) {
     sw_ledger ledger;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of the malloc face, from the environment; docs/design/face.md tells each. They are read at the
- * first allocation, which comes before any constructor has run: no stdio, no locale, no allocation.
+/* Options of the malloc face, from the environment; docs/design/face.md tells each. They are read
+ * at the first allocation, which comes before any constructor has run: no stdio, no locale, no
+ * allocation.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -15,7 +16,7 @@ face_options face_option = {.ledger_file = FACE_NO_FILE};
 
 const char *const face_placements[3] = {"lifo", "address", "fullest"};
 
-/* --- values: each returns false when the text is malformed, and then changes nothing --------------- */
+/* --- values: each returns false when the text is malformed, and then changes nothing ---------- */
 
 static bool parse_number(const char **text, uint64_t *out) {
     uint64_t value = 0;
@@ -118,7 +119,7 @@ static bool set_ledger(const char *text) {
     return true;
 }
 
-/* --- the environment ------------------------------------------------------------------------------- */
+/* --- the environment -------------------------------------------------------------------------- */
 
 typedef struct option {
     const char *name;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the malloc face tells at the end of a process: its ledger at the end and at the peak, as one JSON
- * object (docs/design/face.md has its members).
+/* What the malloc face tells at the end of a process: its ledger at the end and at the peak, as one
+ * JSON object (docs/design/face.md has its members).
  *
- * The end is: return from main, exit, quick_exit, _exit. A process that is ended by a signal, or that
- * calls exec, tells nothing.
+ * The end is: return from main, exit, quick_exit, _exit. A process that is ended by a signal, or
+ * that calls exec, tells nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -52,7 +52,7 @@ bool face_lock_is_idle(const sw_os_lock *lock) {
     return false;
 }
 
-/* --- the members ----------------------------------------------------------------------------------- */
+/* --- the members ------------------------------------------------------------------------------ */
 
 static face_json json;
 static face_ledger end_ledger;
@@ -190,7 +190,7 @@ static bool put_all(sw_heap *heap, int file) {
     return face_json_flush(&json) && write(file, "\n", 1) == 1;
 }
 
-/* --- the file -------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 /* The path with the process id for %p, and `suffix`. */
 static void make_path(char *out, const char *suffix) {
@@ -210,8 +210,8 @@ static void make_path(char *out, const char *suffix) {
     *out = '\0';
 }
 
-/* A file appears whole or not at all; what is there already and no file (a pipe, a terminal) is written
- * to. */
+/* A file appears whole or not at all; what is there already and no file (a pipe, a terminal) is
+ * written to. */
 static bool write_file(sw_heap *heap) {
     static char path[FACE_PATH_MAX], fresh[FACE_PATH_MAX];
     struct stat there;
@@ -262,7 +262,7 @@ void face_report(void) {
     errno = saved_errno;
 }
 
-/* --- the end --------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void at_last(int status, void *arg) {
     (void)status;

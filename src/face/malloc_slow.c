@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the inline paths do not serve: the first one of the process and of each thread, sizes above
- * the cut-off, aligned objects, everything of a tracked heap, and calls of a thread that is as good as
- * gone. */
+/* Calls that the inline paths do not serve: the first one of the process and of each thread, sizes
+ * above the cut-off, aligned objects, everything of a tracked heap, and calls of a thread that is
+ * as good as gone. */
 #include <errno.h>
 
 #include "face/malloc.h"
 
-/* --- start --------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static sw_os_lock start_lock;
 static uint32_t started; /* atomic */
 
-/* A thread whose thread-specific data is destroyed still calls free, from the C library's own end of
- * it. A cache of its own would stay open for ever, so such calls share one. */
+/* A thread whose thread-specific data is destroyed still calls free, from the C library's own end
+ * of it. A cache of its own would stay open for ever, so such calls share one. */
 static sw_os_lock late_lock;
 static sw_cache *late_cache;
 
@@ -38,7 +38,8 @@ static void register_fork(void) {
     (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
 }
 
-/* Nothing here allocates before the heap is there. Without memory for it the next call tries again. */
+/* Nothing here allocates before the heap is there. Without memory for it the next call tries
+ * again. */
 static sw_cold sw_heap *start(void) {
     bool first = false;
     sw_os_lock_acquire(&start_lock);
@@ -61,7 +62,7 @@ sw_heap *face_heap(void) {
                                                                        : start();
 }
 
-/* --- the cache of a call ------------------------------------------------------------------------- */
+/* --- the cache of a call ---------------------------------------------------------------------- */
 
 typedef struct visit {
     sw_heap *heap;
@@ -89,7 +90,7 @@ static void leave(const visit *v) {
     if (sw_unlikely(v->late)) sw_os_lock_release(&late_lock);
 }
 
-/* --- calls --------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     if (sw_unlikely(cache->heap == NULL)) return face_alloc(size, 0, flags);

@@ -12,7 +12,7 @@ static void *no_memory(void) {
     return NULL;
 }
 
-/* --- generic path ------------------------------------------------------------------------------- */
+/* --- generic path ----------------------------------------------------------------------------- */
 
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
 static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
@@ -104,7 +104,7 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
     return alloc_class(cache, size, flags, cls);
 }
 
-/* --- tiny objects -------------------------------------------------------------------------------- */
+/* --- tiny objects ----------------------------------------------------------------------------- */
 
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
     struct sw_cache_more *more = cache->more;
@@ -119,7 +119,7 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
     return block;
 }
 
-/* --- aligned objects ------------------------------------------------------------------------------ */
+/* --- aligned objects -------------------------------------------------------------------------- */
 
 /* The first class from the size's own whose every slot is aligned; 0 when only pages will do. */
 static uint32_t aligned_class(const sw_table *table, size_t size, size_t align) {
@@ -141,7 +141,7 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
     return alloc_class(cache, size, flags, cls);
 }
 
-/* --- public: explicit heaps and caches ------------------------------------------------------------- */
+/* --- public: explicit heaps and caches -------------------------------------------------------- */
 
 void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
     return alloc_any(cache, size, flags);
@@ -161,7 +161,7 @@ void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned f
     return cache == NULL ? no_memory() : alloc_aligned(cache, size, align, flags);
 }
 
-/* --- public: the default heap (plain) -------------------------------------------------------------- */
+/* --- public: the default heap (plain) --------------------------------------------------------- */
 
 /* Sizes above those that the inline paths know, and zeroed ones. */
 static sw_noinline void *alloc_default(size_t size, unsigned flags) {

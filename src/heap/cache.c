@@ -21,7 +21,7 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p) {
                                  .thread = sw_os_thread_id()});
 }
 
-/* --- hints -------------------------------------------------------------------------------------- */
+/* --- hints ------------------------------------------------------------------------------------ */
 
 /* Before the span's words stop being this cache's: no hint may lead to words of somebody else. */
 static void forget_hints(sw_cache *cache, const sw_span *span) {
@@ -200,9 +200,9 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
     empty_slot(slot);
 }
 
-/* A span with a free slot, in no list. What other threads freed is drained only when the cache's own partial
- * spans are used up: they are most likely freeing still into what they announced last, and a word that
- * one allocates from while another frees into it costs both a cache miss a step. */
+/* A span with a free slot, in no list. What other threads freed is drained only when the cache's
+ * own partial spans are used up: they are most likely freeing still into what they announced last,
+ * and a word that one allocates from while another frees into it costs both a cache miss a step. */
 static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
     sw_span *span = take_partial(cache, span_class);
     if (span == NULL && __atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {

@@ -104,10 +104,10 @@ static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t s
     (void)sw_fast_free_own(cache, span, slot);
 }
 
-/* A live slot of a marked span of this cache. A full span keeps its place while a hint can bring the
- * slot back; three frees in a row into one word tell that objects go as they came, and that the span is better
- * listed as partial. (Below the first hint of a class are those of another, which do no harm. Every call here is
- * the last thing done: nothing is saved on the way.) */
+/* A live slot of a marked span of this cache. A full span keeps its place while a hint can bring
+ * the slot back; three frees in a row into one word tell that objects go as they came, and that the
+ * span is better listed as partial. (Below the first hint of a class are those of another, which do
+ * no harm. Every call here is the last thing done: nothing is saved on the way.) */
 static sw_always_inline void free_marked(sw_cache *cache, sw_span *span, uint64_t slot,
                                          uintptr_t p) {
     sw_cache_slot *place = &cache->slots[span->span_class];
@@ -163,7 +163,8 @@ static void free_found(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
-/* The start of a large object of this heap. The heap's lock guards it: there is no span of slots to visit. */
+/* The start of a large object of this heap. The heap's lock guards it: there is no span of slots to
+ * visit. */
 static bool free_large(sw_heap *heap, void *ptr) {
     const uint32_t *entry = sw_space_entry(heap->space, (uintptr_t)ptr);
     if (entry == NULL || *entry < SW_SPAN_FIRST) return false;
@@ -184,8 +185,8 @@ static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
     free_found(cache, ptr, op);
 }
 
-/* A slot of a span of another cache that this one visits already. False: it does not, or the slot is free;
- * nothing was done. */
+/* A slot of a span of another cache that this one visits already. False: it does not, or the slot
+ * is free; nothing was done. */
 static sw_always_inline bool free_visited(sw_cache *cache, sw_span *span, uint64_t slot) {
     sw_space *space = cache->heap->space;
     sw_cache *owner = sw_span_owner(span);

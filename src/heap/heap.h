@@ -103,14 +103,14 @@ static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_s
     return table->classes[span->span_class / 2].size;
 }
 
-/* After an allocation of `bytes` more failed with SW_LIMIT: asks the hook, if there is one. True: try
- * again. No lock is held. */
+/* After an allocation of `bytes` more failed with SW_LIMIT: asks the hook, if there is one. True:
+ * try again. No lock is held. */
 bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes);
 
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
 
-/* --- hints ------------------------------------------------------------------------------------- */
+/* --- hints ------------------------------------------------------------------------------------ */
 
 static sw_always_inline uint64_t sw_hint_at(uintptr_t address, uint64_t slot) {
     return (uint64_t)address << 6 | slot % 64;
@@ -144,7 +144,7 @@ void sw_cache_free_records(sw_heap *heap);
 /* Says that a slot was found free twice: p its address. */
 void sw_cache_report_double(const sw_cache *cache, uintptr_t p);
 
-/* --- remote.c: frees by other threads ------------------------------------------------------------ */
+/* --- remote.c: frees by other threads --------------------------------------------------------- */
 
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
@@ -153,11 +153,12 @@ void sw_remote_drain_closed(sw_cache *cache);
 /* Pushes half of a span on its owner's remote stack. The caller is its announcer. */
 void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
 
-/* A cache that frees into a span of another says so: until it leaves, the span is not given up, or its
- * slots are seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe memory reclamation for
- * lock-free objects", 2004. It guards against programs that free an object twice at once: the first free
- * may make the span empty.) The fence is the price of a visit, so a cache stays until it visits another
- * span, takes one from the central lists, trims or closes: frees in a row into one span pay it once. */
+/* A cache that frees into a span of another says so: until it leaves, the span is not given up, or
+ * its slots are seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe memory
+ * reclamation for lock-free objects", 2004. It guards against programs that free an object twice at
+ * once: the first free may make the span empty.) The fence is the price of a visit, so a cache
+ * stays until it visits another span, takes one from the central lists, trims or closes: frees in a
+ * row into one span pay it once. */
 static inline void sw_visit_enter(sw_cache *cache, uint32_t id) {
     __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -166,7 +167,7 @@ static inline void sw_visit_leave(sw_cache *cache) {
     __atomic_store_n(&cache->more->visiting, 0, __ATOMIC_RELEASE);
 }
 
-/* --- central.c: all under heap->lock ----------------------------------------------------------- */
+/* --- central.c: all under heap->lock ---------------------------------------------------------- */
 
 /* A span of the class with a free slot, owned by the cache from now on, in no list. NULL with
  * *why set. */
@@ -177,8 +178,8 @@ void sw_central_put(sw_heap *heap, sw_span *span);
 void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled);
 /* A free into a span without owner. SW_REMOTE_DOUBLE or DONE. */
 sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot);
-/* Gives a wholly free span, in no list, back to the page heap; to the central list if a free that races
- * with another is looking at it. */
+/* Gives a wholly free span, in no list, back to the page heap; to the central list if a free that
+ * races with another is looking at it. */
 void sw_central_release(sw_heap *heap, sw_span *span);
 /* A cleared record; NULL: no memory. */
 sw_span *sw_central_record(sw_heap *heap);
@@ -188,7 +189,7 @@ void sw_central_release_idle(sw_heap *heap);
 /* Reads the clock (manual or system) and lets the page heap give back idle pages. */
 void sw_central_tick(sw_heap *heap);
 
-/* --- slack: requested sizes of tracked heaps ---------------------------------------------------- */
+/* --- slack: requested sizes of tracked heaps -------------------------------------------------- */
 
 /* Bytes of the slack array of a span of this class. */
 static inline size_t sw_slack_bytes(const sw_class *cls) {
@@ -206,16 +207,16 @@ static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot,
     }
 }
 
-/* --- large.c ------------------------------------------------------------------------------------ */
+/* --- large.c ---------------------------------------------------------------------------------- */
 
 void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags);
 /* p is the start of this live large object. False: another thread freed it first. */
 bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p);
-/* Resizes in place: always when the page count shrinks or stays, when it grows if the pages behind are
- * free. */
+/* Resizes in place: always when the page count shrinks or stays, when it grows if the pages behind
+ * are free. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size);
 
-/* --- free.c ------------------------------------------------------------------------------------- */
+/* --- free.c ----------------------------------------------------------------------------------- */
 
 /* Where a pointer that a caller passed leads. */
 typedef struct sw_target {
@@ -237,7 +238,7 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
 /* The free of a slot whose span is marked or not this cache's. */
 void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
 
-/* --- paths.c ------------------------------------------------------------------------------------ */
+/* --- paths.c ---------------------------------------------------------------------------------- */
 
 /* The specialised paths of a built-in table, by size in bytes. */
 typedef struct sw_paths {
@@ -252,12 +253,12 @@ const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode);
 /* The paths that pack tiny objects; NULL: the generic one does. */
 sw_path_fn *const *sw_paths_tiny(const sw_table *table);
 
-/* --- alloc.c ------------------------------------------------------------------------------------ */
+/* --- alloc.c ---------------------------------------------------------------------------------- */
 
 /* sw_alloc_slow (fast.h): any path whose first word was empty. */
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 
-/* --- thread.c ----------------------------------------------------------------------------------- */
+/* --- thread.c --------------------------------------------------------------------------------- */
 
 /* sw_tls_cache (fast.h): this thread's cache of the default heap, or one without a heap. */
 /* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
@@ -266,12 +267,12 @@ sw_cache *sw_thread_cache(sw_heap *heap);
 sw_cache *sw_thread_open_cache(const sw_heap *heap);
 /* This thread's cache of the default heap, which is created if need be. */
 sw_cache *sw_thread_default_cache(void);
-/* True when this thread's caches were closed at its exit and nothing was opened since: what is opened
- * now may stay open for ever. */
+/* True when this thread's caches were closed at its exit and nothing was opened since: what is
+ * opened now may stay open for ever. */
 bool sw_thread_has_ended(void);
-/* Registers the fork handlers, unless that was done. The library's constructor does it; whoever serves
- * malloc does it at the first call, since handlers that are registered before ours run after ours
- * have locked the heaps. */
+/* Registers the fork handlers, unless that was done. The library's constructor does it; whoever
+ * serves malloc does it at the first call, since handlers that are registered before ours run after
+ * ours have locked the heaps. */
 void sw_thread_register_fork(void);
 /* Gives the heap an index; false when SW_HEAPS_MAX heaps live. */
 bool sw_registry_add(sw_heap *heap);

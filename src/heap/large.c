@@ -82,8 +82,9 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: the object takes the pages behind it, if they are free. Without this a block that
- * grows step by step is copied at each. A scanned object's new pages are zero, as at its birth. */
+/* Under the heap's lock: the object takes the pages behind it, if they are free. Without this a
+ * block that grows step by step is copied at each. A scanned object's new pages are zero, as at its
+ * birth. */
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which path serves a request: the generated ones for plain heaps of the tables go and default, else
- * generic. */
+/* Which path serves a request: the generated ones for plain heaps of the tables go and default,
+ * else generic. */
 #include "gen/paths.h"
 #include "heap/default.h"
 #include "heap/heap.h"

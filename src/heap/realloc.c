@@ -60,7 +60,8 @@ static void *move(sw_cache *cache, void *ptr, size_t old, size_t size, unsigned 
     return fresh;
 }
 
-/* The span of a live small object of this cache itself; NULL: another case, or the heap keeps accounts. */
+/* The span of a live small object of this cache itself; NULL: another case, or the heap keeps
+ * accounts. */
 static const sw_span *find_own(const sw_cache *cache, const void *ptr) {
     uint64_t slot;
     const sw_span *span = sw_fast_find(cache, ptr, &slot);

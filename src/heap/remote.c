@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees of objects of other threads: set in the slot's remote word, announced to the owner, drained by
- * it. */
+/* Frees of objects of other threads: set in the slot's remote word, announced to the owner, drained
+ * by it. */
 #include "base/assert.h"
 #include "heap/heap.h"
 

@@ -53,7 +53,8 @@ static sw_always_inline void sw_template_clear_pair(char *p) {
     *(sw_pair *)(void *)p = (sw_pair){0, 0};
 }
 
-/* Clears 8 .. 128 bytes by stores that overlap in the middle: a call of memset costs more than they do. */
+/* Clears 8 .. 128 bytes by stores that overlap in the middle: a call of memset costs more than they
+ * do. */
 static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
     char *end = p + bytes;
     if (bytes <= 16) {
@@ -76,8 +77,8 @@ static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
 
 enum { SW_TEMPLATE_SHORT = 128 };
 
-/* A small object of a class that is known at run time only, of a plain heap. flags: 0 or SW_ZERO. Whether a
- * short slot is clean is not asked: clearing it is as quick. */
+/* A small object of a class that is known at run time only, of a plain heap. flags: 0 or SW_ZERO.
+ * Whether a short slot is clean is not asked: clearing it is as quick. */
 static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, unsigned flags,
                                                 uint32_t span_class, sw_alloc_slow_fn *slow) {
     sw_cache_slot *slot = &cache->slots[span_class];
@@ -96,8 +97,8 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, un
     return hinted || slot->span->needzero ? memset(p, 0, slot->bytes) : p;
 }
 
-/* malloc of a small size of the default table, in straight line: a call through the table of specialised
- * paths is predicted only while sizes repeat. */
+/* malloc of a small size of the default table, in straight line: a call through the table of
+ * specialised paths is predicted only while sizes repeat. */
 static sw_always_inline void *sw_template_malloc(size_t size, sw_alloc_slow_fn *slow) {
     uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
     return sw_template_plain(sw_tls_cache, size, 0, sw_span_class_of(cls, true), slow);

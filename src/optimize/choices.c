@@ -69,8 +69,8 @@ static bool narrow_divides(uint32_t size, uint32_t span) {
     return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;
 }
 
-/* Writes the spans worth choosing, fewest pages first (NULL: only counts them): each costs less a slot
- * than all shorter ones. Where spans are free only the cheapest is worth it. */
+/* Writes the spans worth choosing, fewest pages first (NULL: only counts them): each costs less a
+ * slot than all shorter ones. Where spans are free only the cheapest is worth it. */
 static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choice *out) {
     uint32_t found = 0;
     double least = INFINITY;
@@ -99,8 +99,8 @@ static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
 }
 
 /* Goes through the sizes that a class may have. Where every span is allowed a slot never costs less
- * for a larger size, so a size that no request needs is not worth a class (but the largest, which the
- * table must have). Writes when `c` has its arrays, else counts into it. */
+ * for a larger size, so a size that no request needs is not worth a class (but the largest, which
+ * the table must have). Writes when `c` has its arrays, else counts into it. */
 static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
     bool writing = c->candidates != NULL;
     double sum = weights[0], requested = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Li Chao tree: lines y = a - b * x are put in one by one, and the lowest at any of the given x is
- * asked for. No order of slopes or of questions is needed. After C. Li, lecture on line segment trees
- * (Zhejiang, 2012); here over the sorted x that will ever be asked for.
+/* A Li Chao tree: lines y = a - b * x are put in one by one, and the lowest at any of the given x
+ * is asked for. No order of slopes or of questions is needed. After C. Li, lecture on line segment
+ * trees (Zhejiang, 2012); here over the sorted x that will ever be asked for.
  * Owns nothing: the caller gives the arrays.
  */
 #ifndef SW_OPTIMIZE_HULL_H

@@ -179,8 +179,9 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* The largest size below `limit` that the span holds as often as `size`. The slots then cost the same,
- * and serve sizes as well that nobody asked for: Go's last step, in units of the alignment. */
+/* The largest size below `limit` that the span holds as often as `size`. The slots then cost the
+ * same, and serve sizes as well that nobody asked for: Go's last step, in units of the
+ * alignment. */
 static uint32_t grown(const sw_optimizer *o, uint32_t size, uint32_t span, uint32_t limit) {
     if (o->narrow || size < o->align) return size;
     uint32_t largest = span / (span / size);

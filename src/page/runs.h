@@ -4,12 +4,12 @@
  * Leaf i summarises the 64 pages of word i by three lengths: the free run at its start, the
  * longest, and the one at its end; an inner node joins its two children the same way. First fit
  * walks down from the root to the lowest run that is long enough: O(log pages). The idea of
- * (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree is binary here, because heaps
- * for research are small and many, and their metadata is counted.
+ * (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree is binary here, because
+ * heaps for research are small and many, and their metadata is counted.
  *
  * Most spans are one page, and most runs fit the lowest word that has a free page: those are found
- * without the tree. So a change only marks its words *stale*, and their summaries are brought up to date
- * when the tree is asked.
+ * without the tree. So a change only marks its words *stale*, and their summaries are brought up to
+ * date when the tree is asked.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H

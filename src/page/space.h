@@ -72,8 +72,8 @@ typedef struct sw_space {
     uint32_t extra_count;
 } sw_space;
 
-/* The pair that the sentinel records', large objects' and empty cache slots' words point to: nothing
- * can be allocated from it, every free that meets it takes the slow path. Never written. */
+/* The pair that the sentinel records', large objects' and empty cache slots' words point to:
+ * nothing can be allocated from it, every free that meets it takes the slow path. Never written. */
 extern sw_word sw_sentinel_word;
 
 /* The live space of the process; made at first use. NULL when not even a small one can be had. */
@@ -106,7 +106,8 @@ static sw_always_inline sw_span_cold *sw_space_cold(const sw_space *space, const
     return &space->cold[sw_space_span_id(space, span)];
 }
 
-/* Fork: the locks of the live space, and of its making. In the child other threads' holds are void. */
+/* Fork: the locks of the live space, and of its making. In the child other threads' holds are
+ * void. */
 void sw_space_live_lock(void);
 void sw_space_live_unlock(void);
 void sw_space_live_reset(void);

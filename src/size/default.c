@@ -5,8 +5,8 @@
 
 extern const struct sw_table SW_DEFAULT_TABLE;
 
-/* Inline code refers to the table that it was compiled for by this name, so that it can not be linked
- * to, or loaded with, a library whose default table is another. */
+/* Inline code refers to the table that it was compiled for by this name, so that it can not be
+ * linked to, or loaded with, a library whose default table is another. */
 extern SW_API const char SW_DEFAULT_SYMBOL;
 const char SW_DEFAULT_SYMBOL = 1;
 

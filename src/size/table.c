@@ -69,7 +69,7 @@ static bool division_is_exact(uint32_t size, uint64_t span) {
            sw_slot_of((uint32_t)span, magic) == slots;
 }
 
-/* --- rules: SW_OK, or a failure that names the class, the rule and the mend -------------------- */
+/* --- rules: SW_OK, or a failure that names the class, the rule and the mend ------------------- */
 
 #define OP_CREATE "table_create"
 #define CLASS "class %" PRIu32 " (%" PRIu32 " bytes): " /* class number, size */

@@ -4,8 +4,8 @@
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
  *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
- * Slot of an offset as Go divides, exact for every offset 0..span_bytes (proved by the generator and
- * at creation), or magic is 0:
+ * Slot of an offset as Go divides, exact for every offset 0..span_bytes (proved by the generator
+ * and at creation), or magic is 0:
  *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
  * Heaps divide by the 64-bit magic of a span instead, which is exact for every class of a table.
  */

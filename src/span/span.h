@@ -53,8 +53,9 @@ static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
-/* Words that a span of the class needs: one more when the slots end on a word and leave a tail, so that the
- * index of the tail meets padding too. (No tail: it would be shorter than a slot and whole frames.) */
+/* Words that a span of the class needs: one more when the slots end on a word and leave a tail, so
+ * that the index of the tail meets padding too. (No tail: it would be shorter than a slot and whole
+ * frames.) */
 static inline uint32_t sw_words_of(const sw_class *cls) {
     bool filled =
         cls->size <= SW_FRAME_BYTES && (uint64_t)cls->slots * cls->size % SW_FRAME_BYTES == 0;
@@ -100,8 +101,8 @@ static inline void sw_span_enter(sw_span *span, sw_span_state state) {
     span->state = (uint8_t)state;
 }
 
-/* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(cls) bytes, NULL if
- * that is 0. */
+/* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(cls) bytes,
+ * NULL if that is 0. */
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero);
 /* Sets up the record of one large object. */
@@ -119,12 +120,12 @@ static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t 
     return (uint32_t)(((sw_product)(p - span->base) * span->magic) >> 64);
 }
 
-/* True for the record of one large object. Unlike `state` this does not change while an object lives, so
- * any thread that holds the object may ask. */
+/* True for the record of one large object. Unlike `state` this does not change while an object
+ * lives, so any thread that holds the object may ask. */
 static inline bool sw_span_is_large(const sw_span *span) { return span->magic == 0; }
 
-/* Bytes of a slot; 0 for large objects. A division: paths that are in a hurry ask the class. (magic is
- * ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
+/* Bytes of a slot; 0 for large objects. A division: paths that are in a hurry ask the class. (magic
+ * is ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
 static inline uint32_t sw_span_size(const sw_span *span) {
     uint64_t magic =
         __atomic_load_n(&span->magic, __ATOMIC_RELAXED); /* a racing free may clear it */
@@ -171,9 +172,9 @@ static sw_always_inline sw_remote_result sw_span_remote_free(sw_space *space, sw
     return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
 }
 
-/* Takes the announcements of a half and moves the bits of those words into `local`. Only for whoever
- * has just popped it. *doubled: address of a slot that was free already (a double free that raced),
- * else 0. */
+/* Takes the announcements of a half and moves the bits of those words into `local`. Only for
+ * whoever has just popped it. *doubled: address of a slot that was free already (a double free that
+ * raced), else 0. */
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled);
 
 uint32_t sw_span_free_slots(const sw_span *span); /* in any word */

@@ -123,8 +123,8 @@ static void check_state(sw_audit *a, const sw_span *span) {
     bool owned = span->state <= SW_SPAN_FULL, free_slot = sw_span_has_free(span);
     bool marked = ((uintptr_t)span->owner & 1) != 0;
     bool mark = owned && (span->state == SW_SPAN_FULL || !span->needzero);
-    /* Hints take slots of owned spans wherever these are: a partial one may have none left, a full one
-     * some that are hinted. */
+    /* Hints take slots of owned spans wherever these are: a partial one may have none left, a full
+     * one some that are hinted. */
     bool partial = span->state == SW_SPAN_CENTRAL_PARTIAL,
          full = span->state == SW_SPAN_CENTRAL_FULL;
     if (owned != (sw_span_owner(span) != NULL))

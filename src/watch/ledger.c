@@ -130,7 +130,7 @@ sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, s
 
 uint64_t sw_heap_held_bytes(const sw_heap *heap) { return sw_pages_held_bytes(&heap->pages); }
 
-/* --- spans and objects --------------------------------------------------------------------------- */
+/* --- spans and objects ------------------------------------------------------------------------ */
 
 typedef struct span_rows {
     sw_span_info *rows;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The malloc family at its boundaries: one line a case, the same under any allocator that behaves as
- * glibc's. What is printed: whether there was a result, errno, whether the alignment holds, whether the
- * old object of a failed resize is whole, whether zeroed memory is zero at both ends. */
+/* The malloc family at its boundaries: one line a case, the same under any allocator that behaves
+ * as glibc's. What is printed: whether there was a result, errno, whether the alignment holds,
+ * whether the old object of a failed resize is whole, whether zeroed memory is zero at both
+ * ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>

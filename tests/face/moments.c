@@ -44,7 +44,7 @@ static void give_up(char *p, size_t size) {
     free(p);
 }
 
-/* --- process -------------------------------------------------------------------------------------- */
+/* --- process ---------------------------------------------------------------------------------- */
 
 static char *from_constructor, *from_main, *from_exit;
 static int in_process_mode;
@@ -77,17 +77,19 @@ static void process(void) {
     REQUIRE(atexit(at_exit) == 0);
 }
 
-/* --- threads -------------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static pthread_key_t key;
 
-/* Sets itself again until the C library gives up, and leaves a block to the main thread each time. */
+/* Sets itself again until the C library gives up, and leaves a block to the main thread each
+ * time. */
 static void in_destructor(void *value) {
     for (size_t size = 1; size < 3000; size += 97) give_up(make(size), size);
     REQUIRE(pthread_setspecific(key, value) == 0);
 }
 
-/* strerror of an unknown number makes a block of this thread that the C library frees at its very end. */
+/* strerror of an unknown number makes a block of this thread that the C library frees at its very
+ * end. */
 static void *thread_body(void *arg) {
     char *(*text)(int) = strerror;
     REQUIRE(text(123456 + (int)(intptr_t)arg) != NULL);
@@ -113,7 +115,7 @@ static void threads(int n) {
     REQUIRE(now <= held);
 }
 
-/* --- loading -------------------------------------------------------------------------------------- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static void load(const char *plugin, int n) {
     for (int i = 0; i < n; i++) {
@@ -143,7 +145,7 @@ static void opened(const char *face) {
     give(take(1 << 20));
 }
 
-/* --- forks ---------------------------------------------------------------------------------------- */
+/* --- forks ------------------------------------------------------------------------------------ */
 
 static volatile int stop;
 
@@ -183,7 +185,7 @@ static void forks(int n) {
     for (int i = 0; i < THREADS; i++) REQUIRE(pthread_join(thread[i], NULL) == 0);
 }
 
-/* --- signals -------------------------------------------------------------------------------------- */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 static void end_at_once(int number) {
     (void)number;

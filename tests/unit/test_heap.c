@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap against a model: contents survive, memory is zero where promised, verify and the ledger's
- * identity hold after random work, in live and dry heaps, under several tables. */
+/* The heap against a model: contents survive, memory is zero where promised, verify and the
+ * ledger's identity hold after random work, in live and dry heaps, under several tables. */
 #include <errno.h>
 #include <stdbool.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A large object that grows step by step stays where it is while the pages behind it are free: copying
- * it at each step would make a growing vector quadratic. Contents, zeroed tails, limits, dry heaps. */
+/* A large object that grows step by step stays where it is while the pages behind it are free:
+ * copying it at each step would make a growing vector quadratic. Contents, zeroed tails, limits,
+ * dry heaps. */
 #include <errno.h>
 #include <stdbool.h>
 
@@ -55,7 +56,8 @@ static void moves_are_few(void) {
     CHECK_EQ(moves[0][1], moves[1][1]);
 }
 
-/* A scanned object's new pages are zero even where others have written; so are grown SW_ZERO ones. */
+/* A scanned object's new pages are zero even where others have written; so are grown SW_ZERO
+ * ones. */
 static void grown_parts_are_zero(void) {
     const unsigned flags[] = {SW_SCAN, SW_ZERO};
     for (int i = 0; i < 2; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimiser against brute force over every set of classes and every span, on random small cases;
- * profiles against a plain count; messages. */
+/* The optimiser against brute force over every set of classes and every span, on random small
+ * cases; profiles against a plain count; messages. */
 #include "spanwise/optimize.h"
 
 #include <math.h>
@@ -129,7 +129,7 @@ static void random_case(uint64_t *seed) {
     check_all(&o, brute_force);
 }
 
-/* --- larger sizes, whose tails rise and fall: a plain quadratic programme over every size ------- */
+/* --- larger sizes, whose tails rise and fall: a plain quadratic programme over every size ----- */
 
 static double least[16][SIZES / 8 + 2];
 

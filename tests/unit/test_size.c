@@ -141,7 +141,8 @@ static void test_class_info(void) {
     CHECK_EQ(info.cls, 67); /* untouched by failures */
 }
 
-/* Inline code's view of the default table, and the identity of a table that lists the same classes. */
+/* Inline code's view of the default table, and the identity of a table that lists the same
+ * classes. */
 static void test_fast_header(void) {
     const sw_table *table = sw_table_default();
     CHECK_EQ(SW_FAST_TABLE_HASH, sw_table_hash(table));
@@ -232,7 +233,8 @@ static void check_refused(const char *name, uint32_t page, const sw_class_spec *
     CHECK(table == NULL);
 }
 
-/* Classes that Go's 32-bit magic can not divide: tables hold 0 for them, spans divide by 64 bits. */
+/* Classes that Go's 32-bit magic can not divide: tables hold 0 for them, spans divide by 64
+ * bits. */
 static void test_wide_division(void) {
     const sw_class_spec specs[] = {{8, 1}, {4088, 512}, {65528, 40}, {262136, 32}};
     sw_table *table = NULL;

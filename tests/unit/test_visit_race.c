@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two frees of one object race, and the second is held up between the page map and the slot's bit while
- * the first gives the span up: it must not be taken for a free of whatever lies there next. The two
- * sources are included, so that the threads can be stopped at just those two places. */
+/* Two frees of one object race, and the second is held up between the page map and the slot's bit
+ * while the first gives the span up: it must not be taken for a free of whatever lies there next.
+ * The two sources are included, so that the threads can be stopped at just those two places. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
@@ -65,7 +65,8 @@ static void *second_free(void *arg) {
     return arg;
 }
 
-/* Sixteen objects fill a span; all are freed, the last one while the other thread is told to free it too. */
+/* Sixteen objects fill a span; all are freed, the last one while the other thread is told to free
+ * it too. */
 static void give_up_a_span(void) {
     void *objects[SLOTS + 1]; /* one more, so that the span is not the current one */
     for (int i = 0; i <= SLOTS; i++) objects[i] = sw_heap_alloc(heap, SIZE, 0);

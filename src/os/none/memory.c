@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of os.h in plain C: blocks of calloc stand for reservations, so nothing is ever inaccessible
- * and giving pages back only clears them. Enough for dry heaps, the reader and small live heaps on
- * any system; accounting is the same as elsewhere, since heaps count what they hold themselves.
+/* Memory of os.h in plain C: blocks of calloc stand for reservations, so nothing is ever
+ * inaccessible and giving pages back only clears them. Enough for dry heaps, the reader and small
+ * live heaps on any system; accounting is the same as elsewhere, since heaps count what they hold
+ * themselves.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its own, so
- * that frees across threads take the same path as in the recorded program.
+/* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its
+ * own, so that frees across threads take the same path as in the recorded program.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -37,7 +37,7 @@ struct sw_runner {
     size_t rest_count;
 };
 
-/* --- arrays that double --------------------------------------------------------------------------- */
+/* --- arrays that double ----------------------------------------------------------------------- */
 
 /* Grows a mapped array so that `index` fits; keeps its contents. */
 static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes) {
@@ -79,7 +79,7 @@ void sw_runner_destroy(sw_runner *runner) {
     (void)sw_os_release(runner, sizeof *runner);
 }
 
-/* --- one operation -------------------------------------------------------------------------------- */
+/* --- one operation ---------------------------------------------------------------------------- */
 
 static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint64_t index,
                                        sw_cache **out) {
@@ -184,7 +184,7 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     touch_ends(runner, p, op->size);
 }
 
-/* --- measures ------------------------------------------------------------------------------------- */
+/* --- measures --------------------------------------------------------------------------------- */
 
 static void note_peaks(sw_runner *runner) {
     sw_run_stats *s = &runner->stats;
@@ -244,7 +244,7 @@ static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op
     sw_prefetch_word(view, object_ahead(runner, &op[AHEAD_WORD])->address);
 }
 
-/* --- public --------------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
     sw_cache *cache = NULL;

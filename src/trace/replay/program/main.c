@@ -6,9 +6,10 @@
  *                       [malloc=NAME] [table=PAGE_BYTES/SIZE:PAGES,...] [ledger=OPS_DONE]
  *
  * malloc= refuses to go on unless malloc comes from a library whose file name begins so: the loader
- * only warns of a preload that it cannot find. table= plays on a heap of ours with that table instead of malloc and free. ledger= plays, by one
- * thread and untimed, on such a heap that is tracked, and prints its ledger after so many
- * operations and at the end. OPS is a file of ops_head and operations.
+ * only warns of a preload that it cannot find. table= plays on a heap of ours with that table
+ * instead of malloc and free. ledger= plays, by one thread and untimed, on such a heap that is
+ * tracked, and prints its ledger after so many operations and at the end. OPS is a file of ops_head
+ * and operations.
  */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
@@ -45,7 +46,7 @@ typedef struct options {
     uint32_t drains;
 } options;
 
-/* --- small services ------------------------------------------------------------------------------- */
+/* --- small services --------------------------------------------------------------------------- */
 
 void replay_die(const char *format, ...) {
     char line[512];
@@ -77,7 +78,7 @@ uint64_t replay_resident(void) {
     return (column[1] - column[2]) * sw_os_page_bytes();
 }
 
-/* --- options -------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static uint64_t number(const char *text, char **end) {
     errno = 0;
@@ -166,7 +167,7 @@ static const sw_table *table_of(const char *text) {
     return made;
 }
 
-/* --- the same addresses every time ---------------------------------------------------------------- */
+/* --- the same addresses every time ------------------------------------------------------------ */
 
 /* Starts this program anew without address space randomisation; goes on where that is forbidden. */
 static void fix_addresses(char **argv) {
@@ -179,7 +180,7 @@ static void fix_addresses(char **argv) {
     (void)execv(own, argv);
 }
 
-/* --- timed replay --------------------------------------------------------------------------------- */
+/* --- timed replay ----------------------------------------------------------------------------- */
 
 typedef struct digests {
     const player *player;

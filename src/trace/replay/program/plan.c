@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a plan of operations in two passes over their file: the first counts (threads, steps of each
- * in each epoch), the second places the steps and ties operations of different threads together.
+/* Makes a plan of operations in two passes over their file: the first counts (threads, steps of
+ * each in each epoch), the second places the steps and ties operations of different threads
+ * together.
  */
 #include "trace/replay/program/plan.h"
 
@@ -45,7 +46,7 @@ typedef struct maker {
     uint64_t live_bytes, live_objects;
 } maker;
 
-/* --- reading -------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static void read_at(int fd, void *into, uint64_t bytes, uint64_t offset) {
     for (uint64_t got = 0; got < bytes;) {
@@ -88,7 +89,7 @@ static void *widen(void *array, uint64_t *room, uint64_t index, size_t item_byte
     return fresh;
 }
 
-/* --- epochs --------------------------------------------------------------------------------------- */
+/* --- epochs ----------------------------------------------------------------------------------- */
 
 /* Ends of epochs: every `every` operations, at the peak, at the end; rising, without repeats. */
 static void cut_epochs(plan *p, const ops_head *head, uint32_t samples) {
@@ -103,7 +104,7 @@ static void cut_epochs(plan *p, const ops_head *head, uint32_t samples) {
     }
 }
 
-/* --- first pass ----------------------------------------------------------------------------------- */
+/* --- first pass ------------------------------------------------------------------------------- */
 
 static void check_op(const sw_op *op, uint64_t index) {
     if (op->kind >= SW_OP_KIND_COUNT)
@@ -152,7 +153,7 @@ static void lay_out_threads(plan *p, const uint64_t *counts) {
     }
 }
 
-/* --- second pass ---------------------------------------------------------------------------------- */
+/* --- second pass ------------------------------------------------------------------------------ */
 
 /* A place for a new object: the one that this thread freed last, so that nobody has to be waited
  * for, else a new one. */
@@ -239,7 +240,7 @@ static void place_steps(maker *m) {
     }
 }
 
-/* --- public --------------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 static void release(void *array, uint64_t bytes) {
     if (array != NULL) (void)sw_os_release(array, bytes);

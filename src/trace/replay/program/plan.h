@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan: operations laid out for replay, before anything is timed. One flat array of 16-byte steps,
- * each thread's in a row, cut into epochs by the places where resident memory is sampled.
+/* A plan: operations laid out for replay, before anything is timed. One flat array of 16-byte
+ * steps, each thread's in a row, cut into epochs by the places where resident memory is sampled.
  *
  * Objects keep their order: two operations on one object by different threads are tied by the
  * object's turn (docs/design/replay.md). Every array is a mapping of its own: the allocator that is

@@ -32,7 +32,8 @@ typedef struct worker {
     uint64_t cpu_ns, waited_ns, waits, failed;
 } worker;
 
-/* What the threads agree on, under the lock: which epoch may be played, how many are still in it. */
+/* What the threads agree on, under the lock: which epoch may be played, how many are still in
+ * it. */
 typedef struct conductor {
     pthread_mutex_t lock;
     pthread_cond_t go, done;
@@ -54,7 +55,7 @@ static uint64_t clock_of(clockid_t id) {
 uint64_t replay_clock_ns(void) { return clock_of(CLOCK_MONOTONIC); }
 uint64_t replay_cpu_ns(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
 
-/* --- waiting for another thread ------------------------------------------------------------------- */
+/* --- waiting for another thread --------------------------------------------------------------- */
 
 static sw_noinline void wait_for_turn(worker *me, const object *o, uint32_t turn) {
     uint64_t from = replay_cpu_ns();
@@ -71,7 +72,7 @@ static sw_noinline void wait_for_turn(worker *me, const object *o, uint32_t turn
     me->waited_ns += replay_cpu_ns() - from;
 }
 
-/* --- one operation -------------------------------------------------------------------------------- */
+/* --- one operation ---------------------------------------------------------------------------- */
 
 static sw_always_inline void touch_bytes(touch how, char *p, uint64_t from, uint64_t size) {
     if (size <= from || how == TOUCH_NONE) return;
@@ -186,7 +187,7 @@ static void play_epoch(worker *me, uint32_t e) {
     me->cpu_ns += replay_cpu_ns() - start - (me->waited_ns - waited);
 }
 
-/* --- threads -------------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void open_cache(worker *me) {
     if (me->player->heap == NULL || me->cache != NULL) return;
@@ -258,7 +259,7 @@ static void play_with_others(const plan *p, uint32_t e, bool first_plays) {
     (void)pthread_mutex_unlock(&stage.lock);
 }
 
-/* --- public --------------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 static void prepare(player *self) {
     const plan *p = self->plan;

@@ -43,7 +43,8 @@ typedef struct player {
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
 /* Frees what is live, from this thread. */
 void play_drain(player *self);
-/* Processor time of going through the plan without any allocator, ns. The objects stay untouched. */
+/* Processor time of going through the plan without any allocator, ns. The objects stay
+ * untouched. */
 uint64_t play_overhead_ns(const player *self);
 
 uint64_t replay_clock_ns(void);

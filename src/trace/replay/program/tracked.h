@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The untimed replay: one thread plays every recorded one on a tracked heap with real memory, by the
- * runner and the recording's clock. Its ledger is what the simulator must equal to the byte.
+/* The untimed replay: one thread plays every recorded one on a tracked heap with real memory, by
+ * the runner and the recording's clock. Its ledger is what the simulator must equal to the byte.
  */
 #ifndef SW_REPLAY_TRACKED_H
 #define SW_REPLAY_TRACKED_H
