@@ -22,14 +22,8 @@
 #include <string.h>
 #include <time.h>
 
-#if defined(__has_include)
-#if __has_include(<valgrind/callgrind.h>)
-#include <valgrind/callgrind.h>
-#endif
-#endif
-#ifndef CALLGRIND_START_INSTRUMENTATION
-#define CALLGRIND_START_INSTRUMENTATION
-#endif
+#include "callgrind.h"
+#include "copy_table.h"
 
 enum {
     ROUND = 1 << 14,     /* operations between two looks at the clock, hot */
@@ -343,14 +337,9 @@ static const sw_table *parse_table(const char *text) {
 }
 
 static const sw_table *copy_of(const sw_table *table) {
-    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = sw_table_class_count(table), page = sw_table_page_bytes(table);
-    for (uint32_t cls = 1; cls <= count; cls++) {
-        sw_class_info info;
-        if (sw_table_class(table, cls, &info) != SW_OK) die("sw_table_class", "no such class");
-        specs[cls - 1] = (sw_class_spec){info.size_bytes, info.span_bytes / page};
-    }
-    return make_table("copy", page, specs, count);
+    const sw_table *copy = copy_table(table);
+    if (copy == NULL) die("copy_table", sw_last_error()->message);
+    return copy;
 }
 
 static void parse_options(int argc, char **argv) {

@@ -22,15 +22,8 @@
 #include <string.h>
 #include <time.h>
 
-#if defined(__has_include)
-#if __has_include(<valgrind/callgrind.h>)
-#include <valgrind/callgrind.h>
-#endif
-#endif
-/* What comes before measured() runs fast where callgrind can be told to start late. */
-#ifndef CALLGRIND_START_INSTRUMENTATION
-#define CALLGRIND_START_INSTRUMENTATION
-#endif
+#include "callgrind.h"
+#include "copy_table.h"
 
 #define NOINLINE __attribute__((noinline))
 /* Keeps the compiler from computing a call before it is made, or leaving it out. */
@@ -136,21 +129,10 @@ static void open_heap(const sw_table *table, uint8_t tracked) {
         die("sw_heap_create", sw_last_error()->message);
 }
 
-/* A copy of c16 made at run time: no specialised path serves it. */
 static const sw_table *copy_of_c16(void) {
-    const sw_table *c16 = sw_table_c16();
-    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = sw_table_class_count(c16);
-    for (uint32_t cls = 1; cls <= count; cls++) {
-        sw_class_info info;
-        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class", "no such class");
-        specs[cls - 1].size_bytes = info.size_bytes;
-        specs[cls - 1].pages = info.span_bytes / sw_table_page_bytes(c16);
-    }
-    sw_table *table;
-    if (sw_table_create("copy", sw_table_page_bytes(c16), specs, count, &table) != SW_OK)
-        die("sw_table_create", sw_last_error()->message);
-    return table;
+    const sw_table *copy = copy_table(sw_table_c16());
+    if (copy == NULL) die("copy_table", sw_last_error()->message);
+    return copy;
 }
 
 static void ready_value(void) {}

@@ -14,15 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__has_include)
-#if __has_include(<valgrind/callgrind.h>)
-#include <valgrind/callgrind.h>
-#endif
-#endif
-/* What comes before measured() runs fast where callgrind can be told to start late. */
-#ifndef CALLGRIND_START_INSTRUMENTATION
-#define CALLGRIND_START_INSTRUMENTATION
-#endif
+#include "callgrind.h"
 
 void *held[LIVE_MAX];
 extern uint64_t random_state;

@@ -5,6 +5,7 @@
 #include <spanwise/fast.h>
 #include <spanwise/spanwise.h>
 
+#include "copy_table.h"
 #include "paths.h"
 
 static sw_cache *generic_cache;
@@ -176,22 +177,11 @@ static void default_heap(void) { sw_free(sw_malloc(1)); }
 
 /* A heap with a copy of c16 made at run time: no specialised path serves it. */
 static void generic_heap(void) {
-    const sw_table *c16 = sw_table_c16();
-    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = sw_table_class_count(c16);
-    for (uint32_t cls = 1; cls <= count; cls++) {
-        sw_class_info info;
-        if (sw_table_class(c16, cls, &info) != SW_OK) die("sw_table_class", "no such class");
-        specs[cls - 1].size_bytes = info.size_bytes;
-        specs[cls - 1].pages = info.span_bytes / sw_table_page_bytes(c16);
-    }
-    sw_table *table;
     sw_heap *heap;
     sw_heap_options options;
     sw_heap_options_init(&options);
-    if (sw_table_create("copy", sw_table_page_bytes(c16), specs, count, &table) != SW_OK)
-        die("sw_table_create", sw_last_error()->message);
-    options.table = table;
+    options.table = copy_table(sw_table_c16());
+    if (options.table == NULL) die("copy_table", sw_last_error()->message);
     if (sw_heap_create(&options, &heap) != SW_OK || sw_cache_open(heap, &generic_cache) != SW_OK)
         die("sw_heap_create", sw_last_error()->message);
 }
