@@ -36,6 +36,7 @@ examples:
   python3 {_SCRIPT} --table go                          the table as Go prints it
   python3 {_SCRIPT} --table jemalloc --format json
   python3 {_SCRIPT} --table go --page-bytes 16384 --tail-limit 1/16
+  python3 {_SCRIPT} --table c16 --span-slots 1                c16 with Go's short spans
   python3 {_SCRIPT} --table best.json -o build/best     C of any table
   python3 {_SCRIPT} --write                             regenerate the checked-in outputs
   python3 {_SCRIPT} --check                             fail when one of them is stale
@@ -60,6 +61,12 @@ def _tail_limit(text: str) -> Fraction:
 def _cutoff(text: str) -> int:
     if not re.fullmatch(r"\d{1,6}", text) or int(text) > SMALL_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 0 to {SMALL_MAX}")
+    return int(text)
+
+
+def _slots(text: str) -> int:
+    if not re.fullmatch(r"\d{1,6}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots")
     return int(text)
 
 
@@ -99,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     shape.add_argument(
         "--tail-limit", type=_tail_limit, metavar="F", help="most of a span's tail (1/8)"
     )
+    shape.add_argument(
+        "--span-slots",
+        type=_slots,
+        metavar="N",
+        help="spans of fewer slots are doubled, up to 64 KiB (go 1, c16 64)",
+    )
     shape.add_argument("--align", choices=("go", "16"), help="8 B steps to 32, or 16 B from 16")
     parser.add_argument(
         "--cutoff",
@@ -116,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _shape_options(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("page_bytes", "max_size", "tail_limit", "align")
+    names = ("page_bytes", "max_size", "tail_limit", "span_slots", "align")
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 

@@ -51,7 +51,7 @@ def parameter_line(table: Table, cutoff: int) -> str:
         return f"table {table.name}, page {table.page_bytes} B, {rule}, {cut}"
     return (
         f"table {table.name}, page {p.page_bytes} B, largest {p.max_size} B, tail limit"
-        f" {p.tail_limit}, align {p.align}, {cut}"
+        f" {p.tail_limit}, align {p.align}, span slots {p.span_slots}, {cut}"
     )
 
 

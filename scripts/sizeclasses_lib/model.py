@@ -16,6 +16,7 @@ CLASSES_MAX = 255  # real classes, without the dummy class 0
 SIZE_MAX = 256 * 1024  # largest slot, bytes
 SPAN_BYTES_MAX = 4 << 20
 SLOTS_MAX = 8192
+LONG_SPAN_BYTES = 65536  # spans that hold too few slots are not made longer than this
 PAGE_BYTES_MIN = 4096
 PAGE_BYTES_MAX = 65536
 NAME_MAX = 63  # characters
@@ -64,28 +65,33 @@ class Parameters:
         page_bytes: power of two, 4096 to 65536.
         max_size: largest class in bytes, a power of two.
         tail_limit: largest part of a span that its tail may waste, 0 <= limit < 1.
+        span_slots: spans are doubled until they hold so many slots or would pass LONG_SPAN_BYTES;
+            1 leaves the shortest spans that the tail limit allows, as Go has them.
     """
 
     align: str = "go"
     page_bytes: int = 8192
     max_size: int = 32768
     tail_limit: Fraction = Fraction(1, 8)
+    span_slots: int = 1
 
     @property
     def name(self) -> str:
         """`go` or `c16`, followed by each parameter that differs from the built-in table's."""
         name = "go" if self.align == "go" else "c16"
-        plain = Parameters(self.align)
+        plain = BUILTINS[name]
         if self.page_bytes != plain.page_bytes:
             name += f"_p{self.page_bytes}"
         if self.max_size != plain.max_size:
             name += f"_m{self.max_size}"
         if self.tail_limit != plain.tail_limit:
             name += f"_t{self.tail_limit.numerator}_{self.tail_limit.denominator}"
+        if self.span_slots != plain.span_slots:
+            name += f"_s{self.span_slots}"
         return name
 
 
-BUILTINS = {"go": Parameters("go"), "c16": Parameters("16")}
+BUILTINS = {"go": Parameters("go"), "c16": Parameters("16", span_slots=64)}
 DEFAULT = "c16"  # the table of heaps that name none, and of inline code
 
 

@@ -7,14 +7,25 @@ the one below replaces it; at the end each class grows as far as its span holds 
 What differs here: the limits are parameters, and align "16" starts the 16 B step at 16 instead of
 32, which leaves every class from 16 B up a multiple of 16 and drops exactly the 24 B class. Under
 other limits than Go's a class may grow to the size of those above it (1408 to 1536 B with 4 KiB
-pages); it then takes their place, and none grows past the largest.
+pages); it then takes their place, and none grows past the largest. Last, spans with fewer slots
+than `span_slots` are doubled while they stay within 64 KiB: no size changes, and the part of a span
+that its tail wastes does not grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .model import SIZE_MAX, SPAN_BYTES_MAX, Parameters, SizeClass, SizeClassError, Table
+from .model import (
+    LONG_SPAN_BYTES,
+    SIZE_MAX,
+    SLOTS_MAX,
+    SPAN_BYTES_MAX,
+    Parameters,
+    SizeClass,
+    SizeClassError,
+    Table,
+)
 from .rules import check_classes, check_page_bytes
 
 # Classes grow in these units, so that a map with this step can tell all large classes apart.
@@ -58,6 +69,8 @@ def check_parameters(p: Parameters) -> None:
         raise SizeClassError(f"max_size {p.max_size}: must be a power of two from 16 to {SIZE_MAX}")
     if not 0 <= p.tail_limit < 1:
         raise SizeClassError(f"tail_limit {p.tail_limit}: must be at least 0 and below 1")
+    if not 1 <= p.span_slots <= SLOTS_MAX:
+        raise SizeClassError(f"span_slots {p.span_slots}: must be from 1 to {SLOTS_MAX}")
 
 
 def make_table(p: Parameters) -> Table:
@@ -78,7 +91,7 @@ def make_table(p: Parameters) -> Table:
     for c in merged:
         grown = _grown(c, p)
         if not classes or grown.size > classes[-1].size:  # else the one below serves these sizes
-            classes += (grown,)
+            classes += (_lengthened(grown, p),)
     check_classes(p.page_bytes, classes)
     return Table(p.name, p.page_bytes, classes, p)
 
@@ -88,3 +101,14 @@ def _grown(c: SizeClass, p: Parameters) -> SizeClass:
     span = c.pages * p.page_bytes
     largest = min(span // (span // c.size), p.max_size)
     return SizeClass(max(c.size, largest - largest % _GROWTH_UNIT), c.pages)
+
+
+def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
+    """The class, its span doubled as span_slots asks for and LONG_SPAN_BYTES allows."""
+    pages = c.pages
+    while (
+        pages * p.page_bytes // c.size < p.span_slots
+        and 2 * pages * p.page_bytes <= LONG_SPAN_BYTES
+    ):
+        pages *= 2
+    return SizeClass(c.size, pages)

@@ -65,6 +65,7 @@ def dump_table(table: Table) -> str:
             "page_bytes": p.page_bytes,
             "max_size": p.max_size,
             "tail_limit": str(p.tail_limit),
+            "span_slots": p.span_slots,
         }
     if table.source:
         value["provenance"] = table.source

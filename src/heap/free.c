@@ -57,6 +57,8 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
     sw_misuse_report(&fault);
 }
 
+static void free_any(sw_cache *cache, void *ptr, const char *op);
+
 /* --- the slow free ---------------------------------------------------------------------------- */
 
 /* Finds the target, and visits its span. */
@@ -98,40 +100,41 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-/* A live slot of a marked span that gets no hint: the span is fresh, or changes list. */
-static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot) {
-    sw_cache_attend(cache, span);
-    (void)sw_fast_free_own(cache, span, slot);
+/* A slot of a marked span that gets no hint: the span is fresh, or changes list. */
+static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
+                                      const char *op) {
+    bool live = sw_span_slot_live(span, (uint32_t)slot);
+    if (live) sw_cache_attend(cache, span);
+    if (!live || !sw_fast_free_own(cache, span, slot)) free_any(cache, ptr, op);
 }
 
-/* A live slot of a marked span of this cache. A full span keeps its place while a hint can bring
- * the slot back; three frees in a row into one word tell that objects go as they came, and that the
- * span is better listed as partial. (Below the first hint of a class are those of another, which do
+/* A full span keeps its place while a hint can bring the slot back; three frees in a row into one
+ * word tell that objects go as they came, and that the span is better listed as partial. (Nothing
+ * is set in `free` of a full span. Below the first hint of a class are those of another, which do
  * no harm. Every call here is the last thing done: nothing is saved on the way.) */
-static sw_always_inline void free_marked(sw_cache *cache, sw_span *span, uint64_t slot,
-                                         uintptr_t p) {
+void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
     sw_cache_slot *place = &cache->slots[span->span_class];
     sw_word *word = &span->words[slot / 64];
     sw_hint *hint = &sw_cache_hints(cache, span->span_class)[place->hints];
+    uint64_t local = sw_word_local(word), bit = 1ull << (slot % 64);
     if (span->state != SW_SPAN_FULL || sw_unlikely(place->hints >= place->hints_max) ||
-        (hint[-1].word == word && hint[-2].word == word)) {
-        free_attended(cache, span, slot);
+        (hint[-1].word == word && hint[-2].word == word) || sw_unlikely((local & bit) != 0)) {
+        free_attended(cache, span, slot, ptr, op);
         return;
     }
     place->hints++;
-    uint64_t local = sw_word_local(word) | 1ull << (slot % 64);
-    hint->at = sw_hint_at(p, slot);
+    hint->at = sw_hint_at((uintptr_t)ptr, slot);
     hint->word = word;
     span->needzero = 1;
-    sw_word_set_local(word, local);
-    if (sw_unlikely((sw_word_free(word) | local) == ~0ull)) sw_cache_emptied(cache, span);
+    sw_word_set_local(word, local | bit);
+    if (sw_unlikely((local | bit) == ~0ull)) sw_cache_emptied(cache, span);
 }
 
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the
  * main reservation, or when the heap packs tiny objects. The slot is live. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, uintptr_t p) {
     if (sw_template_is_marked(cache, span)) {
-        free_marked(cache, span, slot, p);
+        sw_free_marked(cache, span, slot, (void *)p, "free");
     } else {
         (void)sw_fast_free_own(cache, span, slot);
     }
@@ -198,15 +201,10 @@ static sw_always_inline bool free_visited(sw_cache *cache, sw_span *span, uint64
 }
 
 void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
-    if (!sw_template_is_marked(cache, span)) {
-        if (!free_visited(cache, span, slot)) free_any(cache, ptr, op);
-        return;
-    }
-    const sw_word *word = &span->words[slot / 64];
-    if (sw_unlikely(((sw_word_free(word) | sw_word_local(word)) >> (slot % 64) & 1) != 0)) {
+    if (sw_template_is_marked(cache, span)) {
+        sw_free_marked(cache, span, slot, ptr, op);
+    } else if (!free_visited(cache, span, slot)) {
         free_any(cache, ptr, op);
-    } else {
-        free_marked(cache, span, slot, (uintptr_t)ptr);
     }
 }
 

@@ -118,6 +118,8 @@ static sw_always_inline void sw_template_free(void *ptr, sw_free_slow_fn *slow) 
         slow(cache, ptr, "free");
     } else if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
         if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, "free");
+    } else if (sw_template_is_marked(cache, span)) {
+        sw_free_marked(cache, span, slot, ptr, "free");
     } else {
         sw_free_found(cache, span, slot, ptr, "free");
     }

@@ -202,7 +202,7 @@ static bool damage_visit(sw_heap *heap, uint32_t window, uint32_t *n, sw_span **
 
 /* A heap with spans of every state is damaged in every number that verify can know. */
 static void damaged_heap(bool tracked, bool dry) {
-    sw_heap *heap = make_heap(sw_table_c16(), tracked, dry);
+    sw_heap *heap = make_heap(sw_table_go(), tracked, dry);
     sw_cache *caches[2], *lost;
     CHECK_EQ(sw_cache_open(heap, &lost), SW_OK); /* closes with objects alive: central spans */
     for (int i = 0; i < 700; i++) {

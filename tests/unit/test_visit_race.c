@@ -87,7 +87,10 @@ int main(void) {
     sem_init(&looked, 0, 0);
     sem_init(&go_on, 0, 0);
     sw_set_fault_handler(count, NULL);
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = sw_table_go(); /* spans of sixteen slots */
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
     sem_wait(&ready);
     give_up_a_span();
