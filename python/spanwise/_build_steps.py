@@ -11,14 +11,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanwise.errors import SpanwiseError
+from spanwise._build_programs import BuildError, Step, run_step, run_steps
 
 Say = Callable[[str], object]
 """Called with a line for each step."""
@@ -35,11 +33,6 @@ SHARED_FLAGS = (
 FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete")
 _FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
 _NOT_CORE = ("face", "os/none", "trace/replay/program")
-_STEP_SECONDS = 600
-
-
-class BuildError(SpanwiseError, RuntimeError):
-    """A build failed; nothing was left of it. The message names the step and the mend."""
 
 
 @dataclass(frozen=True)
@@ -92,42 +85,6 @@ def source_root() -> Path:
         if (root / "src/heap/heap.h").is_file() and (root / "scripts/sizeclasses.py").is_file():
             return root
     raise BuildError(f"{package / '_source'}: the sources are not there; install the wheel anew")
-
-
-# --- running programs -----------------------------------------------------------------------------
-
-
-def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
-    """Runs a program of a build; returns its standard output.
-
-    Raises:
-        BuildError: it could not start, failed, or took longer than ten minutes.
-    """
-    try:
-        done = subprocess.run(
-            [str(word) for word in words],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=_STEP_SECONDS,
-            check=False,
-            env=env,
-        )
-    except OSError as error:
-        raise BuildError(f"{what}: {words[0]}: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise BuildError(f"{what}: no end after {_STEP_SECONDS} s") from None
-    if done.returncode != 0:
-        raise BuildError(f"{what}: {_telling_line(done.stderr) or f'exit {done.returncode}'}")
-    return done.stdout
-
-
-def _telling_line(said: str) -> str:
-    """The line of a compiler's complaint that says what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
-    return next(telling, lines[-1] if lines else "")
 
 
 # --- what is compiled -----------------------------------------------------------------------------
@@ -199,17 +156,11 @@ def compile_all(
         BuildError: naming the file.
     """
     out.mkdir()
-
-    def one(path: Path) -> Path:
-        made = out / f"{path.parent.name}-{path.stem}.o"
-        words = [*compiler.words, *COMMON_FLAGS, *flags, "-c", path, "-o", made]
-        run_step(words, f"compiling {path.parent.name}/{path.name}")
-        return made
-
-    with ThreadPoolExecutor(jobs) as pool:
-        tasks = [pool.submit(one, path) for path in files]
-        try:
-            return [task.result() for task in tasks]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
+    words = [*compiler.words, *COMMON_FLAGS, *flags]
+    steps = [
+        Step([*words, "-c", path, "-o", to], f"compiling {path.parent.name}/{path.name}")
+        for path, to in zip(files, made, strict=True)
+    ]
+    run_steps(steps, jobs)
+    return made

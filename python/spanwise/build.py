@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _lib, errors
+from spanwise._build_programs import BuildError, Signals, run_step
 from spanwise._build_steps import (
     COMMON_FLAGS,
     FACE_FLAGS,
     FACE_LINK_FLAGS,
     FACE_ROOMS,
     SHARED_FLAGS,
-    BuildError,
     Compiler,
     Say,
     compile_all,
     core_rooms,
     generate,
     place_headers,
-    run_step,
     source_root,
     sources,
     zstd_words,
@@ -138,8 +137,9 @@ def build(
     """Generates the C of a table, and builds library and malloc face with it as their default.
 
     Everything is made and checked in a temporary folder beside `folder`, and moved into place at
-    the end: a build that fails or is interrupted leaves what was there before, and one that is
-    killed leaves a folder that the next build there clears away.
+    the end: a build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) leaves what was there
+    before and no compiler behind, and one that is killed leaves a folder that the next build there
+    clears away.
 
     Args:
         table: size classes, a table's name, or a table file.
@@ -168,8 +168,9 @@ def build(
     parent = place.absolute().parent
     if not parent.is_dir():
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
-    with work_folder(place) as work:
-        stamp = _build_in(_Parts(root, work, made, compiler, malloc, limit, _jobs(jobs)), tell)
+    with Signals() as signals, work_folder(place) as work:
+        with signals.heard():
+            stamp = _build_in(_Parts(root, work, made, compiler, malloc, limit, _jobs(jobs)), tell)
         put_in_place(work / "out", place)
     return Build(place.absolute(), stamp)
 

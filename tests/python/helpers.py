@@ -58,6 +58,13 @@ def python(
     )
 
 
+def script(path: Path, body: str) -> str:
+    """A program made of shell, such as a compiler that fails."""
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def make_ops(*rows: tuple[int, int, int]) -> NDArray[np.void]:
     """Operations of (kind, object, size), a microsecond apart."""
     ops = np.zeros(len(rows), sw.OPS_DTYPE)

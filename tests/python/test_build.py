@@ -8,11 +8,8 @@ import json
 import os
 import re
 import shutil
-import signal
-import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +26,7 @@ from spanwise._build_steps import (
 from spanwise._build_work import remove_stale
 from spanwise.build import check_malloc_table
 
-from tests.python.helpers import ROOT, random_ops, spanwise
+from tests.python.helpers import ROOT, random_ops, script, spanwise
 
 CC = shutil.which("cc")
 pytestmark = pytest.mark.skipif(CC is None, reason="no cc; install gcc")
@@ -188,13 +185,6 @@ def test_the_builds_inline_code_does_not_meet_another_library(
 # --- whole or not at all --------------------------------------------------------------------------
 
 
-def script(path: Path, body: str) -> str:
-    """A compiler made of shell."""
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
-
-
 def test_no_compiler(tmp_path: Path) -> None:
     done = spanwise("build", "--table", "c16", "-o", tmp_path / "b", "--cc", "no-such-cc")
     assert done.returncode == 2
@@ -233,47 +223,6 @@ def test_a_failing_build_leaves_what_was_there(tmp_path: Path, when: str, said: 
         sw.build("c16", old, cc=compiler)
     assert (old / "lib/libspanwise.a").read_text() == "as it was"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-broken", "old"]
-
-
-def slow_build(folder: Path) -> subprocess.Popen[str]:
-    """A build in folder/out that is at its first compiler, which takes a minute."""
-    flag = folder / "started"
-    body = f'case "$*" in *" -c "*) : >{flag}; exec sleep 60;; esac\nexec cc "$@"'
-    compiler = script(folder / "cc-slow", body)
-    out = folder / "out"
-    command = [sys.executable, "-m", "spanwise", "build", "--table", "c16", "-o", str(out)]
-    child = subprocess.Popen(
-        [*command, "--cc", compiler], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    until = time.monotonic() + 60
-    while not flag.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    return child
-
-
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    child = slow_build(tmp_path)
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
-    _, said = child.communicate(timeout=30)
-    assert child.returncode == 130 and said.endswith("spanwise: interrupted\n")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-slow", "started"]
-
-
-def test_the_next_build_clears_what_a_killed_one_left(tmp_path: Path) -> None:
-    """It fails itself, but not before; while the other lives, its folder is left alone."""
-    child = slow_build(tmp_path)
-    compiler = script(tmp_path / "cc-broken", 'case "$*" in *" -c "*) exit 1;; esac\nexec cc "$@"')
-    left = list(tmp_path.glob(".spanwise-build-*"))
-    assert [path.name.split("-")[2] for path in left] == [str(child.pid)]
-    with pytest.raises(sw.BuildError):
-        sw.build("c16", tmp_path / "other", cc=compiler)
-    assert list(tmp_path.glob(".spanwise-build-*")) == left
-    os.killpg(child.pid, signal.SIGKILL)
-    child.communicate(timeout=30)
-    assert list(tmp_path.glob(".spanwise-build-*")) == left
-    with pytest.raises(sw.BuildError):
-        sw.build("c16", tmp_path / "other", cc=compiler)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["cc-broken", "cc-slow", "started"]
 
 
 def gone() -> int:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanwise import _format, _loop, plots
-from spanwise._build_steps import BuildError, Compiler
+from spanwise._build_programs import BuildError
+from spanwise._build_steps import Compiler
 from spanwise._parts import PARTS
 from spanwise.build import build
 from spanwise.commands._common import SubParsers, new_command, print_json

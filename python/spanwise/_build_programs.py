@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that a build starts, none of which outlives it; what signals do meanwhile.
+
+Each program has a process group of its own, so that a compiler's own children end with it. The
+terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
+Programs are started by worker threads only: an exception that a signal raises, always in the main
+thread, cannot come between a program's start and its being known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, ClassVar
+
+from spanwise.errors import SpanwiseError
+
+_STEP_SECONDS = 600
+_GRACE_SECONDS = 2
+
+
+class BuildError(SpanwiseError, RuntimeError):
+    """A build failed; nothing was left of it. The message names the step and the mend."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program to run.
+
+    Attributes:
+        words: program and arguments.
+        what: the step's name in messages.
+        env: its environment; None: that of this process.
+    """
+
+    words: Sequence[object]
+    what: str
+    env: dict[str, str] | None = None
+
+
+def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
+    """Runs a program of a build; returns its standard output.
+
+    Raises:
+        BuildError: it could not start, failed, or took longer than ten minutes.
+    """
+    return run_steps([Step(words, what, env)], 1)[0]
+
+
+def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
+    """Runs programs, `jobs` at once; the first failure, or Ctrl-C, ends those that run.
+
+    Returns:
+        Their standard outputs, in the order of the steps.
+
+    Raises:
+        BuildError: naming the step; by then every program has ended.
+    """
+    running = Running()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            tasks = [pool.submit(running.run, step) for step in steps]
+            done, _ = wait(tasks, return_when=FIRST_EXCEPTION)
+            # The failed ones first: others may still run.
+            failed = [task for task in tasks if task in done and task.exception() is not None]
+            return [task.result() for task in failed or tasks]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop()
+            raise
+
+
+class Running:
+    """The programs of some steps that run now; after `stop` there are none, and start none."""
+
+    def __init__(self) -> None:
+        self._children: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+        self._changed = threading.Condition()  # guards both
+
+    def run(self, step: Step) -> str:
+        """Runs a program to its end; returns its standard output. Called by worker threads.
+
+        Raises:
+            BuildError: it could not start, failed, or took longer than ten minutes.
+        """
+        child = self._start(step)
+        try:
+            out, said = _ended(child)
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"{step.what}: no end after {_STEP_SECONDS} s") from None
+        finally:
+            with self._changed:
+                self._children.discard(child)
+                self._changed.notify_all()
+        if child.returncode != 0:
+            raise BuildError(f"{step.what}: {_telling_line(said) or f'exit {child.returncode}'}")
+        return out
+
+    def stop(self) -> None:
+        """Ends every program: asks first, kills what lives on after two seconds."""
+        with self._changed:
+            self._stopped = True
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                for child in self._children:
+                    _send(child, number)
+                if self._changed.wait_for(lambda: not self._children, _GRACE_SECONDS):
+                    return
+
+    def _start(self, step: Step) -> subprocess.Popen[str]:
+        with self._changed:
+            if self._stopped:
+                raise BuildError(f"{step.what}: not started, the build is ending")
+            try:
+                child = subprocess.Popen(
+                    [str(word) for word in step.words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    env=step.env,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BuildError(f"{step.what}: {step.words[0]}: {error.strerror}") from None
+            self._children.add(child)
+            return child
+
+
+def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a program said, on both ways; killed if it is not waited for to its end."""
+    with child:
+        try:
+            return child.communicate(timeout=_STEP_SECONDS)
+        finally:
+            if child.returncode is None:
+                _send(child, signal.SIGKILL)
+
+
+def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
+    """To a program's whole group; its first process is not waited for before its output ends."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, number)
+
+
+def _telling_line(said: str) -> str:
+    """The line of a compiler's complaint that says what is wrong."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
+    return next(telling, lines[-1] if lines else "")
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+class Signals:
+    """Ctrl-C, SIGTERM and SIGHUP while a build works: one of them ends it, at a place that is safe.
+
+    Only within `heard` does the first raise KeyboardInterrupt; those that follow it, or come while
+    files are moved or cleared away, wait for the end of the `with` block. Then SIGTERM and SIGHUP
+    end the process as they do elsewhere, and so does a Ctrl-C that was not raised yet.
+
+    Nothing is changed in other threads than the main one, and where the caller has an answer of
+    its own to a signal, or ignores it.
+    """
+
+    _DEFAULTS: ClassVar[dict[signal.Signals, Any]] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._raised = False
+        self._hears = False
+        self._taken: list[signal.Signals] = []
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            for number, default in self._DEFAULTS.items():
+                if signal.getsignal(number) == default:
+                    self._taken.append(number)
+                    signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in reversed(self._taken):  # Ctrl-C last: it raises as soon as it is back
+            signal.signal(number, self._DEFAULTS[number])
+        if self._first is not None and not (self._raised and self._first == signal.SIGINT):
+            signal.raise_signal(self._first)
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Within it, the first signal raises KeyboardInterrupt."""
+        self._hears = True
+        try:
+            if self._first is not None:
+                self._raise()
+            yield
+        finally:
+            self._hears = False
+
+    def _came(self, number: int, _: FrameType | None) -> None:
+        if self._first is None:
+            self._first = number
+        if self._hears:
+            self._raise()
+
+    def _raise(self) -> None:
+        self._hears, self._raised = False, True
+        raise KeyboardInterrupt

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds that are interrupted, killed, or fail while compilers run: none of these lives on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _build_programs
+from spanwise._build_programs import BuildError, Signals, run_step
+
+from tests.python.helpers import script
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no cc; install gcc")
+
+SLEEPS = "exec sleep 60"
+IGNORES_SIGTERM = "trap '' TERM; sleep 60 & echo >$0.pids/$!; wait; exec sleep 60"
+
+StartBuild = Callable[[str], "subprocess.Popen[str]"]
+
+
+def compilers(folder: Path) -> list[int]:
+    """The processes of folder/cc-slow that live."""
+    return [int(path.name) for path in (folder / "cc-slow.pids").iterdir() if lives(path.name)]
+
+
+def lives(pid: str) -> bool:
+    """There is such a process, and not only because nobody has asked for its exit status."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert condition()
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[StartBuild]:
+    """Starts a build in tmp_path/out and waits until its first compiler, which takes a minute."""
+    pids = tmp_path / "cc-slow.pids"
+    pids.mkdir()
+    started: list[subprocess.Popen[str]] = []
+
+    def started_build(how: str) -> subprocess.Popen[str]:
+        body = f'case "$*" in *" -c "*) echo >$0.pids/$$; {how};; esac\nexec cc "$@"'
+        words = ["build", "--table", "c16", "-o", str(tmp_path / "out"), "--jobs", "2"]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "spanwise", *words, "--cc", script(tmp_path / "cc-slow", body)],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(child)
+        wait_for(lambda: any(pids.iterdir()))
+        return child
+
+    yield started_build
+    for child in started:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.communicate(timeout=10)
+    for pid in compilers(tmp_path):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def assert_nothing_is_left(child: subprocess.Popen[str], folder: Path, status: int) -> str:
+    """A build ends within seconds with a status; returns what it said."""
+    _, said = child.communicate(timeout=20)
+    assert child.returncode == status
+    assert compilers(folder) == []
+    assert left_in(folder) == ["cc-slow", "cc-slow.pids"]
+    return said
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [SLEEPS, IGNORES_SIGTERM], ids=["sleeps", "ignores-sigterm"])
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "group"])  # as a terminal does
+def test_ctrl_c_leaves_nothing(
+    start: StartBuild, tmp_path: Path, how: str, send: Callable[[int, int], None]
+) -> None:
+    child = start(how)
+    send(child.pid, signal.SIGINT)
+    said = assert_nothing_is_left(child, tmp_path, 130)
+    assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
+
+
+def test_more_ctrl_c_while_it_ends(start: StartBuild, tmp_path: Path) -> None:
+    """It waits two seconds for compilers that do not heed SIGTERM, and is pressed meanwhile."""
+    child = start(IGNORES_SIGTERM)
+    for _ in range(15):
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    assert child.poll() is None
+    said = assert_nothing_is_left(child, tmp_path, 130)
+    assert said.endswith("spanwise: interrupted\n") and "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ended_by_a_supervisor(start: StartBuild, tmp_path: Path, number: signal.Signals) -> None:
+    child = start(SLEEPS)
+    child.send_signal(number)
+    said = assert_nothing_is_left(child, tmp_path, -number)
+    assert "Traceback" not in said
+
+
+def test_signals_wait_while_files_are_moved() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt), Signals() as signals:
+        with signals.heard():
+            done.append("compiled")
+        signal.raise_signal(signal.SIGINT)
+        done.append("moved")
+    assert done == ["compiled", "moved"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_only_the_first_signal_is_heard() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt), Signals() as signals:
+        try:
+            with signals.heard():
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            done.append("cleared")
+    assert done == ["cleared"]
+
+
+def test_signals_that_the_caller_answers_are_left_alone() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with Signals():
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_next_build_clears_what_a_killed_one_left(start: StartBuild, tmp_path: Path) -> None:
+    """It fails itself, but not before; while the other lives, its folder is left alone."""
+    child = start(SLEEPS)
+    compiler = script(tmp_path / "cc-broken", 'case "$*" in *" -c "*) exit 1;; esac\nexec cc "$@"')
+    left = list(tmp_path.glob(".spanwise-build-*"))
+    assert [path.name.split("-")[2] for path in left] == [str(child.pid)]
+    with pytest.raises(sw.BuildError):
+        sw.build("c16", tmp_path / "other", cc=compiler)
+    assert list(tmp_path.glob(".spanwise-build-*")) == left
+    child.kill()
+    child.communicate(timeout=30)
+    assert list(tmp_path.glob(".spanwise-build-*")) == left
+    with pytest.raises(sw.BuildError):
+        sw.build("c16", tmp_path / "other", cc=compiler)
+    assert left_in(tmp_path) == ["cc-broken", "cc-slow", "cc-slow.pids"]
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def test_the_first_failure_ends_the_other_compilers(tmp_path: Path) -> None:
+    """The first of two takes a minute; the other, which fails, is not kept waiting for it."""
+    (tmp_path / "cc-slow.pids").mkdir()
+    body = (
+        'case "$*" in *" -c "*) ;; *) exec cc "$@";; esac\n'
+        f"if mkdir $0.first; then echo >$0.pids/$$; {SLEEPS}; fi\n"
+        'echo "x.c:7: error: bad day" >&2; exit 1'
+    )
+    begin = time.monotonic()
+    with pytest.raises(BuildError, match=r"compiling .*: x\.c:7: error: bad day"):
+        sw.build("c16", tmp_path / "out", cc=script(tmp_path / "cc-slow", body), jobs=2)
+    assert time.monotonic() - begin < 30 and compilers(tmp_path) == []
+    assert left_in(tmp_path) == ["cc-slow", "cc-slow.first", "cc-slow.pids"]
+
+
+def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its own children end with it."""
+    monkeypatch.setattr(_build_programs, "_STEP_SECONDS", 0.5)
+    note = tmp_path / "pid"
+    with pytest.raises(BuildError, match=r"^waiting: no end after 0\.5 s$"):
+        run_step(["sh", "-c", f"sleep 60 & echo $! >{note}; wait"], "waiting")
+    wait_for(lambda: not lives(note.read_text().strip()))
+
+
+def test_a_program_that_does_not_start() -> None:
+    with pytest.raises(BuildError, match=r"^looking: /no/such: No such file or directory$"):
+        run_step(["/no/such"], "looking")
