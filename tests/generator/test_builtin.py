@@ -8,11 +8,13 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sizeclasses_lib import cli, emit_text, families
-from sizeclasses_lib.model import SizeClass, Table, magic_of
+from sizeclasses_lib.model import BUILTINS, SizeClass, Table, magic_of
+from sizeclasses_lib.procedure import make_table
 
 from tests.generator.tools import C16, GO, GO_NUMBERS, ROOT, run_script
 
@@ -65,8 +67,16 @@ def test_go_equals_the_toolchain_source() -> None:
     assert go_array(source, "SizeToSizeClass128") == list(GO.large_map)
 
 
-def test_c16_is_go_without_24() -> None:
-    assert C16.classes == tuple(c for c in GO.classes if c.size != 24)
+def test_c16_is_go_without_24_in_longer_spans() -> None:
+    short = make_table(replace(BUILTINS["c16"], span_slots=1))
+    assert short.classes == tuple(c for c in GO.classes if c.size != 24)
+    assert (short.name, C16.name) == ("c16_s1", "c16")
+    for row, before in zip(C16.rows, short.rows, strict=True):
+        times, rest = divmod(row.span_bytes, before.span_bytes)
+        assert row.size == before.size and rest == 0 and times & (times - 1) == 0
+        assert row.objects >= 64 or row.span_bytes > 32768
+        assert times == 1 or (row.span_bytes <= 65536 and row.objects < 2 * 64)
+        assert row.tail_waste * before.span_bytes <= before.tail_waste * row.span_bytes
     assert all(c.size % 16 == 0 for c in C16.classes[1:])
     worst = {r.size: r.max_waste_pct for r in C16.rows if r.max_waste_pct > 26.6}
     assert worst == {8: 87.5, 16: 43.75, 32: 46.88, 48: 31.52}

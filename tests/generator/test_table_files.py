@@ -169,6 +169,8 @@ def test_unreadable_table_files(tmp_path: Path) -> None:
         (["--max-size", "3000"], "max_size 3000: must be a power of two from 16 to 262144"),
         (["--max-size", "0"], "max_size 0: must be a power of two from 16 to 262144"),
         (["--tail-limit", "1"], "tail_limit 1: must be at least 0 and below 1"),
+        (["--span-slots", "0"], "span_slots 0: must be from 1 to 8192"),
+        (["--span-slots", "8193"], "span_slots 8193: must be from 1 to 8192"),
         (
             ["--max-size", "262144", "--tail-limit", "0"],
             "size 131328: no span up to 4194304 bytes wastes at most 0 in its tail;"
@@ -194,6 +196,7 @@ def test_bad_options(args: list[str], message: str, capsys: pytest.CaptureFixtur
             ["--tail-limit", "1/0"],
             "argument --tail-limit: '1/0' is not a fraction such as 1/8 or 0.125",
         ),
+        (["--span-slots", "-1"], "argument --span-slots: '-1' is not a number of slots"),
         (["--page-bytes", "8k"], "argument --page-bytes: '8k' is not a number of bytes"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],

@@ -8,15 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sizeclasses_lib.model import Parameters
+from sizeclasses_lib.model import BUILTINS
 from sizeclasses_lib.procedure import make_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "sizeclasses.py"
 
 GO_NUMBERS = json.loads((ROOT / "tests/data/go-sizeclasses.json").read_text())
-GO = make_table(Parameters("go"))
-C16 = make_table(Parameters("16"))
+GO = make_table(BUILTINS["go"])
+C16 = make_table(BUILTINS["c16"])
 
 FINE = {"name": "mine", "page_bytes": 8192, "classes": [{"size": 16, "pages": 1}]}
 
