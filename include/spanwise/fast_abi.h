@@ -74,7 +74,7 @@ typedef struct sw_cache_slot {
 
 #define SW_NO_BASE (UINTPTR_MAX / 2 + 1)
 
-enum { SW_HINTS_LOG2 = 4, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
+enum { SW_HINTS_LOG2 = 5, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
 
 /* A slot of a full span that was freed lately: the next allocation of its class takes it before
  * anything is searched, and the span stays where it is. A hint only, which may be out of date: the
@@ -99,8 +99,8 @@ struct sw_cache {
     sw_space_view view;
     sw_heap *heap; /* NULL: the cache of threads that have none */
     const sw_table *table;
-    sw_hint *hints;               /* of span class i: hints[i << SW_HINTS_LOG2 ...], newest last */
-    struct sw_cache_more *more;   /* what only slow paths read */
+    sw_hint *hints;             /* of noscan class i: hints[i << SW_HINTS_LOG2 ...], newest last */
+    struct sw_cache_more *more; /* what only slow paths read */
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     uint64_t mode;                /* the heap's */
     uint64_t unused[6];

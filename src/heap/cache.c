@@ -242,7 +242,7 @@ bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
 
 static size_t cache_bytes(const sw_heap *heap) {
     return sizeof(sw_cache) +
-           heap->span_classes * (sizeof(sw_cache_slot) + SW_HINTS_MAX * sizeof(sw_hint));
+           heap->span_classes * (sizeof(sw_cache_slot) + SW_HINTS_MAX / 2 * sizeof(sw_hint));
 }
 
 static size_t more_bytes(const sw_heap *heap) {
@@ -267,15 +267,13 @@ static sw_cache *reuse_closed(sw_heap *heap) {
     return NULL;
 }
 
-/* Which slot is next is the placement's to say in heaps that do not place as the fast ones do. */
 void sw_cache_reset_slots(sw_cache *cache) {
     const sw_heap *heap = cache->heap;
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         empty_slot(&cache->slots[i]);
         cache->slots[i].bytes = heap->table->classes[i / 2].size;
         cache->slots[i].hints = 0;
-        cache->slots[i].hints_max =
-            heap->options.placement == SW_PLACE_LIFO && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX : 0;
+        cache->slots[i].hints_max = sw_heap_hints_max(heap, i);
     }
 }
 

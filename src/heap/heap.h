@@ -118,8 +118,16 @@ static sw_always_inline uint64_t sw_hint_at(uintptr_t address, uint64_t slot) {
 static sw_always_inline uintptr_t sw_hint_address(const sw_hint *hint) {
     return (uintptr_t)(hint->at >> 6);
 }
+/* Of a noscan class. Scan classes keep none: malloc has no use for them, and every cache would hold
+ * twice as many places. */
 static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t span_class) {
-    return &cache->hints[(size_t)span_class << SW_HINTS_LOG2];
+    return &cache->hints[(size_t)(span_class / 2) << SW_HINTS_LOG2];
+}
+
+/* Which slot is next is the placement's to say in heaps that do not place as the fast ones do. */
+static inline uint16_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
+    bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO;
+    return hinted && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX : 0;
 }
 
 /* --- cache.c ---------------------------------------------------------------------------------- */

@@ -17,6 +17,9 @@
 
 size_t sw_os_page_bytes(void);
 
+/* The most bytes of addresses that this process may map; UINT64_MAX: no limit was set. */
+uint64_t sw_os_address_limit(void);
+
 /* Address space without access. align: a power of two >= page. NULL when refused. */
 void *sw_os_reserve(size_t bytes, size_t align);
 /* Readable zeroes that cost no commit charge until committed. NULL when refused. */

@@ -9,7 +9,8 @@
 
 enum {
     RESERVE_LOG2 = 40,     /* 1 TiB of addresses in the usual case */
-    CONSTRAINED_LOG2 = 26, /* 64 MiB where that is refused, or less: see make */
+    UNLIMITED_LOG2 = 34,   /* 64 GiB where that is refused though no limit is set: emulators */
+    CONSTRAINED_LOG2 = 26, /* 64 MiB where a limit is set, or less: see make */
     SMALLEST_LOG2 = 20,
     SPANS_MAX = 1 << 25,
     SPANS_CONSTRAINED = 1 << 18,
@@ -98,6 +99,12 @@ static void unmake(sw_space *space) {
     space->span_committed = space->free_window_count = 0;
 }
 
+/* What a live space reserves after 2^log2 bytes were refused. */
+static uint32_t next_smaller(uint32_t log2_bytes) {
+    if (log2_bytes > UNLIMITED_LOG2 && sw_os_address_limit() == UINT64_MAX) return UNLIMITED_LOG2;
+    return log2_bytes > CONSTRAINED_LOG2 ? CONSTRAINED_LOG2 : log2_bytes - 2;
+}
+
 /* In a process whose address space is limited a live space starts small and adds reservations; a
  * dry one, which can not, starts as large as it may. Both leave most of the addresses to others. */
 static bool make(sw_space *space, bool dry) {
@@ -106,8 +113,9 @@ static bool make(sw_space *space, bool dry) {
     while (!reserve_main(space, log2_bytes)) {
         if (log2_bytes <= SMALLEST_LOG2) return false;
         space->constrained = true;
-        log2_bytes = dry || log2_bytes <= CONSTRAINED_LOG2 ? log2_bytes - 2 : CONSTRAINED_LOG2;
-        spans = dry ? SPANS_MAX >> (RESERVE_LOG2 - 1 - log2_bytes)
+        log2_bytes = dry ? log2_bytes - 2 : next_smaller(log2_bytes);
+        spans = dry || log2_bytes > CONSTRAINED_LOG2
+                    ? SPANS_MAX >> (RESERVE_LOG2 - 1 - log2_bytes)
                     : SPANS_CONSTRAINED >> (CONSTRAINED_LOG2 - log2_bytes);
     }
     if (make_span_records(space, spans)) return true;

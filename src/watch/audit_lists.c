@@ -62,7 +62,8 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
 static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
     const sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hints > slot->hints_max || slot->hints_max > SW_HINTS_MAX ||
+    if (slot->hints > slot->hints_max ||
+        slot->hints_max != sw_heap_hints_max(a->heap, span_class) ||
         slot->bytes != a->heap->table->classes[span_class / 2].size) {
         SW_BROKEN(a, "cache %u: slot of span class %u is damaged", cache->more->number, span_class);
         return;

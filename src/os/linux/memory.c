@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -18,6 +19,12 @@ size_t sw_os_page_bytes(void) {
         __atomic_store_n(&page, known, __ATOMIC_RELAXED);
     }
     return known;
+}
+
+uint64_t sw_os_address_limit(void) {
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? limit.rlim_cur : UINT64_MAX;
 }
 
 static void *map(size_t bytes, int protection) {

@@ -33,6 +33,8 @@ static void *take(size_t bytes, size_t align) {
 
 size_t sw_os_page_bytes(void) { return PAGE_BYTES; }
 
+uint64_t sw_os_address_limit(void) { return RESERVATION_MAX; }
+
 void *sw_os_reserve(size_t bytes, size_t align) {
     if (bytes > RESERVATION_MAX || align > RESERVATION_MAX) return NULL;
     return take(bytes, align > PAGE_BYTES ? align : PAGE_BYTES);
