@@ -32,9 +32,9 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     made = argparse.ArgumentParser(
         prog="./dev bench --limits",
-        description="The price of each requirement: prototypes of malloc and free, each with one "
-        "check more than the one before, beside ours and the linked peers. Medians with intervals, "
-        "ratios to the best linked peer of the row, instructions.",
+        description="The price of each requirement: prototypes of malloc and free, each with one\n"
+        "check more than the one before, beside ours and the linked peers. Medians with\n"
+        "intervals, ratios to the best linked peer of the row, instructions.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -85,9 +85,10 @@ def execute(options: argparse.Namespace) -> int:
     field = Field(found.contenders, lacking)
     say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
+    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
     run = run_interleaved(
         limits.jobs_of(program, field, benches),
-        options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS),
+        repetitions,
         QUICK_MIN_TIME_S if options.quick else MIN_TIME_S,
         terminal(),
     )
@@ -102,6 +103,8 @@ def execute(options: argparse.Namespace) -> int:
     if options.plot is not None:
         limits_plot.plot(lines, options.plot)
     if run.interrupted:
+        done = len(run.repetitions)
+        print(f"interrupted: {done} of {repetitions} repetitions, no instructions", file=sys.stderr)
         return 130
     return 1 if run.failures() else 0
 

@@ -146,6 +146,27 @@ def test_rows_that_match_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "limits: --rows 'bogus' matches no row; there are 3: " in capsys.readouterr().err
 
 
+def test_an_interrupted_run_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = pair_run()
+    run.interrupted = True
+    missing = {"snmalloc (linked)": "-DSPANWISE_PEER_SNMALLOC_DIR=DIR", "jemalloc": "apt-get"}
+    monkeypatch.setattr(limits_cli, "run_interleaved", lambda *_: run)
+    monkeypatch.setattr(limits_cli, "find_field", lambda *_, **__: Field([INLINE], missing))
+    fake_program(tmp_path, LISTED)
+    file = tmp_path / "limits.json"
+    assert limits_cli.main(["--build", str(tmp_path), "--json", str(file)]) == 130
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "not here: snmalloc (linked) (-DSPANWISE_PEER_SNMALLOC_DIR=DIR)",
+        "interrupted: 3 of 10 repetitions, no instructions",
+    ]
+    written = json.loads(file.read_text())
+    assert written["interrupted"] is True
+    assert list(written["missing"]) == ["snmalloc (linked)"]
+
+
 def bench_build() -> Path:
     """Where bench programs are: $SPANWISE_BENCH_BUILD, or as ./dev builds them; skips without."""
     build = Path(os.environ.get("SPANWISE_BENCH_BUILD", BENCH.parent / "build/bench"))
