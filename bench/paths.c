@@ -17,7 +17,6 @@
 #include "callgrind.h"
 
 void *held[LIVE_MAX];
-extern uint64_t random_state;
 uint64_t random_state = 1;
 
 void die(const char *what, const char *why) {

@@ -3,13 +3,18 @@
  *
  * paths.c is the program; paths_spanwise.c holds the paths of the library (bench_paths, and with
  * the checks left out bench_paths_bare), paths_malloc.c those of malloc as the dynamic linker binds
- * it (bench_paths_malloc, run with libspanwise-malloc.so preloaded).
+ * it (bench_paths_malloc, run with libspanwise-malloc.so preloaded), limits/paths_limits.cc the
+ * prototypes (bench_paths_limits).
  */
 #ifndef SPANWISE_BENCH_PATHS_H
 #define SPANWISE_BENCH_PATHS_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum {
     COUNT_MAX = 1 << 17, /* operations of one run */
@@ -37,10 +42,11 @@ extern void *held[LIVE_MAX];
 
 static inline void touch(void *p) { *(volatile long *)p = 1; }
 
+extern uint64_t random_state;
+
 /* The next of the same numbers in every run, 31 bits: a linear congruential generator, its upper
  * part. */
 static inline uint32_t next_random(void) {
-    extern uint64_t random_state;
     random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(random_state >> 33);
 }
@@ -55,6 +61,9 @@ static inline size_t replace_size(void) {
 
 void nothing(size_t count);
 void shuffle(size_t count);
-_Noreturn void die(const char *what, const char *why);
+__attribute__((noreturn)) void die(const char *what, const char *why);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -7,8 +7,11 @@
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
 #   bench_threads_check  proves time and count of the rows of several threads
+#   bench_limits         prototypes, each with one requirement more than the one before
+#   bench_limits_check   proves that they do what they say
 #   bench_paths          loops to be counted under callgrind (bench/instructions.py); _bare, _malloc: the
-#                        library without checks, and malloc of whatever is preloaded
+#                        library without checks, and malloc of whatever is preloaded; _limits: the
+#                        prototypes
 enable_language(CXX)
 find_package(benchmark QUIET)
 if(NOT benchmark_FOUND)
@@ -44,6 +47,12 @@ endfunction()
 bench_executable(bench_threads_check threads_check.cc)
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
 set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 120)
+
+# What each requirement costs.
+bench_executable(bench_limits_check limits/check_limits.cc)
+add_test(NAME bench.limits_check COMMAND bench_limits_check)
+set_tests_properties(bench.limits_check PROPERTIES LABELS bench TIMEOUT 120)
+bench_program(bench_limits limits/bench_limits.cc)
 
 bench_program(bench_malloc bench_malloc.cc)
 bench_program(bench_spanwise bench_spanwise.cc spanwise_static)
@@ -131,6 +140,8 @@ bench_paths_program(bench_paths paths_spanwise.c spanwise_static)
 bench_paths_program(bench_paths_bare paths_spanwise.c spanwise_bare)
 target_compile_options(bench_paths_bare PRIVATE -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)
 bench_paths_program(bench_paths_malloc paths_malloc.c)
+bench_paths_program(bench_paths_limits limits/paths_limits.cc benchmark::benchmark Threads::Threads)
+set_target_properties(bench_paths_limits PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
 
 find_program(bench_valgrind valgrind)
 find_program(bench_python python3)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench_lib.ablation_measure import COLD, HOT
 from bench_lib.ablation_report import Cell
-from bench_lib.plots import DARK, OTHERS, OURS, pyplot, save
+from bench_lib.plots import OTHERS, OURS, bars, pyplot, save
 from bench_lib.stats import interval
 
 _BAR_INCHES, _FRAME_INCHES = 0.2, 0.75
@@ -17,19 +17,9 @@ _BAR_INCHES, _FRAME_INCHES = 0.2, 0.75
 
 def _draw(axis: Any, cells: Sequence[Cell]) -> None:
     shown = list(reversed(cells))
-    places = range(len(shown))
     found = [interval(cell.ns) for cell in shown]
-    axis.barh(
-        places,
-        [each.median for each in found],
-        xerr=[
-            [each.median - each.low for each in found],
-            [each.high - each.median for each in found],
-        ],
-        color=[OURS if cell.ours else OTHERS for cell in shown],
-        ecolor=DARK,
-    )
-    axis.set_yticks(places, [f"{cell.row}  {cell.variant}" for cell in shown])
+    names = [f"{cell.row}  {cell.variant}" for cell in shown]
+    bars(axis, names, found, [OURS if cell.ours else OTHERS for cell in shown])
     axis.set_ylim(-0.6, len(shown) - 0.4)
     axis.set_xlim(left=min(0.0, *(each.low for each in found)))
     axis.tick_params(labelsize=7)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import claim, counts, journal, report, scripted, show
-from bench_lib.command import add_peer_option, check_options, run_command
+from bench_lib.command import add_linked_option, add_peer_option, check_options, run_command
 from bench_lib.contenders import Field
 from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
@@ -45,6 +45,7 @@ EXAMPLE = """examples:
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --classes --plot docs/seed-claim.png --write docs/design/seed-claim.md
   ./dev bench --anatomy --plot anatomy.png  one allocation taken apart; has its own --help
+  ./dev bench --limits --quick        what each requirement costs; has its own --help
   ./dev bench --ablations --quick     each part beside its alternative; --ablations --help-options
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
 
@@ -72,13 +73,7 @@ def parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
     add_peer_option(made)
-    add(
-        "--linked",
-        action="append",
-        default=[],
-        metavar="NAME=PROGRAM[@VERSION]",
-        help="adds a bench_peer program that was built elsewhere (repeatable)",
-    )
+    add_linked_option(made)
     add("--linked-peers", action="store_true", help="shows linked peers in the figures too")
     add("--memory", action="store_true", help="allocations and bytes an operation, in extra runs")
     add(

@@ -23,6 +23,17 @@ def add_peer_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_linked_option(parser: argparse.ArgumentParser) -> None:
+    """The option that adds a bench program of a linked allocator."""
+    parser.add_argument(
+        "--linked",
+        action="append",
+        default=[],
+        metavar="NAME=PROGRAM[@VERSION]",
+        help="adds a bench_peer program that was built elsewhere (repeatable)",
+    )
+
+
 def check_options(repetitions: int | None, plot: Path | None) -> None:
     """Raises BenchError unless there are repetitions and the picture's name says what it is."""
     if repetitions is not None and repetitions < 1:

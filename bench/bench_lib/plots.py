@@ -11,12 +11,13 @@ from bench_lib.errors import BenchError
 from bench_lib.report import columns_of
 from bench_lib.runner import Run
 from bench_lib.scoreboard import MET, MISSED, Score
-from bench_lib.stats import interval
+from bench_lib.stats import Interval, interval
 
 STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/spanwise.mplstyle"
 # Of the style's cycle: met, missed; ours; and greys for whatever is only there to compare.
 COLOURS = {MET: "#009E73", MISSED: "#D55E00"}
 OURS, OTHERS, DARK = "#0072B2", "#B8BCC2", "#444444"
+MIDDLE = "#56B4E9"  # what stands between ours and the others
 
 
 def pyplot() -> Any:
@@ -54,6 +55,31 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
+def bars(
+    axis: Any, names: Sequence[str], found: Sequence[Interval], colours: Sequence[str]
+) -> None:
+    """Bars from bottom to top, medians with their intervals.
+
+    Args:
+        axis: matplotlib's.
+        names: of the bars.
+        found: as many.
+        colours: as many.
+    """
+    places = range(len(names))
+    axis.barh(
+        places,
+        [each.median for each in found],
+        xerr=[
+            [each.median - each.low for each in found],
+            [each.high - each.median for each in found],
+        ],
+        color=colours,
+        ecolor=DARK,
+    )
+    axis.set_yticks(places, names)
+
+
 def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
     """One panel a row: a bar a contender, median ns with its interval.
 
@@ -77,15 +103,11 @@ def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
     for axis, bench in zip(axes.flat, benches, strict=False):
         shown = [(c, run.values(bench, c, "op")) for c in reversed(columns)]
         drawn = [(c, interval(series)) for c, series in shown if series]
-        axis.barh(
+        bars(
+            axis,
             [c.label for c, _ in drawn],
-            [found.median for _, found in drawn],
-            xerr=[
-                [found.median - found.low for _, found in drawn],
-                [found.high - found.median for _, found in drawn],
-            ],
-            color=[OURS if c.name == "spanwise" else OTHERS for c, _ in drawn],
-            ecolor=DARK,
+            [found for _, found in drawn],
+            [OURS if c.name == "spanwise" else OTHERS for c, _ in drawn],
         )
         axis.set_title(bench, fontsize=9)
         axis.set_xlabel("ns an operation", fontsize=8)

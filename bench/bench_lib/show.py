@@ -27,8 +27,8 @@ def say_missing(field: Field) -> None:
         print(f"not here: {name} ({mend})", file=sys.stderr)
 
 
-def say_run(run: Run, about: dict[str, Any], path: Path) -> None:
-    """How a run was made, what failed in it, and where its raw results are."""
+def say_run(run: Run, about: dict[str, Any], path: Path | None) -> None:
+    """How a run was made, what failed in it, and where its raw results are, if anywhere."""
     count = len(run.repetitions)
     _, coverage = order_rank(count)
     print(
@@ -39,7 +39,8 @@ def say_run(run: Run, about: dict[str, Any], path: Path) -> None:
         print(f"provisional: a claim needs {REPETITIONS} repetitions")
     for line in run.failures():
         print(f"failed: {line}")
-    print(f"raw results: {path}")
+    if path is not None:
+        print(f"raw results: {path}")
 
 
 def print_figures(run: Run, used: dict[tuple[str, str], MemoryUse]) -> None:

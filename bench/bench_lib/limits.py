@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The price of each requirement: prototypes, each with one more than the one before.
+
+bench_limits has them on the rows of the other bench programs; here they are lined up beside ours
+and the linked peers, row by row.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench_lib import counts
+from bench_lib.contenders import SPANWISE, Contender, Field
+from bench_lib.errors import BenchError
+from bench_lib.report import number, text_table
+from bench_lib.runner import Job, Run
+from bench_lib.stats import Interval, describe, interval, median, ratio
+
+PROTOTYPE = "prototype"
+OURS = ("inline", "bare", "exported")
+STEPS = {
+    "list": "a list through the objects, no checks",
+    "record-word": "one word that the cache's record points to, slots found by shift",
+    "record-split": "the same, words for allocation and for frees apart",
+    "word": "dense words of the whole space, found by shift",
+    "split": "the same, words for allocation and for frees apart, remote word in the layout",
+    "lookup": "free: frame, page map, record of the span; an address outside is found",
+    "magic": "slot by multiplication; an address inside a slot is found",
+    "owner": "a span of another cache is found",
+    "double": "the slot's bit must be clear in both words: a double free is found",
+    "transition": "lists of partial and whole spans: all that our plain free does",
+    "hinted": "transition, and 16 just-freed slots remembered, their bits set",
+    "sized": "size known at the free: validated by the cache's record",
+    "parked": "sized, and one just-freed slot waits in the record, its bit clear",
+    "store": "another's object: page map, slot, owner, bits; a plain store (not safe)",
+    "messages": "a list handed over 64 at a time by one exchange, no checks",
+    "bit": "store by an atomic or of which one bit is looked at",
+    "fetched": "the same, the whole old word is used: a first free is announced",
+}
+# What a step is compared with, where that is not the one that stands before it.
+_BEFORE = {
+    "list": "",
+    "sized": "transition",
+    "store": "",
+    "messages": "",
+    "bit": "store",
+    "fetched": "store",
+}
+# The counted path of a row: of a prototype, and what ours are called after `inline_`, `exported_`.
+_PATHS = {
+    "pair/16": ("pair", "pair"),
+    "malloc/16x100k": ("malloc", "malloc"),
+    "calloc/16x100k": ("calloc", "zeroed"),
+    "free/16x100k": ("free", "free"),
+    "free_random/16x100k": ("free_random", "free_random"),
+    "remote/64x10k": ("remote", ""),
+}
+Key = tuple[str, str]
+"""A row and the label of who ran it."""
+
+
+def listed(program: Path) -> list[tuple[str, str]]:
+    """The prototypes' (row, step), as the program has them: a row's steps in their order.
+
+    Raises:
+        BenchError: the program is missing or lists nothing.
+    """
+    mend = "build with -DSPANWISE_BENCH=ON, or run ./dev bench --limits"
+    try:
+        done = subprocess.run(
+            [program, "--benchmark_list_tests"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise BenchError(f"{program}: {error.strerror}; {mend}") from error
+    names = [line.removesuffix("/manual_time") for line in done.stdout.splitlines()]
+    found = [(bench, step) for step, _, bench in (name.partition("/") for name in names) if bench]
+    if done.returncode != 0 or not found:
+        raise BenchError(f"{program} --benchmark_list_tests ended with {done.returncode}; {mend}")
+    return found
+
+
+def jobs_of(program: Path, field: Field, benches: Sequence[str]) -> list[Job]:
+    """Prototypes, ours and linked peers of each row, next to each other.
+
+    Args:
+        program: bench_limits.
+        field: everyone who was found.
+        benches: the rows.
+    """
+    others = [own for basis in OURS if (own := field.ours(basis)) is not None]
+    others += field.peers("linked")
+    jobs = []
+    for bench in benches:
+        steps = [step for row, step in listed(program) if row == bench]
+        jobs += [Job(bench, Contender(step, PROTOTYPE, program, step)) for step in steps]
+        if not bench.startswith("remote/"):
+            jobs += [Job(bench, contender) for contender in others]
+    return jobs
+
+
+def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, float]:
+    """Instructions of an operation and its loop, of prototypes and of ours, where there is a path.
+
+    Raises:
+        BenchError: a program is missing or did not run under callgrind.
+    """
+    programs = {
+        PROTOTYPE: counts.Program(build / "bench_paths_limits"),
+        "inline": counts.Program(build / "bench_paths"),
+        "bare": counts.Program(build / "bench_paths_bare"),
+        "exported": counts.Program(build / "bench_paths"),
+    }
+    wanted: list[tuple[Key, counts.Program, str]] = []
+    for job in jobs:
+        who = job.contender
+        if job.bench not in _PATHS or who.basis not in programs:
+            continue
+        step_path, own_path = _PATHS[job.bench]
+        if who.basis == PROTOTYPE:
+            path = f"{who.name}/{step_path}"
+        elif who.basis == "exported":
+            path = f"exported_{own_path.replace('zeroed', 'calloc')}"
+        else:
+            path = f"inline_{own_path}"
+        wanted.append(((job.bench, who.label), programs[who.basis], path))
+    found = counts.count_all([(program, path) for _, program, path in wanted])
+    return {key: each.instructions for (key, _, _), each in zip(wanted, found, strict=True)}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of one prototype, of ours or of a peer.
+
+    Attributes:
+        bench: the row.
+        who: what tables call it.
+        kind: prototype, ours or peer.
+        version: of a peer.
+        values: ns, one a repetition; empty when it failed.
+        peer: the best linked peer's name, "" without one.
+        over_peer: ratio to that peer, within each repetition; None for itself or without one.
+        before: the step that it adds to, "" if it adds to none.
+        more: ns that it takes more than that step, within each repetition.
+        instructions: of an operation and its loop; None where they were not counted.
+    """
+
+    bench: str
+    who: str
+    kind: str
+    version: str
+    values: list[float]
+    peer: str
+    over_peer: Interval | None
+    before: str
+    more: Interval | None
+    instructions: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, ns and ratios with their intervals; null where there is none."""
+        ns = interval(self.values) if self.values else None
+        return {
+            "bench": self.bench,
+            "step": self.who,
+            "kind": self.kind,
+            "version": self.version,
+            **_spread("ns", ns),
+            "coverage": ns.coverage if ns else None,
+            "values": self.values,
+            "peer": self.peer or None,
+            **_spread("over_peer", self.over_peer),
+            "verdict": describe(self.over_peer) if self.over_peer else None,
+            "before": self.before or None,
+            **_spread("more", self.more),
+            "instructions": self.instructions,
+        }
+
+
+def _spread(name: str, found: Interval | None) -> dict[str, float | None]:
+    return {
+        name: found.median if found else None,
+        f"{name}_low": found.low if found else None,
+        f"{name}_high": found.high if found else None,
+    }
+
+
+def _kind(contender: Contender) -> str:
+    if contender.basis == PROTOTYPE:
+        return PROTOTYPE
+    return "ours" if contender.name == SPANWISE else "peer"
+
+
+def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, float]) -> list[Line]:
+    """The lines of one row."""
+    series = {job.contender.label: run.values(job.bench, job.contender, "op") for job in jobs}
+    peers = [job.contender.label for job in jobs if _kind(job.contender) == "peer"]
+    best = min((p for p in peers if series[p]), key=lambda p: median(series[p]), default="")
+    lines = []
+    last = ""
+    for job in jobs:
+        who, values = job.contender.label, series[job.contender.label]
+        before, over, more = "", None, None
+        if _kind(job.contender) == PROTOTYPE:
+            before = _BEFORE.get(who, last)
+            last = who
+        if best and who != best and values:
+            over = ratio(values, series[best])
+        if before and values and series.get(before):
+            more = interval([a - b for a, b in zip(values, series[before], strict=True)])
+        lines.append(
+            Line(
+                *(job.bench, who, _kind(job.contender), job.contender.version, values),
+                *(best.removesuffix(" (linked)"), over, before, more),
+                counted.get((job.bench, who)),
+            )
+        )
+    return lines
+
+
+def lines_of(run: Run, counted: Mapping[Key, float]) -> list[Line]:
+    """What was measured, in the order of the jobs.
+
+    Args:
+        run: whole repetitions.
+        counted: instructions, as far as known.
+    """
+    benches = dict.fromkeys(job.bench for job in run.jobs)
+    return [
+        line
+        for bench in benches
+        for line in _row_lines(run, [job for job in run.jobs if job.bench == bench], counted)
+    ]
+
+
+def _cell(found: Interval | None, sign: str = "") -> str:
+    if found is None:
+        return "-"
+    middle = f"{found.median:{sign}.2f}"
+    return f"{middle} [{number(found.low)}, {number(found.high)}]"
+
+
+def table(lines: Sequence[Line]) -> str:
+    """One row: prototypes in their order, ours, peers."""
+    peer = lines[0].peer
+    header = (
+        *(lines[0].bench, "", "ns [interval]"),
+        *("more than the step before", f"over {peer or 'the best peer'}", "instr"),
+    )
+    rows = []
+    for line in lines:
+        counted = "-" if line.instructions is None else f"{line.instructions:.1f}"
+        ns = _cell(interval(line.values)) if line.values else "failed"
+        rows.append(
+            [line.who, line.kind, ns, _cell(line.more, "+"), _cell(line.over_peer), counted]
+        )
+    return text_table(header, rows)
+
+
+def tables(lines: Sequence[Line]) -> str:
+    """Every row's table, then what the steps are."""
+    benches = dict.fromkeys(line.bench for line in lines)
+    parts = [table([line for line in lines if line.bench == bench]) for bench in benches]
+    shown = [line.who for line in lines if line.kind == PROTOTYPE]
+    steps = "\n".join(f"  {name}: {what}" for name, what in STEPS.items() if name in shown)
+    return "\n\n".join([*parts, f"steps:\n{steps}"])

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dev bench --limits: what each requirement of an allocator costs on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench_lib import counts, limits, limits_plot, report
+from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS
+from bench_lib.command import add_linked_option, check_options, run_command
+from bench_lib.contenders import Field, find_field
+from bench_lib.errors import BenchError
+from bench_lib.limits import Line
+from bench_lib.plots import pyplot
+from bench_lib.runner import Run, run_interleaved, terminal
+from bench_lib.selection import choose
+from bench_lib.show import REPETITIONS, say_missing, say_run
+
+BENCH = Path(__file__).resolve().parents[1]
+EXAMPLE = """examples:
+  ./dev bench --limits                        everything: 10 repetitions, about 7 minutes
+  ./dev bench --limits --quick                3 short ones, no instructions
+  ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(
+        prog="./dev bench --limits",
+        description="The price of each requirement: prototypes of malloc and free, each with one\n"
+        "check more than the one before, beside ours and the linked peers. Medians with\n"
+        "intervals, ratios to the best linked peer of the row, instructions.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add("--build", type=Path, default=BENCH.parent / "build/bench", help="where the programs are")
+    add("--rows", metavar="PATTERN", help="only rows that match (shell pattern or part of a name)")
+    add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions, no counts")
+    add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
+    add("--no-counts", action="store_true", help="no instructions (they need valgrind)")
+    add_linked_option(made)
+    add("--json", type=Path, metavar="FILE", help="also writes everything, machine-readable")
+    add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
+    return made
+
+
+def as_json(
+    lines: Sequence[Line], run: Run, field: Field, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What was measured, with machine, compiler and commit."""
+    return {
+        **about,
+        "repetitions": len(run.repetitions),
+        "interrupted": run.interrupted,
+        "missing": {name: mend for name, mend in field.missing.items() if "(linked)" in name},
+        "failures": run.failures(),
+        "steps": limits.STEPS,
+        "rows": [line.as_json() for line in lines],
+    }
+
+
+def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, float]:
+    if options.quick or options.no_counts or run.interrupted:
+        return {}
+    if counts.find_valgrind() is None:
+        print("no instructions: valgrind was not found (apt-get install valgrind)", file=sys.stderr)
+        return {}
+    return limits.count_paths(options.build, run.jobs)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Does what the options say; returns the exit status."""
+    program = options.build / "bench_limits"
+    benches = choose(
+        list(dict.fromkeys(bench for bench, _ in limits.listed(program))), options.rows
+    )
+    found = find_field(options.build, BENCH, [], options.linked, with_go=False)
+    lacking = {name: mend for name, mend in found.missing.items() if "(linked)" in name}
+    field = Field(found.contenders, lacking)
+    say_missing(field)
+    about = report.provenance(BENCH.parent, options.build)
+    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
+    run = run_interleaved(
+        limits.jobs_of(program, field, benches),
+        repetitions,
+        QUICK_MIN_TIME_S if options.quick else MIN_TIME_S,
+        terminal(),
+    )
+    if not run.repetitions:
+        raise KeyboardInterrupt
+    lines = limits.lines_of(run, _count(options, run))
+    if options.json is not None:
+        whole = as_json(lines, run, field, about)
+        report.write_whole(options.json, json.dumps(whole, indent=1) + "\n")
+    print(limits.tables(lines))
+    say_run(run, about, options.json)
+    if options.plot is not None:
+        limits_plot.plot(lines, options.plot)
+    if run.interrupted:
+        done = len(run.repetitions)
+        print(f"interrupted: {done} of {repetitions} repetitions, no instructions", file=sys.stderr)
+        return 130
+    return 1 if run.failures() else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, 1 when a row failed, 2 for bad input or a missing program, 130 after Ctrl-C."""
+    options = parser().parse_args(arguments)
+
+    def work() -> int:
+        check_options(options.repetitions, options.plot)
+        if options.json is not None and options.json.is_dir():
+            raise BenchError(f"--json is '{options.json}', a folder; name a file in it")
+        if options.plot is not None:
+            pyplot()  # says now that matplotlib is missing, not after minutes
+        return execute(options)
+
+    return run_command("limits", work)

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops of the prototypes, to be counted under callgrind, named STEP/ROW: 16 B, remote: 64 B.
+#include "paths.h"
+
+#include "remote.h"
+#include "steps.h"
+
+namespace limits {
+namespace {
+
+template <class P, size_t SIZE> void fill(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = P::template get<SIZE>();
+}
+
+template <class P, size_t SIZE> void fill_zeroed(size_t count) {
+    for (size_t i = 0; i < count; i++) held[i] = P::template zget<SIZE>();
+}
+
+template <class P, size_t SIZE> void fill_shuffled(size_t count) {
+    fill<P, SIZE>(count);
+    shuffle(count);
+}
+
+template <class P> void drain(size_t count) {
+    for (size_t i = 0; i < count; i++) P::drop(held[i]);
+}
+
+// So that a list has what it hands out.
+template <class P, size_t SIZE> void fill_and_drain(size_t count) {
+    fill<P, SIZE>(count);
+    drain<P>(count);
+}
+
+template <class P> void pair(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = P::template get<16>();
+        touch(p);
+        P::drop(p);
+    }
+}
+
+// Cache 1 allocates what cache 0 frees.
+template <class P> void fill_other(size_t count) {
+    P::use(1);
+    fill<P, 64>(count);
+    P::use(0);
+}
+
+template <Step STEP> using Of = Prototype<STEP, 16>;
+
+} // namespace
+} // namespace limits
+
+#define PAIR(STEP, ...) {STEP "/pair", __VA_ARGS__::ready, nothing, pair<__VA_ARGS__>, 1}
+#define BATCHES(STEP, ...)                                                                         \
+    {STEP "/malloc", __VA_ARGS__::ready, fill_and_drain<__VA_ARGS__, 16>, fill<__VA_ARGS__, 16>,   \
+     1},                                                                                           \
+        {STEP "/calloc", __VA_ARGS__::ready, fill_and_drain<__VA_ARGS__, 16>,                      \
+         fill_zeroed<__VA_ARGS__, 16>, 1},                                                         \
+        {STEP "/free", __VA_ARGS__::ready, fill<__VA_ARGS__, 16>, drain<__VA_ARGS__>, 1},          \
+        {STEP "/free_random", __VA_ARGS__::ready, fill_shuffled<__VA_ARGS__, 16>,                  \
+         drain<__VA_ARGS__>, 1}
+#define REMOTE(STEP, ...)                                                                          \
+    {STEP "/remote", __VA_ARGS__::ready, fill_other<__VA_ARGS__>, drain<__VA_ARGS__>, 1}
+
+using namespace limits;
+
+const path paths[] = {
+    PAIR("list", Of<Step::LIST>),
+    PAIR("record-word", Of<Step::RECORD_WORD>),
+    PAIR("record-split", Of<Step::RECORD_SPLIT>),
+    PAIR("lookup", Of<Step::LOOKUP>),
+    PAIR("magic", Of<Step::MAGIC>),
+    PAIR("owner", Of<Step::OWNER>),
+    PAIR("double", Of<Step::DOUBLE>),
+    PAIR("transition", Of<Step::TRANSITION>),
+    PAIR("hinted", Hinted<16>),
+    PAIR("sized", Sized<16>),
+    PAIR("parked", Parked<16>),
+    BATCHES("list", Of<Step::LIST>),
+    BATCHES("word", Of<Step::WORD>),
+    BATCHES("split", Of<Step::SPLIT>),
+    BATCHES("lookup", Of<Step::LOOKUP>),
+    BATCHES("magic", Of<Step::MAGIC>),
+    BATCHES("owner", Of<Step::OWNER>),
+    BATCHES("double", Of<Step::DOUBLE>),
+    BATCHES("transition", Of<Step::TRANSITION>),
+    REMOTE("store", Remote<How::STORE, 64>),
+    REMOTE("messages", Messages<64>),
+    REMOTE("bit", Remote<How::BIT, 64>),
+    REMOTE("fetched", Remote<How::FETCHED, 64>),
+};
+const size_t path_count = sizeof paths / sizeof paths[0];

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dev bench --limits: the table, JSON and picture of prototypes, and a short run; no times."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench_lib import counts, limits, limits_cli, limits_plot
+from bench_lib.contenders import Contender, Field
+from bench_lib.errors import BenchError
+from bench_lib.runner import Result, Run
+
+from tests.bench.tools import BENCH, INLINE, MIMALLOC, SNMALLOC, make_run
+
+LISTED = """\
+list/pair/16
+transition/pair/16
+sized/pair/16
+list/malloc/16x100k/manual_time
+store/remote/64x10k/manual_time
+"""
+
+
+def prototype(step: str) -> Contender:
+    return Contender(step, limits.PROTOTYPE, Path("bench_limits"), step)
+
+
+def pair_run() -> Run:
+    return make_run(
+        {
+            prototype("list"): [1.0, 2.0, 1.0],
+            prototype("transition"): [4.0, 5.0, 4.5],
+            prototype("sized"): [2.0, 2.5, 2.0],
+            INLINE: [4.0, 4.0, 4.0],
+            SNMALLOC: [2.0, 2.0, 2.0],
+            MIMALLOC: [6.0, 6.0, 6.0],
+        }
+    )
+
+
+def fake_program(folder: Path, text: str, status: int = 0) -> Path:
+    path = folder / "bench_limits"
+    path.write_text(f"#!/bin/sh\ncat <<'EOF'\n{text}EOF\nexit {status}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_jobs_are_what_the_program_lists(tmp_path: Path) -> None:
+    program = fake_program(tmp_path, LISTED)
+    benches = list(dict.fromkeys(bench for bench, _ in limits.listed(program)))
+    assert benches == ["pair/16", "malloc/16x100k", "remote/64x10k"]
+    jobs = limits.jobs_of(program, Field([INLINE, SNMALLOC], {}), benches)
+    assert [(job.bench, job.contender.label) for job in jobs] == [
+        *(("pair/16", who) for who in ("list", "transition", "sized", "inline")),
+        ("pair/16", "snmalloc (linked)"),
+        *(("malloc/16x100k", who) for who in ("list", "inline", "snmalloc (linked)")),
+        ("remote/64x10k", "store"),
+    ]
+
+
+def test_a_program_that_lists_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="bench_limits: No such file or directory; build with"):
+        limits.listed(tmp_path / "bench_limits")
+    with pytest.raises(BenchError, match="--benchmark_list_tests ended with 0; build with"):
+        limits.listed(fake_program(tmp_path, ""))
+
+
+def test_lines() -> None:
+    lines = {line.who: line for line in limits.lines_of(pair_run(), {("pair/16", "list"): 14.0})}
+    assert lines["list"].before == ""
+    assert lines["list"].instructions == 14.0
+    assert lines["list"].kind == "prototype"
+    transition = lines["transition"]
+    assert transition.before == "list"
+    assert transition.more is not None
+    assert transition.more.median == pytest.approx(3.0)
+    assert transition.over_peer is not None
+    assert transition.over_peer.median == pytest.approx(2.25)
+    assert lines["sized"].before == "transition"
+    assert (lines["inline"].kind, lines["inline"].more) == ("ours", None)
+    assert (lines["snmalloc (linked)"].kind, lines["snmalloc (linked)"].over_peer) == ("peer", None)
+    assert {line.peer for line in lines.values()} == {"snmalloc"}
+
+
+def test_table_and_json() -> None:
+    lines = limits.lines_of(pair_run(), {})
+    text = limits.tables(lines)
+    assert re.search(r"^transition +prototype +4\.50 \[4\.00, 5\.00\] +\+3\.00 ", text, re.M)
+    assert "over snmalloc" in text.splitlines()[0]
+    assert text.endswith(f"  sized: {limits.STEPS['sized']}")
+    row = json.loads(json.dumps(lines[1].as_json()))
+    assert (row["step"], row["before"], row["peer"]) == ("transition", "list", "snmalloc")
+    assert row["verdict"] == "slower"
+    assert row["instructions"] is None
+
+
+def test_without_peers_and_with_a_failure() -> None:
+    run = make_run({prototype("list"): [1.0], INLINE: [4.0]})
+    assert limits.lines_of(run, {})[0].peer == ""
+    assert "over the best peer" in limits.tables(limits.lines_of(run, {}))
+    run.repetitions[0][run.jobs[0].key] = Result({}, 0, "ended with status -6")
+    text = limits.tables(limits.lines_of(run, {}))
+    assert re.search(r"^list +prototype +failed", text, re.M)
+    assert run.failures() == ["pair/16, list (prototype): ended with status -6 (1 of 1)"]
+
+
+def test_every_step_is_explained_and_counted() -> None:
+    source = (BENCH / "limits/bench_limits.cc").read_text()
+    registered = re.findall(r'^    register_(\w+)<.*>\("([\w-]+)"\);', source, re.M)
+    assert {step for _, step in registered} == set(limits.STEPS)
+    paths = (BENCH / "limits/paths_limits.cc").read_text()
+    named = re.findall(r'^    (\w+)\("([\w-]+)"', paths, re.M)
+    counted = {(kind.lower(), step) for kind, step in named}
+    assert counted == {pair for pair in registered if pair[0] != "cross"}
+
+
+def test_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = limits_plot.plot(limits.lines_of(pair_run(), {}), tmp_path / "picture.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--repetitions", "0"], "limits: --repetitions is 0; use 1 or more"),
+        (["--plot", "a.svg"], "limits: --plot is 'a.svg'; use a name that ends in .png"),
+        (["--json", "/"], "limits: --json is '/', a folder; name a file in it"),
+    ],
+)
+def test_bad_options(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert limits_cli.main(words) == 2
+    assert capsys.readouterr().err == said + "\n"
+
+
+def test_rows_that_match_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake_program(tmp_path, LISTED)
+    assert limits_cli.main(["--build", str(tmp_path), "--rows", "bogus"]) == 2
+    assert "limits: --rows 'bogus' matches no row; there are 3: " in capsys.readouterr().err
+
+
+def test_an_interrupted_run_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = pair_run()
+    run.interrupted = True
+    missing = {"snmalloc (linked)": "-DSPANWISE_PEER_SNMALLOC_DIR=DIR", "jemalloc": "apt-get"}
+    monkeypatch.setattr(limits_cli, "run_interleaved", lambda *_: run)
+    monkeypatch.setattr(limits_cli, "find_field", lambda *_, **__: Field([INLINE], missing))
+    fake_program(tmp_path, LISTED)
+    file = tmp_path / "limits.json"
+    assert limits_cli.main(["--build", str(tmp_path), "--json", str(file)]) == 130
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "not here: snmalloc (linked) (-DSPANWISE_PEER_SNMALLOC_DIR=DIR)",
+        "interrupted: 3 of 10 repetitions, no instructions",
+    ]
+    written = json.loads(file.read_text())
+    assert written["interrupted"] is True
+    assert list(written["missing"]) == ["snmalloc (linked)"]
+
+
+def bench_build() -> Path:
+    """Where bench programs are: $SPANWISE_BENCH_BUILD, or as ./dev builds them; skips without."""
+    build = Path(os.environ.get("SPANWISE_BENCH_BUILD", BENCH.parent / "build/bench"))
+    if not (build / "bench_limits").is_file():
+        pytest.skip(f"no bench programs in {build}: ./dev bench builds them")
+    return build
+
+
+def test_quick_run(tmp_path: Path) -> None:
+    """One short repetition of a row: prototypes, ours, whichever peers are linked."""
+    file = tmp_path / "limits.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, str(BENCH / "run.py"), "--limits", "--quick", "--repetitions", "1"),
+            *("--rows", "pair/*", "--build", str(bench_build()), "--json", str(file)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "provisional" in done.stdout
+    said = json.loads(file.read_text())
+    assert said["machine"]["cpu"]
+    assert said["compiler"]
+    assert said["commit"]
+    steps = [row["step"] for row in said["rows"] if row["kind"] == "prototype"]
+    assert steps == [
+        *("list", "record-word", "record-split", "lookup", "magic", "owner"),
+        *("double", "transition", "hinted", "sized", "parked"),
+    ]
+    assert all(row["ns"] > 0 for row in said["rows"])
+
+
+def test_each_check_costs_instructions() -> None:
+    """The compiler has removed none of what a step adds."""
+    program = counts.Program(bench_build() / "bench_paths_limits")
+    if counts.find_valgrind() is None or not program.file.is_file():
+        pytest.skip("needs valgrind and bench_paths_limits")
+    order = ("word", "lookup", "magic", "owner", "double", "transition")
+    found = counts.count_all([(program, f"{step}/free") for step in order])
+    instructions = [each.instructions for each in found]
+    assert all(a + 1 < b for a, b in itertools.pairwise(instructions))
