@@ -134,6 +134,8 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
         limit, found = score.target.target, score.ratio
         if limit is not None:
             axis.plot(limit, place, marker="|", markersize=12, markeredgewidth=2, color=DARK)
+        if score.target.asked is not None:
+            axis.plot(score.target.asked, place, marker="|", markersize=12, color=OTHERS)
         if found is not None:
             axis.errorbar(
                 found.median,
@@ -150,7 +152,9 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter("")
     axis.axvline(1, color=DARK, linewidth=0.8, zorder=0)
-    axis.set_xlabel("ours / best peer (dot, interval) and target (tick); smaller is better")
+    axis.set_xlabel(
+        "ours / best peer (dot, interval), target (tick), what was asked (faint); smaller is better"
+    )
     axis.set_title("Scoreboard")
     axis.legend(handles=_legend(plt, scores), loc="upper left", bbox_to_anchor=(1.01, 1))
     saved = save(figure, path)

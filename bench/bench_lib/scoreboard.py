@@ -32,6 +32,14 @@ class Score:
     note: str
     counts: Counts | None = None
 
+    @property
+    def is_eased(self) -> bool:
+        """Met, but not what was asked before the row's limits were measured."""
+        asked, found = self.target.asked, self.ratio
+        if asked is None or found is None or self.verdict != MET:
+            return False
+        return verdict(found, asked) == MISSED
+
     def as_json(self) -> dict[str, Any]:
         """The row as the command contract names its keys, and more."""
         found = self.ratio
@@ -45,11 +53,13 @@ class Score:
             "low": found.low if found else None,
             "high": found.high if found else None,
             "target": self.target.target,
+            "asked": self.target.asked,
+            "decision": self.target.decision,
             "verdict": self.verdict,
             "instructions": self.counts.instructions if self.counts else None,
             "counts": self.counts.as_json() if self.counts else None,
             "note": self.note,
-            "cause": self.target.cause if self.verdict == MISSED else "",
+            "cause": self.target.cause if self.verdict == MISSED or self.is_eased else "",
         }
 
 

@@ -77,6 +77,8 @@ class Target:
         script: script of bench/ that measures and judges the row, which is its row `bench`; it is
             run only when --rows begins with `loop`. "": the bench programs.
         limit: what the script's value, in the row's unit, must not exceed; None: reported.
+        asked: what was asked of the row before its limits were measured; None: that is `target`.
+        decision: number of the note in docs/decisions/ that has the reason why `target` is weaker.
     """
 
     name: str
@@ -95,6 +97,8 @@ class Target:
     cause: str = ""
     script: str = ""
     limit: float | None = None
+    asked: float | None = None
+    decision: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -125,14 +129,18 @@ def _word(row: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
 
 
 def _check_kinds(row: dict[str, Any]) -> None:
-    for key in ("target", "needs_gb", "limit"):
+    for key in ("target", "needs_gb", "limit", "asked"):
         value = row.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            what = "ratio" if key == "target" else "number"
+            what = "ratio" if key in ("target", "asked") else "number"
             raise ValueError(f"{key} is {value!r}; use a {what} above 0")
-    for key in ("peer_bench", "path", "base", "cause", "constant", "unit"):
+    for key in ("peer_bench", "path", "base", "cause", "constant", "unit", "decision"):
         if not isinstance(row.get(key, ""), str):
             raise ValueError(f"{key} is {row[key]!r}; use text")
+    if ("asked" in row) != bool(row.get("decision")):
+        raise ValueError("asked and decision come together: a weaker target has its reason")
+    if "asked" in row and not row["asked"] < row.get("target", 0):
+        raise ValueError("asked is the harder ratio: it lies below target")
 
 
 def _parse(row: dict[str, Any]) -> Target:
@@ -171,6 +179,8 @@ def _parse(row: dict[str, Any]) -> Target:
         base=row.get("base", ""),
         needs_gb=float(row.get("needs_gb", 0)),
         cause=row.get("cause", ""),
+        asked=float(row["asked"]) if "asked" in row else None,
+        decision=row.get("decision", ""),
     )
 
 

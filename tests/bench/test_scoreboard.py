@@ -220,3 +220,19 @@ def test_a_missed_row_tells_its_cause() -> None:
     assert "  pair: 70 instructions a pair" in text
     assert "never shown" not in text
     assert missed.as_json()["cause"] == "70 instructions a pair"
+
+
+def test_a_weaker_target_shows_what_was_asked() -> None:
+    run = make_run({INLINE: [4.0] * 3, SNMALLOC: [2.0] * 3})
+    field = Field([INLINE, SNMALLOC], {})
+    weaker = {"asked": 1.5, "decision": "0018", "cause": "two forwards"}
+    eased = scoreboard.score(make_target(target=2.1, **weaker), field, run)
+    reached = scoreboard.score(make_target(target=2.5, **{**weaker, "asked": 2.1}), field, run)
+    missed = scoreboard.score(make_target(target=1.9, **weaker), field, run)
+    assert [s.verdict for s in (eased, reached, missed)] == ["met", "met", "missed"]
+    assert [s.is_eased for s in (eased, reached, missed)] == [True, False, False]
+    text = report.scoreboard_table([eased, reached])
+    assert "<= 2.1 (asked 1.5)" in text and text.count("two forwards") == 1
+    assert text.endswith("2 met, 0 missed, 0 no peer, 1 of the met ones above what was asked")
+    assert (eased.as_json()["asked"], eased.as_json()["decision"]) == (1.5, "0018")
+    assert (eased.as_json()["cause"], reached.as_json()["cause"]) == ("two forwards", "")

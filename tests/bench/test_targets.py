@@ -14,6 +14,8 @@ from bench_lib.errors import BenchError
 
 from tests.bench.tools import TARGETS, counted_paths, make_target
 
+DECISIONS = Path(__file__).resolve().parents[2] / "docs/decisions"
+
 # --- targets.toml ---------------------------------------------------------------------------------
 
 
@@ -35,6 +37,15 @@ def test_scripted_targets_are_those_of_the_script() -> None:
     assert all(found[row.name].unit == row.unit for row in loop_speed.ROWS)
     limits = [row.limit for row in found.values() if row.limit is not None]
     assert limits == [1.0, 30.0]
+
+
+def test_weaker_targets_have_a_decision_that_names_them() -> None:
+    for row in TARGETS:
+        if row.asked is None:
+            continue
+        notes = list(DECISIONS.glob(f"{row.decision}-*.md"))
+        assert len(notes) == 1, row.name
+        assert row.name in notes[0].read_text(encoding="utf-8"), row.name
 
 
 def test_targets_name_paths_that_are_counted() -> None:
@@ -88,6 +99,14 @@ def test_paths_of_a_row() -> None:
         (
             '[[row]]\nname = "a"\nbench = "x"\nneeds_gb = -1',
             "row 1 (a): needs_gb is -1; use a number above 0",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\ntarget = 2\nasked = 1',
+            "row 1 (a): asked and decision come together: a weaker target has its reason",
+        ),
+        (
+            '[[row]]\nname = "a"\nbench = "x"\ntarget = 2\nasked = 2\ndecision = "0018"',
+            "row 1 (a): asked is the harder ratio: it lies below target",
         ),
         ('[[row]]\nname = "a"\nspeed = 3', "row 1 (a): unknown key 'speed'"),
         (
