@@ -14,6 +14,7 @@ struct Plt : bench::Policy {
     template <size_t N> static void *zget() { return calloc(1, N); }
     static void *get_any(size_t size) { return malloc(size); }
     static void drop(void *p) { free(p); }
+    template <size_t N> static void drop_of(void *p) { free(p); }
     static size_t usable(void *p) { return malloc_usable_size(p); }
 };
 

@@ -44,6 +44,7 @@ struct Inline : Spanwise {
     template <size_t N> static void *get() { return sw_fast_malloc(N); }
     template <size_t N> static void *zget() { return sw_fast_zalloc(N); }
     static void drop(void *p) { sw_fast_free(p); }
+    template <size_t N> static void drop_of(void *p) { sw_fast_free_sized(p, N); }
 };
 
 [[maybe_unused]] sw_cache *default_cache() {
@@ -64,6 +65,7 @@ struct Exported : Spanwise {
     template <size_t N> static void *get() { return sw_malloc(N); }
     template <size_t N> static void *zget() { return sw_calloc(1, N); }
     static void drop(void *p) { sw_free(p); }
+    template <size_t N> static void drop_of(void *p) { sw_free_sized(p, N); }
 };
 
 struct ExportedScan : Exported {
@@ -113,6 +115,7 @@ struct Generic : Spanwise {
     template <size_t N> static void *zget() { return sw_cache_alloc(cache, N, SW_ZERO); }
     static void *get_any(size_t size) { return sw_cache_alloc(cache, size, 0); }
     static void drop(void *p) { sw_cache_free(cache, p); }
+    template <size_t N> static void drop_of(void *p) { sw_heap_free_sized(heap, p, N); }
     static size_t usable(void *p) { return sw_heap_usable_size(heap, p); }
 };
 

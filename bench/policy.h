@@ -5,6 +5,7 @@
 // nothing between the loop and the call:
 //   get<N>()   an object of N bytes, N known when compiled     zget<N>()   the same, zeroed
 //   get_any(n) an object of n bytes                            drop(p)     frees
+//   drop_of<N>(p) frees an object of N bytes, N known when compiled, as the allocator does best
 //   usable(p)  bytes that p may hold
 //   thread_start(), thread_stop()   around the life of each thread but the first
 //   table_bytes(n)  what the class table alone makes of n bytes: slot and its share of the tail
@@ -57,6 +58,10 @@ template <class P> struct Counted : P {
     static void drop(void *p) {
         counts.live_bytes.fetch_sub(static_cast<int64_t>(P::usable(p)), std::memory_order_relaxed);
         P::drop(p);
+    }
+    template <size_t N> static void drop_of(void *p) {
+        counts.live_bytes.fetch_sub(static_cast<int64_t>(P::usable(p)), std::memory_order_relaxed);
+        P::template drop_of<N>(p);
     }
 };
 

@@ -29,6 +29,8 @@ template <class P, size_t N> void register_pairs(const std::string &policy) {
     std::string size = std::to_string(N);
     add(policy + "/pair/" + size, pair<P, N, false>, pair<C, N, false>);
     add(policy + "/zpair/" + size, pair<P, N, true>, pair<C, N, true>);
+    add(policy + "/sized_pair/" + size, sized_pair<P, N, false>, sized_pair<C, N, false>);
+    add(policy + "/sized_zpair/" + size, sized_pair<P, N, true>, sized_pair<C, N, true>);
 }
 
 template <class P, size_t N, bool ZERO, Order ORDER, Phase PHASE>

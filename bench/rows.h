@@ -50,6 +50,16 @@ template <class P, size_t N, bool ZERO> void pair(State &state) {
     finish(state, 1);
 }
 
+// The same with the size told to the free as well, as C++ containers do.
+template <class P, size_t N, bool ZERO> void sized_pair(State &state) {
+    for (auto _ : state) {
+        void *p = ZERO ? P::template zget<N>() : P::template get<N>();
+        touch(p);
+        P::template drop_of<N>(p);
+    }
+    finish(state, 1);
+}
+
 // --- batches: allocate count objects, free them all -----------------------------------------------
 
 enum class Order { IN_ORDER, RANDOM };

@@ -18,6 +18,7 @@ struct Plain : bench::Policy {
     template <size_t N> static void *zget() { return calloc(1, N); }
     static void *get_any(size_t size) { return malloc(size); }
     static void drop(void *p) { free(p); }
+    template <size_t N> static void drop_of(void *p) { free(p); }
     static size_t usable(void *) { return 0; } // calls are counted here, not bytes
 };
 using Counting = bench::Counted<Plain>;

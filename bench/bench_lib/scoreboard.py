@@ -53,13 +53,13 @@ class Score:
             "low": found.low if found else None,
             "high": found.high if found else None,
             "target": self.target.target,
-            "asked": self.target.asked,
-            "decision": self.target.decision,
             "verdict": self.verdict,
             "instructions": self.counts.instructions if self.counts else None,
             "counts": self.counts.as_json() if self.counts else None,
             "note": self.note,
             "cause": self.target.cause if self.verdict == MISSED or self.is_eased else "",
+            "asked": self.target.asked,
+            "decision": self.target.decision,
         }
 
 

@@ -24,6 +24,7 @@ struct Rpmalloc : bench::Policy {
     template <size_t N> static void *zget() { return rpcalloc(1, N); }
     static void *get_any(size_t size) { return rpmalloc(size); }
     static void drop(void *p) { rpfree(p); }
+    template <size_t N> static void drop_of(void *p) { rpfree(p); }
     static size_t usable(void *p) { return rpmalloc_usable_size(p); }
 };
 

@@ -12,6 +12,7 @@ struct Snmalloc : bench::Policy {
     template <size_t N> static void *zget() { return snmalloc::alloc<N, snmalloc::Zero>(); }
     static void *get_any(size_t size) { return snmalloc::alloc(size); }
     static void drop(void *p) { snmalloc::dealloc(p); }
+    template <size_t N> static void drop_of(void *p) { snmalloc::dealloc<N>(p); }
     static size_t usable(void *p) { return snmalloc::alloc_size(p); }
 };
 

@@ -91,7 +91,7 @@ class Parameters:
         return name
 
 
-BUILTINS = {"go": Parameters("go"), "c16": Parameters("16", span_slots=64)}
+BUILTINS = {"go": Parameters("go"), "c16": Parameters("16", span_slots=1024)}
 DEFAULT = "c16"  # the table of heaps that name none, and of inline code
 
 

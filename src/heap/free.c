@@ -188,24 +188,28 @@ static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
     free_found(cache, ptr, op);
 }
 
-/* A slot of a span of another cache that this one visits already. False: it does not, or the slot
- * is free; nothing was done. */
-static sw_always_inline bool free_visited(sw_cache *cache, sw_span *span, uint64_t slot) {
-    sw_space *space = cache->heap->space;
-    sw_cache *owner = sw_span_owner(span);
-    if (sw_space_span_id(space, span) != cache->more->visiting || owner == NULL || owner == cache)
-        return false;
-    sw_remote_result result = sw_span_remote_free(space, span, (uint32_t)slot);
-    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half((uint32_t)slot));
-    return result != SW_REMOTE_DOUBLE;
+/* After the first free of a word since its drain. Apart: it is rare, and needs registers. */
+static sw_noinline void announce(sw_cache *owner, sw_span *span, uint32_t slot) {
+    if (sw_span_announce(owner->heap->space, span, slot))
+        sw_cache_announce(owner, span, sw_span_half(slot));
 }
 
 void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
     if (sw_template_is_marked(cache, span)) {
         sw_free_marked(cache, span, slot, ptr, op);
-    } else if (!free_visited(cache, span, slot)) {
-        free_any(cache, ptr, op);
+        return;
     }
+    sw_cache *owner = sw_span_owner(span);
+    bool visited = (uint64_t)(span - cache->view.spans) == cache->more->visiting;
+    if (visited && owner != NULL && owner != cache) {
+        sw_remote_result result = sw_span_remote_set(span, (uint32_t)slot);
+        if (sw_likely(result == SW_REMOTE_DONE)) return;
+        if (result == SW_REMOTE_ANNOUNCE) {
+            announce(owner, span, (uint32_t)slot);
+            return;
+        }
+    }
+    free_any(cache, ptr, op);
 }
 
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {

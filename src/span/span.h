@@ -159,17 +159,26 @@ typedef enum sw_remote_result {
 /* Half of a span's words, as the remote stack names it. */
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
 
-static sw_always_inline sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span,
-                                                             uint32_t slot) {
+/* The OR. ANNOUNCE: the caller is the word's announcer, sw_span_announce comes next. */
+static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint32_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t bit = 1ull << (slot % 64);
     if (((sw_word_free(word) | sw_word_local(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
     uint64_t before = __atomic_fetch_or(&word->remote, bit, __ATOMIC_ACQ_REL);
     if ((before & bit) != 0) return SW_REMOTE_DOUBLE;
-    if (before != 0) return SW_REMOTE_DONE;
+    return before != 0 ? SW_REMOTE_DONE : SW_REMOTE_ANNOUNCE;
+}
+
+/* True: the caller must push the slot's half on the owner's stack. */
+static inline bool sw_span_announce(sw_space *space, sw_span *span, uint32_t slot) {
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
-    bool first = __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
-    return first ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
+    return __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
+}
+
+static inline sw_remote_result sw_span_remote_free(sw_space *space, sw_span *span, uint32_t slot) {
+    sw_remote_result result = sw_span_remote_set(span, slot);
+    if (result != SW_REMOTE_ANNOUNCE) return result;
+    return sw_span_announce(space, span, slot) ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
 }
 
 /* Takes the announcements of a half and moves the bits of those words into `local`. Only for

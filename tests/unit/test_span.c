@@ -209,6 +209,7 @@ static void slow_announcer(void) {
     sw_heap_options options;
     sw_set_fault_handler(go_on, &faults);
     sw_heap_options_init(&options);
+    options.table = sw_table_go();
     options.batch_spans = 0;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
