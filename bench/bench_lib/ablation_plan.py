@@ -60,14 +60,20 @@ def _cutoffs() -> tuple[Variant, ...]:
     return (Variant(f"cut-off {STOCK_CUTOFF}"), *others)
 
 
-def table_option(root: Path, page_bytes: int) -> str:
-    """c16's procedure for another page size, as bench_ablation's --table takes it.
+def table_option(root: Path, page_bytes: int, short: bool = True) -> str:
+    """c16's procedure for a page size, as bench_ablation's --table takes it.
+
+    Args:
+        root: of the checkout.
+        page_bytes: the page.
+        short: spans as short as the procedure allows; False: as c16 has them.
 
     Raises:
         BenchError: the generator failed.
     """
     words = [sys.executable, str(root / "scripts/sizeclasses.py"), "--table", "c16"]
     words += ["--page-bytes", str(page_bytes), "--format", "file"]
+    words += ["--span-slots", "1"] if short else []
     done = children.run(words)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -77,10 +83,14 @@ def table_option(root: Path, page_bytes: int) -> str:
 
 
 def _pages(root: Path) -> tuple[Variant, ...]:
-    """Ours first; all by the generic path, so that only the pages differ."""
-    order = (STOCK_PAGE, *(n for n in PAGES if n != STOCK_PAGE))
-    return tuple(
-        Variant(f"{n >> 10} KiB pages", options=("--table", table_option(root, n))) for n in order
+    """Ours first; all by the generic path, so that only the spans differ."""
+    ours = Variant("long spans", options=("--table", table_option(root, STOCK_PAGE, short=False)))
+    return (
+        ours,
+        *(
+            Variant(f"{n >> 10} KiB pages", options=("--table", table_option(root, n)))
+            for n in PAGES
+        ),
     )
 
 
@@ -149,7 +159,7 @@ def plan(root: Path) -> list[Ablation]:
         ),
         Ablation(
             "page-size",
-            "pages of 4 to 64 KiB (generic path)",
+            "c16's spans, or short ones of pages of 4 to 64 KiB (generic path)",
             _pages(root),
             ("keep/8-128", "replace/8-1024"),
         ),

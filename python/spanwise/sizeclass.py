@@ -33,8 +33,8 @@ COLUMN_TITLES = (
 
 _SOURCES = {
     "go": "spanwise table go, equal to Go 1.26.8",
-    "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class; spans"
-    " of at least 1024 slots or 64 KiB",
+    "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class; up to"
+    " 1 KiB spans of at least 1024 slots or 64 KiB",
 }
 
 

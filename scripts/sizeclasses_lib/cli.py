@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         "--span-slots",
         type=_slots,
         metavar="N",
-        help="spans of fewer slots are doubled, up to 64 KiB (go 1, c16 1024)",
+        help="spans of fewer slots of up to 1 KiB are doubled, to 64 KiB at most (go 1, c16 1024)",
     )
     shape.add_argument("--align", choices=("go", "16"), help="8 B steps to 32, or 16 B from 16")
     parser.add_argument(

@@ -65,8 +65,8 @@ class Parameters:
         page_bytes: power of two, 4096 to 65536.
         max_size: largest class in bytes, a power of two.
         tail_limit: largest part of a span that its tail may waste, 0 <= limit < 1.
-        span_slots: spans are doubled until they hold so many slots or would pass LONG_SPAN_BYTES;
-            1 leaves the shortest spans that the tail limit allows, as Go has them.
+        span_slots: spans of sizes up to SMALL_MAX are doubled until they hold so many slots or
+            would pass LONG_SPAN_BYTES; 1 leaves the shortest that the tail limit allows, as in Go.
     """
 
     align: str = "go"

@@ -7,9 +7,9 @@ the one below replaces it; at the end each class grows as far as its span holds 
 What differs here: the limits are parameters, and align "16" starts the 16 B step at 16 instead of
 32, which leaves every class from 16 B up a multiple of 16 and drops exactly the 24 B class. Under
 other limits than Go's a class may grow to the size of those above it (1408 to 1536 B with 4 KiB
-pages); it then takes their place, and none grows past the largest. Last, spans with fewer slots
-than `span_slots` are doubled while they stay within 64 KiB: no size changes, and the part of a span
-that its tail wastes does not grow.
+pages); it then takes their place, and none grows past the largest. Last, spans of
+small sizes with fewer slots than `span_slots` are doubled while they stay within 64 KiB: no size
+changes, and the part of a span that its tail wastes does not grow.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .model import (
     LONG_SPAN_BYTES,
     SIZE_MAX,
     SLOTS_MAX,
+    SMALL_MAX,
     SPAN_BYTES_MAX,
     Parameters,
     SizeClass,
@@ -104,10 +105,11 @@ def _grown(c: SizeClass, p: Parameters) -> SizeClass:
 
 
 def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
-    """The class, its span doubled as span_slots asks for and LONG_SPAN_BYTES allows."""
+    """The class, if small its span doubled as span_slots asks for and LONG_SPAN_BYTES allows."""
     pages = c.pages
     while (
-        pages * p.page_bytes // c.size < p.span_slots
+        c.size <= SMALL_MAX
+        and pages * p.page_bytes // c.size < p.span_slots
         and 2 * pages * p.page_bytes <= LONG_SPAN_BYTES
     ):
         pages *= 2

@@ -12,7 +12,7 @@
 #define SW_GEN_DEFAULT_H
 
 #define SW_DEFAULT_TABLE sw_table_c16_data
-#define SW_DEFAULT_SYMBOL sw_table_is_c16_9e1bb887282f6d01
+#define SW_DEFAULT_SYMBOL sw_table_is_c16_28c069f1ac02d6a8
 #define SW_DEFAULT_PATHS sw_paths_c16
 #define SW_DEFAULT_CUTOFF sw_paths_c16_cutoff
 #define SW_DEFAULT_NOSCAN sw_paths_c16_noscan

@@ -72,7 +72,7 @@ def test_plan_has_what_was_asked() -> None:
     ]
     assert {v.cutoff for v in ablations["cutoff"].variants} == {None, 0, 64, 80, 128, 1024}
     pages = [v.options[1].partition(":")[0] for v in ablations["page-size"].variants]
-    assert pages == ["8192", "4096", "16384", "65536"]
+    assert pages == ["8192", "4096", "8192", "16384", "65536"]
 
 
 def test_switches_are_those_of_the_header() -> None:

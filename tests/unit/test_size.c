@@ -74,9 +74,9 @@ static void test_go_is_go(void) {
     check_proofs(go);
 }
 
-/* Go's pages, doubled while they hold fewer than 1024 slots and the double is at most 64 KiB. */
+/* Go's pages, up to 1 KiB doubled while they hold fewer than 1024 slots, to 64 KiB at most. */
 static uint32_t long_pages(uint32_t size, uint32_t pages) {
-    while (pages * 8192 / size < 1024 && pages * 8192 <= 32768) pages *= 2;
+    while (size <= 1024 && pages * 8192 / size < 1024 && pages * 8192 <= 32768) pages *= 2;
     return pages;
 }
 

@@ -16,8 +16,8 @@
 #include <spanwise/status.h>
 
 #define SW_FAST_TABLE_NAME "c16"
-#define SW_FAST_TABLE_HASH UINT64_C(0x9e1bb887282f6d01)
-#define SW_FAST_TABLE_SYMBOL sw_table_is_c16_9e1bb887282f6d01
+#define SW_FAST_TABLE_HASH UINT64_C(0x28c069f1ac02d6a8)
+#define SW_FAST_TABLE_SYMBOL sw_table_is_c16_28c069f1ac02d6a8
 #define SW_FAST_SIZE_MAX 1024
 
 #ifdef __cplusplus
