@@ -64,9 +64,14 @@ class Score:
 
 
 def verdict(found: Interval, target: float) -> str:
-    """Met when the whole interval is within the target; for 1.0 it is enough to overlap with it."""
-    reached = found.low <= target if target == 1.0 else found.high <= target
-    return MET if reached else MISSED
+    """Met when the whole interval is within the target; for 1.0 it is enough to overlap with it.
+
+    A noisy interval overlaps with anything: its median must be within the target as well.
+    """
+    if target != 1.0:
+        return MET if found.high <= target else MISSED
+    level = found.low <= target and (found.median <= target or not noise_note(found))
+    return MET if level else MISSED
 
 
 def noise_note(found: Interval) -> str:

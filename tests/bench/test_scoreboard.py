@@ -66,6 +66,8 @@ def test_describe(values: list[float], said: str) -> None:
         (1.2, 1.51, 1.5, "missed"),
         (0.9, 1.1, 1.0, "met"),
         (1.01, 1.1, 1.0, "missed"),
+        (0.6, 2.4, 1.0, "missed"),
+        (0.4, 1.2, 1.0, "met"),
         (0.5, 0.7, 0.6, "missed"),
     ],
 )
