@@ -2,8 +2,9 @@
 /* Size-class tables: which slot size serves a request, and how spans are cut.
  *
  * A table is immutable once made. `go` is bit-exact to Go 1.26.8; `c16` gives the alignment that C
- * promises (Go's procedure with step 16 from 16 bytes up, plus the 8 byte class). Both are built
- * in; others are made at run time from (size, pages) lists. Class 0 is a dummy, as in Go.
+ * promises (Go's procedure with step 16 from 16 bytes up, plus the 8 byte class; longer spans up to
+ * 1 KiB). Both are built in; others are made at run time from (size, pages) lists. Class 0 is a
+ * dummy, as in Go.
  * Source of the method: Go internal/runtime/gc/sizeclasses.go; exact division by
  * multiplication after Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019).
  */
