@@ -66,7 +66,7 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
     uint64_t bits = __atomic_load_n(&slot->word->free, __ATOMIC_RELAXED);
     if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
     __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
-    void *p = (void *)(slot->base + (uintptr_t)SW_FAST_LOWEST(bits) * bytes);
+    void *p = (void *)(slot->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
     if ((flags & SW_ZERO) != 0) sw_fast_clear(p, bytes);
     return p;
 }

@@ -61,28 +61,31 @@ typedef struct sw_span {
  * word has become wholly free. */
 enum { SW_FAST_PARTIAL = 2 };
 
+/* A slot of a full span that was freed lately: the next allocation of its class takes it before
+ * anything is searched, and the span stays where it is. A hint only, which may be out of date: the
+ * truth is the slot's bit in `local`. Every slot in `local` of a full span has a hint. */
+typedef struct sw_hint {
+    uintptr_t at;
+    sw_word *word; /* of a span of this cache */
+    uint64_t bit;  /* of the word: the slot's, alone */
+} sw_hint;
+
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
- * copy, so that remote frees, walks and verify see one truth. */
+ * copy, so that remote frees, walks and verify see one truth. A line of its own. */
 typedef struct sw_cache_slot {
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
     uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     sw_span *span;  /* NULL when there is none */
-    uint32_t bytes; /* of a slot of the class */
-    uint16_t hints; /* held in sw_cache.hints */
-    uint16_t hints_max; /* 0: none are kept */
+    sw_hint *hint;  /* behind the newest hint */
+    sw_hint *hints; /* the oldest; equal to hint: there is none */
+    sw_hint *hints_end; /* equal to hint: no more are kept */
+    uint32_t bytes;     /* of a slot of the class */
+    uint32_t unused[3];
 } sw_cache_slot;
 
 #define SW_NO_BASE (UINTPTR_MAX / 2 + 1)
 
 enum { SW_HINTS_LOG2 = 5, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
-
-/* A slot of a full span that was freed lately: the next allocation of its class takes it before
- * anything is searched, and the span stays where it is. A hint only, which may be out of date: the
- * truth is the slot's bit in `local`. Every slot in `local` of a full span has a hint. */
-typedef struct sw_hint {
-    uint64_t at;   /* address << 6 | number of the bit */
-    sw_word *word; /* of a span of this cache */
-} sw_hint;
 
 /* What a free needs to find a span. Constant once its space is made, so each cache has a copy. */
 typedef struct sw_space_view {

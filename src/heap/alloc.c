@@ -65,7 +65,8 @@ static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t 
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
     uint64_t bits = sw_word_free(slot->word);
-    if (slot->hints != 0 || bits == 0) return sw_alloc_slow(cache, size, flags, span_class);
+    if (slot->hint != slot->hints || bits == 0)
+        return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, slot->bytes);
     return finish(cache, slot->span, p, size, flags);
 }
@@ -81,8 +82,8 @@ static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
 }
 
 /* Apart from the rest, whose registers it would take. */
-static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t span_class) {
-    return sw_template_plain(cache, size, SW_ZERO, span_class, sw_alloc_slow);
+static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t cls) {
+    return sw_template_plain(cache, size, SW_ZERO, cls, sw_alloc_slow);
 }
 
 /* Any size in any heap: specialised path, tiny, class or pages. */
@@ -96,9 +97,8 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache->heap, size, 1, flags);
     uint32_t cls = sw_size_class(table, size);
     if (sw_likely(cache->mode == 0 && (flags & SW_SCAN) == 0)) {
-        uint32_t span_class = sw_span_class_of(cls, true);
-        return (flags & SW_ZERO) == 0 ? sw_template_plain(cache, size, 0, span_class, sw_alloc_slow)
-                                      : alloc_zeroed(cache, size, span_class);
+        return (flags & SW_ZERO) == 0 ? sw_template_plain(cache, size, 0, cls, sw_alloc_slow)
+                                      : alloc_zeroed(cache, size, cls);
     }
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
     return alloc_class(cache, size, flags, cls);

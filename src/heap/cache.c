@@ -26,36 +26,36 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p) {
 /* Before the span's words stop being this cache's: no hint may lead to words of somebody else. */
 static void forget_hints(sw_cache *cache, const sw_span *span) {
     sw_cache_slot *slot = &cache->slots[span->span_class];
-    sw_hint *hints = sw_cache_hints(cache, span->span_class);
     const sw_word *end = span->words + sw_span_word_count(span);
-    uint16_t kept = 0;
-    for (uint32_t i = 0; i < slot->hints; i++)
-        if (hints[i].word < span->words || hints[i].word >= end) hints[kept++] = hints[i];
-    slot->hints = kept;
+    sw_hint *kept = slot->hints;
+    for (const sw_hint *hint = slot->hints; hint < slot->hint; hint++)
+        if (hint->word < span->words || hint->word >= end) *kept++ = *hint;
+    slot->hint = kept;
 }
 
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot) {
-    const sw_hint *hints = sw_cache_hints(cache, span->span_class);
-    uint64_t at = sw_hint_at(span->base + (uintptr_t)slot * sw_span_size(span), slot);
-    for (uint32_t i = 0; i < cache->slots[span->span_class].hints; i++)
-        if (hints[i].at == at) return true;
+    const sw_cache_slot *place = &cache->slots[span->span_class];
+    const sw_word *word = &span->words[slot / 64];
+    uintptr_t at = span->base + (uintptr_t)slot * sw_span_size(span);
+    for (const sw_hint *hint = place->hints; hint < place->hint; hint++)
+        if (hint->at == at && hint->word == word && hint->bit == 1ull << slot % 64) return true;
     return false;
 }
 
 uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    while (slot->hints > 0) {
-        const sw_hint *hint = &sw_cache_hints(cache, span_class)[--slot->hints];
-        uint64_t bit = 1ull << (hint->at % 64), local = sw_word_local(hint->word);
-        uintptr_t p = sw_hint_address(hint);
+    while (slot->hint > slot->hints) {
+        const sw_hint *hint = --slot->hint;
+        sw_word *word = hint->word;
+        uint64_t bit = hint->bit, local = sw_word_local(word);
         if ((local & bit) == 0) continue;
-        *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, p));
-        if (sw_unlikely((sw_word_remote(hint->word) & bit) != 0)) {
+        *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, hint->at));
+        if (sw_unlikely((sw_word_remote(word) & bit) != 0)) {
             sw_cache_attend(cache, *span); /* freed twice: the drain will tell */
             continue;
         }
-        sw_word_set_local(hint->word, local & ~bit);
-        return p;
+        sw_word_set_local(word, local & ~bit);
+        return hint->at;
     }
     return 0;
 }
@@ -272,8 +272,8 @@ void sw_cache_reset_slots(sw_cache *cache) {
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         empty_slot(&cache->slots[i]);
         cache->slots[i].bytes = heap->table->classes[i / 2].size;
-        cache->slots[i].hints = 0;
-        cache->slots[i].hints_max = sw_heap_hints_max(heap, i);
+        cache->slots[i].hints = cache->slots[i].hint = sw_cache_hints(cache, i);
+        cache->slots[i].hints_end = cache->slots[i].hints + sw_heap_hints_max(heap, i);
     }
 }
 
@@ -344,7 +344,7 @@ void sw_cache_shut(sw_cache *cache) {
         disown_list(heap, &more->partial[i]);
         disown_list(heap, &more->full[i]);
         more->kept[i] = 0;
-        cache->slots[i].hints = 0;
+        cache->slots[i].hint = cache->slots[i].hints;
     }
     more->tiny_block = 0;
     more->tiny_used = 0;

@@ -101,9 +101,9 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
 }
 
 /* A slot of a marked span that gets no hint: the span is fresh, or changes list. */
-static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
-                                      const char *op) {
-    bool live = sw_span_slot_live(span, (uint32_t)slot);
+static sw_noinline void free_attended(sw_cache *cache, sw_span *span, void *ptr, const char *op) {
+    uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
+    bool live = sw_span_slot_live(span, slot);
     if (live) sw_cache_attend(cache, span);
     if (!live || !sw_fast_free_own(cache, span, slot)) free_any(cache, ptr, op);
 }
@@ -111,23 +111,31 @@ static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t s
 /* A full span keeps its place while a hint can bring the slot back; three frees in a row into one
  * word tell that objects go as they came, and that the span is better listed as partial. (Nothing
  * is set in `free` of a full span. Below the first hint of a class are those of another, which do
- * no harm. Every call here is the last thing done: nothing is saved on the way.) */
+ * no harm. Every call here is the last thing done, and few values live: nothing is saved on the
+ * way.) */
 void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
     sw_cache_slot *place = &cache->slots[span->span_class];
+    __asm__("" : "+r"(place)); /* or it is computed twice */
+    sw_hint *hint = place->hint;
     sw_word *word = &span->words[slot / 64];
-    sw_hint *hint = &sw_cache_hints(cache, span->span_class)[place->hints];
-    uint64_t local = sw_word_local(word), bit = 1ull << (slot % 64);
-    if (span->state != SW_SPAN_FULL || sw_unlikely(place->hints >= place->hints_max) ||
-        (hint[-1].word == word && hint[-2].word == word) || sw_unlikely((local & bit) != 0)) {
-        free_attended(cache, span, slot, ptr, op);
+    if (span->state != SW_SPAN_FULL || sw_unlikely(hint == place->hints_end) ||
+        (hint[-1].word == word && hint[-2].word == word)) {
+        free_attended(cache, span, ptr, op);
         return;
     }
-    place->hints++;
-    hint->at = sw_hint_at((uintptr_t)ptr, slot);
+    uint64_t bit = 1ull << (slot % 64), local = sw_word_local(word);
+    if (sw_unlikely((local & bit) != 0)) {
+        free_any(cache, ptr, op);
+        return;
+    }
+    hint->at = (uintptr_t)ptr;
     hint->word = word;
+    hint->bit = bit;
+    place->hint = hint + 1;
     span->needzero = 1;
-    sw_word_set_local(word, local | bit);
-    if (sw_unlikely((local | bit) == ~0ull)) sw_cache_emptied(cache, span);
+    local |= bit;
+    sw_word_set_local(word, local);
+    if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
 }
 
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the

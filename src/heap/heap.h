@@ -112,11 +112,10 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 
 /* --- hints ------------------------------------------------------------------------------------ */
 
-static sw_always_inline uint64_t sw_hint_at(uintptr_t address, uint64_t slot) {
-    return (uint64_t)address << 6 | slot % 64;
-}
-static sw_always_inline uintptr_t sw_hint_address(const sw_hint *hint) {
-    return (uintptr_t)(hint->at >> 6);
+/* Where a cache allocates pointer-free objects of a class. */
+static sw_always_inline sw_cache_slot *sw_cache_noscan_slot(sw_cache *cache, size_t cls) {
+    sw_cache_slot(*of_class)[2] = (sw_cache_slot(*)[2])cache->slots;
+    return &of_class[cls][1];
 }
 /* Of a noscan class. Scan classes keep none: malloc has no use for them, and every cache would hold
  * twice as many places. */
@@ -125,7 +124,7 @@ static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t 
 }
 
 /* Which slot is next is the placement's to say in heaps that do not place as the fast ones do. */
-static inline uint16_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
+static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
     bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO;
     return hinted && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX : 0;
 }

@@ -18,7 +18,7 @@ enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 /* Takes the slot of the lowest set bit; bits is the word's content, not 0. */
 static sw_always_inline void *sw_template_pop(sw_cache_slot *slot, uint64_t bits, uint32_t bytes) {
     sw_word_set_free(slot->word, bits & (bits - 1));
-    return (void *)(slot->base + (uintptr_t)SW_FAST_LOWEST(bits) * bytes);
+    return (void *)(slot->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
 }
 
 /* Zeroing rules: noscan clears only if the caller asks, scan always; both only if the span may hold
@@ -28,17 +28,18 @@ static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned
     return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && span->needzero;
 }
 
-/* Takes the slot that the newest hint of the class names. NULL: none, or not by this short way. */
-static sw_always_inline void *sw_template_take_hinted(sw_cache *cache, sw_cache_slot *slot,
-                                                      uint32_t span_class) {
-    uint32_t newest = slot->hints - 1u;
-    const sw_hint *hint = &sw_cache_hints(cache, span_class)[newest];
+/* Takes the slot that the newest hint names; there is one. False: not by this short way. */
+static sw_always_inline bool sw_template_take_hinted(sw_cache_slot *slot, void **p) {
+    sw_hint *hint = slot->hint - 1;
+    __asm__("" : "+r"(hint)); /* one register for it, so that nothing needs to be saved */
     sw_word *word = hint->word;
-    uint64_t local = sw_word_local(word), index = hint->at % 64;
-    if (sw_unlikely(((local & ~sw_word_remote(word)) >> index & 1) == 0)) return NULL;
-    slot->hints = (uint16_t)newest;
-    sw_word_set_local(word, local & ~(1ull << index));
-    return (void *)sw_hint_address(hint);
+    uint64_t local = sw_word_local(word), bit = hint->bit;
+    if (sw_unlikely((local & bit) == 0) || sw_unlikely((sw_word_remote(word) & bit) != 0))
+        return false;
+    sw_word_set_local(word, local ^ bit);
+    slot->hint = hint;
+    *p = (void *)hint->at;
+    return true;
 }
 
 /* Where a path goes on that does not end in line. */
@@ -80,16 +81,17 @@ enum { SW_TEMPLATE_SHORT = 128 };
 /* A small object of a class that is known at run time only, of a plain heap. flags: 0 or SW_ZERO.
  * Whether a short slot is clean is not asked: clearing it is as quick. */
 static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, unsigned flags,
-                                                uint32_t span_class, sw_alloc_slow_fn *slow) {
-    sw_cache_slot *slot = &cache->slots[span_class];
-    bool hinted = slot->hints != 0;
+                                                size_t cls, sw_alloc_slow_fn *slow) {
+    sw_cache_slot *slot = sw_cache_noscan_slot(cache, cls);
+    bool hinted = slot->hint != slot->hints;
     void *p;
     if (hinted) {
-        p = sw_template_take_hinted(cache, slot, span_class);
-        if (sw_unlikely(p == NULL)) return slow(cache, size, flags, span_class);
+        if (sw_unlikely(!sw_template_take_hinted(slot, &p)))
+            return slow(cache, size, flags, sw_span_class_of((uint32_t)cls, true));
     } else {
         uint64_t bits = sw_word_free(slot->word);
-        if (sw_unlikely(bits == 0)) return slow(cache, size, flags, span_class);
+        if (sw_unlikely(bits == 0))
+            return slow(cache, size, flags, sw_span_class_of((uint32_t)cls, true));
         p = sw_template_pop(slot, bits, slot->bytes);
     }
     if ((flags & SW_ZERO) == 0) return p;
@@ -100,8 +102,8 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, un
 /* malloc of a small size of the default table, in straight line: a call through the table of
  * specialised paths is predicted only while sizes repeat. */
 static sw_always_inline void *sw_template_malloc(size_t size, sw_alloc_slow_fn *slow) {
-    uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
-    return sw_template_plain(sw_tls_cache, size, 0, sw_span_class_of(cls, true), slow);
+    size_t cls = sw_fast_size_map[(size + 7) >> 3];
+    return sw_template_plain(sw_tls_cache, size, 0, cls, slow);
 }
 
 static sw_always_inline bool sw_template_is_marked(const sw_cache *cache, const sw_span *span) {

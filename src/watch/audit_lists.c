@@ -62,8 +62,10 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
 static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
     const sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hints > slot->hints_max ||
-        slot->hints_max != sw_heap_hints_max(a->heap, span_class) ||
+    uintptr_t used = (uintptr_t)slot->hint - (uintptr_t)slot->hints;
+    uint32_t max = sw_heap_hints_max(a->heap, span_class);
+    if (slot->hints != sw_cache_hints(cache, span_class) || slot->hints_end != slot->hints + max ||
+        used % sizeof(sw_hint) != 0 || used / sizeof(sw_hint) > max ||
         slot->bytes != a->heap->table->classes[span_class / 2].size) {
         SW_BROKEN(a, "cache %u: slot of span class %u is damaged", cache->more->number, span_class);
         return;

@@ -163,8 +163,10 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
         DAMAGE_BIT(slot, word, 4);
         DAMAGE_BIT(slot, base, 3);
         DAMAGE_BIT(slot, bytes, 4);
-        DAMAGE_BIT(slot, hints, 6);
-        DAMAGE_BIT(slot, hints_max, 5);
+        DAMAGE_BIT(slot, hint, 2);
+        DAMAGE_BIT(slot, hint, 10);
+        DAMAGE_BIT(slot, hints, 5);
+        DAMAGE_BIT(slot, hints_end, 6);
         if (slot->span != NULL) DAMAGE_BIT(slot, span, 6);
         damage_list(heap, &cache->more->partial[i]);
         damage_list(heap, &cache->more->full[i]);
