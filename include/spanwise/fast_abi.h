@@ -106,7 +106,8 @@ struct sw_cache {
     struct sw_cache_more *more; /* what only slow paths read */
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     uint64_t mode;                /* the heap's */
-    uint64_t unused[6];
+    sw_span *visited;             /* another cache's span that this one frees into; NULL: none */
+    uint64_t unused[5];
     __extension__ sw_cache_slot slots[];
 };
 

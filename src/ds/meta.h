@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum {
-    SW_META_UNIT = 32,
+    SW_META_UNIT = 64,
     SW_META_EXACT_MAX = 4096,       /* up to here a free list for each multiple of 32 */
     SW_META_POOLED_MAX = 32 * 1024, /* up to here a free list for each power of two */
     SW_META_LISTS = SW_META_EXACT_MAX / SW_META_UNIT + 4,

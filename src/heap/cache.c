@@ -204,12 +204,18 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
  * own partial spans are used up: they are most likely freeing still into what they announced last,
  * and a word that one allocates from while another frees into it costs both a cache miss a step. */
 static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
+    const uint32_t *remote = &cache->more->remote_head;
     sw_span *span = take_partial(cache, span_class);
-    if (span == NULL && __atomic_load_n(&cache->more->remote_head, __ATOMIC_RELAXED) != 0) {
+    if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
+        sw_cache_drain_worth(cache);
+        span = take_partial(cache, span_class);
+    }
+    if (span == NULL) span = take_central(cache, span_class);
+    if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
         sw_cache_drain_remote(cache);
         span = take_partial(cache, span_class);
     }
-    return span != NULL ? span : take_central(cache, span_class);
+    return span;
 }
 
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {

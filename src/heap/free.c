@@ -197,27 +197,35 @@ static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
 }
 
 /* After the first free of a word since its drain. Apart: it is rare, and needs registers. */
-static sw_noinline void announce(sw_cache *owner, sw_span *span, uint32_t slot) {
+static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr) {
+    uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
     if (sw_span_announce(owner->heap->space, span, slot))
         sw_cache_announce(owner, span, sw_span_half(slot));
 }
 
-void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
-    if (sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, ptr, op);
-        return;
-    }
+/* A slot of the span that this cache visits, so it is not its own: straight to the atomic step. */
+static sw_always_inline void free_visited(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
+                                          const char *op) {
     sw_cache *owner = sw_span_owner(span);
-    bool visited = (uint64_t)(span - cache->view.spans) == cache->more->visiting;
-    if (visited && owner != NULL && owner != cache) {
-        sw_remote_result result = sw_span_remote_set(span, (uint32_t)slot);
+    if (sw_likely(owner != NULL)) {
+        sw_remote_result result = sw_span_remote_set(span, slot);
         if (sw_likely(result == SW_REMOTE_DONE)) return;
         if (result == SW_REMOTE_ANNOUNCE) {
-            announce(owner, span, (uint32_t)slot);
+            announce(owner, span, ptr);
             return;
         }
     }
     free_any(cache, ptr, op);
+}
+
+void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+    if (sw_likely(span == cache->visited)) {
+        free_visited(cache, span, slot, ptr, op);
+    } else if (sw_template_is_marked(cache, span)) {
+        sw_free_marked(cache, span, slot, ptr, op);
+    } else {
+        free_any(cache, ptr, op);
+    }
 }
 
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {

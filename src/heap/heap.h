@@ -83,7 +83,7 @@ struct sw_cache_more {
     uint32_t closed;       /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
-    uint32_t visiting;     /* atomic: id of another's span that this cache frees into; 0: none */
+    uint32_t visiting;     /* atomic: id of sw_cache.visited, for others; 0: none */
     uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
@@ -155,6 +155,9 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p);
 
 /* Merges frees that other threads announced. */
 void sw_cache_drain_remote(sw_cache *cache);
+/* The same, but for a few spans that others seem to be freeing into still: to allocate from words
+ * while another thread frees into them costs both a cache miss a step. */
+void sw_cache_drain_worth(sw_cache *cache);
 /* The same of a cache that has closed: by whoever announces to it. */
 void sw_remote_drain_closed(sw_cache *cache);
 /* Pushes half of a span on its owner's remote stack. The caller is its announcer. */
@@ -167,10 +170,12 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
  * stays until it visits another span, takes one from the central lists, trims or closes: frees in a
  * row into one span pay it once. */
 static inline void sw_visit_enter(sw_cache *cache, uint32_t id) {
+    cache->visited = sw_space_span(cache->heap->space, id);
     __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 static inline void sw_visit_leave(sw_cache *cache) {
+    cache->visited = NULL;
     __atomic_store_n(&cache->more->visiting, 0, __ATOMIC_RELEASE);
 }
 

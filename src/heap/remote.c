@@ -4,6 +4,8 @@
 #include "base/assert.h"
 #include "heap/heap.h"
 
+enum { WAITING_MAX = 4 }; /* halves that wait for more frees before they are drained */
+
 /* --- what owners are told ------------------------------------------------------------------- */
 
 static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_t half) {
@@ -50,9 +52,18 @@ static void put_back(sw_cache *cache, uint32_t node) {
     }
 }
 
+/* Whether at least half of its words are announced. Else somebody is most likely freeing into it
+ * still. */
+static bool is_worth(sw_space *space, const sw_span *span, uint32_t half) {
+    uint32_t words = sw_span_word_count(span) - half * 64;
+    uint64_t announced =
+        __atomic_load_n(&sw_space_cold(space, span)->remote_words[half], __ATOMIC_RELAXED);
+    return 2 * sw_popcount(announced) >= (words < 64 ? words : 64);
+}
+
 /* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
- * cache only. */
-static void drain_stack(sw_cache *cache, bool as_owner) {
+ * cache only. waiting: so many halves that are not worth it may stay. */
+static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
     while (node != 0) {
@@ -60,6 +71,11 @@ static void drain_stack(sw_cache *cache, bool as_owner) {
         uint32_t half = node % 2;
         uintptr_t doubled;
         node = sw_space_cold(space, span)->remote_next[half]; /* before it is announced again */
+        if (waiting > 0 && !is_worth(space, span, half)) {
+            push_remote(cache, space, span, half);
+            waiting--;
+            continue;
+        }
         drain_one(cache, span, half, as_owner, &doubled);
         if (doubled == 0) continue;
         put_back(cache, node); /* the handler may jump out */
@@ -68,14 +84,16 @@ static void drain_stack(sw_cache *cache, bool as_owner) {
     }
 }
 
-void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true); }
+void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true, 0); }
 
-void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false); }
+void sw_cache_drain_worth(sw_cache *cache) { drain_stack(cache, true, WAITING_MAX); }
+
+void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false, 0); }
 
 /* A cache that closes looks at its stack after it has set `closed`; an announcer looks at `closed`
  * after its push. So one of them sees the other, and the span is not forgotten. */
 void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     push_remote(owner, owner->heap->space, span, half);
     if (sw_unlikely(__atomic_load_n(&owner->more->closed, __ATOMIC_SEQ_CST) != 0))
-        drain_stack(owner, false);
+        drain_stack(owner, false, 0);
 }

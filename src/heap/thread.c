@@ -309,6 +309,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     struct sw_cache_more *more = cache->more;
     more->remote_head = 0; /* every span is drained */
     more->visiting = 0;
+    cache->visited = NULL;
     if (!is_lost(cache)) return;
     sw_cache_reset_slots(cache);
     for (uint32_t i = 0; i < heap->span_classes; i++) {

@@ -160,7 +160,7 @@ typedef enum sw_remote_result {
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
 
 /* The OR. ANNOUNCE: the caller is the word's announcer, sw_span_announce comes next. */
-static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint32_t slot) {
+static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t bit = 1ull << (slot % 64);
     if (((sw_word_free(word) | sw_word_local(word)) & bit) != 0) return SW_REMOTE_DOUBLE;
