@@ -79,6 +79,7 @@ void register_all() {
     register_cross<Remote<How::FETCHED, 64>>("fetched");
 
     register_called<Called<Path::LIST>>("called-list");
+    register_called<Called<Path::SHARDED>>("called-sharded");
     register_called<Called<Path::SPLIT>>("called-split");
     register_called<Called<Path::DOUBLE>>("called-double");
     register_called<Called<Path::TRANSITION>>("called-transition");

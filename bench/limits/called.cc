@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_limits_called.so: see called.h. Compiled like the malloc face: position-independent, hidden but
-// for its interface, thread-local variables in the initial block of the thread.
+// bench_limits_called.so: see called.h. Compiled like the malloc face: position-independent, hidden
+// but for its interface, thread-local variables in the initial block of the thread.
+#include <cerrno>
+
 #include "called.h"
 
 namespace limits {
@@ -15,6 +17,12 @@ constexpr Table TABLE = [] {
 
 template <Path PATH> thread_local ClassCache *mine = &Classed<PATH>::caches[0];
 
+// Apart, so that an overflow is one jump.
+[[gnu::noinline, gnu::cold]] void *no_memory() {
+    errno = ENOMEM;
+    return nullptr;
+}
+
 } // namespace
 
 template <Path PATH> void *Called<PATH>::allocate(size_t size) {
@@ -24,11 +32,9 @@ template <Path PATH> void *Called<PATH>::allocate(size_t size) {
 
 template <Path PATH> void *Called<PATH>::allocate_zeroed(size_t count, size_t size) {
     size_t bytes;
-    if (__builtin_expect(__builtin_mul_overflow(count, size, &bytes), 0)) return nullptr;
+    if (__builtin_expect(__builtin_mul_overflow(count, size, &bytes), 0)) return no_memory();
     if (__builtin_expect(bytes > CLASS_BYTES_MAX, 0)) return nullptr;
-    ClassCache *c = mine<PATH>;
-    uint32_t cls = SIZE_MAP[(bytes + 7) >> 3];
-    return Classed<PATH>::clear(Classed<PATH>::take(c, cls), c->slots[cls].bytes);
+    return Classed<PATH>::take_zeroed(mine<PATH>, SIZE_MAP[(bytes + 7) >> 3]);
 }
 
 template <Path PATH> void Called<PATH>::release(void *p) {
@@ -51,6 +57,7 @@ template <Path PATH> Fault Called<PATH>::found() {
 template <Path PATH> Census Called<PATH>::census() { return Classed<PATH>::census(); }
 
 template struct Called<Path::LIST>;
+template struct Called<Path::SHARDED>;
 template struct Called<Path::SPLIT>;
 template struct Called<Path::DOUBLE>;
 template struct Called<Path::TRANSITION>;

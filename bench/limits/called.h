@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prototypes that are called: malloc, calloc and free of a shared library, which programs reach through
-// the dynamic linker, as they reach malloc of a preloaded library. The size is an argument, the
-// thread's cache a thread-local variable of the library. called.cc is the library,
+// Prototypes that are called: malloc, calloc and free of a shared library, which programs reach
+// through the dynamic linker, as they reach malloc of a preloaded library. The size is an argument,
+// the thread's cache a thread-local variable of the library. called.cc is the library,
 // bench_limits_called.so; only what is declared here is visible outside.
 #ifndef SPANWISE_BENCH_LIMITS_CALLED_H
 #define SPANWISE_BENCH_LIMITS_CALLED_H
@@ -31,6 +31,7 @@ template <Path PATH> struct [[gnu::visibility("default")]] Called : bench::Polic
 };
 
 extern template struct Called<Path::LIST>;
+extern template struct Called<Path::SHARDED>;
 extern template struct Called<Path::SPLIT>;
 extern template struct Called<Path::DOUBLE>;
 extern template struct Called<Path::TRANSITION>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves that the prototypes of several classes hand out each slot once, in the class that was asked for,
-// that they find the bad frees which they claim to find, and that their lists of spans are right.
+// Proves that the prototypes of several classes hand out each slot once, in the class that was asked
+// for, that they find the bad frees which they claim to find, and that their lists of spans are right.
 #include "check_called.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ template <class P, size_t SIZE> void check_zeroed(const std::string &step) {
     for (const Live &each : live) P::drop(each.at);
 }
 
-// Random replacement of objects of every class, each of which keeps what was written to all its bytes.
+// Random replacement of objects of every class, each of which keeps what was written to it.
 template <class P> void check_slots(const std::string &step) {
     constexpr uint32_t LIVE_MOST = 8000;
     for (size_t size = 0; size <= CLASS_BYTES_MAX; size++) P::drop(get_filled<P>(step, size).at);
@@ -165,6 +165,7 @@ template <class P> void check(const std::string &step) {
 
 int check_called() {
     check<Called<Path::LIST>>("called-list");
+    check<Called<Path::SHARDED>>("called-sharded");
     check<Called<Path::SPLIT>>("called-split");
     check<Called<Path::DOUBLE>>("called-double");
     check<Called<Path::TRANSITION>>("called-transition");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prototypes of malloc and free of several classes, the class known at run time only: what a function
-// that is called can do, where those of steps.h are inlined for one size. called.h has them behind the
-// dynamic linker, generic.h with a cache and a table that come as arguments. Nothing of the library is used.
+// Prototypes of malloc and free of several classes, the class known at run time only: what a
+// function that is called can do, where those of steps.h are inlined for one size. called.h has them
+// behind the dynamic linker, generic.h with a cache and a table that come as arguments. Nothing of the
+// library is used.
 //
 // One range of memory is cut into spans of 8 KiB, which each class takes as it needs them and keeps.
 // Every class has whole words of slots: no span has a tail.
@@ -14,8 +15,9 @@
 
 namespace limits {
 
-enum class Path {
+enum class [[gnu::visibility("default")]] Path {
     LIST,       // a list a class, no checks; free: page map and record tell the class
+    SHARDED,    // a list a span, as in mimalloc (Leijen, Zorn, de Moura, 2019)
     SPLIT,      // words with `free` and `local` apart, the slot by multiplication, no checks
     DOUBLE,     // address outside, inside a slot, of another cache, free twice: found
     TRANSITION, // lists of partial and whole spans, marked owners of full ones
@@ -41,7 +43,7 @@ static_assert(sizeof SIZE_MAP == CLASS_BYTES_MAX / 8 + 1, "a class for every siz
 struct ClassSlot {
     __extension__ union {
         Word *word;
-        Object *head; // Path::LIST
+        Object *head; // a list's
     };
     uintptr_t word_base; // address of that word's slot 0; Path::LIST: memory never handed out
     Span *span;
@@ -77,7 +79,7 @@ template <Path PATH> struct Classed {
     static constexpr size_t SPANS = SLOTS * CLASS_LEAST / SPAN_BYTES;
     static constexpr size_t SPAN_WORDS = SPAN_BYTES / CLASS_LEAST / 64; // at most
     static constexpr size_t FRAMES = SPANS * SPAN_BYTES >> FRAME_BITS;
-    static constexpr bool LIST = PATH == Path::LIST;
+    static constexpr bool LIST = PATH < Path::SPLIT;
     static constexpr bool CHECKS = PATH >= Path::DOUBLE;
     static constexpr bool LISTS = PATH >= Path::TRANSITION;
 
@@ -104,8 +106,7 @@ template <Path PATH> struct Classed {
             c.hints = hints[i];
             c.fresh = i == 0 ? 0 : SPANS - OTHER_SPANS;
             c.end = i == 0 ? SPANS - OTHER_SPANS : SPANS;
-            for (uint32_t cls = 0; cls < CLASSES; cls++)
-                ready_slot(c.slots[cls], table->bytes[cls]);
+            for (size_t cls = 0; cls < CLASSES; cls++) ready_slot(c.slots[cls], table->bytes[cls]);
         }
     }
 
@@ -125,35 +126,23 @@ template <Path PATH> struct Classed {
         return seen;
     }
 
-    // --- allocation -------------------------------------------------------------------------------
+    // --- allocation -----------------------------------------------------------------------------
 
-    [[gnu::always_inline]] static void *take(ClassCache *c, uint32_t cls) {
-        ClassSlot &slot = c->slots[cls];
-        if constexpr (LIST) {
-            Object *object = load(slot.head);
-            if (__builtin_expect(object == nullptr, 0)) return carve(c, cls);
-            store(slot.head, load(object->next));
-            return object;
-        } else {
-            if constexpr (PATH == Path::HINTED) {
-                if (slot.hints != 0) {
-                    void *p = take_hinted(c, cls);
-                    return __builtin_expect(p == nullptr, 0) ? take_slowly(c, cls) : p;
-                }
-            }
-            uint64_t bits = load(load(slot.word)->free);
-            if (__builtin_expect(bits == 0, 0)) return take_slowly(c, cls);
-            return pop(slot, bits);
-        }
+    [[gnu::always_inline]] static void *take(ClassCache *c, size_t cls) {
+        void *p = take_at_once(c, cls);
+        return __builtin_expect(p == nullptr, 0) ? take_slowly(c, cls) : p;
     }
 
     // The whole slot is zero. 16 B, which the rows ask for, in line.
-    [[gnu::always_inline]] static void *clear(void *p, uint32_t bytes) {
-        if (__builtin_expect(bytes != CLASS_LEAST, 0)) return memset(p, 0, bytes);
+    [[gnu::always_inline]] static void *take_zeroed(ClassCache *c, size_t cls) {
+        if (__builtin_expect(c->slots[cls].bytes != CLASS_LEAST, 0))
+            return take_zeroed_slowly(c, cls);
+        void *p = take_at_once(c, cls);
+        if (__builtin_expect(p == nullptr, 0)) return take_zeroed_slowly(c, cls);
         return memset(p, 0, CLASS_LEAST);
     }
 
-    // --- free -------------------------------------------------------------------------------------
+    // --- free -----------------------------------------------------------------------------------
 
     [[gnu::always_inline]] static void release(ClassCache *c, uintptr_t p) {
         uint64_t frame = (p - c->base) >> FRAME_BITS;
@@ -161,10 +150,10 @@ template <Path PATH> struct Classed {
             if (__builtin_expect(frame >= c->frames, 0)) return reject(Fault::OUTSIDE);
         Span *span = &c->spans[c->page_map[frame]];
         if constexpr (LIST) {
-            ClassSlot &slot = c->slots[span->cls];
             Object *object = reinterpret_cast<Object *>(p);
-            store(object->next, load(slot.head));
-            store(slot.head, object);
+            Object *&list = PATH == Path::SHARDED ? span->list : c->slots[span->cls].head;
+            store(object->next, load(list));
+            store(list, object);
         } else {
             __extension__ using Product = unsigned __int128;
             Product product = static_cast<Product>(p - span->base) * span->magic;
@@ -187,14 +176,33 @@ template <Path PATH> struct Classed {
         slot.hints_max = HINTS_KEPT;
     }
 
+    // NULL: not by the short way.
+    [[gnu::always_inline]] static void *take_at_once(ClassCache *c, size_t cls) {
+        ClassSlot &slot = c->slots[cls];
+        if constexpr (LIST) {
+            Object *object = load(slot.head);
+            if (__builtin_expect(object != nullptr, 1)) store(slot.head, load(object->next));
+            return object;
+        } else {
+            if (PATH == Path::HINTED && slot.hints != 0) return take_hinted(c, cls);
+            uint64_t bits = load(slot.word->free);
+            return __builtin_expect(bits == 0, 0) ? nullptr : pop(slot, bits);
+        }
+    }
+
     [[gnu::always_inline]] static void *pop(ClassSlot &slot, uint64_t bits) {
         store(slot.word->free, bits & (bits - 1));
-        return reinterpret_cast<void *>(slot.word_base +
-                                        static_cast<uintptr_t>(lowest(bits)) * slot.bytes);
+        uintptr_t p = slot.word_base + static_cast<uintptr_t>(lowest(bits)) * slot.bytes;
+        if (p == 0) __builtin_unreachable(); // callers need not ask
+        return reinterpret_cast<void *>(p);
+    }
+
+    [[gnu::noinline]] static void *take_zeroed_slowly(ClassCache *c, size_t cls) {
+        return memset(take(c, cls), 0, c->slots[cls].bytes);
     }
 
     // The slot of the newest hint; NULL: it was handed out or moved to `free` meanwhile.
-    [[gnu::always_inline]] static void *take_hinted(ClassCache *c, uint32_t cls) {
+    [[gnu::always_inline]] static void *take_hinted(ClassCache *c, size_t cls) {
         ClassSlot &slot = c->slots[cls];
         uint32_t newest = slot.hints - 1u;
         Hint &hint = c->hints[cls][newest];
@@ -207,8 +215,13 @@ template <Path PATH> struct Classed {
     }
 
     // A hint that holds, else a slot of the current word, else of another one.
-    [[gnu::noinline]] static void *take_slowly(ClassCache *c, uint32_t cls) {
+    [[gnu::noinline]] static void *take_slowly(ClassCache *c, size_t cls) {
+        if constexpr (PATH == Path::LIST) return carve(c, cls);
         ClassSlot &slot = c->slots[cls];
+        if constexpr (PATH == Path::SHARDED) {
+            refill_from_ring(c, cls);
+            return take_at_once(c, cls);
+        }
         for (; slot.hints != 0; slot.hints--)
             if (void *p = take_hinted(c, cls)) return p;
         if (slot.word->free == 0) LISTS ? refill_from_lists(c, cls) : refill_from_ring(c, cls);
@@ -216,7 +229,7 @@ template <Path PATH> struct Classed {
     }
 
     // Path::LIST: an object that was never handed out.
-    [[gnu::noinline]] static void *carve(ClassCache *c, uint32_t cls) {
+    static void *carve(ClassCache *c, size_t cls) {
         ClassSlot &slot = c->slots[cls];
         if (slot.span == nullptr || slot.word_base == slot.span->base + SPAN_BYTES) {
             slot.span = fresh_span(c, cls);
@@ -226,7 +239,7 @@ template <Path PATH> struct Classed {
         return reinterpret_cast<void *>(slot.word_base - slot.bytes);
     }
 
-    static Span *fresh_span(ClassCache *c, uint32_t cls) {
+    static Span *fresh_span(ClassCache *c, size_t cls) {
         if (c->fresh == c->end) die("the space is used up");
         size_t id = c->fresh++;
         Span *span = &spans[id];
@@ -236,15 +249,31 @@ template <Path PATH> struct Classed {
         span->words = &words[id * SPAN_WORDS];
         span->cls = static_cast<uint16_t>(cls);
         for (size_t i = 0; i < words_of(c, cls); i++) span->words[i].free = ~uint64_t{0};
+        if constexpr (PATH == Path::SHARDED) thread(span, c->slots[cls].bytes);
         return span;
     }
 
-    static size_t words_of(const ClassCache *c, uint32_t cls) {
+    // All slots become the span's list, in their order.
+    static void thread(Span *span, size_t bytes) {
+        for (uintptr_t at = span->base + SPAN_BYTES; at != span->base;) {
+            Object *object = reinterpret_cast<Object *>(at -= bytes);
+            object->next = span->list;
+            span->list = object;
+        }
+    }
+
+    static size_t words_of(const ClassCache *c, size_t cls) {
         return SPAN_BYTES / 64 / c->slots[cls].bytes;
     }
 
-    // Points at the span's first word that has free slots; `local` is moved into `free`.
-    static bool refill_from_span(ClassCache *c, uint32_t cls, Span *span) {
+    // Takes the span's list, or points at its first word with free slots: `local` is moved to `free`.
+    static bool refill_from_span(ClassCache *c, size_t cls, Span *span) {
+        if constexpr (PATH == Path::SHARDED) {
+            c->slots[cls].span = span;
+            c->slots[cls].head = span->list;
+            span->list = nullptr;
+            return c->slots[cls].head != nullptr;
+        }
         for (size_t i = 0; i < words_of(c, cls); i++) {
             Word *word = &span->words[i];
             uint64_t bits = load(word->free) | load(word->local);
@@ -263,7 +292,7 @@ template <Path PATH> struct Classed {
     }
 
     // Without lists of places: the spans of a class are a ring, which is walked.
-    static void refill_from_ring(ClassCache *c, uint32_t cls) {
+    static void refill_from_ring(ClassCache *c, size_t cls) {
         Span *const current = c->slots[cls].span;
         Span *span = current;
         if (span != nullptr) {
@@ -279,7 +308,7 @@ template <Path PATH> struct Classed {
     }
 
     // The current span, else the newest partial one, else a whole one, else one never used.
-    static void refill_from_lists(ClassCache *c, uint32_t cls) {
+    static void refill_from_lists(ClassCache *c, size_t cls) {
         ClassLists &lists = c->lists[cls];
         Span *span = c->slots[cls].span;
         while (span == nullptr || !refill_from_span(c, cls, span)) {
@@ -330,7 +359,7 @@ template <Path PATH> struct Classed {
     }
 
     // False: there is no room, or it is the third in a row of one word: objects go as they came.
-    [[gnu::always_inline]] static bool remember(ClassCache *c, uint32_t cls, Word *word,
+    [[gnu::always_inline]] static bool remember(ClassCache *c, size_t cls, Word *word,
                                                 uint64_t at) {
         ClassSlot &slot = c->slots[cls];
         Hint *list = c->hints[cls];

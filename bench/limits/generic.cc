@@ -24,18 +24,13 @@ const Table *run_time_table() {
     return &table;
 }
 
-// Apart, so that the path that clears nothing does not save registers for it.
-template <Path PATH> [[gnu::noinline]] void *allocate_zeroed(ClassCache *c, uint32_t cls) {
-    return Classed<PATH>::clear(Classed<PATH>::take(c, cls), c->slots[cls].bytes);
-}
-
 } // namespace
 
 template <Path PATH> void *Generic<PATH>::allocate(ClassCache *c, size_t size, unsigned flags) {
     const Table *table = c->table;
     if (__builtin_expect(size > table->max_size, 0)) return nullptr;
-    uint32_t cls = table->small_map[(size + 7) >> 3];
-    return (flags & ZERO) == 0 ? Classed<PATH>::take(c, cls) : allocate_zeroed<PATH>(c, cls);
+    size_t cls = table->small_map[(size + 7) >> 3];
+    return (flags & ZERO) == 0 ? Classed<PATH>::take(c, cls) : Classed<PATH>::take_zeroed(c, cls);
 }
 
 template <Path PATH> void Generic<PATH>::release(ClassCache *c, void *p) {

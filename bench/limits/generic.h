@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prototypes of the generic path: functions of the program, called directly, whose cache comes as an
-// argument and whose table (class map, slot bytes, magic) is a record made at run time. generic.cc is a
-// unit of its own, so that no compiler sees a caller's constants.
+// argument and whose table (class map, slot bytes, magic) is a record made at run time. generic.cc is
+// a unit of its own, so that no compiler sees a caller's constants.
 #ifndef SPANWISE_BENCH_LIMITS_GENERIC_H
 #define SPANWISE_BENCH_LIMITS_GENERIC_H
 

@@ -106,6 +106,7 @@ const path paths[] = {
     REMOTE("bit", Remote<How::BIT, 64>),
     REMOTE("fetched", Remote<How::FETCHED, 64>),
     CALLED("called-list", Called<Path::LIST>),
+    CALLED("called-sharded", Called<Path::SHARDED>),
     CALLED("called-split", Called<Path::SPLIT>),
     CALLED("called-double", Called<Path::DOUBLE>),
     CALLED("called-transition", Called<Path::TRANSITION>),
