@@ -23,7 +23,7 @@ from bench_lib.show import REPETITIONS, say_missing, say_run
 
 BENCH = Path(__file__).resolve().parents[1]
 EXAMPLE = """examples:
-  ./dev bench --limits                        everything: 10 repetitions, about 7 minutes
+  ./dev bench --limits                        everything: 10 repetitions, about 12 minutes
   ./dev bench --limits --quick                3 short ones, no instructions
   ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png
   ./dev bench --limits --rows 'called *'      prototypes that are called, beside preloaded peers
