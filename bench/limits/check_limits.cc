@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "check_called.h"
 #include "remote.h"
 #include "steps.h"
 
@@ -210,6 +211,7 @@ int main() {
     check_remote<Remote<How::STORE, 64>>("store", true);
     check_remote<Remote<How::BIT, 64>>("bit", true);
     check_remote<Remote<How::FETCHED, 64>>("fetched", true);
+    failures += check_called();
     if (failures == 0) printf("check_limits: all steps hold\n");
     return failures == 0 ? 0 : 1;
 }

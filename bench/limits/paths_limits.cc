@@ -2,6 +2,8 @@
 // Loops of the prototypes, to be counted under callgrind, named STEP/ROW: 16 B, remote: 64 B.
 #include "paths.h"
 
+#include "called.h"
+#include "generic.h"
 #include "remote.h"
 #include "steps.h"
 
@@ -46,6 +48,12 @@ template <class P> void fill_other(size_t count) {
     P::use(0);
 }
 
+// As after random frees.
+template <class P> void fill_shuffled_and_drain(size_t count) {
+    fill_shuffled<P, 16>(count);
+    drain<P>(count);
+}
+
 template <Step STEP> using Of = Prototype<STEP, 16>;
 
 } // namespace
@@ -62,6 +70,14 @@ template <Step STEP> using Of = Prototype<STEP, 16>;
          drain<__VA_ARGS__>, 1}
 #define REMOTE(STEP, ...)                                                                          \
     {STEP "/remote", __VA_ARGS__::ready, fill_other<__VA_ARGS__>, drain<__VA_ARGS__>, 1}
+#define CALLED(STEP, ...)                                                                          \
+    PAIR(STEP, __VA_ARGS__), BATCHES(STEP, __VA_ARGS__),                                           \
+        {STEP "/malloc_after", __VA_ARGS__::ready, fill_shuffled_and_drain<__VA_ARGS__>,           \
+         fill<__VA_ARGS__, 16>, 1}
+#define KEPT_OF(STEP, SIZE, ...)                                                                   \
+    {STEP "/calloc_" #SIZE, __VA_ARGS__::ready, fill_and_drain<__VA_ARGS__, SIZE>,                 \
+     fill_zeroed<__VA_ARGS__, SIZE>, 1}
+#define KEPT(STEP, OF) KEPT_OF(STEP, 32, Prototype<OF, 32>), KEPT_OF(STEP, 64, Prototype<OF, 64>)
 
 using namespace limits;
 
@@ -89,5 +105,17 @@ const path paths[] = {
     REMOTE("messages", Messages<64>),
     REMOTE("bit", Remote<How::BIT, 64>),
     REMOTE("fetched", Remote<How::FETCHED, 64>),
+    CALLED("called-list", Called<Path::LIST>),
+    CALLED("called-sharded", Called<Path::SHARDED>),
+    CALLED("called-split", Called<Path::SPLIT>),
+    CALLED("called-double", Called<Path::DOUBLE>),
+    CALLED("called-transition", Called<Path::TRANSITION>),
+    CALLED("called-hinted", Called<Path::HINTED>),
+    CALLED("generic-list", Generic<Path::LIST>),
+    CALLED("generic-transition", Generic<Path::TRANSITION>),
+    CALLED("generic-hinted", Generic<Path::HINTED>),
+    KEPT("list", Step::LIST),
+    KEPT("split", Step::SPLIT),
+    KEPT("transition", Step::TRANSITION),
 };
 const size_t path_count = sizeof paths / sizeof paths[0];
