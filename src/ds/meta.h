@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool for metadata: zeroed blocks of 32-byte multiples, carved from chunks that the OS gives.
+/* A pool for metadata: zeroed blocks of whole cache lines, carved from chunks that the OS gives, so
+ * that two threads that write to blocks of theirs never write to one line.
  * One pool a heap. Not thread-safe: the owner's lock covers it. Freed blocks are kept by size and
  * reused exactly, so a run that repeats itself never grows the pool. Blocks above a limit are
  * mappings of their own.
@@ -16,7 +17,7 @@
 
 enum {
     SW_META_UNIT = 64,
-    SW_META_EXACT_MAX = 4096,       /* up to here a free list for each multiple of 32 */
+    SW_META_EXACT_MAX = 4096,       /* up to here a free list for each multiple of 64 */
     SW_META_POOLED_MAX = 32 * 1024, /* up to here a free list for each power of two */
     SW_META_LISTS = SW_META_EXACT_MAX / SW_META_UNIT + 4,
     SW_META_CHUNK_MIN = 16 * 1024,
@@ -35,7 +36,7 @@ typedef struct sw_meta {
 } sw_meta;
 
 void sw_meta_init(sw_meta *meta);
-/* Zeroed, aligned to 32. NULL when the OS refuses. */
+/* Zeroed, aligned to 64. NULL when the OS refuses. */
 void *sw_meta_alloc(sw_meta *meta, size_t bytes);
 /* bytes as in the allocation. NULL is ignored. */
 void sw_meta_free(sw_meta *meta, void *block, size_t bytes);

@@ -47,7 +47,7 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, base);
     DAMAGE_WIDE(span, magic);
     DAMAGE(span, slots);
-    /* A block of metadata is a multiple of 32 bytes: the words of a twin span can not be told
+    /* A block of metadata is a multiple of 64 bytes: the words of a twin span can not be told
      * apart. */
     damage(heap, "words", &span->words, sizeof span->words, (const int[]){0, 1, 3, 4}, 4);
     if (!sw_span_is_large(span)) DAMAGE_BIT(span, span_class, 0);
