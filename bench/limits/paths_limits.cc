@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of the prototypes, to be counted under callgrind, named STEP/ROW: 16 B, remote: 64 B.
+// Loops of the prototypes, to be counted under callgrind, named STEP/ROW: 16 B, remote: 64 B, replace:
+// 8 .. 1024 B, as path face_replace of paths_malloc.c.
 #include "paths.h"
 
+#include "claimed.h"
+#include "mixed.h"
 #include "remote.h"
 #include "steps.h"
 
@@ -46,6 +49,21 @@ template <class P> void fill_other(size_t count) {
     P::use(0);
 }
 
+enum : uint32_t { REPLACED_LIVE = 100000 }; // as the bench row has it
+
+template <class P> void replace(size_t count) {
+    for (size_t n = 0; n < count; n++) {
+        uint32_t i = random_below(REPLACED_LIVE);
+        P::drop(held[i]);
+        held[i] = P::get_any(replace_size());
+    }
+}
+
+template <class P> void live(size_t) {
+    for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = P::get_any(replace_size());
+    replace<P>(2 * REPLACED_LIVE); // until the heap looks as it will go on to look
+}
+
 template <Step STEP> using Of = Prototype<STEP, 16>;
 
 } // namespace
@@ -62,6 +80,8 @@ template <Step STEP> using Of = Prototype<STEP, 16>;
          drain<__VA_ARGS__>, 1}
 #define REMOTE(STEP, ...)                                                                          \
     {STEP "/remote", __VA_ARGS__::ready, fill_other<__VA_ARGS__>, drain<__VA_ARGS__>, 1}
+#define REPLACE(STEP, ...)                                                                         \
+    {STEP "/replace", __VA_ARGS__::ready, live<__VA_ARGS__>, replace<__VA_ARGS__>, 1}
 
 using namespace limits;
 
@@ -89,5 +109,13 @@ const path paths[] = {
     REMOTE("messages", Messages<64>),
     REMOTE("bit", Remote<How::BIT, 64>),
     REMOTE("fetched", Remote<How::FETCHED, 64>),
+    REMOTE("claimed", Claimed<64>),
+    REPLACE("list-byte", Mixed<Level::BYTE>),
+    REPLACE("list-record", Mixed<Level::RECORD>),
+    REPLACE("list-bit", Mixed<Level::BIT>),
+    REPLACE("list-checked", Mixed<Level::CHECKED>),
+    REPLACE("bitmap", Mixed<Level::BITMAP>),
+    REPLACE("hints", Mixed<Level::HINTS>),
+    REPLACE("hints-all", Mixed<Level::HINTS_ALL>),
 };
 const size_t path_count = sizeof paths / sizeof paths[0];
