@@ -2,7 +2,7 @@
 """The price of each requirement: prototypes, each with one more than the one before.
 
 bench_limits has them on the rows of the other bench programs; here they are lined up beside ours
-and the linked peers, row by row.
+and the peers that the scoreboard compares with, row by row.
 """
 
 from __future__ import annotations
@@ -40,6 +40,20 @@ STEPS = {
     "messages": "a list handed over 64 at a time by one exchange, no checks",
     "bit": "store by an atomic or of which one bit is looked at",
     "fetched": "the same, the whole old word is used: a first free is announced",
+    "claimed": "a freer claims a word by one atomic step; then plain stores, visible at once",
+    "list-byte": "a list a class, the class of a page from one byte; no checks",
+    "list-record": "class by page map and record of the span; an address outside is found",
+    "list-bit": "the same, a bit a slot set at free, cleared at malloc; a double free is found",
+    "list-checked": "the same; addresses inside a slot and foreign owners are found",
+    "bitmap": "words instead of lists, full and partial and whole spans: ours without hints",
+    "hints": "the same, a stack of 32 just-freed slots of full spans: ours",
+    "hints-all": "the same, of all spans",
+    "stack": "the same, 1,024 slots, full spans not marked: a free asks nothing of its span",
+    "fresh": "a bump through untouched memory, small pages",
+    "fresh-split": "words for allocation and for frees apart, as untouched as the objects",
+    "fresh-ahead": "fresh, the kernel is asked for 64 KiB of pages at a time",
+    "fresh-huge": "fresh, after madvise(MADV_HUGEPAGE) on 2 MiB boundaries",
+    "fresh-split-huge": "fresh-split, its objects as fresh-huge",
 }
 # What a step is compared with, where that is not the one that stands before it.
 _BEFORE = {
@@ -49,8 +63,15 @@ _BEFORE = {
     "messages": "",
     "bit": "store",
     "fetched": "store",
+    "list-byte": "",
+    "fresh": "",
+    "fresh-ahead": "fresh",
+    "fresh-huge": "fresh",
 }
-# The counted path of a row: of a prototype, and what ours are called after `inline_`, `exported_`.
+# Rows that are judged against preloaded allocators (targets.toml), by how their names begin.
+_PRELOADED = ("replace/", "scaling_replace/", "producer_consumer/", "cold/")
+# The counted path of a row: of a prototype, and what ours are called after `inline_`, `exported_`,
+# `face_`.
 _PATHS = {
     "pair/16": ("pair", "pair"),
     "malloc/16x100k": ("malloc", "malloc"),
@@ -58,6 +79,7 @@ _PATHS = {
     "free/16x100k": ("free", "free"),
     "free_random/16x100k": ("free_random", "free_random"),
     "remote/64x10k": ("remote", ""),
+    "replace/8-1024": ("replace", "replace"),
 }
 Key = tuple[str, str]
 """A row and the label of who ran it."""
@@ -76,34 +98,51 @@ def listed(program: Path) -> list[tuple[str, str]]:
         )
     except OSError as error:
         raise BenchError(f"{program}: {error.strerror}; {mend}") from error
-    names = [line.removesuffix("/manual_time") for line in done.stdout.splitlines()]
+    names = [
+        line.removesuffix("/manual_time").removesuffix("/iterations:1")
+        for line in done.stdout.splitlines()
+    ]
     found = [(bench, step) for step, _, bench in (name.partition("/") for name in names) if bench]
     if done.returncode != 0 or not found:
         raise BenchError(f"{program} --benchmark_list_tests ended with {done.returncode}; {mend}")
     return found
 
 
+def missing_of(missing: Mapping[str, str], rows: Sequence[str]) -> dict[str, str]:
+    """Those of the missing peers that some rows would have.
+
+    Args:
+        missing: name to mend, as Field has it.
+        rows: as listed.
+    """
+    wanted = {row.startswith(_PRELOADED) for row in rows}
+    return {name: mend for name, mend in missing.items() if ("(linked)" not in name) in wanted}
+
+
 def jobs_of(program: Path, field: Field, benches: Sequence[str]) -> list[Job]:
-    """Prototypes, ours and linked peers of each row, next to each other.
+    """Prototypes, ours and the row's peers, linked or preloaded, next to each other.
 
     Args:
         program: bench_limits.
         field: everyone who was found.
         benches: the rows.
     """
-    others = [own for basis in OURS if (own := field.ours(basis)) is not None]
-    others += field.peers("linked")
+    linked = [own for basis in OURS if (own := field.ours(basis)) is not None]
+    linked += field.peers("linked")
+    preloaded = [own for own in (field.ours("preload"),) if own is not None]
+    preloaded += field.peers("preload")
     jobs = []
     for bench in benches:
         steps = [step for row, step in listed(program) if row == bench]
         jobs += [Job(bench, Contender(step, PROTOTYPE, program, step)) for step in steps]
         if not bench.startswith("remote/"):
+            others = preloaded if bench.startswith(_PRELOADED) else linked
             jobs += [Job(bench, contender) for contender in others]
     return jobs
 
 
-def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, float]:
-    """Instructions of an operation and its loop, of prototypes and of ours, where there is a path.
+def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, counts.Counts]:
+    """What an operation and its loop execute, of prototypes and of ours, where there is a path.
 
     Raises:
         BenchError: a program is missing or did not run under callgrind.
@@ -113,22 +152,25 @@ def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, float]:
         "inline": counts.Program(build / "bench_paths"),
         "bare": counts.Program(build / "bench_paths_bare"),
         "exported": counts.Program(build / "bench_paths"),
+        "preload": counts.Program(build / "bench_paths_malloc", build / "libspanwise-malloc.so"),
     }
     wanted: list[tuple[Key, counts.Program, str]] = []
     for job in jobs:
         who = job.contender
-        if job.bench not in _PATHS or who.basis not in programs:
+        if job.bench not in _PATHS or _kind(who) == "peer":
             continue
         step_path, own_path = _PATHS[job.bench]
         if who.basis == PROTOTYPE:
             path = f"{who.name}/{step_path}"
         elif who.basis == "exported":
             path = f"exported_{own_path.replace('zeroed', 'calloc')}"
+        elif who.basis == "preload":
+            path = f"face_{own_path}"
         else:
             path = f"inline_{own_path}"
         wanted.append(((job.bench, who.label), programs[who.basis], path))
     found = counts.count_all([(program, path) for _, program, path in wanted])
-    return {key: each.instructions for (key, _, _), each in zip(wanted, found, strict=True)}
+    return {key: each for (key, _, _), each in zip(wanted, found, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -141,11 +183,11 @@ class Line:
         kind: prototype, ours or peer.
         version: of a peer.
         values: ns, one a repetition; empty when it failed.
-        peer: the best linked peer's name, "" without one.
+        peer: the best peer's name, "" without one.
         over_peer: ratio to that peer, within each repetition; None for itself or without one.
         before: the step that it adds to, "" if it adds to none.
         more: ns that it takes more than that step, within each repetition.
-        instructions: of an operation and its loop; None where they were not counted.
+        counted: of an operation and its loop; None where nothing was.
     """
 
     bench: str
@@ -157,7 +199,7 @@ class Line:
     over_peer: Interval | None
     before: str
     more: Interval | None
-    instructions: float | None
+    counted: counts.Counts | None
 
     def as_json(self) -> dict[str, Any]:
         """Everything, ns and ratios with their intervals; null where there is none."""
@@ -175,7 +217,9 @@ class Line:
             "verdict": describe(self.over_peer) if self.over_peer else None,
             "before": self.before or None,
             **_spread("more", self.more),
-            "instructions": self.instructions,
+            "instructions": self.counted.instructions if self.counted else None,
+            "mispredicted": self.counted.mispredicted if self.counted else None,
+            "missed": self.counted.missed if self.counted else None,
         }
 
 
@@ -193,7 +237,7 @@ def _kind(contender: Contender) -> str:
     return "ours" if contender.name == SPANWISE else "peer"
 
 
-def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, float]) -> list[Line]:
+def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, counts.Counts]) -> list[Line]:
     """The lines of one row."""
     series = {job.contender.label: run.values(job.bench, job.contender, "op") for job in jobs}
     peers = [job.contender.label for job in jobs if _kind(job.contender) == "peer"]
@@ -220,12 +264,12 @@ def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, float]) -> l
     return lines
 
 
-def lines_of(run: Run, counted: Mapping[Key, float]) -> list[Line]:
+def lines_of(run: Run, counted: Mapping[Key, counts.Counts]) -> list[Line]:
     """What was measured, in the order of the jobs.
 
     Args:
         run: whole repetitions.
-        counted: instructions, as far as known.
+        counted: of each, as far as known.
     """
     benches = dict.fromkeys(job.bench for job in run.jobs)
     return [
@@ -242,20 +286,29 @@ def _cell(found: Interval | None, sign: str = "") -> str:
     return f"{middle} [{number(found.low)}, {number(found.high)}]"
 
 
+def _counted_cells(counted: counts.Counts | None) -> list[str]:
+    if counted is None:
+        return ["-", "-", "-"]
+    return [
+        f"{counted.instructions:.1f}",
+        f"{counted.mispredicted:.2f}",
+        f"{counted.missed:.2f}",
+    ]
+
+
 def table(lines: Sequence[Line]) -> str:
     """One row: prototypes in their order, ours, peers."""
     peer = lines[0].peer
     header = (
         *(lines[0].bench, "", "ns [interval]"),
-        *("more than the step before", f"over {peer or 'the best peer'}", "instr"),
+        *("more than the step before", f"over {peer or 'the best peer'}"),
+        *("instr", "mispred", "D1 miss"),
     )
     rows = []
     for line in lines:
-        counted = "-" if line.instructions is None else f"{line.instructions:.1f}"
         ns = _cell(interval(line.values)) if line.values else "failed"
-        rows.append(
-            [line.who, line.kind, ns, _cell(line.more, "+"), _cell(line.over_peer), counted]
-        )
+        said = [line.who, line.kind, ns, _cell(line.more, "+"), _cell(line.over_peer)]
+        rows.append([*said, *_counted_cells(line.counted)])
     return text_table(header, rows)
 
 

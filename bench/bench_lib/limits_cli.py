@@ -12,7 +12,7 @@ from typing import Any
 
 from bench_lib import counts, limits, limits_plot, report
 from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS
-from bench_lib.command import add_linked_option, check_options, run_command
+from bench_lib.command import add_linked_option, add_peer_option, check_options, run_command
 from bench_lib.contenders import Field, find_field
 from bench_lib.errors import BenchError
 from bench_lib.limits import Line
@@ -33,8 +33,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="./dev bench --limits",
         description="The price of each requirement: prototypes of malloc and free, each with one\n"
-        "check more than the one before, beside ours and the linked peers. Medians with\n"
-        "intervals, ratios to the best linked peer of the row, instructions.",
+        "check more than the one before, beside ours and the peers. Medians with intervals,\n"
+        "ratios to the best peer of the row, instructions.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions, no counts")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
     add("--no-counts", action="store_true", help="no instructions (they need valgrind)")
+    add_peer_option(made)
     add_linked_option(made)
     add("--json", type=Path, metavar="FILE", help="also writes everything, machine-readable")
     add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
@@ -58,14 +59,14 @@ def as_json(
         **about,
         "repetitions": len(run.repetitions),
         "interrupted": run.interrupted,
-        "missing": {name: mend for name, mend in field.missing.items() if "(linked)" in name},
+        "missing": field.missing,
         "failures": run.failures(),
         "steps": limits.STEPS,
         "rows": [line.as_json() for line in lines],
     }
 
 
-def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, float]:
+def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, counts.Counts]:
     if options.quick or options.no_counts or run.interrupted:
         return {}
     if counts.find_valgrind() is None:
@@ -80,9 +81,8 @@ def execute(options: argparse.Namespace) -> int:
     benches = choose(
         list(dict.fromkeys(bench for bench, _ in limits.listed(program))), options.rows
     )
-    found = find_field(options.build, BENCH, [], options.linked, with_go=False)
-    lacking = {name: mend for name, mend in found.missing.items() if "(linked)" in name}
-    field = Field(found.contenders, lacking)
+    found = find_field(options.build, BENCH, options.peer, options.linked, with_go=False)
+    field = Field(found.contenders, limits.missing_of(found.missing, benches))
     say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)

@@ -114,6 +114,7 @@ void register_all() {
     register_replace<Mixed<Level::BITMAP>>("bitmap");
     register_replace<Mixed<Level::HINTS>>("hints");
     register_replace<Mixed<Level::HINTS_ALL>>("hints-all");
+    register_replace<Mixed<Level::STACK>>("stack");
 
     register_cold<Fresh<Backing::FAULTS>>("fresh");
     register_cold<FreshSplit<Backing::FAULTS>>("fresh-split");

@@ -110,7 +110,7 @@ template <class P> void check_mixed_lists(const std::string &step) {
             live[bench::below(static_cast<uint32_t>(random.next()), static_cast<uint32_t>(i))]);
     for (void *p : live) P::drop(p);
     size_t whole = 0;
-    for (size_t cls = 1; cls < CLASSES; cls++) {
+    for (size_t cls = 1; cls < LONG_CLASSES; cls++) {
         expect(P::cache->partial[cls] == nullptr, step, "a wholly free span is listed as partial");
         expect(P::cache->points[cls].span != nullptr, step, "a class has no current span");
         whole++;
@@ -209,6 +209,7 @@ inline void check_rows() {
     check_mixed<Level::BITMAP>("bitmap");
     check_mixed<Level::HINTS>("hints");
     check_mixed<Level::HINTS_ALL>("hints-all");
+    check_mixed<Level::STACK>("stack");
     check_fresh<Fresh<Backing::FAULTS>>("fresh");
     check_fresh<Fresh<Backing::AHEAD>>("fresh-ahead");
     check_fresh<Fresh<Backing::HUGE>>("fresh-huge");

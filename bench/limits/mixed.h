@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "classes.h"
+#include "long_spans.h"
 #include "steps.h"
 
 namespace limits {
@@ -20,11 +20,13 @@ enum class Level {
     BITMAP,  // bits alone: words and transitions, as our plain free and malloc without hints
     HINTS,   // a stack of slots of full spans that were just freed: ours
     HINTS_ALL, // of all spans
+    STACK, // the same, 1024 of a class; full spans are not marked: a free asks nothing of its span
 };
 
 template <Level LEVEL> struct Mixed : bench::Policy {
     static constexpr bool LISTS = LEVEL < Level::BITMAP;
-    using Memory = LongSpace<Mixed, !LISTS>;
+    static constexpr uint32_t DEPTH = LEVEL == Level::STACK ? 1024 : 32; // hints of a class
+    using Memory = LongSpace<Mixed, !LISTS, DEPTH>;
 
     static inline thread_local MixedCache *cache = &Memory::cache;
 
@@ -50,6 +52,8 @@ template <Level LEVEL> struct Mixed : bench::Policy {
             push(c, c->frame_class[(address(p) - c->base) >> FRAME_BITS], static_cast<Node *>(p));
         } else if constexpr (LISTS) {
             drop_listed(c, p);
+        } else if constexpr (LEVEL == Level::STACK) {
+            drop_on_stack(c, address(p));
         } else {
             drop_bit(c, address(p));
         }
@@ -141,7 +145,7 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         return reinterpret_cast<void *>(point->base + size_t{lowest(bits)} * point->bytes);
     }
 
-    static Hint *stack_of(MixedCache *c, unsigned cls) { return &c->hints[2 + cls * STACK]; }
+    static Hint *stack_of(MixedCache *c, unsigned cls) { return &c->hints[2 + cls * DEPTH]; }
 
     // The newest hint's slot, unless it was handed out meanwhile.
     static void *take_hinted(MixedCache *c, unsigned cls) {
@@ -162,7 +166,7 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         while (point->span == nullptr || !point_at_word(point)) {
             if (point->span != nullptr) {
                 point->span->place = Place::FULL;
-                store(point->span->owner, address(c) | 1);
+                if constexpr (LEVEL != Level::STACK) store(point->span->owner, address(c) | 1);
             }
             LongSpan *&list = c->partial[cls] != nullptr ? c->partial[cls] : c->whole[cls];
             LongSpan *span = list;
@@ -198,6 +202,32 @@ template <Level LEVEL> struct Mixed : bench::Policy {
 
     // --- frees into words -------------------------------------------------------------------------
 
+    static void drop_on_stack(MixedCache *c, uintptr_t p) {
+        uint64_t slot;
+        LongSpan *span = find(c, p, &slot);
+        if (__builtin_expect(span == nullptr, 0)) return;
+        if (__builtin_expect(load(span->owner) != address(c), 0)) return reject(Fault::FOREIGN);
+        Word *word = &span->words[slot / 64];
+        uint64_t local = load(word->local), both = local | load(word->free), bit = bit_of(slot);
+        if (__builtin_expect((both & bit) != 0, 0)) return reject(Fault::DOUBLE);
+        store(word->local, local | bit);
+        Point *point = &c->points[span->cls];
+        uint32_t hints = point->hints;
+        if (__builtin_expect(hints == DEPTH, 0)) return freed_beyond(c, span);
+        stack_of(c, span->cls)[hints] = {p << 6 | slot % 64, word};
+        point->hints = hints + 1;
+        if (__builtin_expect(all_set(both | bit), 0)) emptied(c, span);
+    }
+
+    // A slot that no hint leads to.
+    [[gnu::noinline]] static void freed_beyond(MixedCache *c, LongSpan *span) {
+        if (span->place == Place::FULL) {
+            span->place = Place::PARTIAL;
+            link_in(c->partial[span->cls], span);
+        }
+        emptied(c, span);
+    }
+
     static void drop_bit(MixedCache *c, uintptr_t p) {
         uint64_t slot;
         LongSpan *span = find(c, p, &slot);
@@ -208,7 +238,7 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         if (__builtin_expect(!set_local(c, span, word, bit_of(slot)), 0)) return;
         if constexpr (LEVEL == Level::HINTS_ALL) {
             Point *point = &c->points[span->cls];
-            if (point->hints < STACK && span->place != Place::WHOLE) remember(c, span, p, slot);
+            if (point->hints < DEPTH && span->place != Place::WHOLE) remember(c, span, p, slot);
         }
     }
 
@@ -239,7 +269,7 @@ template <Level LEVEL> struct Mixed : bench::Policy {
             uint32_t hints = c->points[span->cls].hints;
             const Hint *next = &stack_of(c, span->cls)[hints];
             uint64_t local = load(word->local), bit = bit_of(slot);
-            if (hints < STACK && !(next[-1].word == word && next[-2].word == word) &&
+            if (hints < DEPTH && !(next[-1].word == word && next[-2].word == word) &&
                 (local & bit) == 0) {
                 remember(c, span, p, slot);
                 store(word->local, local | bit);
@@ -253,8 +283,9 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         if (all_set(load(word->free) | load(word->local))) emptied(c, span);
     }
 
-    // A word of a partial span is wholly free: is the span? Nothing may lead to its slots then.
+    // A word of a span is wholly free: is the span? Nothing may lead to its slots then.
     [[gnu::noinline]] static void emptied(MixedCache *c, LongSpan *span) {
+        if (span->place != Place::PARTIAL && span->place != Place::FULL) return;
         size_t count = Memory::word_count(*span);
         for (size_t i = 0; i < count; i++)
             if (!all_set(load(span->words[i].free) | load(span->words[i].local))) return;
@@ -265,7 +296,7 @@ template <Level LEVEL> struct Mixed : bench::Policy {
             if (hints[i].word < span->words || hints[i].word >= span->words + count)
                 hints[kept++] = hints[i];
         point->hints = kept;
-        unlink_from(c->partial[span->cls], span);
+        if (span->place == Place::PARTIAL) unlink_from(c->partial[span->cls], span);
         span->place = Place::WHOLE;
         link_in(c->whole[span->cls], span);
     }

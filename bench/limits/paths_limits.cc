@@ -117,5 +117,6 @@ const path paths[] = {
     REPLACE("bitmap", Mixed<Level::BITMAP>),
     REPLACE("hints", Mixed<Level::HINTS>),
     REPLACE("hints-all", Mixed<Level::HINTS_ALL>),
+    REPLACE("stack", Mixed<Level::STACK>),
 };
 const size_t path_count = sizeof paths / sizeof paths[0];

@@ -19,12 +19,16 @@ from bench_lib.runner import Result, Run
 
 from tests.bench.tools import BENCH, INLINE, MIMALLOC, SNMALLOC, make_run
 
+FACE = Contender("spanwise", "preload", Path("bench_malloc"), "malloc", Path("face.so"))
+TCMALLOC = Contender("tcmalloc", "preload", Path("bench_malloc"), "malloc", Path("tcmalloc.so"))
+
 LISTED = """\
 list/pair/16
 transition/pair/16
 sized/pair/16
 list/malloc/16x100k/manual_time
 store/remote/64x10k/manual_time
+fresh/cold/16x1M/iterations:1/manual_time
 """
 
 
@@ -55,14 +59,22 @@ def fake_program(folder: Path, text: str, status: int = 0) -> Path:
 def test_jobs_are_what_the_program_lists(tmp_path: Path) -> None:
     program = fake_program(tmp_path, LISTED)
     benches = list(dict.fromkeys(bench for bench, _ in limits.listed(program)))
-    assert benches == ["pair/16", "malloc/16x100k", "remote/64x10k"]
-    jobs = limits.jobs_of(program, Field([INLINE, SNMALLOC], {}), benches)
+    assert benches == ["pair/16", "malloc/16x100k", "remote/64x10k", "cold/16x1M"]
+    jobs = limits.jobs_of(program, Field([INLINE, FACE, SNMALLOC, TCMALLOC], {}), benches)
     assert [(job.bench, job.contender.label) for job in jobs] == [
         *(("pair/16", who) for who in ("list", "transition", "sized", "inline")),
         ("pair/16", "snmalloc (linked)"),
         *(("malloc/16x100k", who) for who in ("list", "inline", "snmalloc (linked)")),
         ("remote/64x10k", "store"),
+        *(("cold/16x1M", who) for who in ("fresh", "preload", "tcmalloc")),
     ]
+
+
+def test_only_peers_of_the_rows_are_missed() -> None:
+    missing = {"snmalloc (linked)": "-DSPANWISE_PEER_SNMALLOC_DIR=DIR", "jemalloc": "apt-get"}
+    assert list(limits.missing_of(missing, ["pair/16"])) == ["snmalloc (linked)"]
+    assert list(limits.missing_of(missing, ["cold/16x1M"])) == ["jemalloc"]
+    assert limits.missing_of(missing, ["pair/16", "cold/16x1M"]) == missing
 
 
 def test_a_program_that_lists_nothing(tmp_path: Path) -> None:
@@ -73,9 +85,14 @@ def test_a_program_that_lists_nothing(tmp_path: Path) -> None:
 
 
 def test_lines() -> None:
-    lines = {line.who: line for line in limits.lines_of(pair_run(), {("pair/16", "list"): 14.0})}
+    counted = counts.Counts(14.0, 3.0, 2.0, 1.0, 0.0, mispredicted=0.25, missed=0.5)
+    found = limits.lines_of(pair_run(), {("pair/16", "list"): counted})
+    lines = {line.who: line for line in found}
     assert lines["list"].before == ""
-    assert lines["list"].instructions == 14.0
+    assert lines["list"].counted == counted
+    assert re.search(r"^list .* 14\.0 +0\.25 +0\.50$", limits.tables(found), re.M)
+    said = lines["list"].as_json()
+    assert (said["instructions"], said["mispredicted"], said["missed"]) == (14.0, 0.25, 0.5)
     assert lines["list"].kind == "prototype"
     transition = lines["transition"]
     assert transition.before == "list"
@@ -118,7 +135,8 @@ def test_every_step_is_explained_and_counted() -> None:
     paths = (BENCH / "limits/paths_limits.cc").read_text()
     named = re.findall(r'^    (\w+)\("([\w-]+)"', paths, re.M)
     counted = {(kind.lower(), step) for kind, step in named}
-    assert counted == {pair for pair in registered if pair[0] != "cross"}
+    uncounted = {"cross", "handed", "cold"}  # two threads; the kernel's work
+    assert counted == {pair for pair in registered if pair[0] not in uncounted}
 
 
 def test_picture(tmp_path: Path) -> None:
@@ -143,7 +161,7 @@ def test_bad_options(words: list[str], said: str, capsys: pytest.CaptureFixture[
 def test_rows_that_match_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fake_program(tmp_path, LISTED)
     assert limits_cli.main(["--build", str(tmp_path), "--rows", "bogus"]) == 2
-    assert "limits: --rows 'bogus' matches no row; there are 3: " in capsys.readouterr().err
+    assert "limits: --rows 'bogus' matches no row; there are 4: " in capsys.readouterr().err
 
 
 def test_an_interrupted_run_keeps_what_is_finished(
@@ -156,7 +174,8 @@ def test_an_interrupted_run_keeps_what_is_finished(
     monkeypatch.setattr(limits_cli, "find_field", lambda *_, **__: Field([INLINE], missing))
     fake_program(tmp_path, LISTED)
     file = tmp_path / "limits.json"
-    assert limits_cli.main(["--build", str(tmp_path), "--json", str(file)]) == 130
+    options = ["--build", str(tmp_path), "--rows", "pair/*", "--json", str(file)]
+    assert limits_cli.main(options) == 130
     said = capsys.readouterr()
     assert said.err.splitlines() == [
         "not here: snmalloc (linked) (-DSPANWISE_PEER_SNMALLOC_DIR=DIR)",
@@ -201,12 +220,38 @@ def test_quick_run(tmp_path: Path) -> None:
     assert all(row["ns"] > 0 for row in said["rows"])
 
 
-def test_each_check_costs_instructions() -> None:
+def test_first_touches_run_alone(tmp_path: Path) -> None:
+    """Each in a new process, beside preloaded allocators: none of them fails."""
+    file = tmp_path / "limits.json"
+    words = ["--limits", "--quick", "--repetitions", "1", "--rows", "cold/*"]
+    done = subprocess.run(
+        [
+            *(sys.executable, str(BENCH / "run.py"), *words),
+            *("--build", str(bench_build()), "--json", str(file)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    steps = [row["step"] for row in rows if row["kind"] == "prototype"]
+    assert steps == ["fresh", "fresh-split", "fresh-ahead", "fresh-huge", "fresh-split-huge"]
+    assert "glibc" in [row["step"] for row in rows if row["kind"] == "peer"]
+
+
+@pytest.mark.parametrize(
+    ("row", "order"),
+    [
+        ("free", ("word", "lookup", "magic", "owner", "double", "transition")),
+        ("replace", ("list-byte", "list-record", "list-bit", "list-checked", "stack")),
+    ],
+)
+def test_each_check_costs_instructions(row: str, order: tuple[str, ...]) -> None:
     """The compiler has removed none of what a step adds."""
     program = counts.Program(bench_build() / "bench_paths_limits")
     if counts.find_valgrind() is None or not program.file.is_file():
         pytest.skip("needs valgrind and bench_paths_limits")
-    order = ("word", "lookup", "magic", "owner", "double", "transition")
-    found = counts.count_all([(program, f"{step}/free") for step in order])
+    found = counts.count_all([(program, f"{step}/{row}") for step in order])
     instructions = [each.instructions for each in found]
     assert all(a + 1 < b for a, b in itertools.pairwise(instructions))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the prototypes of several classes (mixed.h) stand on: the records of space.h for spans of 64 KiB,
 // each of one class. One thread, no page heap: a span keeps its class for ever.
-#ifndef SPANWISE_BENCH_LIMITS_CLASSES_H
-#define SPANWISE_BENCH_LIMITS_CLASSES_H
+#ifndef SPANWISE_BENCH_LIMITS_LONG_SPANS_H
+#define SPANWISE_BENCH_LIMITS_LONG_SPANS_H
 
 #include <cstring>
 
@@ -13,17 +13,16 @@ namespace limits {
 enum : size_t {
     SIZE_STEP = 8, // of the size map
     SIZE_MAX_MIXED = 1024,
-    CLASSES = 33, // class 0 is none
+    LONG_CLASSES = 33, // class 0 is none
     LONG_SPAN = 65536,
     LONG_SPANS = 2048,
     LONG_WORDS = LONG_SPAN / 16 / 64 + 1, // of a span of the smallest slots, the tail's included
     LONG_FRAMES = LONG_SPANS * LONG_SPAN >> FRAME_BITS,
-    STACK = 32, // hints of a class
 };
 
 // Slots of 16, 32 .. 256, 288 .. 512, 576 .. 1024 B: at most an eighth is rounded up beyond 128 B.
 struct SizeTable {
-    uint16_t bytes[CLASSES];
+    uint16_t bytes[LONG_CLASSES];
     uint8_t of[SIZE_MAX_MIXED / SIZE_STEP + 1]; // (size + 7) / 8 -> class
 };
 
@@ -38,7 +37,8 @@ constexpr SizeTable make_size_table() {
     return table;
 }
 constexpr SizeTable SIZES = make_size_table();
-static_assert(SIZES.bytes[CLASSES - 1] == SIZE_MAX_MIXED, "the last class is of the largest size");
+static_assert(SIZES.bytes[LONG_CLASSES - 1] == SIZE_MAX_MIXED,
+              "the last class is of the largest size");
 
 // A free object of a list. `at` tells where its bit is, so that allocation can clear it without a look-up.
 struct Node {
@@ -81,19 +81,17 @@ struct alignas(64) MixedCache {
     LongSpan *spans;
     const uint8_t *frame_class;
 
-    Node *heads[CLASSES];
-    uintptr_t fresh[CLASSES], fresh_end[CLASSES]; // what no object was carved from
+    Node *heads[LONG_CLASSES];
+    uintptr_t fresh[LONG_CLASSES], fresh_end[LONG_CLASSES]; // what no object was carved from
 
-    Point points[CLASSES];
-    LongSpan *partial[CLASSES], *whole[CLASSES];
-    // Of class i: hints[2 + i * STACK ...], newest last. Below a class's first are those of another, or
-    // nobody's: they may be looked at.
-    Hint hints[2 + CLASSES * STACK];
+    Point points[LONG_CLASSES];
+    LongSpan *partial[LONG_CLASSES], *whole[LONG_CLASSES];
+    Hint *hints; // of all classes
 };
 
 // The space of one prototype (TAG keeps those of different steps apart) and its cache. BITMAP: spans
-// have words, else one bit a slot.
-template <class TAG, bool BITMAP> struct LongSpace {
+// have words, else one bit a slot. DEPTH: hints of a class.
+template <class TAG, bool BITMAP, size_t DEPTH> struct LongSpace {
     static inline uint32_t page_map[LONG_FRAMES];
     static inline uint8_t frame_class[LONG_FRAMES];
     static inline LongSpan spans[LONG_SPANS];
@@ -101,6 +99,9 @@ template <class TAG, bool BITMAP> struct LongSpace {
     static inline uint64_t bits[BITMAP ? 1 : LONG_SPANS * LONG_WORDS];
     static inline size_t used_spans, used_words;
     static inline MixedCache cache;
+    // Of class i: hints[2 + i * DEPTH ...], newest last. Below a class's first are those of another, or
+    // nobody's: they may be looked at.
+    static inline Hint hints[2 + LONG_CLASSES * DEPTH];
 
     static void ready() {
         if (cache.base != 0) return;
@@ -112,10 +113,11 @@ template <class TAG, bool BITMAP> struct LongSpace {
         cache.page_map = page_map;
         cache.spans = spans;
         cache.frame_class = frame_class;
+        cache.hints = hints;
         for (size_t frame = 0; frame < LONG_FRAMES; frame++)
             page_map[frame] = static_cast<uint32_t>((frame << FRAME_BITS) / LONG_SPAN);
         static Word no_word{};
-        for (size_t cls = 0; cls < CLASSES; cls++)
+        for (size_t cls = 0; cls < LONG_CLASSES; cls++)
             cache.points[cls] = {&no_word, 0, nullptr, SIZES.bytes[cls], 0};
     }
 
