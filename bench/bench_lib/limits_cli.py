@@ -25,7 +25,10 @@ BENCH = Path(__file__).resolve().parents[1]
 EXAMPLE = """examples:
   ./dev bench --limits                        everything: 10 repetitions, about 7 minutes
   ./dev bench --limits --quick                3 short ones, no instructions
-  ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png"""
+  ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png
+  ./dev bench --limits --rows '*replace/*'    several classes, beside preloaded allocators
+  ./dev bench --limits --rows 'producer_consumer/*' --peer snmalloc=PATH
+  ./dev bench --limits --rows 'cold/*'        first touches"""
 
 
 def parser() -> argparse.ArgumentParser:
