@@ -48,11 +48,26 @@ bench_executable(bench_threads_check threads_check.cc)
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
 set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 120)
 
-# What each requirement costs.
-bench_executable(bench_limits_check limits/check_limits.cc)
+# What each requirement costs. Prototypes that are called live apart from those who call them: in a
+# library that is bound as the malloc face is, and in an archive.
+function(bench_limits_library name type)
+  add_library(${name} ${type} "${bench_dir}/limits/${ARGN}")
+  spanwise_compile(${name})
+  set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON PREFIX "")
+  target_include_directories(${name} PRIVATE "${bench_dir}")
+endfunction()
+bench_limits_library(bench_limits_called SHARED called.cc)
+set_target_properties(bench_limits_called PROPERTIES CXX_VISIBILITY_PRESET hidden
+                                                     VISIBILITY_INLINES_HIDDEN ON)
+target_compile_options(bench_limits_called PRIVATE -ftls-model=initial-exec)
+spanwise_link_shared(bench_limits_called)
+bench_limits_library(bench_limits_generic STATIC generic.cc)
+
+bench_executable(bench_limits_check limits/check_limits.cc bench_limits_called bench_limits_generic)
+target_sources(bench_limits_check PRIVATE "${bench_dir}/limits/check_called.cc")
 add_test(NAME bench.limits_check COMMAND bench_limits_check)
 set_tests_properties(bench.limits_check PROPERTIES LABELS bench TIMEOUT 120)
-bench_program(bench_limits limits/bench_limits.cc)
+bench_program(bench_limits limits/bench_limits.cc bench_limits_called bench_limits_generic)
 
 bench_program(bench_malloc bench_malloc.cc)
 bench_program(bench_spanwise bench_spanwise.cc spanwise_static)
@@ -140,7 +155,8 @@ bench_paths_program(bench_paths paths_spanwise.c spanwise_static)
 bench_paths_program(bench_paths_bare paths_spanwise.c spanwise_bare)
 target_compile_options(bench_paths_bare PRIVATE -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)
 bench_paths_program(bench_paths_malloc paths_malloc.c)
-bench_paths_program(bench_paths_limits limits/paths_limits.cc benchmark::benchmark Threads::Threads)
+bench_paths_program(bench_paths_limits limits/paths_limits.cc bench_limits_called
+                    bench_limits_generic benchmark::benchmark Threads::Threads)
 set_target_properties(bench_paths_limits PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
 
 find_program(bench_valgrind valgrind)

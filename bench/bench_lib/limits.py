@@ -2,7 +2,9 @@
 """The price of each requirement: prototypes, each with one more than the one before.
 
 bench_limits has them on the rows of the other bench programs; here they are lined up beside ours
-and the peers that the scoreboard compares with, row by row.
+and the peers that the scoreboard compares with, row by row. Prototypes that are called (through the
+dynamic linker, or with a cache as argument) run the same rows as inlined ones, beside others: what
+is shown as `called pair/16` is the row pair/16 of theirs.
 """
 
 from __future__ import annotations
@@ -14,14 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import counts
-from bench_lib.contenders import SPANWISE, Contender, Field
+from bench_lib.contenders import GO_BUILDS, SPANWISE, Contender, Field
 from bench_lib.errors import BenchError
 from bench_lib.report import number, text_table
 from bench_lib.runner import Job, Run
 from bench_lib.stats import Interval, describe, interval, median, ratio
 
 PROTOTYPE = "prototype"
-OURS = ("inline", "bare", "exported")
+CALLED = "called "
+CALLED_STEPS = ("called-", "generic-")
+CALLED_BASES = ("preload", "generic")
+# Rows that have prototypes which are called.
+CALLED_BENCHES = (
+    "pair/16",
+    "malloc/16x100k",
+    "calloc/16x100k",
+    "free_random/16x1M",
+    "malloc_after/16x1M",
+)
 STEPS = {
     "list": "a list through the objects, no checks",
     "record-word": "one word that the cache's record points to, slots found by shift",
@@ -54,6 +66,15 @@ STEPS = {
     "fresh-ahead": "fresh, the kernel is asked for 64 KiB of pages at a time",
     "fresh-huge": "fresh, after madvise(MADV_HUGEPAGE) on 2 MiB boundaries",
     "fresh-split-huge": "fresh-split, its objects as fresh-huge",
+    "called-list": "by the dynamic linker: map of classes, a list a class; free: page map, record",
+    "called-sharded": "the same with a list a span",
+    "called-split": "words for allocation and for frees apart, slot by multiplication, no checks",
+    "called-double": "address outside, inside a slot, of another cache, free twice: all found",
+    "called-transition": "lists of partial and whole spans, full ones marked",
+    "called-hinted": "frees into full spans remembered; allocation chooses between hint and word",
+    "generic-list": "cache as argument, table made at run time; a list a class, no checks",
+    "generic-transition": "bitmap words, all checks, lists of spans, full ones marked",
+    "generic-hinted": "frees into full spans remembered; allocation chooses between hint and word",
 }
 # What a step is compared with, where that is not the one that stands before it.
 _BEFORE = {
@@ -67,22 +88,63 @@ _BEFORE = {
     "fresh": "",
     "fresh-ahead": "fresh",
     "fresh-huge": "fresh",
+    "called-list": "",
+    "generic-list": "",
 }
-# Rows that are judged against preloaded allocators (targets.toml), by how their names begin.
-_PRELOADED = ("replace/", "scaling_replace/", "producer_consumer/", "cold/")
-# The counted path of a row: of a prototype, and what ours are called after `inline_`, `exported_`,
-# `face_`.
+# How ours are called beside the prototypes of a row, and the peers; the first prefix that fits.
+_BESIDE: dict[str, tuple[tuple[str, ...], str]] = {
+    CALLED: (CALLED_BASES, "preload"),
+    "seed/": (("inline",), "go"),
+    "remote/": ((), ""),
+    **dict.fromkeys(
+        ("replace/", "scaling_replace/", "producer_consumer/", "cold/"), (("preload",), "preload")
+    ),
+    "": (("inline", "bare", "exported"), "linked"),
+}
+
+
+def _inlined(path: str, exported: str = "") -> dict[str, str]:
+    own = dict.fromkeys(("inline", "bare"), f"inline_{path}")
+    return own | ({"exported": f"exported_{exported}"} if exported else {})
+
+
+def _called(path: str) -> dict[str, str]:
+    return {"preload": f"face_{path}", "generic": f"generic_{path}"}
+
+
+# The counted path of a row: of a prototype, and of ours by basis.
 _PATHS = {
-    "pair/16": ("pair", "pair"),
-    "malloc/16x100k": ("malloc", "malloc"),
-    "calloc/16x100k": ("calloc", "zeroed"),
-    "free/16x100k": ("free", "free"),
-    "free_random/16x100k": ("free_random", "free_random"),
-    "remote/64x10k": ("remote", ""),
-    "replace/8-1024": ("replace", "replace"),
+    "pair/16": ("pair", _inlined("pair", "pair")),
+    "malloc/16x100k": ("malloc", _inlined("malloc", "malloc")),
+    "calloc/16x100k": ("calloc", _inlined("zeroed", "calloc")),
+    "free/16x100k": ("free", _inlined("free", "free")),
+    "free_random/16x100k": ("free_random", _inlined("free_random", "free_random")),
+    "remote/64x10k": ("remote", {}),
+    "replace/8-1024": ("replace", {"preload": "face_replace"}),
+    CALLED + "pair/16": ("pair", _called("pair")),
+    CALLED + "malloc/16x100k": ("malloc", _called("malloc")),
+    CALLED + "calloc/16x100k": ("calloc", _called("calloc")),
+    CALLED + "free_random/16x1M": ("free_random", _called("free_random")),
+    CALLED + "malloc_after/16x1M": ("malloc_after", _called("malloc_after")),
+    "seed/Alloc16": ("calloc", _inlined("zeroed")),
+    "seed/Alloc32": ("calloc_32", _inlined("zeroed_32")),
+    "seed/Alloc64": ("calloc_64", _inlined("zeroed_64")),
+    "seed/AllocWithPtr": ("calloc", _inlined("scan")),
 }
 Key = tuple[str, str]
 """A row and the label of who ran it."""
+
+
+def row_of(bench: str, basis: str, who: str) -> str:
+    """What the row is shown as: the same row of the programs has called and inlined prototypes.
+
+    Args:
+        bench: the row of the programs.
+        basis: of the contender.
+        who: the contender's name.
+    """
+    is_called = basis in CALLED_BASES or (basis == PROTOTYPE and who.startswith(CALLED_STEPS))
+    return CALLED + bench if is_called and bench in CALLED_BENCHES else bench
 
 
 def listed(program: Path) -> list[tuple[str, str]]:
@@ -102,10 +164,20 @@ def listed(program: Path) -> list[tuple[str, str]]:
         line.removesuffix("/manual_time").removesuffix("/iterations:1")
         for line in done.stdout.splitlines()
     ]
-    found = [(bench, step) for step, _, bench in (name.partition("/") for name in names) if bench]
-    if done.returncode != 0 or not found:
+    parts = [(bench, step) for step, _, bench in (name.partition("/") for name in names) if bench]
+    if done.returncode != 0 or not parts:
         raise BenchError(f"{program} --benchmark_list_tests ended with {done.returncode}; {mend}")
-    return found
+    return [(row_of(bench, PROTOTYPE, step), step) for bench, step in parts]
+
+
+def beside(row: str) -> tuple[tuple[str, ...], str]:
+    """How ours are called in a row, and its peers ("" : none)."""
+    return next(found for prefix, found in _BESIDE.items() if row.startswith(prefix))
+
+
+def peers_of(rows: Sequence[str]) -> set[str]:
+    """The bases of the peers of some rows."""
+    return {beside(row)[1] for row in rows}
 
 
 def missing_of(missing: Mapping[str, str], rows: Sequence[str]) -> dict[str, str]:
@@ -115,30 +187,37 @@ def missing_of(missing: Mapping[str, str], rows: Sequence[str]) -> dict[str, str
         missing: name to mend, as Field has it.
         rows: as listed.
     """
-    wanted = {row.startswith(_PRELOADED) for row in rows}
-    return {name: mend for name, mend in missing.items() if ("(linked)" not in name) in wanted}
+    wanted = peers_of(rows)
+
+    def basis(name: str) -> str:
+        return "linked" if "(linked)" in name else "go" if name in GO_BUILDS else "preload"
+
+    return {name: mend for name, mend in missing.items() if basis(name) in wanted}
 
 
-def jobs_of(program: Path, field: Field, benches: Sequence[str]) -> list[Job]:
-    """Prototypes, ours and the row's peers, linked or preloaded, next to each other.
+def jobs_of(program: Path, field: Field, rows: Sequence[str]) -> list[Job]:
+    """Prototypes, ours and peers of each row, next to each other.
 
     Args:
         program: bench_limits.
         field: everyone who was found.
-        benches: the rows.
+        rows: as listed.
     """
-    linked = [own for basis in OURS if (own := field.ours(basis)) is not None]
-    linked += field.peers("linked")
-    preloaded = [own for own in (field.ours("preload"),) if own is not None]
-    preloaded += field.peers("preload")
     jobs = []
-    for bench in benches:
-        steps = [step for row, step in listed(program) if row == bench]
+    prototypes = listed(program)
+    for row in rows:
+        bench = row.removeprefix(CALLED)
+        bases, peers = beside(row)
+        others = [own for basis in bases if (own := field.ours(basis)) is not None]
+        others += field.peers(peers)
+        steps = [step for has, step in prototypes if has == row]
         jobs += [Job(bench, Contender(step, PROTOTYPE, program, step)) for step in steps]
-        if not bench.startswith("remote/"):
-            others = preloaded if bench.startswith(_PRELOADED) else linked
-            jobs += [Job(bench, contender) for contender in others]
+        jobs += [Job(bench, contender) for contender in others]
     return jobs
+
+
+def _row(job: Job) -> str:
+    return row_of(job.bench, job.contender.basis, job.contender.name)
 
 
 def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, counts.Counts]:
@@ -152,23 +231,20 @@ def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, counts.Counts]:
         "inline": counts.Program(build / "bench_paths"),
         "bare": counts.Program(build / "bench_paths_bare"),
         "exported": counts.Program(build / "bench_paths"),
+        "generic": counts.Program(build / "bench_paths"),
         "preload": counts.Program(build / "bench_paths_malloc", build / "libspanwise-malloc.so"),
     }
     wanted: list[tuple[Key, counts.Program, str]] = []
     for job in jobs:
         who = job.contender
-        if job.bench not in _PATHS or _kind(who) == "peer":
-            continue
-        step_path, own_path = _PATHS[job.bench]
-        if who.basis == PROTOTYPE:
+        step_path, own = _PATHS.get(_row(job), ("", {}))
+        if who.basis == PROTOTYPE and step_path:
             path = f"{who.name}/{step_path}"
-        elif who.basis == "exported":
-            path = f"exported_{own_path.replace('zeroed', 'calloc')}"
-        elif who.basis == "preload":
-            path = f"face_{own_path}"
+        elif who.name == SPANWISE and who.basis in own:
+            path = own[who.basis]
         else:
-            path = f"inline_{own_path}"
-        wanted.append(((job.bench, who.label), programs[who.basis], path))
+            continue
+        wanted.append(((_row(job), who.label), programs[who.basis], path))
     found = counts.count_all([(program, path) for _, program, path in wanted])
     return {key: each for (key, _, _), each in zip(wanted, found, strict=True)}
 
@@ -256,9 +332,9 @@ def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, counts.Count
             more = interval([a - b for a, b in zip(values, series[before], strict=True)])
         lines.append(
             Line(
-                *(job.bench, who, _kind(job.contender), job.contender.version, values),
+                *(_row(job), who, _kind(job.contender), job.contender.version, values),
                 *(best.removesuffix(" (linked)"), over, before, more),
-                counted.get((job.bench, who)),
+                counted.get((_row(job), who)),
             )
         )
     return lines
@@ -271,11 +347,11 @@ def lines_of(run: Run, counted: Mapping[Key, counts.Counts]) -> list[Line]:
         run: whole repetitions.
         counted: of each, as far as known.
     """
-    benches = dict.fromkeys(job.bench for job in run.jobs)
+    rows = dict.fromkeys(_row(job) for job in run.jobs)
     return [
         line
-        for bench in benches
-        for line in _row_lines(run, [job for job in run.jobs if job.bench == bench], counted)
+        for row in rows
+        for line in _row_lines(run, [job for job in run.jobs if _row(job) == row], counted)
     ]
 
 

@@ -23,9 +23,11 @@ from bench_lib.show import REPETITIONS, say_missing, say_run
 
 BENCH = Path(__file__).resolve().parents[1]
 EXAMPLE = """examples:
-  ./dev bench --limits                        everything: 10 repetitions, about 7 minutes
+  ./dev bench --limits                        everything: 10 repetitions, about 12 minutes
   ./dev bench --limits --quick                3 short ones, no instructions
   ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png
+  ./dev bench --limits --rows 'called *'      prototypes that are called, beside preloaded peers
+  ./dev bench --limits --rows 'seed/*'        Go's cases, beside Go
   ./dev bench --limits --rows '*replace/*'    several classes, beside preloaded allocators
   ./dev bench --limits --rows 'producer_consumer/*' --peer snmalloc=PATH
   ./dev bench --limits --rows 'cold/*'        first touches"""
@@ -81,16 +83,15 @@ def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, counts.Cou
 def execute(options: argparse.Namespace) -> int:
     """Does what the options say; returns the exit status."""
     program = options.build / "bench_limits"
-    benches = choose(
-        list(dict.fromkeys(bench for bench, _ in limits.listed(program))), options.rows
-    )
-    found = find_field(options.build, BENCH, options.peer, options.linked, with_go=False)
-    field = Field(found.contenders, limits.missing_of(found.missing, benches))
+    rows = choose(list(dict.fromkeys(row for row, _ in limits.listed(program))), options.rows)
+    with_go = "go" in limits.peers_of(rows)
+    found = find_field(options.build, BENCH, options.peer, options.linked, with_go=with_go)
+    field = Field(found.contenders, limits.missing_of(found.missing, rows))
     say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
     run = run_interleaved(
-        limits.jobs_of(program, field, benches),
+        limits.jobs_of(program, field, rows),
         repetitions,
         QUICK_MIN_TIME_S if options.quick else MIN_TIME_S,
         terminal(),

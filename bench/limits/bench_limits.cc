@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The prototypes on the rows of rows.h and thread_rows.h, as STEP/ROW. ./dev bench --limits runs
 // them beside the peers and ours.
+#include "called_rows.h"
 #include "claimed.h"
 #include "fresh.h"
 #include "mixed.h"
@@ -99,6 +100,20 @@ void register_all() {
     register_cross<Messages<64>>("messages");
     register_cross<Remote<How::BIT, 64>>("bit");
     register_cross<Remote<How::FETCHED, 64>>("fetched");
+
+    register_called<Called<Path::LIST>>("called-list");
+    register_called<Called<Path::SHARDED>>("called-sharded");
+    register_called<Called<Path::SPLIT>>("called-split");
+    register_called<Called<Path::DOUBLE>>("called-double");
+    register_called<Called<Path::TRANSITION>>("called-transition");
+    register_called<Called<Path::HINTED>>("called-hinted");
+    register_called<Generic<Path::LIST>>("generic-list");
+    register_called<Generic<Path::TRANSITION>>("generic-transition");
+    register_called<Generic<Path::HINTED>>("generic-hinted");
+
+    register_kept<Step::LIST>("list");
+    register_kept<Step::SPLIT>("split");
+    register_kept<Step::TRANSITION>("transition");
 
     register_remote<Claimed<64>>("claimed");
     register_cross<Claimed<64>>("claimed");

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "check_called.h"
 #include "check_rows.h"
 #include "expect.h"
 #include "remote.h"
@@ -206,6 +207,7 @@ int main() {
     check_aside();
     check_remote<Claimed<64>>("claimed", true);
     check_rows();
+    failures += check_called();
     if (failures == 0) printf("check_limits: all steps hold\n");
     return failures == 0 ? 0 : 1;
 }

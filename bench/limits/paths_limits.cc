@@ -3,7 +3,9 @@
 // 8 .. 1024 B, as path face_replace of paths_malloc.c.
 #include "paths.h"
 
+#include "called.h"
 #include "claimed.h"
+#include "generic.h"
 #include "mixed.h"
 #include "remote.h"
 #include "steps.h"
@@ -49,6 +51,12 @@ template <class P> void fill_other(size_t count) {
     P::use(0);
 }
 
+// As after random frees.
+template <class P> void fill_shuffled_and_drain(size_t count) {
+    fill_shuffled<P, 16>(count);
+    drain<P>(count);
+}
+
 enum : uint32_t { REPLACED_LIVE = 100000 }; // as the bench row has it
 
 template <class P> void replace(size_t count) {
@@ -80,6 +88,14 @@ template <Step STEP> using Of = Prototype<STEP, 16>;
          drain<__VA_ARGS__>, 1}
 #define REMOTE(STEP, ...)                                                                          \
     {STEP "/remote", __VA_ARGS__::ready, fill_other<__VA_ARGS__>, drain<__VA_ARGS__>, 1}
+#define CALLED(STEP, ...)                                                                          \
+    PAIR(STEP, __VA_ARGS__), BATCHES(STEP, __VA_ARGS__),                                           \
+        {STEP "/malloc_after", __VA_ARGS__::ready, fill_shuffled_and_drain<__VA_ARGS__>,           \
+         fill<__VA_ARGS__, 16>, 1}
+#define KEPT_OF(STEP, SIZE, ...)                                                                   \
+    {STEP "/calloc_" #SIZE, __VA_ARGS__::ready, fill_and_drain<__VA_ARGS__, SIZE>,                 \
+     fill_zeroed<__VA_ARGS__, SIZE>, 1}
+#define KEPT(STEP, OF) KEPT_OF(STEP, 32, Prototype<OF, 32>), KEPT_OF(STEP, 64, Prototype<OF, 64>)
 #define REPLACE(STEP, ...)                                                                         \
     {STEP "/replace", __VA_ARGS__::ready, live<__VA_ARGS__>, replace<__VA_ARGS__>, 1}
 
@@ -109,6 +125,18 @@ const path paths[] = {
     REMOTE("messages", Messages<64>),
     REMOTE("bit", Remote<How::BIT, 64>),
     REMOTE("fetched", Remote<How::FETCHED, 64>),
+    CALLED("called-list", Called<Path::LIST>),
+    CALLED("called-sharded", Called<Path::SHARDED>),
+    CALLED("called-split", Called<Path::SPLIT>),
+    CALLED("called-double", Called<Path::DOUBLE>),
+    CALLED("called-transition", Called<Path::TRANSITION>),
+    CALLED("called-hinted", Called<Path::HINTED>),
+    CALLED("generic-list", Generic<Path::LIST>),
+    CALLED("generic-transition", Generic<Path::TRANSITION>),
+    CALLED("generic-hinted", Generic<Path::HINTED>),
+    KEPT("list", Step::LIST),
+    KEPT("split", Step::SPLIT),
+    KEPT("transition", Step::TRANSITION),
     REMOTE("claimed", Claimed<64>),
     REPLACE("list-byte", Mixed<Level::BYTE>),
     REPLACE("list-record", Mixed<Level::RECORD>),

@@ -49,6 +49,8 @@ struct alignas(64) Span {
     Span *next; // of its list; the library has these in a second record
     Span *prev;
     Place place;
+    uint16_t cls; // where there are several classes (classes.h)
+    Object *list; // of its free slots, where each span has a list
 };
 
 struct Hint {

@@ -19,17 +19,21 @@ from bench_lib.runner import Result, Run
 
 from tests.bench.tools import BENCH, INLINE, MIMALLOC, SNMALLOC, make_run
 
-FACE = Contender("spanwise", "preload", Path("bench_malloc"), "malloc", Path("face.so"))
-TCMALLOC = Contender("tcmalloc", "preload", Path("bench_malloc"), "malloc", Path("tcmalloc.so"))
-
 LISTED = """\
 list/pair/16
 transition/pair/16
 sized/pair/16
 list/malloc/16x100k/manual_time
 store/remote/64x10k/manual_time
+called-list/pair/16
+generic-list/pair/16
+list/seed/Alloc16/manual_time
 fresh/cold/16x1M/iterations:1/manual_time
 """
+PRELOAD = Contender("spanwise", "preload", Path("bench_malloc"), "malloc", Path("face.so"))
+GENERIC = Contender("spanwise", "generic", Path("bench_spanwise"), "generic")
+TCMALLOC = Contender("tcmalloc", "preload", Path("bench_malloc"), "malloc", Path("tc.so"))
+GO = Contender("go-special", "go", Path("go_special"), "go")
 
 
 def prototype(step: str) -> Contender:
@@ -59,22 +63,31 @@ def fake_program(folder: Path, text: str, status: int = 0) -> Path:
 def test_jobs_are_what_the_program_lists(tmp_path: Path) -> None:
     program = fake_program(tmp_path, LISTED)
     benches = list(dict.fromkeys(bench for bench, _ in limits.listed(program)))
-    assert benches == ["pair/16", "malloc/16x100k", "remote/64x10k", "cold/16x1M"]
-    jobs = limits.jobs_of(program, Field([INLINE, FACE, SNMALLOC, TCMALLOC], {}), benches)
+    assert benches == [
+        *("pair/16", "malloc/16x100k", "remote/64x10k", "called pair/16", "seed/Alloc16"),
+        "cold/16x1M",
+    ]
+    field = Field([INLINE, PRELOAD, GENERIC, SNMALLOC, TCMALLOC, GO], {})
+    jobs = limits.jobs_of(program, field, benches)
     assert [(job.bench, job.contender.label) for job in jobs] == [
         *(("pair/16", who) for who in ("list", "transition", "sized", "inline")),
         ("pair/16", "snmalloc (linked)"),
         *(("malloc/16x100k", who) for who in ("list", "inline", "snmalloc (linked)")),
         ("remote/64x10k", "store"),
+        *(("pair/16", who) for who in ("called-list", "generic-list", "preload", "generic")),
+        ("pair/16", "tcmalloc"),
+        *(("seed/Alloc16", who) for who in ("list", "inline", "go-special")),
         *(("cold/16x1M", who) for who in ("fresh", "preload", "tcmalloc")),
     ]
 
 
-def test_only_peers_of_the_rows_are_missed() -> None:
-    missing = {"snmalloc (linked)": "-DSPANWISE_PEER_SNMALLOC_DIR=DIR", "jemalloc": "apt-get"}
+def test_missing_peers_are_those_of_the_rows() -> None:
+    missing = {"snmalloc (linked)": "-D", "jemalloc": "apt-get", "go": "install", "go-special": "-"}
     assert list(limits.missing_of(missing, ["pair/16"])) == ["snmalloc (linked)"]
+    assert list(limits.missing_of(missing, ["called pair/16"])) == ["jemalloc"]
+    assert list(limits.missing_of(missing, ["seed/Alloc16"])) == ["go", "go-special"]
     assert list(limits.missing_of(missing, ["cold/16x1M"])) == ["jemalloc"]
-    assert limits.missing_of(missing, ["pair/16", "cold/16x1M"]) == missing
+    assert limits.missing_of(missing, ["remote/64x10k"]) == {}
 
 
 def test_a_program_that_lists_nothing(tmp_path: Path) -> None:
@@ -104,6 +117,29 @@ def test_lines() -> None:
     assert (lines["inline"].kind, lines["inline"].more) == ("ours", None)
     assert (lines["snmalloc (linked)"].kind, lines["snmalloc (linked)"].over_peer) == ("peer", None)
     assert {line.peer for line in lines.values()} == {"snmalloc"}
+
+
+def test_called_prototypes_have_a_row_and_peers_of_their_own() -> None:
+    run = make_run(
+        {
+            prototype("list"): [1.0],
+            SNMALLOC: [2.0],
+            prototype("called-list"): [6.0],
+            prototype("called-split"): [7.0],
+            PRELOAD: [8.0],
+            TCMALLOC: [4.0],
+        }
+    )
+    counted = {("called pair/16", "preload"): 85.6}
+    lines = {line.who: line for line in limits.lines_of(run, counted)}
+    assert (lines["list"].bench, lines["list"].peer) == ("pair/16", "snmalloc")
+    assert {lines[who].bench for who in ("called-list", "preload")} == {"called pair/16"}
+    called = lines["called-split"]
+    assert (called.peer, called.before) == ("tcmalloc", "called-list")
+    assert called.over_peer is not None
+    assert called.over_peer.median == pytest.approx(1.75)
+    assert lines["called-list"].before == ""
+    assert lines["preload"].instructions == 85.6
 
 
 def test_table_and_json() -> None:
@@ -161,7 +197,7 @@ def test_bad_options(words: list[str], said: str, capsys: pytest.CaptureFixture[
 def test_rows_that_match_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fake_program(tmp_path, LISTED)
     assert limits_cli.main(["--build", str(tmp_path), "--rows", "bogus"]) == 2
-    assert "limits: --rows 'bogus' matches no row; there are 4: " in capsys.readouterr().err
+    assert "limits: --rows 'bogus' matches no row; there are 6: " in capsys.readouterr().err
 
 
 def test_an_interrupted_run_keeps_what_is_finished(
@@ -174,8 +210,8 @@ def test_an_interrupted_run_keeps_what_is_finished(
     monkeypatch.setattr(limits_cli, "find_field", lambda *_, **__: Field([INLINE], missing))
     fake_program(tmp_path, LISTED)
     file = tmp_path / "limits.json"
-    options = ["--build", str(tmp_path), "--rows", "pair/*", "--json", str(file)]
-    assert limits_cli.main(options) == 130
+    words = ["--json", str(file)]
+    assert limits_cli.main(["--build", str(tmp_path), "--rows", "pair/16", *words]) == 130
     said = capsys.readouterr()
     assert said.err.splitlines() == [
         "not here: snmalloc (linked) (-DSPANWISE_PEER_SNMALLOC_DIR=DIR)",
@@ -220,10 +256,18 @@ def test_quick_run(tmp_path: Path) -> None:
     assert all(row["ns"] > 0 for row in said["rows"])
 
 
-def test_first_touches_run_alone(tmp_path: Path) -> None:
-    """Each in a new process, beside preloaded allocators: none of them fails."""
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        ("called pair/16", {"called-hinted", "generic-hinted", "generic", "glibc"}),
+        ("seed/AllocWithPtr", {"list", "split", "inline"}),
+        ("cold/16x1M", {"fresh", "fresh-split", "fresh-ahead", "fresh-huge", "preload", "glibc"}),
+    ],
+)
+def test_quick_run_beside_other_peers(rows: str, shown: set[str], tmp_path: Path) -> None:
+    """Preloaded peers, and Go where there is a toolchain."""
     file = tmp_path / "limits.json"
-    words = ["--limits", "--quick", "--repetitions", "1", "--rows", "cold/*"]
+    words = ("--limits", "--quick", "--repetitions", "1", "--rows", rows)
     done = subprocess.run(
         [
             *(sys.executable, str(BENCH / "run.py"), *words),
@@ -234,24 +278,34 @@ def test_first_touches_run_alone(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    rows = json.loads(file.read_text())["rows"]
-    steps = [row["step"] for row in rows if row["kind"] == "prototype"]
-    assert steps == ["fresh", "fresh-split", "fresh-ahead", "fresh-huge", "fresh-split-huge"]
-    assert "glibc" in [row["step"] for row in rows if row["kind"] == "peer"]
+    found = json.loads(file.read_text())["rows"]
+    assert {row["bench"] for row in found} == {rows}
+    assert shown <= {row["step"] for row in found}
+    assert all(row["ns"] > 0 for row in found)
+
+
+def test_rows_of_called_prototypes_are_known() -> None:
+    listed = limits.listed(bench_build() / "bench_limits")
+    called = {row for row, step in listed if step.startswith(limits.CALLED_STEPS)}
+    assert called == {limits.CALLED + bench for bench in limits.CALLED_BENCHES}
+    assert {row for row, _ in listed if row.startswith(limits.CALLED)} == called
 
 
 @pytest.mark.parametrize(
-    ("row", "order"),
+    ("path", "order"),
     [
         ("free", ("word", "lookup", "magic", "owner", "double", "transition")),
+        ("free_random", ("called-split", "called-double", "called-transition", "called-hinted")),
+        ("malloc", ("called-list", "called-transition", "called-hinted")),
+        ("malloc", ("generic-list", "generic-transition", "generic-hinted")),
         ("replace", ("list-byte", "list-record", "list-bit", "list-checked", "stack")),
     ],
 )
-def test_each_check_costs_instructions(row: str, order: tuple[str, ...]) -> None:
+def test_each_check_costs_instructions(path: str, order: tuple[str, ...]) -> None:
     """The compiler has removed none of what a step adds."""
     program = counts.Program(bench_build() / "bench_paths_limits")
     if counts.find_valgrind() is None or not program.file.is_file():
         pytest.skip("needs valgrind and bench_paths_limits")
-    found = counts.count_all([(program, f"{step}/{row}") for step in order])
+    found = counts.count_all([(program, f"{step}/{path}") for step in order])
     instructions = [each.instructions for each in found]
     assert all(a + 1 < b for a, b in itertools.pairwise(instructions))
