@@ -130,8 +130,9 @@ def test_called_prototypes_have_a_row_and_peers_of_their_own() -> None:
             TCMALLOC: [4.0],
         }
     )
-    counted = {("called pair/16", "preload"): 85.6}
-    lines = {line.who: line for line in limits.lines_of(run, counted)}
+    counted = counts.Counts(85.6, 20.0, 10.0, 9.0, 2.0)
+    found = limits.lines_of(run, {("called pair/16", "preload"): counted})
+    lines = {line.who: line for line in found}
     assert (lines["list"].bench, lines["list"].peer) == ("pair/16", "snmalloc")
     assert {lines[who].bench for who in ("called-list", "preload")} == {"called pair/16"}
     called = lines["called-split"]
@@ -139,7 +140,7 @@ def test_called_prototypes_have_a_row_and_peers_of_their_own() -> None:
     assert called.over_peer is not None
     assert called.over_peer.median == pytest.approx(1.75)
     assert lines["called-list"].before == ""
-    assert lines["preload"].instructions == 85.6
+    assert lines["preload"].counted == counted
 
 
 def test_table_and_json() -> None:
