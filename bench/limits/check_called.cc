@@ -94,6 +94,7 @@ template <class P> void check_slots(const std::string &step) {
 template <class P> void check_lists(const std::string &step) {
     Census seen = P::census();
     expect(seen.partial == 0, step, "a wholly free span is listed as partial");
+    expect(seen.hints_at_whole == 0, step, "a hint at a wholly free span was kept");
     expect(seen.current + seen.whole == seen.taken, step, "a wholly free span was not noticed");
 }
 

@@ -69,9 +69,9 @@ struct alignas(64) ClassCache {
     size_t fresh, end; // its spans that no class has taken yet
 };
 
-// What the self-test looks at: spans of cache 0 by their place.
+// What the self-test looks at: spans of cache 0 by their place, hints at whole ones.
 struct Census {
-    size_t taken, current, partial, whole;
+    size_t taken, current, partial, whole, hints_at_whole;
 };
 
 // Memory, records and caches of one prototype, and what is common to its paths.
@@ -117,11 +117,16 @@ template <Path PATH> struct Classed {
 
     static Census census() {
         ClassCache &c = caches[0];
-        Census seen{c.fresh, 0, 0, 0};
+        Census seen{c.fresh, 0, 0, 0, 0};
         for (size_t cls = 0; cls < CLASSES; cls++) {
             seen.current += c.slots[cls].span != nullptr;
             for (Span *s = c.lists[cls].partial; s != nullptr; s = s->next) seen.partial++;
             for (Span *s = c.lists[cls].whole; s != nullptr; s = s->next) seen.whole++;
+            for (size_t i = 0; i < c.slots[cls].hints; i++) {
+                Word *word = c.hints[cls][i].word;
+                size_t id = static_cast<size_t>(word - words) / SPAN_WORDS;
+                seen.hints_at_whole += spans[id].place == Place::WHOLE;
+            }
         }
         return seen;
     }
