@@ -52,6 +52,20 @@ STEPS = {
     "messages": "a list handed over 64 at a time by one exchange, no checks",
     "bit": "store by an atomic or of which one bit is looked at",
     "fetched": "the same, the whole old word is used: a first free is announced",
+    "claimed": "a freer claims a word by one atomic step; then plain stores, visible at once",
+    "list-byte": "a list a class, the class of a page from one byte; no checks",
+    "list-record": "class by page map and record of the span; an address outside is found",
+    "list-bit": "the same, a bit a slot set at free, cleared at malloc; a double free is found",
+    "list-checked": "the same; addresses inside a slot and foreign owners are found",
+    "bitmap": "words instead of lists, full and partial and whole spans: ours without hints",
+    "hints": "the same, a stack of 32 just-freed slots of full spans: ours",
+    "hints-all": "the same, of all spans",
+    "stack": "the same, 1,024 slots, full spans not marked: a free asks nothing of its span",
+    "fresh": "a bump through untouched memory, small pages",
+    "fresh-split": "words for allocation and for frees apart, as untouched as the objects",
+    "fresh-ahead": "fresh, the kernel is asked for 64 KiB of pages at a time",
+    "fresh-huge": "fresh, after madvise(MADV_HUGEPAGE) on 2 MiB boundaries",
+    "fresh-split-huge": "fresh-split, its objects as fresh-huge",
     "called-list": "by the dynamic linker: map of classes, a list a class; free: page map, record",
     "called-sharded": "the same with a list a span",
     "called-split": "words for allocation and for frees apart, slot by multiplication, no checks",
@@ -70,6 +84,10 @@ _BEFORE = {
     "messages": "",
     "bit": "store",
     "fetched": "store",
+    "list-byte": "",
+    "fresh": "",
+    "fresh-ahead": "fresh",
+    "fresh-huge": "fresh",
     "called-list": "",
     "generic-list": "",
 }
@@ -78,6 +96,9 @@ _BESIDE: dict[str, tuple[tuple[str, ...], str]] = {
     CALLED: (CALLED_BASES, "preload"),
     "seed/": (("inline",), "go"),
     "remote/": ((), ""),
+    **dict.fromkeys(
+        ("replace/", "scaling_replace/", "producer_consumer/", "cold/"), (("preload",), "preload")
+    ),
     "": (("inline", "bare", "exported"), "linked"),
 }
 
@@ -99,6 +120,7 @@ _PATHS = {
     "free/16x100k": ("free", _inlined("free", "free")),
     "free_random/16x100k": ("free_random", _inlined("free_random", "free_random")),
     "remote/64x10k": ("remote", {}),
+    "replace/8-1024": ("replace", {"preload": "face_replace"}),
     CALLED + "pair/16": ("pair", _called("pair")),
     CALLED + "malloc/16x100k": ("malloc", _called("malloc")),
     CALLED + "calloc/16x100k": ("calloc", _called("calloc")),
@@ -138,7 +160,10 @@ def listed(program: Path) -> list[tuple[str, str]]:
         )
     except OSError as error:
         raise BenchError(f"{program}: {error.strerror}; {mend}") from error
-    names = [line.removesuffix("/manual_time") for line in done.stdout.splitlines()]
+    names = [
+        line.removesuffix("/manual_time").removesuffix("/iterations:1")
+        for line in done.stdout.splitlines()
+    ]
     parts = [(bench, step) for step, _, bench in (name.partition("/") for name in names) if bench]
     if done.returncode != 0 or not parts:
         raise BenchError(f"{program} --benchmark_list_tests ended with {done.returncode}; {mend}")
@@ -195,8 +220,8 @@ def _row(job: Job) -> str:
     return row_of(job.bench, job.contender.basis, job.contender.name)
 
 
-def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, float]:
-    """Instructions of an operation and its loop, of prototypes and of ours, where there is a path.
+def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, counts.Counts]:
+    """What an operation and its loop execute, of prototypes and of ours, where there is a path.
 
     Raises:
         BenchError: a program is missing or did not run under callgrind.
@@ -221,7 +246,7 @@ def count_paths(build: Path, jobs: Sequence[Job]) -> dict[Key, float]:
             continue
         wanted.append(((_row(job), who.label), programs[who.basis], path))
     found = counts.count_all([(program, path) for _, program, path in wanted])
-    return {key: each.instructions for (key, _, _), each in zip(wanted, found, strict=True)}
+    return {key: each for (key, _, _), each in zip(wanted, found, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -238,7 +263,7 @@ class Line:
         over_peer: ratio to that peer, within each repetition; None for itself or without one.
         before: the step that it adds to, "" if it adds to none.
         more: ns that it takes more than that step, within each repetition.
-        instructions: of an operation and its loop; None where they were not counted.
+        counted: of an operation and its loop; None where nothing was.
     """
 
     bench: str
@@ -250,7 +275,7 @@ class Line:
     over_peer: Interval | None
     before: str
     more: Interval | None
-    instructions: float | None
+    counted: counts.Counts | None
 
     def as_json(self) -> dict[str, Any]:
         """Everything, ns and ratios with their intervals; null where there is none."""
@@ -268,7 +293,9 @@ class Line:
             "verdict": describe(self.over_peer) if self.over_peer else None,
             "before": self.before or None,
             **_spread("more", self.more),
-            "instructions": self.instructions,
+            "instructions": self.counted.instructions if self.counted else None,
+            "mispredicted": self.counted.mispredicted if self.counted else None,
+            "missed": self.counted.missed if self.counted else None,
         }
 
 
@@ -286,7 +313,7 @@ def _kind(contender: Contender) -> str:
     return "ours" if contender.name == SPANWISE else "peer"
 
 
-def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, float]) -> list[Line]:
+def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, counts.Counts]) -> list[Line]:
     """The lines of one row."""
     series = {job.contender.label: run.values(job.bench, job.contender, "op") for job in jobs}
     peers = [job.contender.label for job in jobs if _kind(job.contender) == "peer"]
@@ -313,12 +340,12 @@ def _row_lines(run: Run, jobs: Sequence[Job], counted: Mapping[Key, float]) -> l
     return lines
 
 
-def lines_of(run: Run, counted: Mapping[Key, float]) -> list[Line]:
+def lines_of(run: Run, counted: Mapping[Key, counts.Counts]) -> list[Line]:
     """What was measured, in the order of the jobs.
 
     Args:
         run: whole repetitions.
-        counted: instructions, as far as known.
+        counted: of each, as far as known.
     """
     rows = dict.fromkeys(_row(job) for job in run.jobs)
     return [
@@ -335,20 +362,29 @@ def _cell(found: Interval | None, sign: str = "") -> str:
     return f"{middle} [{number(found.low)}, {number(found.high)}]"
 
 
+def _counted_cells(counted: counts.Counts | None) -> list[str]:
+    if counted is None:
+        return ["-", "-", "-"]
+    return [
+        f"{counted.instructions:.1f}",
+        f"{counted.mispredicted:.2f}",
+        f"{counted.missed:.2f}",
+    ]
+
+
 def table(lines: Sequence[Line]) -> str:
     """One row: prototypes in their order, ours, peers."""
     peer = lines[0].peer
     header = (
         *(lines[0].bench, "", "ns [interval]"),
-        *("more than the step before", f"over {peer or 'the best peer'}", "instr"),
+        *("more than the step before", f"over {peer or 'the best peer'}"),
+        *("instr", "mispred", "D1 miss"),
     )
     rows = []
     for line in lines:
-        counted = "-" if line.instructions is None else f"{line.instructions:.1f}"
         ns = _cell(interval(line.values)) if line.values else "failed"
-        rows.append(
-            [line.who, line.kind, ns, _cell(line.more, "+"), _cell(line.over_peer), counted]
-        )
+        said = [line.who, line.kind, ns, _cell(line.more, "+"), _cell(line.over_peer)]
+        rows.append([*said, *_counted_cells(line.counted)])
     return text_table(header, rows)
 
 

@@ -27,7 +27,10 @@ EXAMPLE = """examples:
   ./dev bench --limits --quick                3 short ones, no instructions
   ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png
   ./dev bench --limits --rows 'called *'      prototypes that are called, beside preloaded peers
-  ./dev bench --limits --rows 'seed/*'        Go's cases, beside Go"""
+  ./dev bench --limits --rows 'seed/*'        Go's cases, beside Go
+  ./dev bench --limits --rows '*replace/*'    several classes, beside preloaded allocators
+  ./dev bench --limits --rows 'producer_consumer/*' --peer snmalloc=PATH
+  ./dev bench --limits --rows 'cold/*'        first touches"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,7 +71,7 @@ def as_json(
     }
 
 
-def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, float]:
+def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, counts.Counts]:
     if options.quick or options.no_counts or run.interrupted:
         return {}
     if counts.find_valgrind() is None:

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prototypes of steps.h, remote.h, called.h and generic.h on the rows of rows.h, as STEP/ROW.
-// ./dev bench --limits runs them beside the peers and ours.
+// The prototypes on the rows of rows.h and thread_rows.h, as STEP/ROW. ./dev bench --limits runs
+// them beside the peers and ours.
 #include "called_rows.h"
+#include "claimed.h"
+#include "fresh.h"
+#include "mixed.h"
 #include "register.h"
 #include "remote.h"
 #include "steps.h"
@@ -45,6 +48,26 @@ template <class P> void register_remote(const std::string &step) {
 template <class P> void register_cross(const std::string &step) {
     bench::add(step + "/cross_free/64", bench::cross_free<P>, bench::cross_free<P>)
         ->UseManualTime();
+}
+
+template <class P> void register_handed(const std::string &step) {
+    bench::add(step + "/producer_consumer/64", bench::producer_consumer<P>,
+               bench::producer_consumer<P>)
+        ->UseManualTime();
+}
+
+template <class P> void register_replace(const std::string &step) {
+    P::ready();
+    auto alone = [](bench::State &state) { bench::scaling_replace<P>(state, 1); };
+    bench::add(step + "/replace/8-1024", bench::replace<P, P>, bench::replace<P, P>);
+    bench::add(step + "/scaling_replace/1", alone, alone)->UseManualTime();
+}
+
+template <class P> void register_cold(const std::string &step) {
+    P::ready();
+    bench::add(step + "/cold/16x1M", bench::cold<P>, bench::cold<P>)
+        ->UseManualTime()
+        ->Iterations(1);
 }
 
 // In the order in which each adds to the one before.
@@ -91,6 +114,28 @@ void register_all() {
     register_kept<Step::LIST>("list");
     register_kept<Step::SPLIT>("split");
     register_kept<Step::TRANSITION>("transition");
+
+    register_remote<Claimed<64>>("claimed");
+    register_cross<Claimed<64>>("claimed");
+    register_handed<Messages<64>>("messages");
+    register_handed<Near<Remote<How::BIT, 64>>>("bit");
+    register_handed<Near<Remote<How::FETCHED, 64>>>("fetched");
+    register_handed<Near<Claimed<64>>>("claimed");
+
+    register_replace<Mixed<Level::BYTE>>("list-byte");
+    register_replace<Mixed<Level::RECORD>>("list-record");
+    register_replace<Mixed<Level::BIT>>("list-bit");
+    register_replace<Mixed<Level::CHECKED>>("list-checked");
+    register_replace<Mixed<Level::BITMAP>>("bitmap");
+    register_replace<Mixed<Level::HINTS>>("hints");
+    register_replace<Mixed<Level::HINTS_ALL>>("hints-all");
+    register_replace<Mixed<Level::STACK>>("stack");
+
+    register_cold<Fresh<Backing::FAULTS>>("fresh");
+    register_cold<FreshSplit<Backing::FAULTS>>("fresh-split");
+    register_cold<Fresh<Backing::AHEAD>>("fresh-ahead");
+    register_cold<Fresh<Backing::HUGE>>("fresh-huge");
+    register_cold<FreshSplit<Backing::HUGE>>("fresh-split-huge");
 }
 
 } // namespace

@@ -6,22 +6,13 @@
 #include <vector>
 
 #include "check_called.h"
+#include "check_rows.h"
+#include "expect.h"
 #include "remote.h"
 #include "steps.h"
 
 namespace limits {
 namespace {
-
-int failures = 0;
-
-void expect(bool holds, const std::string &step, const char *what) {
-    if (holds) return;
-    fprintf(stderr, "check_limits: %s: %s\n", step.c_str(), what);
-    failures++;
-}
-
-// What was found since the last call.
-Fault found() { return fault.exchange(Fault::NONE); }
 
 template <class P, size_t SIZE> void *get_one() { return P::template get<SIZE>(); }
 
@@ -142,6 +133,7 @@ template <class P> void check_remote(const std::string &step, bool validated) {
     if (validated) P::drop(own);
     expect(found() == (validated ? Fault::DOUBLE : Fault::NONE), step,
            "a remote free of what the owner freed was not found");
+    P::flush();
     P::use(1);
     std::sort(sent.begin(), sent.end());
     // All there are; but the queue of messages keeps its last object.
@@ -211,6 +203,10 @@ int main() {
     check_remote<Remote<How::STORE, 64>>("store", true);
     check_remote<Remote<How::BIT, 64>>("bit", true);
     check_remote<Remote<How::FETCHED, 64>>("fetched", true);
+    check_threads<Claimed<64>>("claimed, two threads");
+    check_aside();
+    check_remote<Claimed<64>>("claimed", true);
+    check_rows();
     failures += check_called();
     if (failures == 0) printf("check_limits: all steps hold\n");
     return failures == 0 ? 0 : 1;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of the prototypes, to be counted under callgrind, named STEP/ROW: 16 B, remote: 64 B.
+// Loops of the prototypes, to be counted under callgrind, named STEP/ROW: 16 B, remote: 64 B, replace:
+// 8 .. 1024 B, as path face_replace of paths_malloc.c.
 #include "paths.h"
 
 #include "called.h"
+#include "claimed.h"
 #include "generic.h"
+#include "mixed.h"
 #include "remote.h"
 #include "steps.h"
 
@@ -54,6 +57,21 @@ template <class P> void fill_shuffled_and_drain(size_t count) {
     drain<P>(count);
 }
 
+enum : uint32_t { REPLACED_LIVE = 100000 }; // as the bench row has it
+
+template <class P> void replace(size_t count) {
+    for (size_t n = 0; n < count; n++) {
+        uint32_t i = random_below(REPLACED_LIVE);
+        P::drop(held[i]);
+        held[i] = P::get_any(replace_size());
+    }
+}
+
+template <class P> void live(size_t) {
+    for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = P::get_any(replace_size());
+    replace<P>(2 * REPLACED_LIVE); // until the heap looks as it will go on to look
+}
+
 template <Step STEP> using Of = Prototype<STEP, 16>;
 
 } // namespace
@@ -78,6 +96,8 @@ template <Step STEP> using Of = Prototype<STEP, 16>;
     {STEP "/calloc_" #SIZE, __VA_ARGS__::ready, fill_and_drain<__VA_ARGS__, SIZE>,                 \
      fill_zeroed<__VA_ARGS__, SIZE>, 1}
 #define KEPT(STEP, OF) KEPT_OF(STEP, 32, Prototype<OF, 32>), KEPT_OF(STEP, 64, Prototype<OF, 64>)
+#define REPLACE(STEP, ...)                                                                         \
+    {STEP "/replace", __VA_ARGS__::ready, live<__VA_ARGS__>, replace<__VA_ARGS__>, 1}
 
 using namespace limits;
 
@@ -117,5 +137,14 @@ const path paths[] = {
     KEPT("list", Step::LIST),
     KEPT("split", Step::SPLIT),
     KEPT("transition", Step::TRANSITION),
+    REMOTE("claimed", Claimed<64>),
+    REPLACE("list-byte", Mixed<Level::BYTE>),
+    REPLACE("list-record", Mixed<Level::RECORD>),
+    REPLACE("list-bit", Mixed<Level::BIT>),
+    REPLACE("list-checked", Mixed<Level::CHECKED>),
+    REPLACE("bitmap", Mixed<Level::BITMAP>),
+    REPLACE("hints", Mixed<Level::HINTS>),
+    REPLACE("hints-all", Mixed<Level::HINTS_ALL>),
+    REPLACE("stack", Mixed<Level::STACK>),
 };
 const size_t path_count = sizeof paths / sizeof paths[0];

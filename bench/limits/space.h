@@ -33,6 +33,7 @@ struct alignas(32) Word {
     uint64_t free;
     uint64_t local;
     uint64_t remote;
+    uint64_t claim; // claimed.h: who alone may write `remote`
 };
 
 enum class Place : uint8_t { WHOLE, CURRENT, FULL, PARTIAL };
@@ -86,6 +87,7 @@ struct alignas(64) Cache {
     size_t pending;
     Object stub;
     Object *front;
+    Word *claimed; // claimed.h: the one word whose `remote` is this cache's to write
     alignas(64) Object *back;
 };
 
@@ -114,7 +116,7 @@ template <class T> inline void store(T &to, T value) {
     __atomic_store_n(&to, value, __ATOMIC_RELAXED);
 }
 
-// The space of one prototype (TAG keeps those of different steps apart) and its two caches.
+// The space of one prototype (TAG keeps those of different steps apart) and its caches.
 template <class TAG, size_t SIZE> struct Space {
     static constexpr size_t SPAN_SLOTS = SPAN_BYTES / SIZE;
     static constexpr size_t SPAN_WORDS = SPAN_SLOTS / 64;
@@ -127,7 +129,7 @@ template <class TAG, size_t SIZE> struct Space {
     static inline Span spans[SPANS];
     static inline uint64_t bits[WORDS];
     static inline Word words[WORDS];
-    static inline Cache caches[2];
+    static inline Cache caches[3]; // the last one owns nothing
     static inline uintptr_t base = 0;
 
     // Cache 1 owns the last `others` spans, cache 0 the rest.
@@ -145,6 +147,7 @@ template <class TAG, size_t SIZE> struct Space {
         }
         ready_cache(caches[0], 0, SPANS - others);
         ready_cache(caches[1], SPANS - others, SPANS);
+        ready_cache(caches[2], SPANS, SPANS);
     }
 
   private:

@@ -29,14 +29,14 @@ inline uint64_t bit_of(uint64_t slot) { return uint64_t{1} << (slot % 64); }
 inline uintptr_t address(const void *p) { return reinterpret_cast<uintptr_t>(p); }
 inline unsigned lowest(uint64_t bits) { return static_cast<unsigned>(__builtin_ctzll(bits)); }
 
-inline void link_in(Span *&list, Span *span) {
+template <class SPAN> void link_in(SPAN *&list, SPAN *span) {
     span->prev = nullptr;
     span->next = list;
     if (list != nullptr) list->prev = span;
     list = span;
 }
 
-inline void unlink_from(Span *&list, Span *span) {
+template <class SPAN> void unlink_from(SPAN *&list, SPAN *span) {
     (span->prev != nullptr ? span->prev->next : list) = span->next;
     if (span->next != nullptr) span->next->prev = span->prev;
 }

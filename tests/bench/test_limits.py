@@ -28,6 +28,7 @@ store/remote/64x10k/manual_time
 called-list/pair/16
 generic-list/pair/16
 list/seed/Alloc16/manual_time
+fresh/cold/16x1M/iterations:1/manual_time
 """
 PRELOAD = Contender("spanwise", "preload", Path("bench_malloc"), "malloc", Path("face.so"))
 GENERIC = Contender("spanwise", "generic", Path("bench_spanwise"), "generic")
@@ -64,6 +65,7 @@ def test_jobs_are_what_the_program_lists(tmp_path: Path) -> None:
     benches = list(dict.fromkeys(bench for bench, _ in limits.listed(program)))
     assert benches == [
         *("pair/16", "malloc/16x100k", "remote/64x10k", "called pair/16", "seed/Alloc16"),
+        "cold/16x1M",
     ]
     field = Field([INLINE, PRELOAD, GENERIC, SNMALLOC, TCMALLOC, GO], {})
     jobs = limits.jobs_of(program, field, benches)
@@ -75,6 +77,7 @@ def test_jobs_are_what_the_program_lists(tmp_path: Path) -> None:
         *(("pair/16", who) for who in ("called-list", "generic-list", "preload", "generic")),
         ("pair/16", "tcmalloc"),
         *(("seed/Alloc16", who) for who in ("list", "inline", "go-special")),
+        *(("cold/16x1M", who) for who in ("fresh", "preload", "tcmalloc")),
     ]
 
 
@@ -83,6 +86,7 @@ def test_missing_peers_are_those_of_the_rows() -> None:
     assert list(limits.missing_of(missing, ["pair/16"])) == ["snmalloc (linked)"]
     assert list(limits.missing_of(missing, ["called pair/16"])) == ["jemalloc"]
     assert list(limits.missing_of(missing, ["seed/Alloc16"])) == ["go", "go-special"]
+    assert list(limits.missing_of(missing, ["cold/16x1M"])) == ["jemalloc"]
     assert limits.missing_of(missing, ["remote/64x10k"]) == {}
 
 
@@ -94,9 +98,14 @@ def test_a_program_that_lists_nothing(tmp_path: Path) -> None:
 
 
 def test_lines() -> None:
-    lines = {line.who: line for line in limits.lines_of(pair_run(), {("pair/16", "list"): 14.0})}
+    counted = counts.Counts(14.0, 3.0, 2.0, 1.0, 0.0, mispredicted=0.25, missed=0.5)
+    found = limits.lines_of(pair_run(), {("pair/16", "list"): counted})
+    lines = {line.who: line for line in found}
     assert lines["list"].before == ""
-    assert lines["list"].instructions == 14.0
+    assert lines["list"].counted == counted
+    assert re.search(r"^list .* 14\.0 +0\.25 +0\.50$", limits.tables(found), re.M)
+    said = lines["list"].as_json()
+    assert (said["instructions"], said["mispredicted"], said["missed"]) == (14.0, 0.25, 0.5)
     assert lines["list"].kind == "prototype"
     transition = lines["transition"]
     assert transition.before == "list"
@@ -121,8 +130,9 @@ def test_called_prototypes_have_a_row_and_peers_of_their_own() -> None:
             TCMALLOC: [4.0],
         }
     )
-    counted = {("called pair/16", "preload"): 85.6}
-    lines = {line.who: line for line in limits.lines_of(run, counted)}
+    counted = counts.Counts(85.6, 20.0, 10.0, 9.0, 2.0)
+    found = limits.lines_of(run, {("called pair/16", "preload"): counted})
+    lines = {line.who: line for line in found}
     assert (lines["list"].bench, lines["list"].peer) == ("pair/16", "snmalloc")
     assert {lines[who].bench for who in ("called-list", "preload")} == {"called pair/16"}
     called = lines["called-split"]
@@ -130,7 +140,7 @@ def test_called_prototypes_have_a_row_and_peers_of_their_own() -> None:
     assert called.over_peer is not None
     assert called.over_peer.median == pytest.approx(1.75)
     assert lines["called-list"].before == ""
-    assert lines["preload"].instructions == 85.6
+    assert lines["preload"].counted == counted
 
 
 def test_table_and_json() -> None:
@@ -162,7 +172,8 @@ def test_every_step_is_explained_and_counted() -> None:
     paths = (BENCH / "limits/paths_limits.cc").read_text()
     named = re.findall(r'^    (\w+)\("([\w-]+)"', paths, re.M)
     counted = {(kind.lower(), step) for kind, step in named}
-    assert counted == {pair for pair in registered if pair[0] != "cross"}
+    uncounted = {"cross", "handed", "cold"}  # two threads; the kernel's work
+    assert counted == {pair for pair in registered if pair[0] not in uncounted}
 
 
 def test_picture(tmp_path: Path) -> None:
@@ -187,7 +198,7 @@ def test_bad_options(words: list[str], said: str, capsys: pytest.CaptureFixture[
 def test_rows_that_match_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fake_program(tmp_path, LISTED)
     assert limits_cli.main(["--build", str(tmp_path), "--rows", "bogus"]) == 2
-    assert "limits: --rows 'bogus' matches no row; there are 5: " in capsys.readouterr().err
+    assert "limits: --rows 'bogus' matches no row; there are 6: " in capsys.readouterr().err
 
 
 def test_an_interrupted_run_keeps_what_is_finished(
@@ -251,6 +262,7 @@ def test_quick_run(tmp_path: Path) -> None:
     [
         ("called pair/16", {"called-hinted", "generic-hinted", "generic", "glibc"}),
         ("seed/AllocWithPtr", {"list", "split", "inline"}),
+        ("cold/16x1M", {"fresh", "fresh-split", "fresh-ahead", "fresh-huge", "preload", "glibc"}),
     ],
 )
 def test_quick_run_beside_other_peers(rows: str, shown: set[str], tmp_path: Path) -> None:
@@ -287,6 +299,7 @@ def test_rows_of_called_prototypes_are_known() -> None:
         ("free_random", ("called-split", "called-double", "called-transition", "called-hinted")),
         ("malloc", ("called-list", "called-transition", "called-hinted")),
         ("malloc", ("generic-list", "generic-transition", "generic-hinted")),
+        ("replace", ("list-byte", "list-record", "list-bit", "list-checked", "stack")),
     ],
 )
 def test_each_check_costs_instructions(path: str, order: tuple[str, ...]) -> None:
