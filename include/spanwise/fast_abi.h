@@ -95,6 +95,12 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
+/* The last member of sw_cache is a C99 array, which clang++ tells of in spite of __extension__. */
+#if defined(__clang__) && defined(__cplusplus)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wc99-extensions"
+#endif
+
 /* A cache: one line that every call reads, one of the generic and the slow paths, then the slots,
  * indexed by class * 2 + noscan. A thread without a cache of the default heap has one with no heap
  * whose every path ends in the slow one. */
@@ -112,6 +118,10 @@ struct sw_cache {
     uint64_t unused[3];
     __extension__ sw_cache_slot slots[];
 };
+
+#if defined(__clang__) && defined(__cplusplus)
+#pragma clang diagnostic pop
+#endif
 
 enum { SW_FRAME_BITS = 12 };
 
