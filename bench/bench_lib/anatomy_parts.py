@@ -83,6 +83,7 @@ PARTS = (
         functions=(
             r"sw_cache_alloc",
             r"alloc_any",
+            r"alloc_other",
             r"alloc_class",
             r"alloc_zeroed",
             r"sw_path_c16_(no)?scan_\d+",
@@ -98,12 +99,12 @@ PARTS = (
     Part(
         "class lookup",
         "#56B4E9",
-        functions=(r"sw_size_class",),
+        functions=(r"sw_size_class", r"sw_cache_noscan_slot"),
         lines=(
-            ("alloc_any", r"by_size\[|cutoff|max_size|sw_size_class"),
+            ("alloc_any", r"by_size\[|cutoff|straight_end|small_map"),
+            ("alloc_other", r"max_size|sw_size_class"),
             ("alloc_class", r"cache->slots"),
             ("sw_template_small", r"span_class = |cache->slots"),
-            ("sw_template_plain", r"cache->slots"),
             ("sw_fast_take", r"span_class = |cache->slots"),
         ),
     ),
@@ -166,7 +167,6 @@ HELPERS = (
     "sw_word_local",
     "sw_word_remote",
     "sw_word_set_local",
-    "sw_hint_address",
     "sw_cache_hints",
     "sw_span_slot_of",
     "sw_slack_set",

@@ -107,7 +107,9 @@ struct sw_cache {
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     uint64_t mode;                /* the heap's */
     sw_span *visited;             /* another cache's span that this one frees into; NULL: none */
-    uint64_t unused[5];
+    const uint8_t *small_map;     /* the table's */
+    size_t straight_end;          /* smaller sizes need no more than their class */
+    uint64_t unused[3];
     __extension__ sw_cache_slot slots[];
 };
 

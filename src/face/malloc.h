@@ -82,7 +82,9 @@ static inline void *face_allocate_aligned(size_t size, size_t align) {
                                           : face_alloc(size, align, 0);
 }
 
-static sw_always_inline void face_release(void *ptr) { sw_template_free(ptr, face_free_slow); }
+static sw_always_inline void face_release(void *ptr) {
+    sw_template_free(sw_tls_cache, ptr, "free", face_free_slow);
+}
 
 /* --- accounts of a tracked heap (malloc_account.c) -------------------------------------------- */
 

@@ -86,22 +86,29 @@ static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t cls
     return sw_template_plain(cache, size, SW_ZERO, cls, sw_alloc_slow);
 }
 
-/* Any size in any heap: specialised path, tiny, class or pages. */
+/* What is no small object of a plain heap: larger ones, tiny, with pointers, tracked. */
+static sw_noinline void *alloc_other(sw_cache *cache, size_t size, unsigned flags) {
+    const sw_table *table = cache->table;
+    if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache->heap, size, 1, flags);
+    uint32_t cls = sw_size_class(table, size);
+    if (cache->mode == 0 && flags == 0)
+        return sw_template_plain(cache, size, 0, cls, sw_alloc_slow);
+    if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
+    return alloc_class(cache, size, flags, cls);
+}
+
+/* Any size in any heap: specialised path, straight line, or the rest. */
 static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->paths;
     if (paths != NULL && size <= paths->cutoff) {
         sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
         return by_size[size](cache, size, flags);
     }
-    const sw_table *table = cache->table;
-    if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache->heap, size, 1, flags);
-    uint32_t cls = sw_size_class(table, size);
-    if (sw_likely(cache->mode == 0 && (flags & SW_SCAN) == 0)) {
-        return (flags & SW_ZERO) == 0 ? sw_template_plain(cache, size, 0, cls, sw_alloc_slow)
-                                      : alloc_zeroed(cache, size, cls);
-    }
-    if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
-    return alloc_class(cache, size, flags, cls);
+    if (sw_unlikely(size >= cache->straight_end || (flags & SW_SCAN) != 0))
+        return alloc_other(cache, size, flags);
+    uint32_t cls = cache->small_map[(size + 7) >> 3];
+    return (flags & SW_ZERO) == 0 ? sw_template_plain(cache, size, 0, cls, sw_alloc_slow)
+                                  : alloc_zeroed(cache, size, cls);
 }
 
 /* --- tiny objects ----------------------------------------------------------------------------- */
@@ -135,7 +142,7 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
         errno = EINVAL;
         return NULL;
     }
-    if (align == 1) return alloc_any(cache, size, flags);
+    if (align == 1) return sw_cache_alloc(cache, size, flags);
     uint32_t cls = aligned_class(cache->table, size, align);
     if (cls == 0) return sw_large_alloc(cache->heap, size, align, flags);
     return alloc_class(cache, size, flags, cls);
@@ -153,7 +160,7 @@ void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigne
 
 void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? no_memory() : alloc_any(cache, size, flags);
+    return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
 void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags) {
@@ -166,7 +173,7 @@ void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned f
 /* Sizes above those that the inline paths know, and zeroed ones. */
 static sw_noinline void *alloc_default(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
-    return cache == NULL ? no_memory() : alloc_any(cache, size, flags);
+    return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
 void *sw_malloc(size_t size) {

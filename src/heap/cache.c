@@ -296,8 +296,10 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     more->kept = (uint16_t *)(more->full + heap->span_classes);
     more->number = ++heap->cache_numbers;
     more->next = heap->caches;
-    cache->view = heap->space->view;
+    cache->view = sw_heap_view(heap);
     cache->table = heap->table;
+    cache->small_map = heap->table->small_map;
+    cache->straight_end = sw_heap_straight_end(heap);
     cache->heap = heap;
     cache->hints = (sw_hint *)&cache->slots[heap->span_classes];
     cache->more = more;

@@ -230,7 +230,7 @@ void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, con
 
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     uint64_t slot;
-    sw_span *span = (cache->mode & SW_MODE_TINY) == 0 ? sw_fast_find(cache, ptr, &slot) : NULL;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (span != NULL) {
         sw_free_found(cache, span, slot, ptr, op);
     } else {
@@ -238,20 +238,14 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     }
 }
 
-static sw_always_inline void free_generic(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_unlikely((cache->mode & SW_MODE_TINY) != 0) ||
-        sw_unlikely(!sw_fast_try_free(cache, ptr)))
-        sw_free_slow(cache, ptr, op);
-}
-
 /* --- public ----------------------------------------------------------------------------------- */
 
-void sw_cache_free(sw_cache *cache, void *ptr) { free_generic(cache, ptr, "free"); }
+void sw_cache_free(sw_cache *cache, void *ptr) { sw_template_free(cache, ptr, "free", free_any); }
 
 void sw_heap_free(sw_heap *heap, void *ptr) {
     if (ptr == NULL) return;
     sw_cache *cache = sw_thread_cache(heap);
-    if (cache != NULL) free_generic(cache, ptr, "free"); /* without a cache the object is leaked */
+    if (cache != NULL) sw_cache_free(cache, ptr); /* without a cache the object is leaked */
 }
 
 /* The stated size must be of the object's class, or of its page count. */
@@ -270,7 +264,7 @@ static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) 
     if (target.misuse == SW_MISUSE_NONE && !size_matches(heap, target.span, size))
         target.misuse = SW_MISUSE_SIZE_MISMATCH;
     if (target.misuse == SW_MISUSE_NONE) {
-        free_generic(cache, ptr, "free_sized");
+        sw_template_free(cache, ptr, "free_sized", free_any);
     } else {
         sw_target_report(heap, &target, "free_sized", ptr, size);
     }
@@ -279,8 +273,7 @@ static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) 
 static sw_always_inline void free_sized(sw_cache *cache, void *ptr, size_t size) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
-    bool own = span != NULL && (cache->mode & SW_MODE_TINY) == 0 &&
-               __atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache &&
+    bool own = span != NULL && __atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache &&
                size <= cache->table->max_size &&
                sw_size_class(cache->table, size) == (uint32_t)span->span_class / 2;
     if (sw_unlikely(!own) || sw_unlikely(!sw_fast_free_own(cache, span, slot)))
@@ -293,7 +286,7 @@ void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
     if (cache != NULL) free_sized(cache, ptr, size);
 }
 
-void sw_free(void *ptr) { sw_template_free(ptr, free_any); }
+void sw_free(void *ptr) { sw_template_free(sw_tls_cache, ptr, "free", free_any); }
 
 void sw_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;

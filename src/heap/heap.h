@@ -98,6 +98,20 @@ static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
     return now_ns - tick_ns >= heap->options.decay_ns;
 }
 
+/* What the caches of the heap know of its space. Where objects share slots no free is a fast one:
+ * no address is found. */
+static inline sw_space_view sw_heap_view(const sw_heap *heap) {
+    sw_space_view view = heap->space->view;
+    if ((heap->mode & SW_MODE_TINY) != 0) view.frames = 0;
+    return view;
+}
+
+/* Smaller sizes need no more than their class, in a plain heap; 0 in others. */
+static inline size_t sw_heap_straight_end(const sw_heap *heap) {
+    size_t most = heap->table->max_size < SW_SMALL_LIMIT ? heap->table->max_size : SW_SMALL_LIMIT;
+    return heap->mode == 0 ? most + 1 : 0;
+}
+
 /* Bytes of a slot of a span of slots. */
 static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_span *span) {
     return table->classes[span->span_class / 2].size;

@@ -112,18 +112,18 @@ static sw_always_inline bool sw_template_is_marked(const sw_cache *cache, const 
 }
 
 /* free, where a marked span is one step away, not a second look-up. */
-static sw_always_inline void sw_template_free(void *ptr, sw_free_slow_fn *slow) {
-    sw_cache *cache = sw_tls_cache;
+static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const char *op,
+                                              sw_free_slow_fn *slow) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (sw_unlikely(span == NULL)) {
-        slow(cache, ptr, "free");
+        slow(cache, ptr, op);
     } else if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
-        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, "free");
+        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, op);
     } else if (sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, ptr, "free");
+        sw_free_marked(cache, span, slot, ptr, op);
     } else {
-        sw_free_found(cache, span, slot, ptr, "free");
+        sw_free_found(cache, span, slot, ptr, op);
     }
 }
 

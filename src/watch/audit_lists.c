@@ -92,11 +92,13 @@ static bool same_view(const sw_space_view *a, const sw_space_view *b) {
 static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     const sw_heap *heap = a->heap;
     const struct sw_cache_more *more = cache->more;
+    const sw_space_view view = sw_heap_view(heap);
     uint32_t number = more->number, kept;
     uint64_t spans = 0;
-    if (cache->heap != heap || cache->table != heap->table ||
-        !same_view(&cache->view, &heap->space->view) || number == 0 || cache->mode != heap->mode ||
-        number > heap->cache_numbers || more->closed > 1 || more->tiny_used > 16)
+    if (cache->heap != heap || cache->table != heap->table || !same_view(&cache->view, &view) ||
+        number == 0 || cache->mode != heap->mode || cache->small_map != heap->table->small_map ||
+        cache->straight_end != sw_heap_straight_end(heap) || number > heap->cache_numbers ||
+        more->closed > 1 || more->tiny_used > 16)
         SW_BROKEN(a, "cache %u: its record is damaged", number);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         check_slot(a, cache, i);
