@@ -78,7 +78,7 @@ def test_sigint_to_the_process_alone_ends_every_valgrind(
             time.sleep(0.02)
         started = _numbers(marks)
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=10)
+        _, said = child.communicate(timeout=60)
     finally:
         child.kill()
         left = list(filter(_is_alive, _numbers(marks)))
