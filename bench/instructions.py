@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench_lib import counts
+from bench_lib.command import run_command
 from bench_lib.errors import BenchError
 from bench_lib.report import text_table, write_whole
 
@@ -102,12 +103,9 @@ def complaints(baseline: counts.Baseline, now: counts.Baseline) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 when a path grew, 2 for bad input, 77 when nothing could be compared."""
-    try:
-        return run(parser().parse_args(arguments))
-    except BenchError as error:
-        print(f"instructions: {error}", file=sys.stderr)
-        return 2
+    """Returns 0, 1 when a path grew, 2 for bad input, 77 for nothing to compare, 130 for Ctrl-C."""
+    options = parser().parse_args(arguments)
+    return run_command("instructions", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench_lib import anatomy_parts as parts
 from bench_lib import anatomy_profile as profile
 from bench_lib import anatomy_report as report
+from bench_lib import children
 from bench_lib.anatomy_report import Anatomy
 from bench_lib.command import check_options, run_command
 from bench_lib.errors import BenchError
@@ -122,8 +122,7 @@ def measure(program: Path, size: int, live: int, repetitions: int) -> tuple[list
         counts = profile.stacks(profile.collect(program, words), program)
         return {stack: count / operations for stack, count in counts.items()}
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        stacks = list(pool.map(take_apart, cases))
+    stacks = children.each(take_apart, cases, os.cpu_count() or 1)
     # Nothing else of ours runs while time is taken.
     ns: dict[str, list[float]] = {case: [] for case in cases}
     for _ in range(repetitions):

@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench_lib import children
 from bench_lib.anatomy_parts import Frame
 from bench_lib.counts import find_valgrind
 from bench_lib.errors import BenchError
@@ -89,7 +89,7 @@ def collect(program: Path, arguments: list[str]) -> dict[str, Entry]:
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"LD_BIND_NOW": "1"}
     with tempfile.TemporaryDirectory(prefix="spanwise-anatomy-") as folder:
         profile = Path(folder) / "profile"
-        done = subprocess.run(
+        done = children.run(
             [
                 valgrind,
                 "--tool=callgrind",
@@ -103,9 +103,6 @@ def collect(program: Path, arguments: list[str]) -> dict[str, Entry]:
                 str(program),
                 *arguments,
             ],
-            capture_output=True,
-            text=True,
-            check=False,
             env=environment,
         )
         if done.returncode != 0 or not profile.is_file():
@@ -162,13 +159,8 @@ def symbolize(program: Path, addresses: Iterable[int]) -> dict[int, tuple[Frame,
         BenchError: no symbolizer, or the program has no debug information.
     """
     wanted = sorted(set(addresses))
-    done = subprocess.run(
-        [*find_symbolizer(), str(program)],
-        input="".join(f"{address:#x}\n" for address in wanted),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    addresses_text = "".join(f"{address:#x}\n" for address in wanted)
+    done = children.run([*find_symbolizer(), str(program)], told=addresses_text)
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise BenchError(f"{program.name}: addresses could not be named: {said}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes, several at once, none of which outlives Ctrl-C or another one's failure.
 
-Each child has a process group of its own, so that a compiler's own children end with it.
+Each child has a process group of its own, so that a compiler's own children end with it. Ctrl-C, or
+a SIGINT to this process alone, therefore reaches no child: each() ends them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -19,51 +20,72 @@ from bench_lib.errors import BenchError
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
-_lock = threading.Lock()
+_GRACE_S = 2.0  # from SIGTERM to SIGKILL
+_changed = threading.Condition()  # guards both
 _running: set[subprocess.Popen[str]] = set()
 _stopping = threading.Event()
 
 
-def _end(child: subprocess.Popen[str]) -> None:
+def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
+    """To a child's whole group; its process id is its own as long as it is not waited for."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
+        if child.returncode is None:
+            os.killpg(child.pid, number)
 
 
-def run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _end_all() -> None:
+    """Asks every child to end, and kills what lives on after two seconds."""
+    with _changed:
+        _stopping.set()
+        try:
+            for child in _running:
+                _send(child, signal.SIGTERM)
+            _changed.wait_for(lambda: not _running, _GRACE_S)
+        finally:  # also when a second Ctrl-C cuts the grace short
+            for child in _running:
+                _send(child, signal.SIGKILL)
+
+
+def run(
+    words: Sequence[str], env: Mapping[str, str] | None = None, told: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end, in the C locale.
 
     Args:
         words: program and arguments.
+        env: its environment but for LC_ALL; None: that of this process.
+        told: its standard input; None: there is none.
 
     Raises:
         BenchError: it cannot be started, or others failed meanwhile.
     """
-    with _lock:
+    with _changed:
         if _stopping.is_set():
             raise BenchError(f"{words[0]}: not started, something else failed")
         try:
             child = subprocess.Popen(
                 words,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if told is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env={**os.environ, "LC_ALL": "C"},
+                env={**(os.environ if env is None else env), "LC_ALL": "C"},
                 start_new_session=True,
             )
         except OSError as error:
             raise BenchError(f"{words[0]}: {error.strerror}") from error
         _running.add(child)
     try:
-        out, err = child.communicate()
-    except BaseException:
-        _end(child)
-        child.wait()
-        raise
+        with child:
+            try:
+                out, err = child.communicate(told)
+            finally:
+                _send(child, signal.SIGKILL)  # only after an exception: else it has ended
     finally:
-        with _lock:
+        with _changed:
             _running.discard(child)
+            _changed.notify_all()
     return subprocess.CompletedProcess(list(words), child.returncode, out, err)
 
 
@@ -82,10 +104,7 @@ def each(function: Callable[[_Item], _Found], items: Sequence[_Item], workers: i
         try:
             return list(pool.map(function, items))
         except BaseException as error:
-            with _lock:
-                _stopping.set()
-                for child in _running:
-                    _end(child)
+            _end_all()
             pool.shutdown(cancel_futures=True)
             # After Ctrl-C never again: it may strike before the pool has noted a thread it started.
             if isinstance(error, Exception):

@@ -20,6 +20,7 @@ from bench_lib.plots import plot_scoreboard
 from bench_lib.runner import (
     Job,
     MemoryUse,
+    Race,
     Repetition,
     Run,
     memory_use,
@@ -27,7 +28,7 @@ from bench_lib.runner import (
     run_job,
     terminal,
 )
-from bench_lib.scoreboard import Score, free_gb, lacks_memory, score
+from bench_lib.scoreboard import Score, free_gb, lacks_memory, races_of, score
 from bench_lib.selection import chosen_targets, plan
 from bench_lib.show import REPETITIONS
 from bench_lib.targets import LOOP, Target
@@ -140,7 +141,11 @@ def _journal(
 
 
 def _measure(
-    options: argparse.Namespace, field: Field, jobs: Sequence[Job], about: dict[str, Any]
+    options: argparse.Namespace,
+    field: Field,
+    jobs: Sequence[Job],
+    races: Sequence[Race],
+    about: dict[str, Any],
 ) -> tuple[Run, Path]:
     """Runs the jobs; returns what was measured and where the raw results are.
 
@@ -157,7 +162,7 @@ def _measure(
         terminal(),
         before=before,
         keep=kept.keep,
-        drop=options.scoreboard,
+        races=races,
     )
     if run.interrupted:
         print(
@@ -198,7 +203,8 @@ def execute(options: argparse.Namespace) -> int:
     about = report.provenance(BENCH.parent, options.build)
     free = free_gb()
     spared = {row.bench for row in targets if lacks_memory(row, free)}
-    run, path = _measure(options, field, [job for job in jobs if job.bench not in spared], about)
+    wanted = [job for job in jobs if job.bench not in spared]
+    run, path = _measure(options, field, wanted, races_of(targets, field), about)
     used = _measure_memory(jobs) if options.memory and not run.interrupted else {}
     scores: list[Score] = []
     if options.scoreboard:

@@ -41,6 +41,7 @@ class Contender:
         policy: prefix of the program's row names.
         preload: library for LD_PRELOAD, or None.
         version: as the allocator or the user tells it, "" if nobody does.
+        variables: what its environment has beside ours (Target.environment).
     """
 
     name: str
@@ -49,17 +50,24 @@ class Contender:
     policy: str
     preload: Path | None = None
     version: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def options(self) -> str:
+        """Its variables as a shell has them: `SPANWISE_THP=advise`, "" without any."""
+        return " ".join(f"{name}={value}" for name, value in self.variables)
 
     @property
     def label(self) -> str:
         """What tables call it: `inline` ... for ours, the name for peers."""
         if self.name == SPANWISE:
-            return self.basis
+            return f"{self.basis} {self.options}".rstrip()
         return self.name + (" (linked)" if self.basis == "linked" else "")
 
     def environment(self) -> dict[str, str]:
-        """The environment of its process: ours without preloads and allocator options."""
+        """The environment of its process: ours without preloads, and its own variables."""
         kept = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        kept |= dict(self.variables)
         if self.preload is not None:
             kept["LD_PRELOAD"] = str(self.preload)
         return kept

@@ -15,10 +15,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from bench_lib import children
 from bench_lib.errors import BenchError
 
 SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
@@ -146,7 +146,7 @@ def _collected(program: Program, path: str, operations: int) -> list[int]:
         kept["LD_PRELOAD"] = str(program.preload)
     with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
         profile = Path(folder) / "profile"
-        done = subprocess.run(
+        done = children.run(
             [
                 valgrind,
                 "--tool=callgrind",
@@ -159,9 +159,6 @@ def _collected(program: Program, path: str, operations: int) -> list[int]:
                 path,
                 str(operations),
             ],
-            capture_output=True,
-            text=True,
-            check=False,
             env=kept,
         )
         if done.returncode != 0:
@@ -188,8 +185,7 @@ def count(program: Program, path: str) -> Counts:
 
 def count_all(wanted: Sequence[tuple[Program, str]]) -> list[Counts]:
     """Counts of (program, path), several at once: other load changes no count."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        return list(pool.map(lambda pair: count(*pair), wanted))
+    return children.each(lambda pair: count(*pair), wanted, os.cpu_count() or 1)
 
 
 def _lines(program: Path, option: str) -> list[str]:

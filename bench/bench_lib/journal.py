@@ -131,11 +131,11 @@ def load(path: Path, now: Mapping[str, Any]) -> list[Repetition]:
     for number, line in enumerate(lines[1:-1], start=2):  # what follows the last newline is cut off
         try:
             row = json.loads(line)
-            bench, name, basis = row["key"]
+            bench, name, basis, options = row["key"]
             while len(repetitions) < row["repetition"]:
                 repetitions.append({})
             result = Result(row["values"], row["iterations"], row["error"])
-            repetitions[row["repetition"] - 1][bench, name, basis] = result
+            repetitions[row["repetition"] - 1][bench, name, basis, options] = result
         except (ValueError, KeyError, TypeError) as error:
             raise BenchError(f"{path}: line {number}: not a result: {error!r}") from error
     return repetitions

@@ -70,14 +70,17 @@ def scoreboard_table(scores: Sequence[Score]) -> str:
     if eased:
         tally.append(f"{len(eased)} of the met ones above what was asked")
     lines = [text_table(header, rows)]
-    lines += _causes("missed, and why:", [s for s in scores if s.verdict == MISSED])
-    lines += _causes("met as docs/decisions has it, above what was asked, and why:", eased)
+    lines += _notes("who competes, and how:", [(s, s.terms) for s in scores])
+    missed = [(s, s.target.cause) for s in scores if s.verdict == MISSED]
+    lines += _notes("missed, and why:", missed)
+    met = [(s, s.target.cause) for s in eased]
+    lines += _notes("met as docs/decisions has it, above what was asked, and why:", met)
     return "\n".join([*lines, ", ".join(tally)])
 
 
-def _causes(head: str, scores: Sequence[Score]) -> list[str]:
-    causes = [f"  {s.target.name}: {s.target.cause}" for s in scores if s.target.cause]
-    return ["", head, *causes, ""] if causes else []
+def _notes(head: str, notes: Sequence[tuple[Score, str]]) -> list[str]:
+    shown = [f"  {score.target.name}: {text}" for score, text in notes if text]
+    return ["", head, *shown, ""] if shown else []
 
 
 def counts_table(scores: Sequence[Score]) -> str:
@@ -92,10 +95,10 @@ def counts_table(scores: Sequence[Score]) -> str:
 
 def columns_of(run: Run) -> list[Contender]:
     """Contenders in the order of columns: ours first."""
-    found = {(job.contender.name, job.contender.basis): job.contender for job in run.jobs}
-    own = [c for c in found.values() if c.name == "spanwise"]
+    found = dict.fromkeys(job.contender for job in run.jobs)
+    own = [c for c in found if c.name == "spanwise"]
     own.sort(key=lambda c: OURS_FIRST.index(c.basis))
-    return [*own, *(c for c in found.values() if c.name != "spanwise")]
+    return [*own, *(c for c in found if c.name != "spanwise")]
 
 
 def figures_table(run: Run, benches: Sequence[str]) -> str:
@@ -224,11 +227,12 @@ def raw_results(run: Run, field: Field, about: Mapping[str, Any]) -> dict[str, A
                     "bench": bench,
                     "name": name,
                     "basis": basis,
+                    "options": options,
                     "iterations": result.iterations,
                     "values": result.values,
                     "error": result.error,
                 }
-                for (bench, name, basis), result in repetition.items()
+                for (bench, name, basis, options), result in repetition.items()
             ]
             for repetition in run.repetitions
         ],
@@ -287,7 +291,7 @@ def go_benchmark_text(run: Run, about: Mapping[str, Any]) -> str:
             result = repetition.get(job.key)
             if result is None or result.error:
                 continue
-            label = job.contender.label.replace(" (linked)", "-linked")
+            label = job.contender.label.replace(" (linked)", "-linked").replace(" ", "-")
             first, _, rest = job.bench.partition("/")
             name = "".join(part.capitalize() for part in first.split("_"))
             name = f"Benchmark{name}/{rest}/alloc={label}"

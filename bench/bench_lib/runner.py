@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from bench_lib.contenders import SPANWISE, Contender
+from bench_lib.contenders import Contender
 from bench_lib.stats import median
 
 GO_ROUNDS = 5
 TIMEOUT_S = 600.0
 MEMORY_ITERATIONS = 16  # google-benchmark's most iterations of a memory run
-# A peer that is so much behind the best of its row in every metric, in each of the first
-# repetitions, can no longer become the best one; where asked for, it is spared the others.
+# A peer that is so much behind the best of every race it is in, by every metric, in each of the
+# first repetitions, can no longer become the best one; where races are told, it is spared the rest.
 DROP_AFTER = 3
 DROP_FACTORS = {"op": 1.4, "rss_over_live": 1.02}
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Job:
 
     @property
     def key(self) -> Key:
-        """What a result is filed under: row, contender's name, basis."""
-        return self.bench, self.contender.name, self.contender.basis
+        """What a result is filed under: row, contender's name, basis, options."""
+        who = self.contender
+        return self.bench, who.name, who.basis, who.options
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Result:
 
 
 Repetition = dict[Key, Result]
+Race = Sequence[Job]  # peers of a row that compete with each other
 
 
 @dataclass
@@ -81,7 +83,7 @@ class Run:
         scale = 1e9 if metric == "op" else 1.0
         found = []
         for repetition in self.repetitions:
-            result = repetition.get((bench, contender.name, contender.basis))
+            result = repetition.get(Job(bench, contender).key)
             if result is None:
                 continue
             if metric not in result.values:
@@ -100,7 +102,8 @@ class Run:
             results = [r[job.key] for r in self.repetitions if job.key in r]
             errors = [result.error for result in results if result.error]
             if errors:
-                who = f"{job.contender.name} ({job.contender.basis})"
+                how = f"{job.contender.basis} {job.contender.options}".rstrip()
+                who = f"{job.contender.name} ({how})"
                 lines.append(f"{job.bench}, {who}: {errors[0]} ({len(errors)} of {len(results)})")
         return lines
 
@@ -164,26 +167,25 @@ def groups_of(jobs: Sequence[Job]) -> list[list[Job]]:
     return [list(group) for _, group in itertools.groupby(jobs, key=lambda job: job.bench)]
 
 
-def hopeless(run: Run) -> set[Key]:
-    """Peers that were far behind the best of their row in every one of enough repetitions."""
+def hopeless(run: Run, races: Sequence[Race]) -> set[Key]:
+    """Peers that were far behind the best of all their races in every one of enough repetitions.
+
+    Args:
+        run: what was measured so far.
+        races: a peer may be in several, or in none: measured only to be shown, it is not spared.
+    """
     if len(run.repetitions) < DROP_AFTER:
         return set()
-    found: set[Key] = set()
-    sides: dict[tuple[str, str], list[Job]] = {}
-    for job in run.jobs:
-        if job.contender.name != SPANWISE:
-            sides.setdefault((job.bench, job.contender.basis), []).append(job)
-    for peers in sides.values():
-        behind: dict[Key, bool] = {}
+    behind: dict[Key, bool] = {}
+    for race in races:
         for metric, factor in DROP_FACTORS.items():
-            series = {job.key: run.values(job.bench, job.contender, metric) for job in peers}
+            series = {job.key: run.values(job.bench, job.contender, metric) for job in race}
             whole = [values for values in series.values() if values]
             best = min(map(median, whole), default=0.0)
             for key, values in series.items():
                 if values:
                     behind[key] = behind.get(key, True) and min(values) > factor * best
-        found |= {key for key, late in behind.items() if late}
-    return found
+    return {key for key, late in behind.items() if late}
 
 
 @dataclass
@@ -226,7 +228,7 @@ def run_interleaved(
     *,
     before: Sequence[Repetition] = (),
     keep: Keep | None = None,
-    drop: bool = False,
+    races: Sequence[Race] = (),
 ) -> Run:
     """Runs all jobs `repetitions` times. Ctrl-C keeps the finished repetitions.
 
@@ -238,14 +240,14 @@ def run_interleaved(
         before: results of a run that was cut short, by repetition; a row of which they lack a
             contender is run anew for all, so that what is compared ran side by side.
         keep: is told each result (number of the repetition from 1, job, result) as it comes.
-        drop: spares peers that cannot be the best of their row further repetitions.
+        races: who competes with whom (hopeless); peers that cannot win are spared repetitions.
     """
     run = Run(list(jobs))
     told = Progress(progress, repetitions, begun=max(len(before) - 1, 0))
     try:
         for number in range(1, repetitions + 1):
             known = before[number - 1] if number <= len(before) else {}
-            dropped = hopeless(run) if drop else set()
+            dropped = hopeless(run, races)
             finished: Repetition = {}
             for group in groups_of(jobs):
                 wanted = [job for job in group if job.key not in dropped]

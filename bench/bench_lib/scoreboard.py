@@ -11,7 +11,7 @@ from typing import Any
 
 from bench_lib.contenders import Contender, Field
 from bench_lib.counts import Counts
-from bench_lib.runner import Job, Run
+from bench_lib.runner import Job, Race, Run
 from bench_lib.stats import Interval, median, ratio
 from bench_lib.targets import PROPER, Target
 
@@ -21,7 +21,10 @@ NOISY = 2.0  # an interval whose ends differ by more says little; the row is mar
 
 @dataclass(frozen=True)
 class Score:
-    """A row of the scoreboard. Values in the row's unit; None where nothing was measured."""
+    """A row of the scoreboard. Values in the row's unit; None where nothing was measured.
+
+    `terms` says who competes and how, where that is not the rule, and what the others reached.
+    """
 
     target: Target
     ours: float | None
@@ -31,6 +34,7 @@ class Score:
     verdict: str
     note: str
     counts: Counts | None = None
+    terms: str = ""
 
     @property
     def is_eased(self) -> bool:
@@ -56,7 +60,7 @@ class Score:
             "verdict": self.verdict,
             "instructions": self.counts.instructions if self.counts else None,
             "counts": self.counts.as_json() if self.counts else None,
-            "note": self.note,
+            "note": "; ".join(filter(None, (self.note, self.terms))),
             "cause": self.target.cause if self.verdict == MISSED or self.is_eased else "",
             "asked": self.target.asked,
             "decision": self.target.decision,
@@ -108,18 +112,41 @@ def lacks_memory(target: Target, free: float) -> str:
     return f"needs {target.needs_gb:g} GB of free memory, there are {free:.1f}"
 
 
+def ours_in(target: Target, field: Field) -> Contender | None:
+    """Our contender of a row, with the row's environment."""
+    ours = field.ours(target.ours)
+    return None if ours is None else replace(ours, variables=target.environment)
+
+
+def rivals(target: Target, field: Field) -> list[Contender]:
+    """The peers that compete in a row."""
+    return [peer for peer in field.peers(target.peers) if target.admits(peer.name, peer.version)]
+
+
+def wanted_peers(target: Target, field: Field) -> list[Contender]:
+    """The peers that a row shows: those that compete, and those that stand apart."""
+    return rivals(target, field) if target.only else field.peers(target.peers)
+
+
+def races_of(targets: Sequence[Target], field: Field) -> list[Race]:
+    """Who competes with whom; runner.hopeless must not take a winner from any row."""
+    rows = [row for row in targets if row.peers in PROPER]
+    pairs = [(row, bench) for row in rows for bench in (row.peer_bench, row.base) if bench]
+    return [[Job(bench, peer) for peer in rivals(row, field)] for row, bench in pairs]
+
+
 def jobs_of(targets: Sequence[Target], field: Field) -> list[Job]:
     """Every (row, contender) that the targets need, once, a row's contenders together."""
     rows: dict[str, dict[Contender, Job]] = {}
     for target in targets:
         if target.peers == "counts":
             continue
-        ours = field.ours(target.ours)
+        ours = ours_in(target, field)
         pairs = [(target.bench, target.peer_bench)]
         if target.base:
             pairs.append((target.base, target.base))
         for bench, other in pairs:
-            wanted = [(other, peer) for peer in field.peers(target.peers)]
+            wanted = [(other, peer) for peer in wanted_peers(target, field)]
             if ours is not None:
                 wanted.insert(0, (bench, ours))
                 if target.peers == "self":
@@ -139,8 +166,8 @@ class Best:
 
 
 def best_peer(target: Target, bench: str, field: Field, run: Run) -> Best:
-    """The peer with the lowest median among those that ran in every repetition."""
-    measured = {peer: run.values(bench, peer, target.metric) for peer in field.peers(target.peers)}
+    """The rival with the lowest median among those that ran in every repetition."""
+    measured = {peer: run.values(bench, peer, target.metric) for peer in rivals(target, field)}
     ran = [peer for peer, series in measured.items() if series]
     whole = [peer for peer in ran if run.whole(measured[peer])]
     if not whole:
@@ -168,12 +195,40 @@ def score(
     lack = lacks_memory(target, free)
     if lack:
         return Score(target, None, None, None, None, SKIPPED, lack)
-    known = counts or {}
+    found = _score(target, field, run, counts or {})
+    return replace(found, terms=_terms(target, field, run))
+
+
+def _terms(target: Target, field: Field, run: Run) -> str:
+    """Who competes and how, and what those reached that do not; "" where all do, as they come."""
+    if not target.because:
+        return ""
+    parts = []
+    if target.environment:
+        parts.append("ours with " + " ".join(f"{k}={v}" for k, v in target.environment))
+    if target.only:
+        parts.append(f"against {', '.join(map(str, target.only))} alone")
+    if target.apart:
+        parts.append(f"{', '.join(_apart(target, field, run))} not compared")
+    return f"{', '.join(parts)}: {target.because}"
+
+
+def _apart(target: Target, field: Field, run: Run) -> list[str]:
+    """`mimalloc3 4.90 ns` for each peer that stands apart; what is asked for when none was run."""
+    peers = [p for p in field.peers(target.peers) if not target.admits(p.name, p.version)]
+    series = {peer: run.values(target.peer_bench, peer, target.metric) for peer in peers}
+    shown = [
+        f"{p.name} {median(values):.2f} {target.unit}" for p, values in series.items() if values
+    ]
+    return shown or [str(each) for each in target.apart]
+
+
+def _score(target: Target, field: Field, run: Run, known: Mapping[str, Counts]) -> Score:
     if target.peers == "counts":
         return _score_counts(target, known)
     beside = known.get(target.paths[0]) if target.paths else None
     blank = Score(target, None, None, None, None, "", "", beside)
-    ours = field.ours(target.ours)
+    ours = ours_in(target, field)
     values = run.values(target.bench, ours, target.metric) if ours else []
     if values:
         blank = replace(blank, ours=median(values))
@@ -213,7 +268,7 @@ def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> S
         return replace(blank, verdict=NO_PEER, note=note or "no peer ran")
     blank = replace(blank, peer_name=best.contender.name, peer=median(best.values))
     base_ours: list[float] = []
-    ours = field.ours(target.ours)
+    ours = ours_in(target, field)
     base = best_peer(target, target.base, field, run) if target.base else None
     if base is not None and ours is not None:
         base_ours = run.values(target.base, ours, target.metric)

@@ -23,25 +23,26 @@ METRICS = {"op": "ns", "rss_over_live": "x", "rss_over_table": "x"}
 LOOP = "loop"  # how the names of rows begin that a script measures
 PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")
+OPTION = re.compile(r"^SPANWISE_[A-Z][A-Z_]*$")  # a variable that libspanwise-malloc.so reads
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A peer that must have run for a verdict, and its least version."""
+    """A peer and its least version, e.g. one that must have run for a verdict."""
 
     family: str
     version: tuple[int, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Requirement:
-        """Reads `NAME >= VERSION`, e.g. `snmalloc >= 0.7`.
+    def parse(cls, text: str, key: str = "reference") -> Requirement:
+        """Reads `NAME >= VERSION`, e.g. `snmalloc >= 0.7`; the key is for messages.
 
         Raises:
             ValueError: the text has another form.
         """
         match = REQUIREMENT.match(text)
         if match is None:
-            raise ValueError(f"reference '{text}' is not 'NAME >= VERSION'")
+            raise ValueError(f"{key} '{text}' is not 'NAME >= VERSION'")
         return cls(match[1], parse_version(match[2]))
 
     def met_by(self, name: str, version: str) -> bool:
@@ -79,6 +80,10 @@ class Target:
         limit: what the script's value, in the row's unit, must not exceed; None: reported.
         asked: what was asked of the row before its limits were measured; None: that is `target`.
         decision: number of the note in docs/decisions/ that has the reason why `target` is weaker.
+        apart: peers that are measured and shown, but do not compete.
+        only: the only peers that compete; empty: all do but those of `apart`.
+        environment: variables of the processes of ours, and of no other.
+        because: why the row has `apart`, `only` or `environment`; printed with it.
     """
 
     name: str
@@ -99,6 +104,16 @@ class Target:
     limit: float | None = None
     asked: float | None = None
     decision: str = ""
+    apart: tuple[Requirement, ...] = ()
+    only: tuple[Requirement, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    because: str = ""
+
+    def admits(self, name: str, version: str) -> bool:
+        """Whether a peer of that name and version competes in the row."""
+        if self.only:
+            return any(each.met_by(name, version) for each in self.only)
+        return not any(each.met_by(name, version) for each in self.apart)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -134,13 +149,50 @@ def _check_kinds(row: dict[str, Any]) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
             what = "ratio" if key in ("target", "asked") else "number"
             raise ValueError(f"{key} is {value!r}; use a {what} above 0")
-    for key in ("peer_bench", "path", "base", "cause", "constant", "unit", "decision"):
+    texts = ("peer_bench", "path", "base", "cause", "constant", "unit", "decision", "because")
+    for key in texts:
         if not isinstance(row.get(key, ""), str):
             raise ValueError(f"{key} is {row[key]!r}; use text")
     if ("asked" in row) != bool(row.get("decision")):
         raise ValueError("asked and decision come together: a weaker target has its reason")
     if "asked" in row and not row["asked"] < row.get("target", 0):
         raise ValueError("asked is the harder ratio: it lies below target")
+
+
+def _requirements(row: dict[str, Any], key: str) -> tuple[Requirement, ...]:
+    texts = row.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{key} is {texts!r}; use a list of 'NAME >= VERSION'")
+    return tuple(Requirement.parse(text, key) for text in texts)
+
+
+def _environment(row: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The variables of a row, in the order of their names."""
+    found = row.get("environment", {})
+    if not isinstance(found, dict):
+        raise ValueError(f"environment is {found!r}; use a table, e.g. {{ SPANWISE_THP = 'off' }}")
+    for name, value in found.items():
+        if OPTION.match(name) is None:
+            raise ValueError(f"environment has '{name}'; options of ours begin with SPANWISE_")
+        if not isinstance(value, str):
+            raise ValueError(f"environment has {name} = {value!r}; use text")
+    return tuple(sorted(found.items()))
+
+
+def _check_terms(row: dict[str, Any], peers: str) -> None:
+    """The keys that say who competes, and under which terms."""
+    for key in ("apart", "only"):
+        if row.get(key) and peers not in PROPER:
+            raise ValueError(f"{key} names peers for peers = {' or '.join(PROPER)}, and only then")
+    if row.get("apart") and row.get("only"):
+        raise ValueError("apart and only do not go together: only leaves out all others")
+    if row.get("environment"):
+        if row.get("ours") != "preload":
+            raise ValueError("environment belongs to ours = 'preload', which reads it")
+        if peers == "counts" or row.get("path"):
+            raise ValueError("environment does not reach what is counted: no path, no counts")
+    if any(row.get(key) for key in ("apart", "only", "environment")) != bool(row.get("because")):
+        raise ValueError("because is the reason of apart, only or environment: none without it")
 
 
 def _parse(row: dict[str, Any]) -> Target:
@@ -157,13 +209,15 @@ def _parse(row: dict[str, Any]) -> Target:
     target = row.get("target")
     peers = _word(row, "peers", PEERS)
     metric = _word({"metric": row.get("metric", "op")}, "metric", tuple(METRICS))
-    reference = tuple(Requirement.parse(text) for text in row.get("reference", []))
+    reference, apart, only = (_requirements(row, key) for key in ("reference", "apart", "only"))
+    environment = _environment(row)
     if (peers == "constant") != ("constant" in row):
         raise ValueError("constant belongs to peers = 'constant', and to it alone")
     if (peers in PROPER) != bool(reference):
         raise ValueError(f"reference names a peer for peers = {' or '.join(PROPER)}, and only then")
     if peers in ("self", "counts") and "peer_bench" not in row:
         raise ValueError(f"peer_bench is missing: peers = '{peers}' compares bench with it")
+    _check_terms(row, peers)
     return Target(
         name=row["name"],
         bench=row["bench"],
@@ -181,6 +235,10 @@ def _parse(row: dict[str, Any]) -> Target:
         cause=row.get("cause", ""),
         asked=float(row["asked"]) if "asked" in row else None,
         decision=row.get("decision", ""),
+        apart=apart,
+        only=only,
+        environment=environment,
+        because=row.get("because", ""),
     )
 
 

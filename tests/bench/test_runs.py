@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_lib import cli, contenders, journal, runner, scoreboard
+from bench_lib import cli, contenders, journal, report, runner, scoreboard
 from bench_lib.contenders import Contender, Field
 from bench_lib.errors import BenchError
 from bench_lib.runner import Job, Result
 
-from tests.bench.tools import INLINE, MIMALLOC, SNMALLOC, make_target, run_of
+from tests.bench.tools import INLINE, MIMALLOC, PRELOAD, SNMALLOC, make_target, run_of
 
 # --- running --------------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ def test_a_hopeless_peer_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runner, "run_job", fake)
     jobs = [Job("pair/16", contender) for contender in (INLINE, SNMALLOC, MIMALLOC)]
-    run = runner.run_interleaved(jobs, 5, 0.01, drop=True)
+    run = runner.run_interleaved(jobs, 5, 0.01, races=[jobs[1:]])
     assert [order.count(name) for name in took] == [5, 5, 3]
     found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run)
     assert (found.peer_name, found.verdict) == ("snmalloc", "missed")
@@ -111,7 +112,34 @@ def test_a_peer_that_is_leaner_is_not_spared() -> None:
         ("growth/1G", SNMALLOC): [{"op": 1e-9, "rss_over_live": 1.3}] * 3,
         ("growth/1G", MIMALLOC): [{"op": 9e-9, "rss_over_live": 1.1}] * 3,
     }
-    assert runner.hopeless(run_of(rows)) == set()
+    run = run_of(rows)
+    assert runner.hopeless(run, [run.jobs]) == set()
+
+
+def test_a_peer_that_wins_one_of_its_races_is_not_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quickest stands apart in a row, which mimalloc wins: both run all five repetitions."""
+    took = {"spanwise": 9e-9, "snmalloc": 2e-9, "mimalloc": 4e-9, "rpmalloc": 6e-9}
+    order: list[str] = []
+
+    def fake(job: Job, min_time_s: float, *, memory: bool = False) -> Result:
+        order.append(job.contender.name)
+        return Result({"op": took[job.contender.name]}, 1)
+
+    monkeypatch.setattr(runner, "run_job", fake)
+    rpmalloc = Contender("rpmalloc", "linked", Path("bench_peer_rpmalloc"), "linked", None, "2.0.1")
+    field = Field([INLINE, SNMALLOC, MIMALLOC, rpmalloc], {})
+    terms = {"apart": ["snmalloc >= 0.7"], "because": "huge pages"}
+    row = make_target(reference=["mimalloc >= 2.0"], **terms)
+    rows = [row, make_target(name="all")]
+    jobs = scoreboard.jobs_of(rows, field)
+    run = runner.run_interleaved(jobs, 5, 0.01, races=scoreboard.races_of(rows, field))
+    assert [order.count(name) for name in took] == [5, 5, 5, 3]
+    assert scoreboard.score(row, field, run).peer_name == "mimalloc"
+    order.clear()
+    alone = scoreboard.races_of([row], field)
+    run = runner.run_interleaved(scoreboard.jobs_of([row], field), 5, 0.01, races=alone)
+    assert [order.count(name) for name in took] == [5, 5, 5, 3]
+    assert runner.hopeless(run, alone) == {Job("pair/16", rpmalloc).key}
 
 
 ABOUT: dict[str, Any] = {
@@ -149,6 +177,49 @@ def test_a_cut_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     again.remove()
     with pytest.raises(BenchError, match=r"^--resume: no \*.journal in "):
         journal.newest(tmp_path)
+
+
+ADVISED = replace(PRELOAD, variables=(("SPANWISE_THP", "advise"),))
+
+
+def test_a_cut_run_keeps_ours_with_an_environment_apart(tmp_path: Path) -> None:
+    """A journal with ours as it comes says nothing of ours with an option, nor the reverse."""
+    now = journal.conditions(ABOUT, 0.01)
+    kept = journal.Journal.start(tmp_path / "x.journal", now)
+    plain, advised = Job("cold/16x1M", PRELOAD), Job("cold/16x1M", ADVISED)
+    kept.keep(1, plain, Result({"op": 11e-9}, 1))
+    before = journal.load(kept.path, now)
+    assert plain.key in before[0] and advised.key not in before[0]
+    kept.keep(1, advised, Result({"op": 5e-9}, 1))
+    run = runner.Run([plain, advised], journal.load(kept.path, now))
+    assert run.values("cold/16x1M", PRELOAD, "op") == pytest.approx([11.0])
+    assert run.values("cold/16x1M", ADVISED, "op") == pytest.approx([5.0])
+
+
+def test_raw_results_and_benchstat_text_name_the_options() -> None:
+    run = run_of(
+        {
+            ("cold/16x1M", PRELOAD): [{"op": 11e-9}],
+            ("cold/16x1M", ADVISED): [{"op": 5e-9}],
+        }
+    )
+    raw = report.raw_results(run, Field([PRELOAD], {}), {})
+    assert [row["options"] for row in raw["repetitions"][0]] == ["", "SPANWISE_THP=advise"]
+    about = {"commit": "abc", "machine": {"architecture": "x86_64", "cpu": "some cpu"}}
+    text = report.go_benchmark_text(run, about)
+    assert "BenchmarkCold/16x1M/alloc=preload\t" in text
+    assert "BenchmarkCold/16x1M/alloc=preload-SPANWISE_THP=advise\t" in text
+
+
+def test_an_environment_reaches_the_process(tmp_path: Path) -> None:
+    program = tmp_path / "bench_malloc"
+    row = '{"benchmarks": [{"iterations": 1, "op": %s}]}'
+    program.write_text(f"#!/bin/sh\nprintf '{row}' \"${{SPANWISE_THP:-0}}\"\n")
+    program.chmod(0o755)
+    plain = Contender("spanwise", "preload", program, "malloc")
+    huge = replace(plain, variables=(("SPANWISE_THP", "7"),))
+    assert runner.run_job(Job("cold/16x1M", plain), 0.01).values["op"] == 0.0
+    assert runner.run_job(Job("cold/16x1M", huge), 0.01).values["op"] == 7.0
 
 
 def test_a_journal_of_other_conditions(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bench_lib import counts, report, scoreboard, stats
 from bench_lib.contenders import Field
 from bench_lib.runner import Job, Result, Run
 
-from tests.bench.tools import INLINE, MIMALLOC, SNMALLOC, make_run, make_target, run_of
+from tests.bench.tools import INLINE, MIMALLOC, PRELOAD, SNMALLOC, make_run, make_target, run_of
 
 # --- statistics -----------------------------------------------------------------------------------
 
@@ -131,6 +133,69 @@ def test_score_against_a_constant() -> None:
     )
     found = scoreboard.score(target, Field([INLINE], {}), run)
     assert (found.ours, found.peer_name, found.verdict) == (1.11, "live bytes", "met")
+
+
+APART = {"apart": ["snmalloc >= 0.7"], "reference": ["mimalloc >= 2.0"], "because": "huge pages"}
+
+
+def test_a_peer_that_stands_apart_is_shown_and_does_not_compete() -> None:
+    run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3, MIMALLOC: [4.0] * 3})
+    field = Field([INLINE, SNMALLOC, MIMALLOC], {})
+    target = make_target(target=0.7, **APART)
+    assert scoreboard.jobs_of([target], field) == run.jobs
+    found = scoreboard.score(target, field, run)
+    assert (found.peer_name, found.peer, found.verdict) == ("mimalloc", 4.0, "met")
+    assert found.as_json()["note"] == "snmalloc 2.00 ns not compared: huge pages"
+    text = report.scoreboard_table([found])
+    assert "\nwho competes, and how:\n  pair: snmalloc 2.00 ns not compared: huge pages\n" in text
+    assert scoreboard.score(make_target(), field, run).verdict == "met"
+
+
+def test_a_peer_that_stands_apart_is_no_reference() -> None:
+    run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3, MIMALLOC: [4.0] * 3})
+    target = make_target(**{**APART, "reference": ["snmalloc >= 0.7"]})
+    found = scoreboard.score(target, Field([INLINE, SNMALLOC, MIMALLOC], {}), run)
+    assert (found.verdict, found.note) == ("no peer", "needs snmalloc >= 0.7")
+    # Without the peer the note names what the row asks for; an older one does compete.
+    alone = scoreboard.score(target, Field([INLINE], {}), make_run({INLINE: [2.5] * 3}))
+    assert alone.terms == "snmalloc >= 0.7 not compared: huge pages"
+    older = replace(SNMALLOC, version="0.6")
+    run = make_run({INLINE: [2.5] * 3, older: [2.0] * 3})
+    assert scoreboard.score(target, Field([INLINE, older], {}), run).peer_name == "snmalloc"
+
+
+def test_ours_with_an_environment_against_one_peer_alone() -> None:
+    """Two rows of one bench: ours runs twice, and each row has its own values of ours."""
+    small = replace(SNMALLOC, basis="preload")
+    huge = replace(MIMALLOC, basis="preload", name="mimalloc3", version="3.1.5")
+    field = Field([PRELOAD, small, huge], {})
+    common = {"bench": "cold/16x1M", "ours": "preload", "peers": "preload", "target": None}
+    plain = make_target(**{**common, **APART, "apart": ["mimalloc >= 3.0"]})
+    advised = make_target(
+        **common,
+        name="huge",
+        reference=["mimalloc >= 3.0"],
+        only=["mimalloc >= 3.0"],
+        environment={"SPANWISE_THP": "advise"},
+        because="both ask",
+    )
+    ours = replace(PRELOAD, variables=(("SPANWISE_THP", "advise"),))
+    run = run_of(
+        {
+            ("cold/16x1M", PRELOAD): [{"op": 11e-9}] * 3,
+            ("cold/16x1M", small): [{"op": 12e-9}] * 3,
+            ("cold/16x1M", huge): [{"op": 5e-9}] * 3,
+            ("cold/16x1M", ours): [{"op": 6e-9}] * 3,
+        }
+    )
+    jobs = scoreboard.jobs_of([plain, advised], field)
+    assert {job.key for job in jobs} == {job.key for job in run.jobs} and len(jobs) == 4
+    assert scoreboard.jobs_of([advised], field) == [Job("cold/16x1M", c) for c in (ours, huge)]
+    found = scoreboard.score(advised, field, run)
+    assert (found.ours, found.peer_name, found.peer) == pytest.approx((6.0, "mimalloc3", 5.0))
+    assert found.terms == ("ours with SPANWISE_THP=advise, against mimalloc >= 3.0 alone: both ask")
+    found = scoreboard.score(plain, field, run)
+    assert (found.ours, found.peer_name, found.peer) == pytest.approx((11.0, "snmalloc", 12.0))
 
 
 def test_a_failed_repetition_leaves_no_value_but_a_line() -> None:

@@ -131,6 +131,66 @@ def test_bad_targets(tmp_path: Path, text: str, said: str) -> None:
     assert str(caught.value).startswith(f"{path}: {said}")
 
 
+PRELOADED = """[[row]]
+name = "a"
+bench = "x"
+ours = "preload"
+peers = "preload"
+reference = ["go >= 1"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('apart = "mimalloc"', "apart is 'mimalloc'; use a list of 'NAME >= VERSION'"),
+        ('apart = ["mimalloc"]', "apart 'mimalloc' is not 'NAME >= VERSION'"),
+        ('only = ["go >= 1"]', "because is the reason of apart, only or environment: none without"),
+        ('because = "b"', "because is the reason of apart, only or environment: none without"),
+        ('only = ["go >= 1"]\napart = ["go >= 2"]', "apart and only do not go together: only"),
+        ("environment = 3", "environment is 3; use a table, e.g. { SPANWISE_THP = 'off' }"),
+        (
+            'environment = { LD_PRELOAD = "x" }',
+            "environment has 'LD_PRELOAD'; options of ours begin with SPANWISE_",
+        ),
+        ("environment = { SPANWISE_THP = 1 }", "environment has SPANWISE_THP = 1; use text"),
+        (
+            'path = "p"\nenvironment = { SPANWISE_THP = "off" }',
+            "environment does not reach what is counted: no path, no counts",
+        ),
+        ("because = 3", "because is 3; use text"),
+    ],
+)
+def test_bad_terms(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "targets.toml"
+    path.write_text(PRELOADED + text)
+    with pytest.raises(BenchError) as caught:
+        targets.load_targets(path)
+    assert str(caught.value).startswith(f"{path}: row 1 (a): {said}")
+
+
+def test_terms_of_rows_that_cannot_have_them() -> None:
+    with pytest.raises(ValueError, match="apart names peers for peers = linked or preload or go"):
+        make_target(peers="self", peer_bench="y", reference=None, apart=["go >= 1"])
+    with pytest.raises(ValueError, match="environment belongs to ours = 'preload', which reads it"):
+        make_target(environment={"SPANWISE_THP": "off"})
+
+
+def test_first_touches_are_compared_like_with_like() -> None:
+    """Small pages against small pages, huge ones against huge ones."""
+    small, huge = (row for row in TARGETS if row.bench == "cold/16x1M")
+    for name, version, is_huge in (
+        ("mimalloc", "2.0.9", False),
+        ("jemalloc", "5.3.0", False),
+        ("mimalloc3", "3.1.5", True),
+        ("mimalloc", "3.1.5", True),
+    ):
+        assert small.admits(name, version) != is_huge, name
+        assert huge.admits(name, version) == is_huge, name
+    assert (small.environment, huge.environment) == ((), (("SPANWISE_THP", "advise"),))
+    assert (small.target, huge.target) == (1.0, None)
+
+
 def test_missing_targets(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="No such file or directory"):
         targets.load_targets(tmp_path / "none.toml")

@@ -18,6 +18,7 @@ TARGETS = targets.load_targets(BENCH / "targets.toml")
 
 INLINE = Contender("spanwise", "inline", Path("bench_spanwise"), "inline", None, "0.1.0")
 SNMALLOC = Contender("snmalloc", "linked", Path("bench_peer_snmalloc"), "linked", None, "0.7.6")
+PRELOAD = Contender("spanwise", "preload", Path("bench_malloc"), "malloc", Path("face.so"))
 MIMALLOC = Contender("mimalloc", "linked", Path("bench_peer_mimalloc"), "linked", None, "2.0.9")
 
 

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child processes of bench/: none outlives a SIGINT that reaches bench/'s process alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from bench_lib import children
+from bench_lib.errors import BenchError
+
+from tests.bench.tools import BENCH
+
+# What stands for valgrind: it tells that it runs, and does so much longer than the test waits.
+SLOW = "#!/bin/sh\n{trap}echo $$ >> {marks}\nwhile :; do sleep 1; done\n"
+PROGRAM = (
+    '#!/bin/sh\ncase $1 in --list) printf "a 1\\nb 1\\n" ;; --classes) echo 8 ;; '
+    '*) echo "$0: $1" >&2; exit 2 ;; esac\n'
+)
+COUNTS = """
+from bench_lib import counts
+program = counts.Program(Path(sys.argv[1]))
+counts.count_all([(program, "a"), (program, "b")])
+"""
+ANATOMY = """
+from bench_lib import anatomy_cli
+anatomy_cli.measure(Path(sys.argv[1]), 8, 1, 0)
+"""
+START = f"""
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(BENCH)!r})
+os.cpu_count = lambda: 2
+"""
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _numbers(marks: Path) -> list[int]:
+    return [int(line) for line in marks.read_text().split()] if marks.exists() else []
+
+
+@pytest.mark.parametrize("work", [COUNTS, ANATOMY], ids=["counts", "anatomy"])
+@pytest.mark.parametrize("trap", ["", "trap '' TERM\n"], ids=["ends", "ignores SIGTERM"])
+def test_sigint_to_the_process_alone_ends_every_valgrind(
+    tmp_path: Path, work: str, trap: str
+) -> None:
+    marks = tmp_path / "marks"
+    _script(tmp_path / "valgrind", SLOW.format(trap=trap, marks=marks))
+    program = _script(tmp_path / "program", PROGRAM)
+    child = subprocess.Popen(
+        [sys.executable, "-c", START + work, str(program)],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while len(_numbers(marks)) < 2 and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        started = _numbers(marks)
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        left = list(filter(_is_alive, _numbers(marks)))
+        for number in left:
+            os.kill(number, signal.SIGKILL)
+    assert (len(started), left) == (2, []), said
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_a_failure_ends_the_others() -> None:
+    begun = time.monotonic()
+
+    def work(words: list[str]) -> str:
+        done = children.run(words)
+        if done.returncode != 0:
+            raise BenchError(f"{words[0]} ended with {done.returncode}")
+        return done.stdout
+
+    with pytest.raises(BenchError, match="false ended with 1"):
+        children.each(work, [["false"], ["sleep", "60"], ["sleep", "60"]], 2)
+    assert time.monotonic() - begun < 30
+    assert children.each(work, [["echo", "a"], ["echo", "b"]], 2) == ["a\n", "b\n"]
+
+
+def test_what_a_program_is_given() -> None:
+    assert children.run(["cat"], told="text\n").stdout == "text\n"
+    done = children.run(["/bin/sh", "-c", 'echo "$A $LC_ALL $HOME"'], env={"A": "b"})
+    assert done.stdout == "b C \n"
+    assert children.run(["cat"]).stdout == ""
+    with pytest.raises(BenchError, match=r"^no-such-program: No such file or directory$"):
+        children.run(["no-such-program"])
