@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frees that wait for their owner are neither lost nor kept from whoever needs them: one thread plays
+ * several caches, at random and at the heap's limit, and compares the heap with a list of what is
+ * live after each part. */
+#include <errno.h>
+#include <stdbool.h>
+
+#include "check.h"
+#include "heap/heap.h"
+#include "spanwise/spanwise.h"
+
+enum { CACHES = 5, OBJECTS_MAX = 40000, SIZES_MAX = 12, SPANS_MAX = 4096 };
+
+typedef struct object {
+    uint64_t *at; /* its first and last word hold `tag` */
+    uint32_t words;
+    uint64_t tag;
+} object;
+
+static sw_heap *heap;
+static sw_cache *caches[CACHES];
+static object objects[OBJECTS_MAX];
+static uint32_t live;
+static uint64_t tags, seed;
+static int refusals;
+
+static void make_heap(const sw_heap_options *options) {
+    CHECK_EQ(sw_heap_create(options, &heap), SW_OK);
+    for (int i = 0; i < CACHES; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+}
+
+static void end_heap(void) {
+    for (int i = 0; i < CACHES; i++) sw_cache_close(caches[i]);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+static sw_span *span_of(const void *p) { return sw_target_find(heap, p).span; }
+
+/* --- one thing at a time ---------------------------------------------------------------------- */
+
+enum { SMALL = 64, SLOTS = 1024, LARGER = 1024, LARGER_SLOTS = 64 };
+
+/* A span that its owner frees the most of, and another cache the little rest, has no live object:
+ * at the limit its pages serve another class. */
+static void pages_at_the_limit(void) {
+    static void *small[SLOTS];
+    uint64_t held = 0;
+    for (int round = 0; round < 2; round++) {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.limit_bytes = held; /* 0 in the first round: no limit */
+        make_heap(&options);
+        for (int i = 0; i < SLOTS; i++) small[i] = sw_cache_alloc(caches[0], SMALL, 0);
+        CHECK(sw_cache_alloc(caches[0], SMALL, 0) != NULL); /* leaves the first span */
+        for (int i = 0; i < LARGER_SLOTS; i++) CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
+        held = sw_heap_held_bytes(heap);
+        for (int i = 0; i < SLOTS; i++) sw_cache_free(caches[i < SLOTS * 3 / 4 ? 0 : 1], small[i]);
+        sw_cache_trim(caches[1]); /* visits the span no more */
+        CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
+        end_heap();
+    }
+}
+
+/* Whoever visits a span and then owns it frees into it as its owner. */
+static void visitor_becomes_owner(void) {
+    static void *own[SLOTS];
+    make_heap(NULL);
+    sw_cache *visitor = caches[1];
+    void *first = sw_cache_alloc(caches[0], SMALL, 0), *p = sw_cache_alloc(caches[0], SMALL, 0);
+    sw_cache_free(visitor, p);
+    sw_span *span = span_of(first);
+    CHECK(visitor->visited == span);
+    sw_cache_close(caches[0]);
+    CHECK_EQ(sw_cache_open(heap, &caches[0]), SW_OK);
+    for (int i = 0; i < SLOTS - 1; i++) own[i] = sw_cache_alloc(visitor, SMALL, 0);
+    CHECK(span_of(own[0]) == span && sw_span_owner(span) == visitor);
+    CHECK(visitor->visited == NULL);
+    CHECK(sw_cache_alloc(visitor, SMALL, 0) != NULL); /* the span is full, so its owner is marked */
+    for (int i = 0; i < SLOTS - 1; i += 100) {
+        uint32_t slot = sw_span_slot_of(span, (uintptr_t)own[i]);
+        sw_cache_free(visitor, own[i]);
+        CHECK_EQ(sw_word_remote(&span->words[slot / 64]), 0);
+        CHECK_EQ(sw_word_local(&span->words[slot / 64]) >> (slot % 64) & 1, 1);
+    }
+    end_heap();
+}
+
+/* Four spans wait: of five, the one whose free was announced first is drained. */
+static void the_oldest_goes_first(void) {
+    enum { SPANS = 12 };
+    void *firsts[SPANS];
+    make_heap(NULL);
+    for (int i = 0; i < SPANS; i++)
+        for (int k = 0; k < SLOTS; k++) {
+            void *p = sw_cache_alloc(caches[0], SMALL, 0);
+            if (k == 0) firsts[i] = p;
+        }
+    for (int i = 0; i < SPANS; i++) {
+        sw_cache_free(caches[1], firsts[i]);
+        if (i >= 4) CHECK(sw_cache_alloc(caches[0], SMALL, 0) == firsts[i - 4]);
+    }
+    end_heap();
+}
+
+/* A free that is announced so late that its span is another cache's, and the cache that it was
+ * meant for a new one: it does not wait there. */
+static void late_announcement(void) {
+    static void *own[SLOTS];
+    make_heap(NULL);
+    sw_cache *first = caches[0], *next = caches[1];
+    for (int i = 0; i < SLOTS; i++) own[i] = sw_cache_alloc(first, SMALL, 0);
+    sw_span *span = span_of(own[0]);
+    sw_cache_free(first, own[0]);
+    CHECK_EQ(sw_span_remote_free(heap->space, span, 5), SW_REMOTE_ANNOUNCE);
+    sw_cache_close(first);
+    CHECK_EQ(sw_cache_open(heap, &caches[0]), SW_OK);
+    CHECK(caches[0] == first && sw_cache_alloc(next, SMALL, 0) == own[0]);
+    CHECK(sw_span_owner(span) == next);
+    sw_cache_announce(first, span, 0); /* the freer goes on */
+    CHECK(sw_cache_alloc(first, SMALL, 0) != NULL);
+    CHECK_EQ(first->more->remote_head, 0);
+    sw_cache_trim(next);
+    CHECK(sw_cache_alloc(next, SMALL, 0) == own[5]);
+    end_heap();
+}
+
+/* --- at random -------------------------------------------------------------------------------- */
+
+static void check_object(const object *o) {
+    CHECK(o->at[0] == o->tag && o->at[o->words - 1] == o->tag); /* else handed out twice */
+}
+
+static void free_one(sw_cache *cache, uint32_t i) {
+    check_object(&objects[i]);
+    sw_cache_free(cache, objects[i].at);
+    objects[i] = objects[--live];
+}
+
+/* A cache visits the span that it says it does, which lives and is not its own. */
+static void check_visits(void) {
+    for (int i = 0; i < CACHES; i++) {
+        uint32_t id = caches[i]->more->visiting;
+        const sw_span *span = caches[i]->visited;
+        CHECK(id < SW_SPAN_FIRST
+                  ? span == NULL
+                  : span == sw_space_span(heap->space, id) && sw_span_owner(span) != caches[i] &&
+                        span->state != SW_SPAN_UNUSED);
+    }
+}
+
+static void check_heap(void) {
+    sw_ledger ledger;
+    if (sw_heap_verify(heap) != SW_OK)
+        fprintf(stderr, "seed %d: %s\n", (int)seed, sw_last_error()->message);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, live);
+    for (uint32_t i = 0; i < live; i++) check_object(&objects[i]);
+    check_visits();
+}
+
+static bool is_visited(const sw_span *span) {
+    for (int i = 0; i < CACHES; i++)
+        if (caches[i]->visited == span) return true;
+    return false;
+}
+
+/* The cache has no slot of the class, nor any span that could become one. */
+static void check_refusal(const sw_cache *cache, uint32_t size) {
+    static sw_span_info spans[SPANS_MAX];
+    uint32_t cls = sw_size_class(heap->table, size);
+    uint64_t bytes = (uint64_t)heap->table->classes[cls].pages << heap->table->page_shift;
+    size_t count = sw_heap_spans(heap, spans, SPANS_MAX);
+    CHECK(count <= SPANS_MAX);
+    CHECK_EQ(errno, ENOMEM);
+    for (size_t i = 0; i < count; i++) {
+        const sw_span_info *s = &spans[i];
+        if (s->cache != cache->more->number && s->cache != 0) continue;
+        CHECK(s->cls != cls || s->live == s->slots);
+        CHECK(s->live != 0 || s->cache == 0 || s->bytes < bytes ||
+              is_visited(span_of((void *)s->address)));
+    }
+    refusals++;
+}
+
+static void allocate(sw_cache *cache, uint32_t size, uint32_t count) {
+    for (uint32_t i = 0; i < count && live < OBJECTS_MAX; i++) {
+        uint64_t *p = sw_cache_alloc(cache, size, 0);
+        if (p == NULL) {
+            check_refusal(cache, size);
+            return;
+        }
+        object *o = &objects[live++];
+        *o = (object){.at = p, .words = size / 8, .tag = ++tags};
+        p[0] = p[o->words - 1] = o->tag;
+    }
+}
+
+/* In the order of birth from a random place on, or at random. */
+static void free_some(sw_cache *cache, uint64_t *rng, uint32_t count, bool in_order) {
+    if (live == 0) return;
+    uint32_t from = (uint32_t)(check_random(rng) % live);
+    for (uint32_t i = 0; i < count && live > 0; i++)
+        free_one(cache, in_order && from < live ? from : (uint32_t)(check_random(rng) % live));
+}
+
+static void at_random(int steps) {
+    uint64_t rng = seed * 77777;
+    uint32_t sizes[SIZES_MAX];
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = seed % 4 == 0 ? sw_table_go() : NULL;
+    options.batch_spans = (uint32_t)(seed % 3);
+    options.limit_bytes = seed % 3 == 0 ? 0 : (1 + check_random(&rng) % 3) << 20;
+    make_heap(&options);
+    uint64_t count = 2 + check_random(&rng) % (SIZES_MAX - 1);
+    for (uint64_t i = 0; i < count; i++)
+        sizes[i] = (uint32_t)(1 + check_random(&rng) % (i % 3 == 0 ? 1024 : 32)) * 8;
+    for (int i = 0; i < steps; i++) {
+        uint64_t r = check_random(&rng), kind = r % 100;
+        sw_cache **cache = &caches[(r >> 8) % CACHES];
+        uint32_t many = (uint32_t)((r >> 16) % ((r >> 32) % 4 == 0 ? 600 : 20));
+        if (kind < 48) {
+            allocate(*cache, sizes[(r >> 40) % count], many);
+        } else if (kind < 94) {
+            free_some(*cache, &rng, many, seed % 2 == 0);
+        } else if (kind < 96) {
+            sw_cache_trim(*cache);
+        } else if (kind < 98) {
+            sw_cache_close(*cache);
+            CHECK((*cache)->visited == NULL && (*cache)->more->visiting == 0); /* records stay */
+            CHECK_EQ(sw_cache_open(heap, cache), SW_OK);
+        } else {
+            check_heap();
+        }
+    }
+    while (live > 0) free_one(caches[check_random(&rng) % CACHES], live - 1);
+    check_heap();
+    end_heap();
+}
+
+int main(void) {
+    pages_at_the_limit();
+    visitor_becomes_owner();
+    the_oldest_goes_first();
+    late_announcement();
+    for (seed = 1; seed <= 24; seed++) at_random(1500);
+    CHECK(refusals > 100); /* or the limits were none */
+    return check_result();
+}
