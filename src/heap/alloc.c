@@ -89,7 +89,7 @@ static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t cls
 /* What is no small object of a plain heap: larger ones, tiny, with pointers, tracked. */
 static sw_noinline void *alloc_other(sw_cache *cache, size_t size, unsigned flags) {
     const sw_table *table = cache->table;
-    if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache->heap, size, 1, flags);
+    if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
     uint32_t cls = sw_size_class(table, size);
     if (cache->mode == 0 && flags == 0)
         return sw_template_plain(cache, size, 0, cls, sw_alloc_slow);
@@ -144,7 +144,7 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
     }
     if (align == 1) return sw_cache_alloc(cache, size, flags);
     uint32_t cls = aligned_class(cache->table, size, align);
-    if (cls == 0) return sw_large_alloc(cache->heap, size, align, flags);
+    if (cls == 0) return sw_large_alloc(cache, size, align, flags);
     return alloc_class(cache, size, flags, cls);
 }
 

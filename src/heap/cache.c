@@ -214,6 +214,7 @@ static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
     if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
         sw_cache_drain_remote(cache);
         span = take_partial(cache, span_class);
+        if (span == NULL) span = take_central(cache, span_class);
     }
     return span;
 }

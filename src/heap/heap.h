@@ -235,7 +235,7 @@ static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot,
 
 /* --- large.c ---------------------------------------------------------------------------------- */
 
-void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags);
+void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags);
 /* p is the start of this live large object. False: another thread freed it first. */
 bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p);
 /* Resizes in place: always when the page count shrinks or stays, when it grows if the pages behind

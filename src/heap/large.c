@@ -36,17 +36,28 @@ static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags
     return span;
 }
 
-void *sw_large_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags) {
+static sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t size, size_t align,
+                            unsigned flags, sw_status *why) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_span *span = take(heap, pages, align, flags, why);
+    if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
+    sw_os_lock_release(&heap->lock);
+    return span;
+}
+
+/* The cache gives up what it holds before more is refused. */
+void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    sw_heap *heap = cache->heap;
     size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
     uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
     sw_status why = SW_NOMEM;
     sw_span *span = NULL;
     do {
         if (pages == 0 || pages >= UINT32_MAX / 4) break;
-        sw_os_lock_acquire(&heap->lock);
-        span = take(heap, (uint32_t)pages, align, flags, &why);
-        if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
-        sw_os_lock_release(&heap->lock);
+        span = take_locked(heap, (uint32_t)pages, size, align, flags, &why);
+        if (span != NULL) break;
+        sw_cache_trim(cache);
+        span = take_locked(heap, (uint32_t)pages, size, align, flags, &why);
     } while (span == NULL && why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
     if (span == NULL) {
         sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));

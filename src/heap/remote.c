@@ -41,7 +41,7 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
     sw_cache_emptied(cache, span);
 }
 
-/* Puts a popped chain back on the stack. */
+/* Puts a popped chain back on the stack, whose order it reverses. */
 static void put_back(sw_cache *cache, uint32_t node) {
     sw_space *space = cache->heap->space;
     while (node != 0) {
@@ -61,27 +61,40 @@ static bool is_worth(sw_space *space, const sw_span *span, uint32_t half) {
     return 2 * sw_popcount(announced) >= (words < 64 ? words : 64);
 }
 
+/* Whether the owner leaves the half alone for now. One that came here late, and is no longer this
+ * cache's, goes on to whoever needs it. */
+static bool may_wait(const sw_cache *cache, const sw_span *span, uint32_t half) {
+    return sw_span_owner(span) == cache && !is_worth(cache->heap->space, span, half);
+}
+
 /* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
  * cache only. waiting: so many halves that are not worth it may stay. */
 static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
+    uint32_t left = 0; /* chain of those that wait, back in their order in the end: the oldest are
+                        * drained when too many wait */
     while (node != 0) {
         sw_span *span = sw_space_span(space, node / 2);
         uint32_t half = node % 2;
         uintptr_t doubled;
-        node = sw_space_cold(space, span)->remote_next[half]; /* before it is announced again */
-        if (waiting > 0 && !is_worth(space, span, half)) {
-            push_remote(cache, space, span, half);
+        uint32_t *link = &sw_space_cold(space, span)->remote_next[half], popped = node;
+        node = *link; /* before it is announced again */
+        if (waiting > 0 && may_wait(cache, span, half)) {
+            *link = left;
+            left = popped;
             waiting--;
             continue;
         }
         drain_one(cache, span, half, as_owner, &doubled);
         if (doubled == 0) continue;
         put_back(cache, node); /* the handler may jump out */
+        put_back(cache, left);
+        left = 0;
         sw_cache_report_double(cache, doubled);
         node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
     }
+    put_back(cache, left);
 }
 
 void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true, 0); }
