@@ -15,7 +15,8 @@ static void clear(void *p, size_t bytes) {
     if (bytes < PURGE_MIN_BYTES || !sw_os_purge(p, bytes)) memset(p, 0, bytes);
 }
 
-static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags, sw_status *why) {
+static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags,
+                                      sw_status *why) {
     sw_central_tick(heap);
     *why = SW_NOMEM;
     sw_span *span = sw_central_record(heap);
@@ -36,8 +37,8 @@ static sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags
     return span;
 }
 
-static sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t size, size_t align,
-                            unsigned flags, sw_status *why) {
+static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t size,
+                                             size_t align, unsigned flags, sw_status *why) {
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = take(heap, pages, align, flags, why);
     if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
@@ -45,20 +46,29 @@ static sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t size, size_t a
     return span;
 }
 
-/* The cache gives up what it holds before more is refused. */
+/* The cache gives up what it holds, and the limit's hook is asked, before more is refused. */
+static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t size, size_t align,
+                                       unsigned flags, sw_status *why) {
+    sw_heap *heap = cache->heap;
+    uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
+    sw_span *span;
+    do {
+        sw_cache_trim(cache);
+        span = take_locked(heap, pages, size, align, flags, why);
+    } while (span == NULL && *why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
+    return span;
+}
+
 void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
     sw_heap *heap = cache->heap;
     size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
-    uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
     sw_status why = SW_NOMEM;
     sw_span *span = NULL;
-    do {
-        if (pages == 0 || pages >= UINT32_MAX / 4) break;
+    if (pages != 0 && pages < UINT32_MAX / 4) {
         span = take_locked(heap, (uint32_t)pages, size, align, flags, &why);
-        if (span != NULL) break;
-        sw_cache_trim(cache);
-        span = take_locked(heap, (uint32_t)pages, size, align, flags, &why);
-    } while (span == NULL && why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
+        if (sw_unlikely(span == NULL))
+            span = take_again(cache, (uint32_t)pages, size, align, flags, &why);
+    }
     if (span == NULL) {
         sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));
         errno = ENOMEM;
