@@ -25,7 +25,10 @@ COMMON_FLAGS = (
     *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
     *("-fno-semantic-interposition", "-pthread"),
 )
-FACE_FLAGS = ("-DSW_API=", "-fno-builtin", "-ftls-model=initial-exec")
+FACE_FLAGS = (
+    *("-DSW_API=", "-ftls-model=initial-exec"),
+    *("-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc", "-fno-builtin-free"),
+)
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     "-Wl,-z,defs",
