@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the prototypes of bench/limits stand on: one range of memory cut into spans of one slot size, with
-// the records of a real heap (docs/design/bench.md, Limits) and nothing else: no classes, no page heap,
+// the records of a real heap (docs/design/limits.md) and nothing else: no classes, no page heap,
 // no growth. Nothing of the library is used.
 //
 //   space:  | span 0 | span 1 | ...        8 KiB each
