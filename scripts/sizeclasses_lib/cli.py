@@ -182,7 +182,7 @@ def checked_in_outputs() -> dict[str, str]:
             table, command, origin.parameters, list(origin.proofs)
         )
         if name == DEFAULT:
-            outputs["src/gen/default.h"] = emit_c.default_header(table, origin)
+            outputs["src/gen/default.h"] = emit_c.default_header(table, origin, PATH_CUTOFF)
             outputs["include/spanwise/gen/fast.h"] = emit_c.fast_header(table, origin)
     both = emit_c.Origin(command, f"tables go and c16, cut-off {PATH_CUTOFF} B", ())
     outputs["src/gen/paths.h"] = emit_c.paths_header(
@@ -201,7 +201,7 @@ def c_outputs(table: Table, command: str, cutoff: int) -> dict[str, str]:
         f"table_{name}.c": emit_c.table_source(table, origin),
         f"paths_{name}.c": emit_c.paths_source(table, origin, cutoff, header),
         header: emit_c.paths_header([table], origin, cutoff, guard),
-        "default.h": emit_c.default_header(table, origin),
+        "default.h": emit_c.default_header(table, origin, cutoff),
         "fast.h": emit_c.fast_header(table, origin),
     }
 

@@ -18,6 +18,8 @@ from .model import BUILTINS, SMALL_DIV, SMALL_MAX, Table, table_magic_of
 _WIDTH = 100
 _LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
 TINY_MAX = 15  # bytes; sizes 1..15 share 16 B blocks
+PAIR_BYTES = 128  # of two cache slots, one for objects with pointers and one without
+UNUSED = "__attribute__((unused))"
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,16 @@ def table_source(table: Table, origin: Origin) -> str:
     return _text(lines)
 
 
-def default_header(table: Table, origin: Origin) -> str:
+def default_header(table: Table, origin: Origin, cutoff: int) -> str:
     """default.h: which generated names stand for the library's default table."""
     what = (
-        "The library's default table: the generated names that stand for it. size/default.c and\n"
-        "heap/default.h declare them; spanwise/gen/fast.h is what inline code knows of the table.\n"
+        "The library's default table: the generated names that stand for it, and where a cache has\n"
+        "the two slots (scan, noscan) of a size's class, in bytes from its first slot. size/default.c\n"
+        "and heap/default.h use them; spanwise/gen/fast.h is what inline code knows of the table.\n"
         "`spanwise build` compiles the same sources with a default.h of another table."
     )
     name = table.identifier
+    pairs = [cls * PAIR_BYTES for cls in _fast_size_map(table)]
     return _text(
         [
             *_head(what, origin, None),
@@ -129,8 +133,14 @@ def default_header(table: Table, origin: Origin) -> str:
             f"#define SW_DEFAULT_TABLE sw_table_{name}_data",
             f"#define SW_DEFAULT_SYMBOL {symbol_name(table)}",
             f"#define SW_DEFAULT_PATHS sw_paths_{name}",
-            f"#define SW_DEFAULT_CUTOFF sw_paths_{name}_cutoff",
+            f"#define SW_DEFAULT_CUTOFF {table.path_cutoff(cutoff)}",
             f"#define SW_DEFAULT_NOSCAN sw_paths_{name}_noscan",
+            f"#define SW_DEFAULT_PAIR_BYTES {PAIR_BYTES}",
+            "",
+            "#include <stdint.h>",
+            "",
+            "/* of a size n up to SW_FAST_SIZE_MAX: [(n + 7) >> 3] */",
+            *_array(f"{UNUSED} static const uint16_t sw_default_pairs", _numbers(pairs)),
             "",
             "#endif",
         ]
@@ -239,6 +249,16 @@ def paths_header(tables: Sequence[Table], origin: Origin, cutoff: int, guard: st
     return _text([*lines, "", "#endif"])
 
 
+def _fast_size_max(table: Table) -> int:
+    """The largest size that straight-line code serves."""
+    return min(SMALL_MAX, table.max_size)
+
+
+def _fast_size_map(table: Table) -> Sequence[int]:
+    """Classes of the sizes that straight-line code serves, by (size + 7) >> 3."""
+    return table.small_map[: _fast_size_max(table) // SMALL_DIV + 1]
+
+
 def fast_header(table: Table, origin: Origin) -> str:
     """fast.h: what public inline code knows of the library's default table."""
     what = (
@@ -248,10 +268,8 @@ def fast_header(table: Table, origin: Origin) -> str:
         "    bytes = sw_fast_class_bytes[cls]\n"
         "SW_FAST_TABLE_SYMBOL is a symbol that only a library of this default table defines."
     )
-    largest = min(SMALL_MAX, table.max_size)
-    size_map = table.small_map[: largest // SMALL_DIV + 1]
+    size_map = _fast_size_map(table)
     sizes = [0, *(c.size for c in table.classes[: max(size_map)])]
-    unused = "__attribute__((unused))"
     lines = _head(what, origin, None)
     lines += [
         "#ifndef SPANWISE_GEN_FAST_H",
@@ -262,7 +280,7 @@ def fast_header(table: Table, origin: Origin) -> str:
         f'#define SW_FAST_TABLE_NAME "{table.name}"',
         f"#define SW_FAST_TABLE_HASH UINT64_C(0x{table.hash:016x})",
         f"#define SW_FAST_TABLE_SYMBOL {symbol_name(table)}",
-        f"#define SW_FAST_SIZE_MAX {largest}",
+        f"#define SW_FAST_SIZE_MAX {_fast_size_max(table)}",
         "",
         "#ifdef __cplusplus",
         'extern "C" {',
@@ -272,9 +290,9 @@ def fast_header(table: Table, origin: Origin) -> str:
         "}",
         "#endif",
         "",
-        *_array(f"{unused} static const uint8_t sw_fast_size_map", _numbers(size_map)),
+        *_array(f"{UNUSED} static const uint8_t sw_fast_size_map", _numbers(size_map)),
         "",
-        *_array(f"{unused} static const uint32_t sw_fast_class_bytes", _numbers(sizes)),
+        *_array(f"{UNUSED} static const uint32_t sw_fast_class_bytes", _numbers(sizes)),
         "",
         "#endif",
     ]

@@ -94,8 +94,7 @@ static void leave(const visit *v) {
 
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     if (sw_unlikely(cache->heap == NULL)) return face_alloc(size, 0, flags);
-    return span_class == 0 ? sw_cache_alloc(cache, size, flags)
-                           : sw_alloc_slow(cache, size, flags, span_class);
+    return sw_alloc_slow(cache, size, flags, span_class);
 }
 
 void face_free_slow(sw_cache *cache, void *ptr, const char *op) {

@@ -4,8 +4,9 @@
  * Parameters: table c16, page 8192 B, largest 32768 B, tail limit 1/8, align 16, span slots 1024,
  *             cut-off 512 B
  *
- * The library's default table: the generated names that stand for it. size/default.c and
- * heap/default.h declare them; spanwise/gen/fast.h is what inline code knows of the table.
+ * The library's default table: the generated names that stand for it, and where a cache has
+ * the two slots (scan, noscan) of a size's class, in bytes from its first slot. size/default.c
+ * and heap/default.h use them; spanwise/gen/fast.h is what inline code knows of the table.
  * `spanwise build` compiles the same sources with a default.h of another table.
  */
 #ifndef SW_GEN_DEFAULT_H
@@ -14,7 +15,22 @@
 #define SW_DEFAULT_TABLE sw_table_c16_data
 #define SW_DEFAULT_SYMBOL sw_table_is_c16_28c069f1ac02d6a8
 #define SW_DEFAULT_PATHS sw_paths_c16
-#define SW_DEFAULT_CUTOFF sw_paths_c16_cutoff
+#define SW_DEFAULT_CUTOFF 512
 #define SW_DEFAULT_NOSCAN sw_paths_c16_noscan
+#define SW_DEFAULT_PAIR_BYTES 128
+
+#include <stdint.h>
+
+/* of a size n up to SW_FAST_SIZE_MAX: [(n + 7) >> 3] */
+__attribute__((unused)) static const uint16_t sw_default_pairs[129] = {
+    128, 128, 256, 384, 384, 512, 512, 640, 640, 768, 768, 896, 896, 1024, 1024, 1152, 1152, 1280,
+    1280, 1408, 1408, 1536, 1536, 1664, 1664, 1792, 1792, 1920, 1920, 2048, 2048, 2176, 2176, 2304,
+    2304, 2304, 2304, 2432, 2432, 2432, 2432, 2560, 2560, 2560, 2560, 2688, 2688, 2688, 2688, 2816,
+    2816, 2816, 2816, 2944, 2944, 2944, 2944, 3072, 3072, 3072, 3072, 3200, 3200, 3200, 3200, 3328,
+    3328, 3328, 3328, 3328, 3328, 3328, 3328, 3456, 3456, 3456, 3456, 3456, 3456, 3456, 3456, 3584,
+    3584, 3584, 3584, 3584, 3584, 3584, 3584, 3712, 3712, 3712, 3712, 3712, 3712, 3712, 3712, 3840,
+    3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3840, 3968,
+    3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968, 3968,
+};
 
 #endif

@@ -47,16 +47,42 @@ static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t 
     return p == 0 ? NULL : finish(cache, span, (void *)p, size, flags);
 }
 
+/* The word of the slot's span that comes next: the current one, empty till now, if slots of it were
+ * freed meanwhile, else the one behind it. False: neither, or sw_cache_refill must look closer. */
+static bool next_word(sw_cache_slot *slot) {
+    sw_span *span = slot->span;
+    if (span == NULL) return false;
+    sw_word *word = slot->word;
+    uintptr_t base = slot->base;
+    uint32_t k = span->cursor;
+    if (sw_word_local(word) == 0) word++, k++, base += 64 * (uintptr_t)slot->bytes;
+    if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0) return false; /* padding, doubles */
+    uint64_t bits = sw_word_free(word) | sw_word_local(word);
+    if (bits == 0) return false;
+    sw_word_set_local(word, 0);
+    sw_word_set_free(word, bits);
+    span->cursor = (uint8_t)k;
+    slot->word = word;
+    slot->base = base;
+    return true;
+}
+
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    sw_cache_slot *slot = &cache->slots[span_class];
     if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
-    void *p = take_hinted(cache, size, flags, span_class);
-    if (p != NULL) return p;
-    if (sw_word_free(slot->word) == 0 && !sw_cache_refill(cache, span_class)) {
-        p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
+    if (span_class == SW_CLASS_OF_SIZE) {
+        if (size >= cache->straight_end) return sw_cache_alloc(cache, size, flags);
+        span_class = sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
+    }
+    sw_cache_slot *slot = &cache->slots[span_class];
+    if (slot->hint != slot->hints) {
+        void *p = take_hinted(cache, size, flags, span_class);
+        if (p != NULL) return p;
+    }
+    if (sw_word_free(slot->word) == 0 && !next_word(slot) && !sw_cache_refill(cache, span_class)) {
+        void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
         return p != NULL ? p : no_memory();
     }
-    p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
+    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
     return finish(cache, slot->span, p, size, flags);
 }
 
@@ -81,9 +107,15 @@ static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
                            : sw_template_tiny(cache, size, flags);
 }
 
+static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned flags,
+                                          uint32_t cls) {
+    return sw_template_plain(cache, sw_cache_noscan_slot(cache, cls), size, flags,
+                             sw_span_class_of(cls, true), sw_alloc_slow);
+}
+
 /* Apart from the rest, whose registers it would take. */
 static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t cls) {
-    return sw_template_plain(cache, size, SW_ZERO, cls, sw_alloc_slow);
+    return alloc_plain(cache, size, SW_ZERO, cls);
 }
 
 /* What is no small object of a plain heap: larger ones, tiny, with pointers, tracked. */
@@ -92,7 +124,7 @@ static sw_noinline void *alloc_other(sw_cache *cache, size_t size, unsigned flag
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
     uint32_t cls = sw_size_class(table, size);
     if (cache->mode == 0 && flags == 0)
-        return sw_template_plain(cache, size, 0, cls, sw_alloc_slow);
+        return alloc_plain(cache, size, 0, cls);
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
     return alloc_class(cache, size, flags, cls);
 }
@@ -107,7 +139,7 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
     if (sw_unlikely(size >= cache->straight_end || (flags & SW_SCAN) != 0))
         return alloc_other(cache, size, flags);
     uint32_t cls = cache->small_map[(size + 7) >> 3];
-    return (flags & SW_ZERO) == 0 ? sw_template_plain(cache, size, 0, cls, sw_alloc_slow)
+    return (flags & SW_ZERO) == 0 ? alloc_plain(cache, size, 0, cls)
                                   : alloc_zeroed(cache, size, cls);
 }
 
@@ -177,7 +209,7 @@ static sw_noinline void *alloc_default(size_t size, unsigned flags) {
 }
 
 void *sw_malloc(size_t size) {
-    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_template_malloc(size, sw_alloc_slow)
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_malloc(size, sw_alloc_slow)
                                                : alloc_default(size, 0);
 }
 

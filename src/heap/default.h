@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The specialised paths of the default table, which gen/default.h names. */
+/* The specialised paths of the default table, which gen/default.h names, and its malloc. */
 #ifndef SW_HEAP_DEFAULT_H
 #define SW_HEAP_DEFAULT_H
 
@@ -7,7 +7,19 @@
 #include "heap/template.h"
 
 extern const sw_paths SW_DEFAULT_PATHS;
-extern const uint32_t SW_DEFAULT_CUTOFF;      /* bytes */
 extern sw_path_fn *const SW_DEFAULT_NOSCAN[]; /* by size in bytes, 0 .. SW_DEFAULT_CUTOFF */
+
+_Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_slot),
+               "PAIR_BYTES of scripts/sizeclasses_lib/emit_c.py is out of date");
+
+/* malloc of a size up to SW_FAST_SIZE_MAX, in straight line: a call through the table of specialised
+ * paths is predicted only while sizes repeat. */
+static sw_always_inline void *sw_default_malloc(size_t size, sw_alloc_slow_fn *slow) {
+    sw_cache *cache = sw_tls_cache;
+    uintptr_t pair = (uintptr_t)cache->slots + sw_default_pairs[(size + 7) >> 3];
+    sw_cache_slot *slot = (sw_cache_slot *)pair + 1;
+    __asm__("" : "+r"(slot)); /* one register for it, or compilers keep sums of it */
+    return sw_template_plain(cache, slot, size, 0, SW_CLASS_OF_SIZE, slow);
+}
 
 #endif

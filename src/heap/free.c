@@ -259,6 +259,9 @@ static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) 
 
 /* The slow half: large objects, objects of other caches, marked spans, every kind of misuse. */
 static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) {
+    if (ptr == NULL) return;
+    if (cache->heap == NULL) cache = sw_thread_default_cache();
+    if (cache == NULL) return; /* no memory for a cache: it is leaked */
     sw_heap *heap = cache->heap;
     sw_target target = sw_target_find(heap, ptr);
     if (target.misuse == SW_MISUSE_NONE && !size_matches(heap, target.span, size))
@@ -270,14 +273,21 @@ static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) 
     }
 }
 
+/* A small size of the span's class; for others the slow half looks. */
+static sw_always_inline bool small_matches(const sw_cache *cache, const sw_span *span,
+                                           size_t size) {
+    return size < cache->straight_end &&
+           cache->small_map[(size + 7) >> 3] == (uint32_t)span->span_class / 2;
+}
+
 static sw_always_inline void free_sized(sw_cache *cache, void *ptr, size_t size) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
-    bool own = span != NULL && __atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache &&
-               size <= cache->table->max_size &&
-               sw_size_class(cache->table, size) == (uint32_t)span->span_class / 2;
-    if (sw_unlikely(!own) || sw_unlikely(!sw_fast_free_own(cache, span, slot)))
+    if (sw_unlikely(span == NULL) || sw_unlikely(!small_matches(cache, span, size))) {
         free_sized_any(cache, ptr, size);
+    } else {
+        sw_template_free_found(cache, span, slot, ptr, "free_sized", free_any);
+    }
 }
 
 void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
@@ -288,8 +298,4 @@ void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
 
 void sw_free(void *ptr) { sw_template_free(sw_tls_cache, ptr, "free", free_any); }
 
-void sw_free_sized(void *ptr, size_t size) {
-    if (ptr == NULL) return;
-    sw_cache *cache = sw_thread_default_cache();
-    if (cache != NULL) free_sized(cache, ptr, size);
-}
+void sw_free_sized(void *ptr, size_t size) { free_sized(sw_tls_cache, ptr, size); }

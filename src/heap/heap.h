@@ -126,6 +126,9 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 
 /* --- hints ------------------------------------------------------------------------------------ */
 
+/* In place of a span class: a small pointer-free size tells it, any other one is the general case. */
+enum { SW_CLASS_OF_SIZE = 0 };
+
 /* Where a cache allocates pointer-free objects of a class. */
 static sw_always_inline sw_cache_slot *sw_cache_noscan_slot(sw_cache *cache, size_t cls) {
     sw_cache_slot(*of_class)[2] = (sw_cache_slot(*)[2])cache->slots;

@@ -42,7 +42,7 @@ static sw_always_inline bool sw_template_take_hinted(sw_cache_slot *slot, void *
     return true;
 }
 
-/* Where a path goes on that does not end in line. */
+/* Where a path goes on that does not end in line. span_class: of the size, or SW_CLASS_OF_SIZE. */
 typedef void *sw_alloc_slow_fn(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 typedef void sw_free_slow_fn(sw_cache *cache, void *ptr, const char *op);
 
@@ -78,20 +78,20 @@ static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
 
 enum { SW_TEMPLATE_SHORT = 128 };
 
-/* A small object of a class that is known at run time only, of a plain heap. flags: 0 or SW_ZERO.
- * Whether a short slot is clean is not asked: clearing it is as quick. */
-static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, unsigned flags,
-                                                size_t cls, sw_alloc_slow_fn *slow) {
-    sw_cache_slot *slot = sw_cache_noscan_slot(cache, cls);
+/* A small object of a class that is known at run time only, of a plain heap, from the class's slot.
+ * flags: 0 or SW_ZERO. Whether a short slot is clean is not asked: clearing it is as quick. */
+static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_slot *slot, size_t size,
+                                                unsigned flags, uint32_t span_class,
+                                                sw_alloc_slow_fn *slow) {
     bool hinted = slot->hint != slot->hints;
     void *p;
     if (hinted) {
         if (sw_unlikely(!sw_template_take_hinted(slot, &p)))
-            return slow(cache, size, flags, sw_span_class_of((uint32_t)cls, true));
+            return slow(cache, size, flags, span_class);
     } else {
         uint64_t bits = sw_word_free(slot->word);
         if (sw_unlikely(bits == 0))
-            return slow(cache, size, flags, sw_span_class_of((uint32_t)cls, true));
+            return slow(cache, size, flags, span_class);
         p = sw_template_pop(slot, bits, slot->bytes);
     }
     if ((flags & SW_ZERO) == 0) return p;
@@ -99,31 +99,32 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, size_t size, un
     return hinted || slot->span->needzero ? memset(p, 0, slot->bytes) : p;
 }
 
-/* malloc of a small size of the default table, in straight line: a call through the table of
- * specialised paths is predicted only while sizes repeat. */
-static sw_always_inline void *sw_template_malloc(size_t size, sw_alloc_slow_fn *slow) {
-    size_t cls = sw_fast_size_map[(size + 7) >> 3];
-    return sw_template_plain(sw_tls_cache, size, 0, cls, slow);
-}
-
 static sw_always_inline bool sw_template_is_marked(const sw_cache *cache, const sw_span *span) {
     uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
     return owner == ((uintptr_t)cache | 1);
 }
 
-/* free, where a marked span is one step away, not a second look-up. */
+/* The free of a slot of a span; a marked one is one step away, not a second look-up. */
+static sw_always_inline void sw_template_free_found(sw_cache *cache, sw_span *span, uint64_t slot,
+                                                    void *ptr, const char *op,
+                                                    sw_free_slow_fn *slow) {
+    if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
+        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, op);
+    } else if (sw_template_is_marked(cache, span)) {
+        sw_free_marked(cache, span, slot, ptr, op);
+    } else {
+        sw_free_found(cache, span, slot, ptr, op);
+    }
+}
+
 static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const char *op,
                                               sw_free_slow_fn *slow) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (sw_unlikely(span == NULL)) {
         slow(cache, ptr, op);
-    } else if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
-        if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, op);
-    } else if (sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, ptr, op);
     } else {
-        sw_free_found(cache, span, slot, ptr, op);
+        sw_template_free_found(cache, span, slot, ptr, op, slow);
     }
 }
 
