@@ -56,7 +56,8 @@ static bool next_word(sw_cache_slot *slot) {
     uintptr_t base = slot->base;
     uint32_t k = span->cursor;
     if (sw_word_local(word) == 0) word++, k++, base += 64 * (uintptr_t)slot->bytes;
-    if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0) return false; /* padding, doubles */
+    if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0)
+        return false; /* padding, doubles */
     uint64_t bits = sw_word_free(word) | sw_word_local(word);
     if (bits == 0) return false;
     sw_word_set_local(word, 0);
@@ -123,8 +124,7 @@ static sw_noinline void *alloc_other(sw_cache *cache, size_t size, unsigned flag
     const sw_table *table = cache->table;
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
     uint32_t cls = sw_size_class(table, size);
-    if (cache->mode == 0 && flags == 0)
-        return alloc_plain(cache, size, 0, cls);
+    if (cache->mode == 0 && flags == 0) return alloc_plain(cache, size, 0, cls);
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
     return alloc_class(cache, size, flags, cls);
 }

@@ -169,6 +169,22 @@ static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
+/* Asks for the pages of a fresh span at once where they will be touched soon: the class fills span
+ * after span, and every page holds several slots, so that a program that writes to its objects
+ * writes to each. At most one span in five is resident ahead of its use. */
+static void populate(const sw_cache *cache, const sw_span *span) {
+    enum { FULL_SPANS = 4, SLOTS_A_PAGE = 4 };
+    const sw_heap *heap = cache->heap;
+    const sw_class *cls = &heap->table->classes[span->span_class / 2];
+    if (cls->size > SW_FRAME_BYTES / SLOTS_A_PAGE || (heap->mode & SW_MODE_DRY) != 0) return;
+    uint32_t full = 0;
+    for (uint32_t id = cache->more->full[span->span_class].head; id != 0 && full < FULL_SPANS;
+         full++)
+        id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next;
+    if (full < FULL_SPANS) return;
+    (void)sw_os_populate((void *)span->base, (size_t)cls->pages << heap->table->page_shift);
+}
+
 static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_status why = SW_OK;
@@ -183,6 +199,7 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     if (span == NULL) span = sw_central_take(heap, cache, span_class, &why);
     cache->more->tick_ns = heap->pages.tick_ns;
     sw_os_lock_release(&heap->lock);
+    if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
                 heap->table->classes[span_class / 2].pages << heap->table->page_shift,

@@ -90,8 +90,7 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_slot *
             return slow(cache, size, flags, span_class);
     } else {
         uint64_t bits = sw_word_free(slot->word);
-        if (sw_unlikely(bits == 0))
-            return slow(cache, size, flags, span_class);
+        if (sw_unlikely(bits == 0)) return slow(cache, size, flags, span_class);
         p = sw_template_pop(slot, bits, slot->bytes);
     }
     if ((flags & SW_ZERO) == 0) return p;

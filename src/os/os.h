@@ -29,6 +29,9 @@ bool sw_os_commit(void *p, size_t bytes);
 /* Gives the pages of [p, p+bytes) back; they read as zero when next touched.
  * False when refused: contents and residency are unchanged. */
 bool sw_os_purge(void *p, size_t bytes);
+/* Makes the pages of [p, p+bytes), which is accessible, resident before they are touched: cheaper than
+ * a fault for each. False when refused, or where there is no such call: nothing is lost. */
+bool sw_os_populate(void *p, size_t bytes);
 /* Asks for transparent huge pages in [p, p+bytes), or asks for them no more. False when refused. */
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge);
 /* Ends a reservation, or a mapping of sw_os_map. False when refused (keep it and retry). */

@@ -53,6 +53,12 @@ bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ |
 
 bool sw_os_purge(void *p, size_t bytes) { return madvise(p, bytes, MADV_DONTNEED) == 0; }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+bool sw_os_populate(void *p, size_t bytes) { return madvise(p, bytes, MADV_POPULATE_WRITE) == 0; }
+
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {
     return madvise(p, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0;
 }

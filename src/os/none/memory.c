@@ -64,6 +64,12 @@ bool sw_os_purge(void *p, size_t bytes) {
     return true;
 }
 
+bool sw_os_populate(void *p, size_t bytes) {
+    (void)p;
+    (void)bytes;
+    return false;
+}
+
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {
     (void)p;
     (void)bytes;
