@@ -117,9 +117,9 @@ def table_source(table: Table, origin: Origin) -> str:
 def default_header(table: Table, origin: Origin, cutoff: int) -> str:
     """default.h: which generated names stand for the library's default table."""
     what = (
-        "The library's default table: the generated names that stand for it, and where a cache has\n"
-        "the two slots (scan, noscan) of a size's class, in bytes from its first slot. size/default.c\n"
-        "and heap/default.h use them; spanwise/gen/fast.h is what inline code knows of the table.\n"
+        "The library's default table: the generated names that stand for it, and where a cache\n"
+        "has the two slots (scan, noscan) of a size's class, in bytes from its first slot. They are\n"
+        "for size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.\n"
         "`spanwise build` compiles the same sources with a default.h of another table."
     )
     name = table.identifier

@@ -4,9 +4,9 @@
  * Parameters: table c16, page 8192 B, largest 32768 B, tail limit 1/8, align 16, span slots 1024,
  *             cut-off 512 B
  *
- * The library's default table: the generated names that stand for it, and where a cache has
- * the two slots (scan, noscan) of a size's class, in bytes from its first slot. size/default.c
- * and heap/default.h use them; spanwise/gen/fast.h is what inline code knows of the table.
+ * The library's default table: the generated names that stand for it, and where a cache
+ * has the two slots (scan, noscan) of a size's class, in bytes from its first slot. They are
+ * for size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.
  * `spanwise build` compiles the same sources with a default.h of another table.
  */
 #ifndef SW_GEN_DEFAULT_H

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "gen/paths.h"
+#include "heap/default.h"
 #include "heap/heap.h"
 #include "spanwise/spanwise.h"
 
@@ -121,6 +122,16 @@ static void tiny_paths(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* Where malloc of the default table finds the slot of a size. */
+static void default_pairs(void) {
+    const sw_table *table = sw_table_default();
+    for (uint32_t n = 0; n <= SW_FAST_SIZE_MAX; n++) {
+        uint32_t span_class = sw_span_class_of(sw_size_class(table, n), false);
+        CHECK_EQ(sw_default_pairs[(n + 7) >> 3], span_class * sizeof(sw_cache_slot));
+    }
+    CHECK_EQ(SW_DEFAULT_CUTOFF, SW_DEFAULT_PATHS.cutoff);
+}
+
 int main(void) {
     CHECK_EQ(sw_paths_go_cutoff, 512);
     CHECK_EQ(sw_paths_c16_cutoff, 512);
@@ -133,5 +144,6 @@ int main(void) {
     zeroing(sw_table_c16(), sw_paths_c16_scan, 512, true);
     zeroing(sw_table_c16(), sw_paths_c16_noscan, 512, false);
     tiny_paths();
+    default_pairs();
     return check_result();
 }
