@@ -118,8 +118,8 @@ def default_header(table: Table, origin: Origin, cutoff: int) -> str:
     """default.h: which generated names stand for the library's default table."""
     what = (
         "The library's default table: the generated names that stand for it, and where a cache\n"
-        "has the two slots (scan, noscan) of a size's class, in bytes from its first slot. They are\n"
-        "for size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.\n"
+        "has the two slots (scan, noscan) of a size's class, in bytes from its first slot. For\n"
+        "size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.\n"
         "`spanwise build` compiles the same sources with a default.h of another table."
     )
     name = table.identifier

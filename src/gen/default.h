@@ -5,8 +5,8 @@
  *             cut-off 512 B
  *
  * The library's default table: the generated names that stand for it, and where a cache
- * has the two slots (scan, noscan) of a size's class, in bytes from its first slot. They are
- * for size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.
+ * has the two slots (scan, noscan) of a size's class, in bytes from its first slot. For
+ * size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.
  * `spanwise build` compiles the same sources with a default.h of another table.
  */
 #ifndef SW_GEN_DEFAULT_H
