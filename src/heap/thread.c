@@ -121,11 +121,11 @@ static void let_go(sw_heap *heap) {
     sw_os_lock_release(&registry_lock);
 }
 
-/* Another thread may destroy a heap at the same time: an exit is no call on it. */
-static void end_thread(void *record) {
-    sw_thread *thread = record;
+/* Another thread may destroy a heap at the same time: an exit is no call on it. True: there was a
+ * cache to close. */
+static bool close_caches(sw_thread *thread) {
+    bool closed = false;
     sw_tls_cache = &no_cache;
-    tls_ended = true;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
         sw_cache *cache = take_cache(thread, i);
@@ -133,6 +133,16 @@ static void end_thread(void *record) {
         sw_heap *heap = cache->heap;
         sw_cache_shut(cache);
         let_go(heap);
+        closed = true;
+    }
+    return closed;
+}
+
+/* A cache that closes may find a double free, whose handler may open one again. */
+static void end_thread(void *record) {
+    sw_thread *thread = record;
+    tls_ended = true;
+    while (close_caches(thread)) {
     }
     sw_os_lock_acquire(&registry_lock);
     if (thread->next != NULL) thread->next->back = thread->back;
