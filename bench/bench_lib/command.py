@@ -38,8 +38,13 @@ def check_options(repetitions: int | None, plot: Path | None) -> None:
     """Raises BenchError unless there are repetitions and the picture's name says what it is."""
     if repetitions is not None and repetitions < 1:
         raise BenchError(f"--repetitions is {repetitions}; use 1 or more")
-    if plot is not None and plot.suffix != ".png":
-        raise BenchError(f"--plot is '{plot}'; use a name that ends in .png")
+    check_picture("--plot", plot)
+
+
+def check_picture(option: str, path: Path | None) -> None:
+    """Raises BenchError unless the name says that it is a PNG."""
+    if path is not None and path.suffix != ".png":
+        raise BenchError(f"{option} is '{path}'; use a name that ends in .png")
 
 
 def run_command(name: str, work: Callable[[], int]) -> int:

@@ -12,10 +12,17 @@ from typing import Any
 
 from bench_lib import counts, limits, limits_plot, report
 from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS
-from bench_lib.command import add_linked_option, add_peer_option, check_options, run_command
+from bench_lib.command import (
+    add_linked_option,
+    add_peer_option,
+    check_options,
+    check_picture,
+    run_command,
+)
 from bench_lib.contenders import Field, find_field
 from bench_lib.errors import BenchError
 from bench_lib.limits import Line
+from bench_lib.limits_stored import stored_lines
 from bench_lib.plots import pyplot
 from bench_lib.runner import Run, run_interleaved, terminal
 from bench_lib.selection import choose
@@ -26,6 +33,7 @@ EXAMPLE = """examples:
   ./dev bench --limits                        everything: 10 repetitions, about 12 minutes
   ./dev bench --limits --quick                3 short ones, no instructions
   ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png
+  ./dev bench --limits --from limits.json --plot limits.png --plot-steps steps.png
   ./dev bench --limits --rows 'called *'      prototypes that are called, beside preloaded peers
   ./dev bench --limits --rows 'seed/*'        Go's cases, beside Go
   ./dev bench --limits --rows '*replace/*'    several classes, beside preloaded allocators
@@ -52,7 +60,15 @@ def parser() -> argparse.ArgumentParser:
     add_peer_option(made)
     add_linked_option(made)
     add("--json", type=Path, metavar="FILE", help="also writes everything, machine-readable")
-    add("--plot", type=Path, metavar="FILE.png", help="also draws a picture")
+    add("--plot", type=Path, metavar="FILE.png", help="also draws ours beside the best of each row")
+    add("--plot-steps", type=Path, metavar="FILE.png", help="also draws every step, a long picture")
+    add(
+        "--from",
+        dest="stored",
+        type=Path,
+        metavar="FILE",
+        help="measures nothing, draws what --json wrote",
+    )
     return made
 
 
@@ -80,6 +96,14 @@ def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, counts.Cou
     return limits.count_paths(options.build, run.jobs)
 
 
+def draw(options: argparse.Namespace, lines: Sequence[Line]) -> None:
+    """The pictures that were asked for."""
+    if options.plot is not None:
+        limits_plot.plot(lines, options.plot)
+    if options.plot_steps is not None:
+        limits_plot.plot_steps(lines, options.plot_steps)
+
+
 def execute(options: argparse.Namespace) -> int:
     """Does what the options say; returns the exit status."""
     program = options.build / "bench_limits"
@@ -104,8 +128,7 @@ def execute(options: argparse.Namespace) -> int:
         report.write_whole(options.json, json.dumps(whole, indent=1) + "\n")
     print(limits.tables(lines))
     say_run(run, about, options.json)
-    if options.plot is not None:
-        limits_plot.plot(lines, options.plot)
+    draw(options, lines)
     if run.interrupted:
         done = len(run.repetitions)
         print(f"interrupted: {done} of {repetitions} repetitions, no instructions", file=sys.stderr)
@@ -119,10 +142,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         check_options(options.repetitions, options.plot)
+        check_picture("--plot-steps", options.plot_steps)
         if options.json is not None and options.json.is_dir():
             raise BenchError(f"--json is '{options.json}', a folder; name a file in it")
-        if options.plot is not None:
+        pictures = options.plot is not None or options.plot_steps is not None
+        if pictures:
             pyplot()  # says now that matplotlib is missing, not after minutes
-        return execute(options)
+        if options.stored is None:
+            return execute(options)
+        if not pictures:
+            raise BenchError("--from draws: it needs --plot or --plot-steps")
+        draw(options, stored_lines(options.stored))
+        return 0
 
     return run_command("limits", work)

@@ -66,18 +66,12 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
     template <size_t N> static void *zget() { return memset(get<N>(), 0, N); }
 
     static void drop(void *p) {
-        Cache *c = Plain::cache;
-        uint64_t slot;
-        Span *span = Plain::find(c, address(p), &slot);
-        if (__builtin_expect(span == nullptr, 0)) return;
-        Word *word = &span->words[slot / 64];
-        if (load(span->owner) == address(c)) {
-            Plain::set_local(c, span, word, bit_of(slot));
-        } else if (__builtin_expect(word == load(c->claimed), 1)) {
-            set_remote(word, bit_of(slot));
-        } else {
-            send(c, word, bit_of(slot));
-        }
+        drop_of_any<Plain>(p, [](Cache *c, Word *word, uint64_t bit) {
+            if (__builtin_expect(word == load(c->claimed), 1))
+                set_remote(word, bit);
+            else
+                send(c, word, bit);
+        });
     }
 
   private:

@@ -33,6 +33,20 @@ template <class P> class Seats {
     static inline thread_local unsigned mine_ = 0;
 };
 
+// A free of an object of any cache: an own one becomes free here, another's goes to `send`.
+template <class Plain, class Send>
+[[gnu::always_inline]] inline void drop_of_any(void *p, Send send) {
+    Cache *c = Plain::cache;
+    uint64_t slot;
+    Span *span = Plain::find(c, address(p), &slot);
+    if (__builtin_expect(span == nullptr, 0)) return;
+    Word *word = &span->words[slot / 64];
+    if (load(span->owner) == address(c))
+        Plain::set_local(c, span, word, bit_of(slot));
+    else
+        send(c, word, bit_of(slot));
+}
+
 template <How HOW> struct HowTag;
 template <How HOW, size_t SIZE> struct Remote : Prototype<Step::DOUBLE, SIZE, HowTag<HOW>> {
     using Plain = Prototype<Step::DOUBLE, SIZE, HowTag<HOW>>;
@@ -43,17 +57,7 @@ template <How HOW, size_t SIZE> struct Remote : Prototype<Step::DOUBLE, SIZE, Ho
     static void thread_stop() { Seats<Remote>::rise(); }
     static void flush() {}
 
-    static void drop(void *p) {
-        Cache *c = Plain::cache;
-        uint64_t slot;
-        Span *span = Plain::find(c, address(p), &slot);
-        if (__builtin_expect(span == nullptr, 0)) return;
-        Word *word = &span->words[slot / 64];
-        if (load(span->owner) == address(c))
-            Plain::set_local(c, span, word, bit_of(slot));
-        else
-            send(c, word, bit_of(slot));
-    }
+    static void drop(void *p) { drop_of_any<Plain>(p, send); }
 
   private:
     static void send(Cache *c, Word *word, uint64_t bit) {

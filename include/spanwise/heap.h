@@ -113,7 +113,8 @@ SW_API size_t sw_usable_size(const void *ptr);
 
 /* A cache is one thread's front of one heap. Passing it explicitly saves the thread-local look-up,
  * and lets one thread play many (the replayer does). A cache made here belongs to the caller, who
- * must use it from one thread at a time and close it before the heap is destroyed. */
+ * must use it from one thread at a time and close it before the heap is destroyed. In the child of
+ * a fork it is open, empty and usable, whichever thread was in it. */
 SW_API sw_status sw_cache_open(sw_heap *heap, sw_cache **out);
 SW_API void sw_cache_close(sw_cache *cache);
 SW_API void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags);

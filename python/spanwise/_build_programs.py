@@ -5,12 +5,16 @@ Each program has a process group of its own, so that a compiler's own children e
 terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
 Programs are started by worker threads only: an exception that a signal raises, always in the main
 thread, cannot come between a program's start and its being known.
+
+A build that is killed can end nothing. So each program has a watcher in its group, a shell that was
+there before it, which reads from a pipe of the build's and kills the group when the pipe ends.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -25,6 +29,15 @@ from spanwise.errors import SpanwiseError
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2
+_WATCHED = """
+exec 3<&0 </dev/null
+{ trap '' TERM; read -r line; kill -KILL 0; } <&3 3<&- >/dev/null 2>&1 &
+"$@" 3<&-
+status=$?
+{ kill -KILL $!; wait $!; } 2>/dev/null
+exit $status
+"""
+"""Runs a program for as long as there is somebody at the other end of standard input."""
 
 
 class BuildError(SpanwiseError, RuntimeError):
@@ -92,12 +105,13 @@ class Running:
         Raises:
             BuildError: it could not start, failed, or took longer than ten minutes.
         """
-        child = self._start(step)
+        child, lifeline = self._start(step)
         try:
             out, said = _ended(child)
         except subprocess.TimeoutExpired:
             raise BuildError(f"{step.what}: no end after {_STEP_SECONDS} s") from None
         finally:
+            os.close(lifeline)
             with self._changed:
                 self._children.discard(child)
                 self._changed.notify_all()
@@ -115,14 +129,19 @@ class Running:
                 if self._changed.wait_for(lambda: not self._children, _GRACE_SECONDS):
                     return
 
-    def _start(self, step: Step) -> subprocess.Popen[str]:
+    def _start(self, step: Step) -> tuple[subprocess.Popen[str], int]:
+        """The program under its watcher, and the end of the pipe whose closing kills both."""
+        words = [str(word) for word in step.words]
+        if shutil.which(words[0], path=(step.env or os.environ).get("PATH")) is None:
+            raise BuildError(f"{step.what}: {words[0]}: there is no such program")
         with self._changed:
             if self._stopped:
                 raise BuildError(f"{step.what}: not started, the build is ending")
+            watched, lifeline = os.pipe()
             try:
                 child = subprocess.Popen(
-                    [str(word) for word in step.words],
-                    stdin=subprocess.DEVNULL,
+                    ["/bin/sh", "-c", _WATCHED, "sh", *words],
+                    stdin=watched,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
@@ -131,9 +150,12 @@ class Running:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise BuildError(f"{step.what}: {step.words[0]}: {error.strerror}") from None
+                os.close(lifeline)
+                raise BuildError(f"{step.what}: /bin/sh: {error.strerror}") from None
+            finally:
+                os.close(watched)
             self._children.add(child)
-            return child
+            return child, lifeline
 
 
 def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:

@@ -198,6 +198,7 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     }
     if (span == NULL) span = sw_central_take(heap, cache, span_class, &why);
     cache->more->tick_ns = heap->pages.tick_ns;
+    cache->more->refused = span == NULL;
     sw_os_lock_release(&heap->lock);
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
@@ -219,12 +220,17 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
 
 /* A span with a free slot, in no list. What other threads freed is drained only when the cache's
  * own partial spans are used up: they are most likely freeing still into what they announced last,
- * and a word that one allocates from while another frees into it costs both a cache miss a step. */
+ * and a word that one allocates from while another frees into it costs both a cache miss a step.
+ * After a refusal nothing is left to wait: looks at the central lists would fail again. */
 static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->more->remote_head;
     sw_span *span = take_partial(cache, span_class);
     if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-        sw_cache_drain_worth(cache);
+        if (cache->more->refused) {
+            sw_cache_drain_remote(cache);
+        } else {
+            sw_cache_drain_worth(cache);
+        }
         span = take_partial(cache, span_class);
     }
     if (span == NULL) span = take_central(cache, span_class);
@@ -334,7 +340,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
     if (cache != NULL) {
         sw_cache_reset_slots(cache);
         heap->cache_count++;
-        cache->more->loose = 0;
+        cache->more->loose = cache->more->refused = 0;
         __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
     }
     sw_os_lock_release(&heap->lock);

@@ -84,7 +84,8 @@ struct sw_cache_more {
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t visiting;     /* atomic: id of sw_cache.visited, for others; 0: none */
-    uint32_t loose;        /* 1: opened by sw_cache_open, no thread's own */
+    uint16_t loose;        /* 1: opened by sw_cache_open, no thread's own */
+    uint16_t refused;      /* 1: the central lists and the page heap had nothing at the last look */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */

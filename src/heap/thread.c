@@ -121,11 +121,11 @@ static void let_go(sw_heap *heap) {
     sw_os_lock_release(&registry_lock);
 }
 
-/* Another thread may destroy a heap at the same time: an exit is no call on it. */
-static void end_thread(void *record) {
-    sw_thread *thread = record;
+/* Another thread may destroy a heap at the same time: an exit is no call on it. True: there was a
+ * cache to close. */
+static bool close_caches(sw_thread *thread) {
+    bool closed = false;
     sw_tls_cache = &no_cache;
-    tls_ended = true;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
         sw_cache *cache = take_cache(thread, i);
@@ -133,6 +133,16 @@ static void end_thread(void *record) {
         sw_heap *heap = cache->heap;
         sw_cache_shut(cache);
         let_go(heap);
+        closed = true;
+    }
+    return closed;
+}
+
+/* A cache that closes may find a double free, whose handler may open one again. */
+static void end_thread(void *record) {
+    sw_thread *thread = record;
+    tls_ended = true;
+    while (close_caches(thread)) {
     }
     sw_os_lock_acquire(&registry_lock);
     if (thread->next != NULL) thread->next->back = thread->back;
@@ -220,8 +230,9 @@ bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && tls_thread == 
 /* --- fork --------------------------------------------------------------------------------------
  * Before a fork every lock is taken, in order, so that what they cover is whole in the child. Other
  * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
- * the words of their spans, and moves every such span to the central lists. A slot that was being
- * taken at that instant is lost; nothing else is.
+ * the words of their spans, and moves every such span to the central lists. So it does with caches
+ * made by sw_cache_open, which any thread may have been in; these stay open, without a span. A slot
+ * that was being taken at that instant is lost; nothing else is.
  *
  * Handlers that were registered before ours run between them. They may allocate, in the parent and
  * in the child: the locks are held for them.
@@ -251,13 +262,10 @@ static void fork_parent(void) {
     sw_os_lock_release(&default_lock);
 }
 
-/* Whether the cache belongs to a thread that does not live on in the child. Caches opened with
- * sw_cache_open are no thread's own: they stay what they are. */
-static bool is_lost(const sw_cache *cache) {
-    sw_thread *thread = tls_thread;
-    uint32_t index = cache->heap->index;
-    if (cache->more->closed != 0 || cache->more->loose != 0) return false;
-    return thread == NULL || index >= thread->capacity || thread->caches[index] != cache;
+/* Whether another thread may have been inside the cache: every open one but the forking thread's
+ * own. */
+static bool is_torn(const sw_cache *cache) {
+    return cache->more->closed == 0 && cache != sw_thread_open_cache(cache->heap);
 }
 
 /* A bit for each word of the half that has frees by other threads, announced or not: the announcer
@@ -270,10 +278,10 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
     return words;
 }
 
-/* Drains every pending word; puts the spans of lost caches into central lists. A span that has an
+/* Drains every pending word; puts the spans of torn caches into central lists. A span that has an
  * owner and nothing pending is left alone: its state is right. */
 static void drain_all(sw_heap *heap, sw_span *span) {
-    if (sw_span_owner(span) != NULL && is_lost(sw_span_owner(span))) {
+    if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, false);
         sw_span_enter(span, SW_SPAN_CENTRAL_FULL); /* in no list yet */
         span->kept = 0;
@@ -310,7 +318,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     more->remote_head = 0; /* every span is drained */
     more->visiting = 0;
     cache->visited = NULL;
-    if (!is_lost(cache)) return;
+    if (!is_torn(cache)) return;
     sw_cache_reset_slots(cache);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         more->partial[i] = more->full[i] = (sw_span_list){0};
@@ -318,6 +326,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     }
     more->tiny_block = 0;
     more->tiny_used = 0;
+    if (more->loose != 0) return; /* its user may be the forking thread */
     more->closed = 1;
     heap->cache_count--;
 }

@@ -9,12 +9,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_lib import counts, limits, limits_cli, limits_plot
 from bench_lib.contenders import Contender, Field
 from bench_lib.errors import BenchError
+from bench_lib.limits_stored import stored_lines
 from bench_lib.runner import Result, Run
 
 from tests.bench.tools import BENCH, INLINE, MIMALLOC, SNMALLOC, make_run
@@ -51,6 +53,10 @@ def pair_run() -> Run:
             MIMALLOC: [6.0, 6.0, 6.0],
         }
     )
+
+
+def pair_lines() -> list[limits.Line]:
+    return limits.lines_of(pair_run(), {})
 
 
 def fake_program(folder: Path, text: str, status: int = 0) -> Path:
@@ -176,10 +182,45 @@ def test_every_step_is_explained_and_counted() -> None:
     assert counted == {pair for pair in registered if pair[0] not in uncounted}
 
 
-def test_picture(tmp_path: Path) -> None:
+def height_of(picture: Path) -> int:
+    """In pixels, of a PNG."""
+    head = picture.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    return int.from_bytes(head[20:], "big")
+
+
+def test_what_the_overview_compares() -> None:
+    without_peer = make_run({prototype("store"): [1.0], prototype("fetched"): [2.0]}, "remote/64")
+    without_ours = make_run({prototype("list"): [1.0], SNMALLOC: [2.0]}, "seed/Alloc16")
+    lines = [*pair_lines(), *limits.lines_of(without_peer, {}), *limits.lines_of(without_ours, {})]
+    pair, seed = limits_plot.standings(lines)
+    assert [line and line.who for line in (pair.ours, pair.whole, pair.peer)] == [
+        *("inline", "transition", "snmalloc (linked)"),
+    ]
+    assert [line and line.who for line in (seed.ours, seed.whole, seed.peer)] == [
+        *(None, None, "snmalloc (linked)"),
+    ]
+    assert set(limits_plot.WHOLE) < set(limits.STEPS)
+
+
+def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    picture = limits_plot.plot(limits.lines_of(pair_run(), {}), tmp_path / "picture.png")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    one = pair_lines()
+    many = [replace(line, bench=f"row {n}") for n in range(40) for line in one]
+    assert height_of(limits_plot.plot(one, tmp_path / "one.png")) < 400
+    assert height_of(limits_plot.plot(many, tmp_path / "many.png")) <= 1400
+    assert height_of(limits_plot.plot_steps(one, tmp_path / "steps.png")) < 400
+
+
+def test_drawn_from_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = pair_lines()
+    file, pictures = tmp_path / "limits.json", [tmp_path / "a.png", tmp_path / "b.png"]
+    file.write_text(json.dumps({"rows": [line.as_json() for line in lines]}))
+    assert [line.as_json() for line in stored_lines(file)] == [line.as_json() for line in lines]
+    words = ["--plot", str(pictures[0]), "--plot-steps", str(pictures[1])]
+    assert limits_cli.main(["--from", str(file), *words]) == 0
+    assert all(height_of(picture) > 100 for picture in pictures)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +228,8 @@ def test_picture(tmp_path: Path) -> None:
     [
         (["--repetitions", "0"], "limits: --repetitions is 0; use 1 or more"),
         (["--plot", "a.svg"], "limits: --plot is 'a.svg'; use a name that ends in .png"),
+        (["--plot-steps", "a"], "limits: --plot-steps is 'a'; use a name that ends in .png"),
+        (["--from", "a.json"], "limits: --from draws: it needs --plot or --plot-steps"),
         (["--json", "/"], "limits: --json is '/', a folder; name a file in it"),
     ],
 )

@@ -124,6 +124,18 @@ def test_ended_by_a_supervisor(start: StartBuild, tmp_path: Path, number: signal
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    "how",
+    ["exec sleep 600", "sleep 600 & echo >$0.pids/$!; wait"],
+    ids=["alone", "with-a-child"],
+)
+def test_killed(start: StartBuild, tmp_path: Path, how: str) -> None:
+    """Nobody is left to end its compilers, and their own children."""
+    child = start(how)
+    child.kill()
+    wait_for(lambda: not compilers(tmp_path))
+
+
 def test_signals_wait_while_files_are_moved() -> None:
     done: list[str] = []
     with pytest.raises(KeyboardInterrupt), Signals() as signals:
@@ -201,6 +213,14 @@ def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     wait_for(lambda: not lives(note.read_text().strip()))
 
 
+def test_the_status_of_a_program() -> None:
+    assert run_step(["sh", "-c", "read line || echo $#", "", "a b", "c"], "asking") == "2\n"
+    with pytest.raises(BuildError, match=r"^failing: exit 7$"):
+        run_step(["sh", "-c", "exit 7"], "failing")
+    with pytest.raises(BuildError, match=r"^dying: .*\S"):
+        run_step(["sh", "-c", "kill -SEGV $$"], "dying")
+
+
 def test_a_program_that_does_not_start() -> None:
-    with pytest.raises(BuildError, match=r"^looking: /no/such: No such file or directory$"):
+    with pytest.raises(BuildError, match=r"^looking: /no/such: there is no such program$"):
         run_step(["/no/such"], "looking")

@@ -125,6 +125,54 @@ static void ordered_double_free(void) {
     atomic_store(&faults, 0);
 }
 
+/* A double free that is found when a thread ends: its handler allocates, where the thread's caches
+ * are closed already. These close as well. */
+static sw_heap *heap_of_handler;
+
+static sw_fault_action allocate_and_go_on(const sw_fault *fault, void *arg) {
+    sw_free(sw_malloc(40));
+    sw_heap_free(heap_of_handler, sw_heap_alloc(heap_of_handler, 40, 0));
+    return count_fault(fault, arg);
+}
+
+static void *free_what_is_free(void *arg) {
+    (void)arg;
+    pthread_t other;
+    void *p = sw_heap_alloc(heap, 64, 0);
+    sw_free(sw_malloc(40));
+    sw_heap_free(heap_of_handler, sw_heap_alloc(heap_of_handler, 40, 0));
+    pthread_create(&other, NULL, free_it, p);
+    pthread_join(other, NULL);
+    sw_heap_free(heap, p);
+    return NULL;
+}
+
+static void check_caches(sw_heap *of, uint64_t count) {
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_verify(of), SW_OK);
+    CHECK_EQ(sw_heap_ledger(of, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.caches, count);
+}
+
+static void handler_at_exit(void) {
+    sw_heap *shared = heap;
+    CHECK_EQ(sw_heap_create(NULL, &heap_of_handler), SW_OK); /* its caches close first */
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_free(sw_malloc(40));
+    sw_set_fault_handler(allocate_and_go_on, NULL);
+    for (int i = 1; i <= 5; i++) {
+        run_threads(free_what_is_free, 1, 0);
+        CHECK_EQ(atomic_exchange(&faults, 0), 1);
+        check_caches(heap, 0);
+        check_caches(heap_of_handler, 0);
+        check_caches(sw_heap_default(), 1);
+    }
+    sw_set_fault_handler(count_fault, NULL);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap_of_handler), SW_OK);
+    heap = shared;
+}
+
 /* Short-lived heaps while other threads use the shared one. */
 static void *many_heaps(void *arg) {
     uint64_t rng = (uint64_t)(uintptr_t)arg;
@@ -229,6 +277,7 @@ int main(void) {
     generations();
     adoption();
     ordered_double_free();
+    handler_at_exit();
     run_threads(many_heaps, THREADS, 77);
     clocks();
 #if !defined(__SANITIZE_THREAD__) /* its runtime does not survive fork with threads */

@@ -62,6 +62,33 @@ static void pages_at_the_limit(void) {
     }
 }
 
+/* At the limit frees that wait serve each refill; only the first looks elsewhere, in vain. */
+static void refills_at_the_limit(void) {
+    enum { SPANS = 4, ROUNDS = 5 };
+    static void *firsts[SPANS];
+    uint64_t held = 0;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.limit_bytes = held; /* 0 in the first attempt: no limit */
+        make_heap(&options);
+        for (int i = 0; i < SPANS; i++)
+            for (int k = 0; k < SLOTS; k++) {
+                void *p = sw_cache_alloc(caches[0], SMALL, 0);
+                CHECK(p != NULL);
+                if (k == 0) firsts[i] = p;
+            }
+        held = sw_heap_held_bytes(heap);
+        for (int round = 0; round < ROUNDS && options.limit_bytes != 0; round++) {
+            for (int i = 0; i < SPANS; i++) sw_cache_free(caches[1], firsts[i]);
+            sw_clear_error();
+            for (int i = 0; i < SPANS; i++) CHECK(sw_cache_alloc(caches[0], SMALL, 0) != NULL);
+            CHECK_EQ(sw_last_error()->status, round == 0 ? SW_LIMIT : SW_OK);
+        }
+        end_heap();
+    }
+}
+
 /* Whoever visits a span and then owns it frees into it as its owner. */
 static void visitor_becomes_owner(void) {
     static void *own[SLOTS];
@@ -242,6 +269,7 @@ static void at_random(int steps) {
 
 int main(void) {
     pages_at_the_limit();
+    refills_at_the_limit();
     visitor_becomes_owner();
     the_oldest_goes_first();
     late_announcement();
