@@ -325,6 +325,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
     heap->closing = 0;
+    sw_large_recover(heap);
     recover_spans(heap);
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
         recover_cache(heap, cache);

@@ -230,6 +230,11 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     return SW_OK;
 }
 
+bool sw_pages_at_hand(sw_pages *pages, uint32_t n) {
+    uint32_t page = sw_runs_first_fit(&pages->runs, n);
+    return page != SW_PAGE_NONE && sw_bits_count(pages->held, page, n) == n;
+}
+
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero) {
     sw_window *window = (sw_window *)sw_pages_window_of(pages, page);
     uint32_t from = page + n, ready = window->first_page + window->frontier;
@@ -302,9 +307,7 @@ static uint64_t purge_all(sw_pages *pages, bool idle_only) {
 }
 
 void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
-    if (pages->decay_ns == SW_DECAY_NEVER || now_ns < pages->tick_ns ||
-        now_ns - pages->tick_ns < pages->decay_ns)
-        return;
+    if (!sw_pages_tick_due(pages, now_ns)) return;
     bool late = now_ns - pages->tick_ns >= 2 * pages->decay_ns;
     sw_set_counter(&pages->tick_ns, now_ns);
     if (pages->free_held_pages == 0) return;
