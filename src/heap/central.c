@@ -14,7 +14,8 @@ void sw_central_tick(sw_heap *heap) {
 sw_status sw_central_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page,
                            bool *needzero) {
     bool spare = __atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0;
-    if (spare && (align > 1 || !sw_pages_at_hand(&heap->pages, n))) sw_large_give_up_all(heap);
+    if (spare && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
+    if (spare) sw_large_give_up_all(heap);
     sw_status status = sw_pages_alloc(&heap->pages, n, align, page, needzero);
     if (sw_likely(status == SW_OK)) return SW_OK;
     sw_large_give_up_all(heap);

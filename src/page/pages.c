@@ -61,8 +61,12 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     const sw_window *window = sw_pages_window_of(pages, page);
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT;
     uint64_t first = (uint64_t)(page - window->first_page) << shift;
-    uint64_t end = first + ((uint64_t)n << shift);
-    for (uint64_t frame = first; frame < end; frame++) window->map[frame] = span_id;
+    uint64_t frames = (uint64_t)n << shift;
+    uint32_t *entry = window->map + first;
+    const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
+                             span_id, span_id, span_id, span_id};
+    for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
+    while (frames-- > 0) *entry++ = span_id;
 }
 
 /* --- growth ----------------------------------------------------------------------------------- */
@@ -230,9 +234,13 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     return SW_OK;
 }
 
-bool sw_pages_at_hand(sw_pages *pages, uint32_t n) {
-    uint32_t page = sw_runs_first_fit(&pages->runs, n);
-    return page != SW_PAGE_NONE && sw_bits_count(pages->held, page, n) == n;
+bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero) {
+    if (!could_hold(pages, n, 0)) return false;
+    uint32_t found = sw_runs_first_fit(&pages->runs, n);
+    if (found == SW_PAGE_NONE || sw_bits_count(pages->held, found, n) != n) return false;
+    take(pages, found, n, needzero);
+    *page = found;
+    return true;
 }
 
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero) {

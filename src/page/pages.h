@@ -59,8 +59,8 @@ void sw_pages_destroy(sw_pages *pages);
  * *needzero: some page may hold old bytes. SW_NOMEM or SW_LIMIT leaves everything as it was. */
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero);
-/* True when n pages would be taken where all of them are held. */
-bool sw_pages_at_hand(sw_pages *pages, uint32_t n);
+/* The same of pages that are all held, if those are the lowest that fit. */
+bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
 /* `more` pages right behind page + n - 1, which is in use. False: they are not free, or not to be
  * had; nothing has changed. */
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
