@@ -40,7 +40,7 @@
 
 enum {
     SW_HEAPS_MAX = 4096,
-    SW_LARGE_WAYS = 2,                     /* freed large objects that a cache keeps of one band */
+    SW_LARGE_WAYS = 2,                   /* freed large objects that a cache keeps of one band */
     SW_LARGE_PLACES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
 };
 
@@ -95,8 +95,9 @@ struct sw_cache_more {
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
     uint16_t *kept; /* by span class: wholly free spans in `partial` */
-    uint32_t large_frees;                    /* of large objects that it might have kept */
-    uint64_t large[SW_LARGE_PLACES]; /* atomic: freed large objects that it keeps (large.c) */
+    uint32_t large_frees; /* of large objects that it kept */
+    uint32_t large_turns; /* which of two places was taken last */
+    uint64_t large[SW_LARGE_PLACES]; /* atomic: kinds of large objects, those that it keeps */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -262,7 +263,8 @@ void sw_large_give_up(sw_cache *cache);
 void sw_large_give_up_all(sw_heap *heap);
 /* In a forked child: the same, of threads too that were keeping or taking one. */
 void sw_large_recover(sw_heap *heap);
-/* What a place of sw_cache_more.large holds: what a request must match, over the span's id. */
+/* What a place of sw_cache_more.large holds: what a request must match, plus the id of the object
+ * that is kept, if one is. */
 static sw_always_inline uint64_t sw_large_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }

@@ -17,14 +17,17 @@ static void *clear(void *p, size_t bytes) {
 }
 
 /* --- what caches keep -------------------------------------------------------------------------
- * A freed large object of up to 1 MiB stays as it is, record, pages and page map, for the cache's
- * next request of as many pages: two of each power of two of pages. The freer puts it into a place
- * of its cache that is empty; whoever takes a place, the cache or, under the heap's lock, somebody
- * who wants the pages, empties it by an exchange. */
+ * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the cache's
+ * next request of as many pages. Each power of two of pages has two places. A place holds the kind
+ * of object that was asked for in vain, and from its next free on such an object. So what is kept
+ * has been asked for, and a thread that only frees keeps nothing.
+ *
+ * Only the cache's thread fills a place. Whoever takes from it, the thread or, under the heap's
+ * lock, somebody who wants the pages, does so by an exchange. */
 
 enum {
     KEEP_MAX_BYTES = 1 << 20,
-    TICK_EVERY = 16, /* one free in so many looks at the clock, as one that is not kept does */
+    TICK_EVERY = 16, /* one kept object in so many looks at the clock, as a released one does */
 };
 
 /* Under the heap's lock: the object, which does not live, becomes free pages. */
@@ -36,16 +39,16 @@ static void release(sw_heap *heap, sw_span *span) {
     sw_pages_free(&heap->pages, page, pages);
 }
 
-/* Takes what a place has, be it kept by this cache or another; NULL: nothing. */
-static sw_span *empty_place(sw_heap *heap, uint64_t *place) {
-    if (__atomic_load_n(place, __ATOMIC_RELAXED) == 0) return NULL;
-    uint64_t held = __atomic_exchange_n(place, 0, __ATOMIC_ACQUIRE);
-    return held == 0 ? NULL : sw_space_span(heap->space, (uint32_t)held);
+/* The object in what a place held; NULL: none. */
+static sw_span *kept_in(const sw_heap *heap, uint64_t entry) {
+    return (uint32_t)entry == 0 ? NULL : sw_space_span(heap->space, (uint32_t)entry);
 }
 
 void sw_large_give_up(sw_cache *cache) {
     for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
-        sw_span *span = empty_place(cache->heap, &cache->more->large[i]);
+        uint64_t *place = &cache->more->large[i];
+        if (__atomic_load_n(place, __ATOMIC_RELAXED) == 0) continue;
+        sw_span *span = kept_in(cache->heap, __atomic_exchange_n(place, 0, __ATOMIC_ACQUIRE));
         if (span != NULL) release(cache->heap, span);
     }
 }
@@ -71,9 +74,36 @@ void sw_large_recover(sw_heap *heap) {
     }
 }
 
+/* Takes the heap's lock, looks at the clock, releases the object if there is one. */
+static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
+    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
+    sw_os_lock_acquire(&heap->lock);
+    sw_central_tick(heap);
+    if (span != NULL) release(heap, span);
+    sw_os_lock_release(&heap->lock);
+    errno = saved_errno;
+}
+
 /* Pages of the largest object that is kept. */
 static sw_always_inline uint32_t most_kept(const sw_table *table) {
     return (uint32_t)KEEP_MAX_BYTES >> table->page_shift;
+}
+
+/* A request was in vain: the next free of an object of its kind finds a place. One whose object is
+ * in use stays; else an unused one is taken, or each in turn. */
+static void make_place(sw_cache *cache, size_t pages, bool noscan) {
+    if (pages - 1 >= most_kept(cache->table)) return;
+    struct sw_cache_more *more = cache->more;
+    uint64_t *places = &more->large[sw_large_place((uint32_t)pages)];
+    uint64_t kind = sw_large_kind((uint32_t)pages, noscan);
+    uint64_t first = __atomic_load_n(&places[0], __ATOMIC_RELAXED);
+    uint64_t second = __atomic_load_n(&places[1], __ATOMIC_RELAXED);
+    uint32_t way = first == kind || (first != 0 && second == 0) ? 1
+                   : second == kind || first == 0               ? 0
+                                                                : ++more->large_turns % 2;
+    if (places[way] == kind) return;
+    sw_span *span = kept_in(cache->heap, __atomic_exchange_n(&places[way], kind, __ATOMIC_ACQUIRE));
+    if (span != NULL) release_locked(cache->heap, span);
 }
 
 /* --- allocation ------------------------------------------------------------------------------- */
@@ -154,7 +184,9 @@ static sw_always_inline void *begin(sw_cache *cache, sw_span *span, size_t size,
 }
 
 static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
-    sw_span *span = take_any(cache, size, align, (flags & SW_SCAN) == 0);
+    bool noscan = (flags & SW_SCAN) == 0;
+    make_place(cache, sw_pages_of(cache->table, size), noscan);
+    sw_span *span = take_any(cache, size, align, noscan);
     if (span == NULL) return NULL;
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
     return begin(cache, span, size, flags);
@@ -166,69 +198,42 @@ void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags)
         return alloc_fresh(cache, size, align, flags);
     uint32_t pages = (uint32_t)((size - 1) >> shift) + 1;
     uint64_t *place = &cache->more->large[sw_large_place(pages)];
-    uint64_t kind = sw_large_kind(pages, (flags & SW_SCAN) == 0) >> 32;
+    uint64_t kind = sw_large_kind(pages, (flags & SW_SCAN) == 0);
     for (int way = 0; way < SW_LARGE_WAYS; way++, place++) {
-        uint64_t entry = __atomic_load_n(place, __ATOMIC_RELAXED);
-        if (entry >> 32 == kind && __atomic_compare_exchange_n(place, &entry, 0, false,
+        uint64_t entry = __atomic_load_n(place, __ATOMIC_RELAXED), id = entry - kind;
+        if (id - 1 < UINT32_MAX && __atomic_compare_exchange_n(place, &entry, kind, false,
                                                                __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            return begin(cache, &cache->view.spans[(uint32_t)entry], size, flags);
+            return begin(cache, &cache->view.spans[id], size, flags);
     }
     return alloc_fresh(cache, size, align, flags);
 }
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-static void release_locked(sw_heap *heap, sw_span *span) {
-    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
-    sw_os_lock_acquire(&heap->lock);
-    sw_central_tick(heap);
-    if (span != NULL) release(heap, span);
-    sw_os_lock_release(&heap->lock);
-    errno = saved_errno;
-}
-
-/* Of the two places of a band. */
-static sw_always_inline uint64_t *empty_or_second(uint64_t *places) {
-    return __atomic_load_n(places, __ATOMIC_RELAXED) == 0 ? places : places + 1;
-}
-
-/* What a free does that finds no empty place, frees more than is kept, or is to look at the
- * clock. */
-static sw_noinline void keep_slowly(sw_cache *cache, sw_span *span, uint32_t pages) {
-    struct sw_cache_more *more = cache->more;
-    sw_heap *heap = cache->heap;
-    if (pages <= most_kept(heap->table)) {
-        uint64_t *place = empty_or_second(&more->large[sw_large_place(pages)]);
-        uint64_t entry = sw_large_kind(pages, (span->span_class & 1) != 0) |
-                         sw_space_span_id(heap->space, span);
-        if (__atomic_load_n(place, __ATOMIC_RELAXED) != 0) place -= more->large_frees % 2;
-        __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
-        __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
-        uint64_t older = __atomic_exchange_n(place, entry, __ATOMIC_ACQ_REL);
-        span = older == 0 ? NULL : sw_space_span(heap->space, (uint32_t)older);
-    }
-    release_locked(heap, span);
+/* A place that waits for an object of this kind; NULL: none does. */
+static sw_always_inline uint64_t *waiting_place(struct sw_cache_more *more, uint32_t pages,
+                                                uint64_t kind) {
+    uint64_t *place = &more->large[sw_large_place(pages)];
+    for (int way = 0; way < SW_LARGE_WAYS; way++, place++)
+        if (__atomic_load_n(place, __ATOMIC_RELAXED) == kind) return place;
+    return NULL;
 }
 
 void sw_large_ended(sw_cache *cache, sw_span *span) {
     struct sw_cache_more *more = cache->more;
     sw_heap *heap = cache->heap;
     uint32_t id = sw_space_span_id(heap->space, span), pages = heap->space->cold[id].pages;
-    if (sw_unlikely(pages > most_kept(cache->table) ||
-                    ++more->large_frees % TICK_EVERY == 0)) {
-        keep_slowly(cache, span, pages);
-        return;
-    }
-    uint64_t *place = empty_or_second(&more->large[sw_large_place(pages)]);
-    if (sw_unlikely(__atomic_load_n(place, __ATOMIC_RELAXED) != 0)) {
-        keep_slowly(cache, span, pages);
+    uint64_t kind = sw_large_kind(pages, (span->span_class & 1) != 0);
+    uint64_t *place = pages > most_kept(cache->table) ? NULL : waiting_place(more, pages, kind);
+    if (sw_unlikely(place == NULL)) {
+        release_locked(heap, span);
         return;
     }
     __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(place, sw_large_kind(pages, (span->span_class & 1) != 0) | id,
-                     __ATOMIC_RELEASE); /* only the cache's thread fills its places */
+    __atomic_store_n(place, kind | id, __ATOMIC_RELEASE);
     if (sw_unlikely(__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) == 0))
         __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
+    if (sw_unlikely(++more->large_frees % TICK_EVERY == 0)) release_locked(heap, NULL);
 }
 
 /* --- resizing --------------------------------------------------------------------------------- */

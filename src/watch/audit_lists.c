@@ -163,14 +163,14 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
-/* Each place holds a large object that was freed, told by its pages and kind. Returns how many. */
+/* What a place holds is a large object that was freed, of its kind. Returns how many are kept. */
 static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
     for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
         uint64_t entry = cache->more->large[i];
         uint32_t id = (uint32_t)entry;
-        if (entry == 0) continue;
+        if (id == 0) continue;
         const sw_span *span = sw_space_span(space, id);
         if (!sw_audit_is_span(a, id) || space->cold[id].heap != a->heap ||
             span->state != SW_SPAN_LARGE || sw_span_large_lives(span) || !span->needzero ||
