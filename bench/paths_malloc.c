@@ -87,9 +87,9 @@ static void live(size_t count) {
 
 const path paths[] = {
     {"face_pair", first, nothing, face_pair, 1},
-    {"face_pair_64K", first, nothing, face_pair_64k, 16},
-    {"face_pair_256K", first, nothing, face_pair_256k, 16},
-    {"face_pair_1M", first, nothing, face_pair_1m, 16},
+    {"face_pair_64K", first, nothing, face_pair_64k, 4},
+    {"face_pair_256K", first, nothing, face_pair_256k, 4},
+    {"face_pair_1M", first, nothing, face_pair_1m, 4},
     {"face_pair_2M", first, nothing, face_pair_2m, 16},
     {"face_malloc", first, nothing, face_malloc, 1},
     {"face_malloc_after", first, freed, face_malloc, 1},
