@@ -17,13 +17,13 @@ extern "C" {
 #endif
 
 typedef struct sw_ledger {
-    uint64_t requested_bytes; /* asked for by live objects (slot bytes if not tracked) */
-    uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
-    uint64_t tail_bytes;      /* end of a span too short for a slot */
-    uint64_t free_slot_bytes; /* free slots in spans that are no cache's current span */
-    uint64_t cached_bytes;    /* free slots in current spans, spans kept empty, and freed large
+    uint64_t requested_bytes;      /* asked for by live objects (slot bytes if not tracked) */
+    uint64_t roundup_bytes;        /* slot - requested, live small objects (0 if not tracked) */
+    uint64_t tail_bytes;           /* end of a span too short for a slot */
+    uint64_t free_slot_bytes;      /* free slots in spans that are no cache's current span */
+    uint64_t cached_bytes;         /* free slots in current spans, spans kept empty, and freed large
                                * objects that are kept, of caches */
-    uint64_t metadata_bytes;  /* descriptors, bits, page map, caches, tables of the heap */
+    uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
     uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
     uint64_t quarantine_bytes;     /* freed, kept back from reuse */

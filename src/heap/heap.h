@@ -94,9 +94,9 @@ struct sw_cache_more {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept; /* by span class: wholly free spans in `partial` */
-    uint32_t large_frees; /* of large objects that it kept */
-    uint32_t large_turns; /* which of two places was taken last */
+    uint16_t *kept;                  /* by span class: wholly free spans in `partial` */
+    uint32_t large_frees;            /* of large objects that it kept */
+    uint32_t large_turns;            /* which of two places was taken last */
     uint64_t large[SW_LARGE_PLACES]; /* atomic: kinds of large objects, those that it keeps */
 };
 
@@ -261,8 +261,8 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size);
  * free pages. */
 void sw_large_give_up(sw_cache *cache);
 void sw_large_give_up_all(sw_heap *heap);
-/* In a forked child: the same, of threads too that were keeping or taking one. */
-void sw_large_recover(sw_heap *heap);
+/* In a forked child, whose caches keep nothing: gives up an object that does not live. */
+void sw_large_recover(sw_heap *heap, sw_span *span);
 /* What a place of sw_cache_more.large holds: what a request must match, plus the id of the object
  * that is kept, if one is. */
 static sw_always_inline uint64_t sw_large_kind(uint32_t pages, bool noscan) {

@@ -59,19 +59,8 @@ void sw_large_give_up_all(sw_heap *heap) {
         sw_large_give_up(cache);
 }
 
-/* A forked child has no other thread: whatever does not live is nobody's. */
-void sw_large_recover(sw_heap *heap) {
-    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
-        memset(cache->more->large, 0, sizeof cache->more->large);
-    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
-        const sw_window *window = &heap->pages.windows[i];
-        uint32_t step;
-        for (uint32_t n = 0; n < window->frontier; n += step) {
-            sw_span *span = sw_heap_span_at(heap, window, n, &step);
-            if (span != NULL && span->state == SW_SPAN_LARGE && !sw_span_large_lives(span))
-                release(heap, span);
-        }
-    }
+void sw_large_recover(sw_heap *heap, sw_span *span) {
+    if (!sw_span_large_lives(span)) release(heap, span);
 }
 
 /* Takes the heap's lock, looks at the clock, releases the object if there is one. */
@@ -98,10 +87,12 @@ static void make_place(sw_cache *cache, size_t pages, bool noscan) {
     uint64_t kind = sw_large_kind((uint32_t)pages, noscan);
     uint64_t first = __atomic_load_n(&places[0], __ATOMIC_RELAXED);
     uint64_t second = __atomic_load_n(&places[1], __ATOMIC_RELAXED);
-    uint32_t way = first == kind || (first != 0 && second == 0) ? 1
-                   : second == kind || first == 0               ? 0
-                                                                : ++more->large_turns % 2;
-    if (places[way] == kind) return;
+    uint32_t way = ++more->large_turns % SW_LARGE_WAYS;
+    if (first == kind || (first != 0 && second == 0)) {
+        way = 1;
+    } else if (first == 0 || second == kind) {
+        way = 0;
+    }
     sw_span *span = kept_in(cache->heap, __atomic_exchange_n(&places[way], kind, __ATOMIC_ACQUIRE));
     if (span != NULL) release_locked(cache->heap, span);
 }
@@ -130,7 +121,7 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
 }
 
 static sw_noinline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
-                                             sw_status *why) {
+                                        sw_status *why) {
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = take(heap, pages, align, noscan, why);
     sw_os_lock_release(&heap->lock);
@@ -257,7 +248,7 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
     if (needzero) span->needzero = 1;
     if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)
         (void)clear((void *)sw_pages_address(&heap->pages, first),
-              (size_t)more << heap->table->page_shift);
+                    (size_t)more << heap->table->page_shift);
     sw_pages_map(&heap->pages, first, more, sw_space_span_id(heap->space, span));
     cold->pages = pages;
     return true;

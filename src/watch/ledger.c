@@ -25,9 +25,8 @@ static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
 
 static uint64_t large_requested(const sw_heap *heap, const sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
-    return (heap->mode & SW_MODE_TRACKED) != 0
-               ? __atomic_load_n(&cold->requested, __ATOMIC_RELAXED)
-               : (uint64_t)cold->pages << heap->table->page_shift;
+    return (heap->mode & SW_MODE_TRACKED) != 0 ? __atomic_load_n(&cold->requested, __ATOMIC_RELAXED)
+                                               : (uint64_t)cold->pages << heap->table->page_shift;
 }
 
 /* A freed large object that a cache keeps. */
