@@ -5,7 +5,11 @@
 
 #include "paths.h"
 
-enum { REPLACED_LIVE = 100000 }; /* as the bench row has it */
+enum {
+    REPLACED_LIVE = 100000, /* as the bench row has it */
+    REPLACED_LARGE = 64,
+    LARGE_MAX = 1 << 20,
+};
 
 static void first(void) { free(malloc(1)); }
 
@@ -17,12 +21,32 @@ static void face_pair(size_t count) {
     }
 }
 
-static void face_pair_64k(size_t count) {
+/* Pages of their own: up to 1 MiB a cache keeps them, 2 MiB are too long. */
+static inline void large_pair(size_t count, size_t size) {
     for (size_t i = 0; i < count; i++) {
-        void *p = malloc(65536);
+        void *p = malloc(size);
         touch(p);
         free(p);
     }
+}
+
+static void face_pair_64k(size_t count) { large_pair(count, 64 << 10); }
+static void face_pair_256k(size_t count) { large_pair(count, 256 << 10); }
+static void face_pair_1m(size_t count) { large_pair(count, 1 << 20); }
+static void face_pair_2m(size_t count) { large_pair(count, 2 << 20); }
+
+/* Where most that is freed does not fit what is asked for next. */
+static void face_replace_large(size_t count) {
+    for (size_t n = 0; n < count; n++) {
+        uint32_t i = random_below(REPLACED_LARGE);
+        free(held[i]);
+        held[i] = malloc((33u << 10) + random_below(LARGE_MAX));
+    }
+}
+
+static void live_large(size_t count) {
+    (void)count;
+    face_replace_large(8 * REPLACED_LARGE);
 }
 
 static void face_malloc(size_t count) {
@@ -63,12 +87,16 @@ static void live(size_t count) {
 
 const path paths[] = {
     {"face_pair", first, nothing, face_pair, 1},
-    {"face_pair_64K", first, nothing, face_pair_64k, 16},
+    {"face_pair_64K", first, nothing, face_pair_64k, 4},
+    {"face_pair_256K", first, nothing, face_pair_256k, 4},
+    {"face_pair_1M", first, nothing, face_pair_1m, 4},
+    {"face_pair_2M", first, nothing, face_pair_2m, 16},
     {"face_malloc", first, nothing, face_malloc, 1},
     {"face_malloc_after", first, freed, face_malloc, 1},
     {"face_calloc", first, nothing, face_calloc, 1},
     {"face_free", first, face_malloc, face_free, 1},
     {"face_free_random", first, shuffled, face_free, 1},
     {"face_replace", first, live, face_replace, 1},
+    {"face_replace_large", first, live_large, face_replace_large, 16},
 };
 const size_t path_count = sizeof paths / sizeof paths[0];

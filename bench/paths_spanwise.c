@@ -64,9 +64,25 @@ static void exported_pair(size_t count) {
     }
 }
 
+static void exported_pair_64k(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_malloc(64 << 10);
+        touch(p);
+        sw_free(p);
+    }
+}
+
 static void generic_pair(size_t count) {
     for (size_t i = 0; i < count; i++) {
         void *p = sw_cache_alloc(generic_cache, 16, 0);
+        touch(p);
+        sw_cache_free(generic_cache, p);
+    }
+}
+
+static void generic_pair_64k(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = sw_cache_alloc(generic_cache, 64 << 10, 0);
         touch(p);
         sw_cache_free(generic_cache, p);
     }
@@ -228,6 +244,7 @@ const path paths[] = {
     {"inline_free_random_64", default_heap, exported_shuffled_64, inline_free, 1},
     {"inline_free_sized", default_heap, exported_malloc, inline_free_sized, 1},
     {"exported_pair", default_heap, nothing, exported_pair, 1},
+    {"exported_pair_64K", default_heap, nothing, exported_pair_64k, 4},
     {"exported_malloc", default_heap, nothing, exported_malloc, 1},
     {"exported_malloc_512", default_heap, nothing, exported_malloc_512, 1},
     {"exported_malloc_576", default_heap, nothing, exported_malloc_576, 1},
@@ -239,6 +256,7 @@ const path paths[] = {
     {"exported_replace_10M", default_heap, live_10m, exported_replace, 1},
     {"exported_replace_100M", default_heap, live_100m, exported_replace, 1},
     {"generic_pair", generic_heap, nothing, generic_pair, 1},
+    {"generic_pair_64K", generic_heap, nothing, generic_pair_64k, 4},
     {"generic_malloc", generic_heap, nothing, generic_malloc, 1},
     {"generic_malloc_after", generic_heap, generic_freed, generic_malloc, 1},
     {"generic_calloc", generic_heap, nothing, generic_calloc, 1},

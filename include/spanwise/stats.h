@@ -21,8 +21,8 @@ typedef struct sw_ledger {
     uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
     uint64_t tail_bytes;      /* end of a span too short for a slot */
     uint64_t free_slot_bytes; /* free slots in spans that are no cache's current span */
-    uint64_t cached_bytes;    /* free slots in current spans, and spans kept empty, of caches */
-    uint64_t metadata_bytes;  /* descriptors, bits, page map, caches, tables of the heap */
+    uint64_t cached_bytes; /* free slots of current spans; empty spans, freed large objects kept */
+    uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
     uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
     uint64_t quarantine_bytes;     /* freed, kept back from reuse */
@@ -55,8 +55,8 @@ typedef struct sw_ledger_class {
     uint64_t occupancy[SW_OCCUPANCY_BINS];
 } sw_ledger_class;
 
-/* rows: sw_table_class_count() + 1 entries, indexed by class (row 0 is the large objects), or
- * NULL. */
+/* rows: sw_table_class_count() + 1 entries, indexed by class (row 0 is the large objects; of its
+ * spans those in bin 0 are freed, and kept by a cache), or NULL. */
 SW_API sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                 size_t capacity);
 /* Bytes held now; O(1), without a lock, from any thread. While others change the heap it may be off
@@ -69,7 +69,7 @@ typedef struct sw_span_info {
     uint64_t bytes;
     uint32_t cls; /* 0: large object */
     uint32_t slots;
-    uint32_t live;
+    uint32_t live;  /* 0 of a large object: freed, and kept by a cache */
     uint32_t cache; /* owner's number, 0: central */
     uint8_t scan;
     uint8_t current; /* 1: its cache allocates from it now */

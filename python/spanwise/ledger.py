@@ -40,7 +40,8 @@ class Ledger:
         roundup_bytes: slot - requested, of live small objects.
         tail_bytes: ends of spans that are too short for a slot.
         free_slot_bytes: free slots in spans that no cache allocates from.
-        cached_bytes: free slots in caches' current spans and in the empty spans that caches keep.
+        cached_bytes: free slots in caches' current spans, the empty spans and the freed large
+            objects that caches keep.
         metadata_bytes: descriptors, bits, page map, caches, tables of the heap.
         large_rounding_bytes: whole pages - requested, of live large objects.
         arena_slack_bytes: held by arenas, not handed out.

@@ -18,6 +18,7 @@ enum { TRIM_MIN_BYTES = 256 << 10 };
 
 static uint64_t free_page_bytes(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
+    sw_large_give_up_all(heap);
     uint64_t bytes = heap->pages.free_held_pages << heap->pages.page_shift;
     sw_os_lock_release(&heap->lock);
     return bytes;

@@ -105,6 +105,7 @@ static void give_up_kept(sw_cache *cache, uint32_t span_class) {
 
 /* Gives up every span that the cache holds wholly free. Under the heap's lock. */
 static void give_up_idle(sw_cache *cache) {
+    sw_large_give_up(cache);
     for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
         sw_span *current = cache->slots[i].span;
         give_up_kept(cache, i);
@@ -380,6 +381,7 @@ void sw_cache_shut(sw_cache *cache) {
     }
     more->tiny_block = 0;
     more->tiny_used = 0;
+    sw_large_give_up(cache);
     sw_central_release_idle(heap);
     heap->cache_count--;
     __atomic_store_n(&more->closed, 1, __ATOMIC_SEQ_CST);

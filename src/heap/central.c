@@ -5,7 +5,21 @@
 
 void sw_central_tick(sw_heap *heap) {
     if (heap->options.decay_ns == SW_DECAY_NEVER) return;
-    sw_pages_tick(&heap->pages, heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns());
+    uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
+    if (sw_likely(!sw_heap_tick_due(heap, now_ns))) return;
+    sw_large_give_up_all(heap); /* from now on idle, like every free page */
+    sw_pages_tick(&heap->pages, now_ns);
+}
+
+sw_status sw_central_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page,
+                           bool *needzero) {
+    bool spare = __atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0;
+    if (spare && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
+    if (spare) sw_large_give_up_all(heap);
+    sw_status status = sw_pages_alloc(&heap->pages, n, align, page, needzero);
+    if (sw_likely(status == SW_OK)) return SW_OK;
+    sw_large_give_up_all(heap);
+    return sw_pages_alloc(&heap->pages, n, align, page, needzero);
 }
 
 /* --- records ---------------------------------------------------------------------------------- */
@@ -75,7 +89,7 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     }
     bool needzero;
     uint32_t page;
-    *why = sw_pages_alloc(&heap->pages, cls->pages, 1, &page, &needzero);
+    *why = sw_central_pages(heap, cls->pages, 1, &page, &needzero);
     if (*why != SW_OK) {
         sw_meta_free(&heap->meta, words, sw_words_bytes(cls));
         sw_meta_free(&heap->meta, slack, sw_slack_bytes(cls));

@@ -32,6 +32,7 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     sw_span *span = sw_space_span(heap->space, *entry);
     if (sw_space_cold(heap->space, span)->heap != heap) return bad(SW_MISUSE_WRONG_HEAP, span);
     if (!sw_span_is_large(span)) return find_in_slots(span, p);
+    if (!sw_span_large_lives(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
     sw_target target = bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
     target.large = true;
     return target;
@@ -159,7 +160,7 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     if (target->misuse != SW_MISUSE_NONE) return true;
     if (!target->large)
         free_own(cache, span, target->slot, (uintptr_t)ptr);
-    else if (!sw_large_free(heap, span, (uintptr_t)ptr))
+    else if (!sw_large_free(cache, span, (uintptr_t)ptr))
         target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
 }
@@ -174,26 +175,45 @@ static void free_found(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
-/* The start of a large object of this heap. The heap's lock guards it: there is no span of slots to
- * visit. */
-static bool free_large(sw_heap *heap, void *ptr) {
-    const uint32_t *entry = sw_space_entry(heap->space, (uintptr_t)ptr);
-    if (entry == NULL || *entry < SW_SPAN_FIRST) return false;
-    sw_span *span = sw_space_span(heap->space, *entry);
-    if (!sw_span_is_large(span) || sw_space_cold(heap->space, span)->heap != heap) return false;
-    int saved_errno = errno;
-    bool done = sw_large_free(heap, span, (uintptr_t)ptr);
-    errno = saved_errno;
-    return done;
+/* The start of a large object of this heap. Its record tells whether it lives: there is no span of
+ * slots to visit. */
+static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr) {
+    sw_span *span = &cache->view.spans[id];
+    return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
+           sw_large_free(cache, span, (uintptr_t)ptr);
 }
 
-/* The uncommon rest: another owner, pages, misuse; a thread that has no cache yet. */
-static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
+/* Another owner, misuse; where the cache's own view does not reach, large objects too. */
+static sw_noinline void free_rest(sw_cache *cache, void *ptr, const char *op) {
+    const uint32_t *entry = sw_space_entry(cache->heap->space, (uintptr_t)ptr);
+    if (entry == NULL || !free_large(cache, *entry, ptr)) free_found(cache, ptr, op);
+}
+
+/* The first free of a thread that has no cache yet; without memory for one, the object is leaked. */
+static sw_noinline void free_first(void *ptr, const char *op) {
+    sw_cache *cache = sw_thread_default_cache();
+    if (cache != NULL) free_rest(cache, ptr, op);
+}
+
+/* Apart: what free_any says, where large objects are done with. */
+static sw_noinline void free_other(sw_cache *cache, void *ptr, const char *op) {
     if (ptr == NULL) return;
-    if (cache->heap == NULL) cache = sw_thread_default_cache();
-    if (cache == NULL || free_large(cache->heap, ptr))
-        return; /* no memory for a cache: it is leaked */
-    free_found(cache, ptr, op);
+    if (cache->heap == NULL)
+        free_first(ptr, op);
+    else
+        free_rest(cache, ptr, op);
+}
+
+/* The uncommon rest: pages, another owner, misuse; a thread that has no cache yet. */
+static sw_always_inline void free_uncommon(sw_cache *cache, void *ptr, const char *op) {
+    const sw_space_view *view = &cache->view;
+    uint64_t frame = ((uintptr_t)ptr - view->base) >> SW_FRAME_SHIFT;
+    if (sw_unlikely(frame >= view->frames || !free_large(cache, view->page_map[frame], ptr)))
+        free_other(cache, ptr, op);
+}
+
+static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
+    free_uncommon(cache, ptr, op);
 }
 
 /* After the first free of a word since its drain. Apart: it is rare, and needs registers. */
@@ -234,7 +254,7 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     if (span != NULL) {
         sw_free_found(cache, span, slot, ptr, op);
     } else {
-        free_any(cache, ptr, op);
+        free_uncommon(cache, ptr, op);
     }
 }
 

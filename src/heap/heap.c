@@ -146,6 +146,7 @@ size_t sw_heap_trim(sw_heap *heap) {
     if (cache != NULL) sw_cache_trim(cache);
     sw_os_lock_acquire(&heap->lock);
     sw_central_release_idle(heap);
+    sw_large_give_up_all(heap);
     size_t bytes = sw_pages_trim(&heap->pages);
     sw_os_lock_release(&heap->lock);
     return bytes;

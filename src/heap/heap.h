@@ -38,7 +38,11 @@
 #include "span/span.h"
 #include "spanwise/fast.h"
 
-enum { SW_HEAPS_MAX = 4096 };
+enum {
+    SW_HEAPS_MAX = 4096,
+    SW_LARGE_WAYS = 2,                   /* freed large objects that a cache keeps of one band */
+    SW_LARGE_PLACES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
+};
 
 /* How a heap differs from the plain one. Such heaps take the generic path. */
 enum {
@@ -61,6 +65,7 @@ struct sw_heap {
     sw_heap_options options;
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */
+    uint32_t large_kept;           /* atomic; 0: no cache keeps a large object, most likely */
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
@@ -90,13 +95,15 @@ struct sw_cache_more {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept; /* by span class: wholly free spans in `partial` */
+    uint16_t *kept;                  /* by span class: wholly free spans in `partial` */
+    uint32_t large_frees;            /* of large objects that it kept */
+    uint32_t large_turns;            /* which of two places was taken last */
+    uint64_t large[SW_LARGE_PLACES]; /* atomic: kinds of large objects, those that it keeps */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
 static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
-    uint64_t tick_ns = __atomic_load_n(&heap->pages.tick_ns, __ATOMIC_RELAXED);
-    return now_ns - tick_ns >= heap->options.decay_ns;
+    return sw_pages_tick_due(&heap->pages, now_ns);
 }
 
 /* What the caches of the heap know of its space. Where objects share slots no free is a fast one:
@@ -218,6 +225,9 @@ void sw_central_drop_record(sw_heap *heap, sw_span *span);
 void sw_central_release_idle(sw_heap *heap);
 /* Reads the clock (manual or system) and lets the page heap give back idle pages. */
 void sw_central_tick(sw_heap *heap);
+/* Pages for a span, as sw_pages_alloc. What caches keep of large objects is used up before fresh
+ * pages are, and before a request is refused. */
+sw_status sw_central_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero);
 
 /* --- slack: requested sizes of tracked heaps -------------------------------------------------- */
 
@@ -240,11 +250,33 @@ static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot,
 /* --- large.c ---------------------------------------------------------------------------------- */
 
 void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags);
-/* p is the start of this live large object. False: another thread freed it first. */
-bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p);
+/* A large object has ended: see sw_span_large_end. */
+void sw_large_ended(sw_cache *cache, sw_span *span);
+/* False: no large object that lives starts at p. */
+static sw_always_inline bool sw_large_free(sw_cache *cache, sw_span *span, uintptr_t p) {
+    bool live = sw_span_large_end(span, p);
+    if (sw_likely(live)) sw_large_ended(cache, span);
+    return live;
+}
 /* Resizes in place: always when the page count shrinks or stays, when it grows if the pages behind
  * are free. */
-bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size);
+bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size);
+/* All under the heap's lock. The freed large objects that the cache keeps, or every cache, become
+ * free pages. */
+void sw_large_give_up(sw_cache *cache);
+void sw_large_give_up_all(sw_heap *heap);
+/* In a forked child, whose caches keep nothing: gives up an object that does not live. */
+void sw_large_recover(sw_heap *heap, sw_span *span);
+/* What a place of sw_cache_more.large holds: what a request must match, plus the id of the object
+ * that is kept, if one is. */
+static sw_always_inline uint64_t sw_large_kind(uint32_t pages, bool noscan) {
+    return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
+}
+/* The first of the SW_LARGE_WAYS places of objects of so many pages: their logarithm, rounded up,
+ * tells which. */
+static sw_always_inline uint32_t sw_large_place(uint32_t pages) {
+    return sw_log2_floor(2 * (uint64_t)pages - 1) * SW_LARGE_WAYS;
+}
 
 /* --- free.c ----------------------------------------------------------------------------------- */
 

@@ -11,11 +11,95 @@ enum { PURGE_MIN_BYTES = 4 << 20 };
 
 /* From this size on pages are exchanged for fresh ones, not written: a request of many times the
  * memory, of which one page is dirty, must not touch the others. */
-static void clear(void *p, size_t bytes) {
+static void *clear(void *p, size_t bytes) {
     if (bytes < PURGE_MIN_BYTES || !sw_os_purge(p, bytes)) memset(p, 0, bytes);
+    return p;
 }
 
-static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, unsigned flags,
+/* --- what caches keep -------------------------------------------------------------------------
+ * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the cache's
+ * next request of as many pages. Each power of two of pages has two places. A place holds the kind
+ * of object that was asked for in vain, and from its next free on such an object. So what is kept
+ * has been asked for, and a thread that only frees keeps nothing.
+ *
+ * Only the cache's thread fills a place. Whoever takes from it, the thread or, under the heap's
+ * lock, somebody who wants the pages, does so by an exchange. */
+
+enum {
+    KEEP_MAX_BYTES = 1 << 20,
+    TICK_EVERY = 16, /* one kept object in so many looks at the clock, as a released one does */
+};
+
+/* Under the heap's lock: the object, which does not live, becomes free pages. */
+static void release(sw_heap *heap, sw_span *span) {
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint32_t page = cold->page, pages = cold->pages;
+    sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
+    sw_central_drop_record(heap, span);
+    sw_pages_free(&heap->pages, page, pages);
+}
+
+/* The object in what a place held; NULL: none. */
+static sw_span *kept_in(const sw_heap *heap, uint64_t entry) {
+    return (uint32_t)entry == 0 ? NULL : sw_space_span(heap->space, (uint32_t)entry);
+}
+
+void sw_large_give_up(sw_cache *cache) {
+    for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
+        uint64_t *place = &cache->more->large[i];
+        if (__atomic_load_n(place, __ATOMIC_RELAXED) == 0) continue;
+        sw_span *span = kept_in(cache->heap, __atomic_exchange_n(place, 0, __ATOMIC_ACQUIRE));
+        if (span != NULL) release(cache->heap, span);
+    }
+}
+
+void sw_large_give_up_all(sw_heap *heap) {
+    __atomic_store_n(&heap->large_kept, 0, __ATOMIC_SEQ_CST);
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+        sw_large_give_up(cache);
+}
+
+void sw_large_recover(sw_heap *heap, sw_span *span) {
+    if (!sw_span_large_lives(span)) release(heap, span);
+}
+
+/* Takes the heap's lock, looks at the clock, releases the object if there is one. */
+static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
+    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
+    sw_os_lock_acquire(&heap->lock);
+    sw_central_tick(heap);
+    if (span != NULL) release(heap, span);
+    sw_os_lock_release(&heap->lock);
+    errno = saved_errno;
+}
+
+/* Pages of the largest object that is kept. */
+static sw_always_inline uint32_t most_kept(const sw_table *table) {
+    return (uint32_t)KEEP_MAX_BYTES >> table->page_shift;
+}
+
+/* A request was in vain: the next free of an object of its kind finds a place. One whose object is
+ * in use stays; else an unused one is taken, or each in turn. */
+static void make_place(sw_cache *cache, size_t pages, bool noscan) {
+    if (pages - 1 >= most_kept(cache->table)) return;
+    struct sw_cache_more *more = cache->more;
+    uint64_t *places = &more->large[sw_large_place((uint32_t)pages)];
+    uint64_t kind = sw_large_kind((uint32_t)pages, noscan);
+    uint64_t first = __atomic_load_n(&places[0], __ATOMIC_RELAXED);
+    uint64_t second = __atomic_load_n(&places[1], __ATOMIC_RELAXED);
+    uint32_t way = ++more->large_turns % SW_LARGE_WAYS;
+    if (first == kind || (first != 0 && second == 0)) {
+        way = 1;
+    } else if (first == 0 || second == kind) {
+        way = 0;
+    }
+    sw_span *span = kept_in(cache->heap, __atomic_exchange_n(&places[way], kind, __ATOMIC_ACQUIRE));
+    if (span != NULL) release_locked(cache->heap, span);
+}
+
+/* --- allocation ------------------------------------------------------------------------------- */
+
+static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
                                       sw_status *why) {
     sw_central_tick(heap);
     *why = SW_NOMEM;
@@ -23,7 +107,7 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     if (span == NULL) return NULL;
     bool needzero;
     uint32_t page;
-    *why = sw_pages_alloc(&heap->pages, pages, align, &page, &needzero);
+    *why = sw_central_pages(heap, pages, align, &page, &needzero);
     if (*why != SW_OK) {
         sw_central_drop_record(heap, span);
         return NULL;
@@ -31,69 +115,119 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     cold->page = page;
     cold->pages = pages;
-    sw_span_init_large(span, sw_pages_address(&heap->pages, page), (flags & SW_SCAN) == 0,
-                       needzero);
+    sw_span_init_large(span, sw_pages_address(&heap->pages, page), noscan, needzero);
     sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
     return span;
 }
 
-static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t size,
-                                             size_t align, unsigned flags, sw_status *why) {
+static sw_noinline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
+                                        sw_status *why) {
     sw_os_lock_acquire(&heap->lock);
-    sw_span *span = take(heap, pages, align, flags, why);
-    if (span != NULL) sw_space_cold(heap->space, span)->requested = size;
+    sw_span *span = take(heap, pages, align, noscan, why);
     sw_os_lock_release(&heap->lock);
     return span;
 }
 
 /* The cache gives up what it holds, and the limit's hook is asked, before more is refused. */
-static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t size, size_t align,
-                                       unsigned flags, sw_status *why) {
+static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t align, bool noscan,
+                                       sw_status *why) {
     sw_heap *heap = cache->heap;
     uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
     sw_span *span;
     do {
         sw_cache_trim(cache);
-        span = take_locked(heap, pages, size, align, flags, why);
+        span = take_locked(heap, pages, align, noscan, why);
     } while (span == NULL && *why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
     return span;
 }
 
-void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+static sw_span *take_any(sw_cache *cache, size_t size, size_t align, bool noscan) {
     sw_heap *heap = cache->heap;
     size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
     sw_status why = SW_NOMEM;
     sw_span *span = NULL;
     if (pages != 0 && pages < UINT32_MAX / 4) {
-        span = take_locked(heap, (uint32_t)pages, size, align, flags, &why);
+        span = take_locked(heap, (uint32_t)pages, align, noscan, &why);
         if (sw_unlikely(span == NULL))
-            span = take_again(cache, (uint32_t)pages, size, align, flags, &why);
+            span = take_again(cache, (uint32_t)pages, align, noscan, &why);
     }
     if (span == NULL) {
         sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));
         errno = ENOMEM;
-        return NULL;
     }
-    void *p = (void *)span->base;
-    bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero;
-    if (zero && (heap->mode & SW_MODE_DRY) == 0) clear(p, pages << heap->table->page_shift);
-    return p;
+    return span;
 }
 
-bool sw_large_free(sw_heap *heap, sw_span *span, uintptr_t p) {
-    sw_os_lock_acquire(&heap->lock);
-    sw_central_tick(heap);
-    bool live = span->state == SW_SPAN_LARGE && span->base == p;
-    if (live) {
-        const sw_span_cold *cold = sw_space_cold(heap->space, span);
-        uint32_t page = cold->page, pages = cold->pages;
-        sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
-        sw_central_drop_record(heap, span);
-        sw_pages_free(&heap->pages, page, pages);
-    }
-    sw_os_lock_release(&heap->lock);
-    return live;
+static sw_noinline void *clear_all(const sw_cache *cache, void *p, size_t size) {
+    size_t pages = sw_pages_of(cache->table, size == 0 ? 1 : size);
+    return (cache->mode & SW_MODE_DRY) != 0 ? p : clear(p, pages << cache->table->page_shift);
 }
+
+/* The span is the caller's: its object begins to live. */
+static sw_always_inline void *begin(sw_cache *cache, sw_span *span, size_t size, unsigned flags) {
+    sw_heap *heap = cache->heap;
+    void *p = (void *)span->base;
+    bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero != 0;
+    if (sw_unlikely((cache->mode & SW_MODE_TRACKED) != 0))
+        __atomic_store_n(&sw_space_cold(heap->space, span)->requested, size, __ATOMIC_RELAXED);
+    sw_span_large_begin(span);
+    return sw_likely(!zero) ? p : clear_all(cache, p, size);
+}
+
+static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    bool noscan = (flags & SW_SCAN) == 0;
+    make_place(cache, sw_pages_of(cache->table, size), noscan);
+    sw_span *span = take_any(cache, size, align, noscan);
+    if (span == NULL) return NULL;
+    __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
+    return begin(cache, span, size, flags);
+}
+
+void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    uint32_t shift = cache->table->page_shift;
+    if (sw_unlikely(size - 1 >= KEEP_MAX_BYTES || align >> shift > 1))
+        return alloc_fresh(cache, size, align, flags);
+    uint32_t pages = (uint32_t)((size - 1) >> shift) + 1;
+    uint64_t *place = &cache->more->large[sw_large_place(pages)];
+    uint64_t kind = sw_large_kind(pages, (flags & SW_SCAN) == 0);
+    for (int way = 0; way < SW_LARGE_WAYS; way++, place++) {
+        uint64_t entry = __atomic_load_n(place, __ATOMIC_RELAXED), id = entry - kind;
+        if (id - 1 < UINT32_MAX && __atomic_compare_exchange_n(place, &entry, kind, false,
+                                                               __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return begin(cache, &cache->view.spans[id], size, flags);
+    }
+    return alloc_fresh(cache, size, align, flags);
+}
+
+/* --- free ------------------------------------------------------------------------------------- */
+
+/* A place that waits for an object of this kind; NULL: none does. */
+static sw_always_inline uint64_t *waiting_place(struct sw_cache_more *more, uint32_t pages,
+                                                uint64_t kind) {
+    uint64_t *place = &more->large[sw_large_place(pages)];
+    for (int way = 0; way < SW_LARGE_WAYS; way++, place++)
+        if (__atomic_load_n(place, __ATOMIC_RELAXED) == kind) return place;
+    return NULL;
+}
+
+void sw_large_ended(sw_cache *cache, sw_span *span) {
+    struct sw_cache_more *more = cache->more;
+    sw_heap *heap = cache->heap;
+    uint32_t id = sw_space_span_id(heap->space, span), pages = heap->space->cold[id].pages;
+    uint64_t kind = sw_large_kind(pages, (span->span_class & 1) != 0);
+    uint64_t *place = pages > most_kept(cache->table) ? NULL : waiting_place(more, pages, kind);
+    if (sw_unlikely(place == NULL)) {
+        release_locked(heap, span);
+        return;
+    }
+    __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(place, kind | id, __ATOMIC_RELEASE);
+    if (sw_unlikely(__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) == 0))
+        __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
+    if (sw_unlikely(++more->large_frees % TICK_EVERY == 0)) release_locked(heap, NULL);
+}
+
+/* --- resizing --------------------------------------------------------------------------------- */
 
 /* Under the heap's lock: the object keeps its first `pages` pages. */
 static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
@@ -103,32 +237,36 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: the object takes the pages behind it, if they are free. Without this a
- * block that grows step by step is copied at each. A scanned object's new pages are zero, as at its
- * birth. */
+/* Under the heap's lock: the object takes the pages behind it, if they are free or kept by some
+ * cache. Without this a block that grows step by step is copied at each. A scanned object's new
+ * pages are zero, as at its birth. */
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
+    if (__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0) sw_large_give_up_all(heap);
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
     if (needzero) span->needzero = 1;
     if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)
-        clear((void *)sw_pages_address(&heap->pages, first),
-              (size_t)more << heap->table->page_shift);
+        (void)clear((void *)sw_pages_address(&heap->pages, first),
+                    (size_t)more << heap->table->page_shift);
     sw_pages_map(&heap->pages, first, more, sw_space_span_id(heap->space, span));
     cold->pages = pages;
     return true;
 }
 
-bool sw_large_resize(sw_heap *heap, sw_span *span, size_t size) {
+/* Meanwhile the object does not live: a free that races with this is misuse, and told so. */
+bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     size_t pages = sw_pages_of(heap->table, size);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool done = true;
     if (pages == 0 || pages >= UINT32_MAX / 4) return false;
     sw_os_lock_acquire(&heap->lock);
     if (pages != cold->pages) sw_central_tick(heap);
-    if (pages < cold->pages) shrink(heap, cold, (uint32_t)pages);
-    if (pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);
-    if (done) cold->requested = size;
+    bool live = sw_span_large_end(span, p);
+    if (live && pages < cold->pages) shrink(heap, cold, (uint32_t)pages);
+    if (live && pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);
+    if (live && done) __atomic_store_n(&cold->requested, size, __ATOMIC_RELAXED);
+    if (live) sw_span_large_begin(span);
     sw_os_lock_release(&heap->lock);
-    return done;
+    return live && done;
 }

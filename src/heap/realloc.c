@@ -28,11 +28,12 @@ static bool kind_fits(const sw_span *span, unsigned flags) {
 
 /* True when the object may stay where it is: same class, or same or fewer pages. A large object
  * that would fit a class moves into one. */
-static bool resize_in_place(sw_heap *heap, const sw_target *target, size_t size, unsigned flags) {
+static bool resize_in_place(sw_heap *heap, const sw_target *target, const void *ptr, size_t size,
+                            unsigned flags) {
     sw_span *span = target->span;
     if (!kind_fits(span, flags)) return false;
     if (sw_span_is_large(span))
-        return size > heap->table->max_size && sw_large_resize(heap, span, size);
+        return size > heap->table->max_size && sw_large_resize(heap, span, (uintptr_t)ptr, size);
     if (size > heap->table->max_size ||
         sw_size_class(heap->table, size) != (uint32_t)span->span_class / 2)
         return false;
@@ -90,7 +91,8 @@ static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
         return NULL;
     }
     size_t old = known_bytes(heap, &target);
-    if (!resize_in_place(heap, &target, size, flags)) return move(cache, ptr, old, size, flags);
+    if (!resize_in_place(heap, &target, ptr, size, flags))
+        return move(cache, ptr, old, size, flags);
     zero_grown(heap, ptr, old, size, flags);
     return ptr;
 }

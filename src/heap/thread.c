@@ -308,7 +308,11 @@ static void recover_spans(sw_heap *heap) {
         uint32_t step;
         for (uint32_t n = 0; n < window->frontier; n += step) {
             sw_span *span = sw_heap_span_at(heap, window, n, &step);
-            if (span != NULL && span->state != SW_SPAN_LARGE) drain_all(heap, span);
+            if (span == NULL) continue;
+            if (span->state == SW_SPAN_LARGE)
+                sw_large_recover(heap, span);
+            else
+                drain_all(heap, span);
         }
     }
 }
@@ -334,6 +338,8 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
     heap->closing = 0;
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+        memset(cache->more->large, 0, sizeof cache->more->large); /* or they are given up twice */
     recover_spans(heap);
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
         recover_cache(heap, cache);

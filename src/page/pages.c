@@ -61,8 +61,12 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     const sw_window *window = sw_pages_window_of(pages, page);
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT;
     uint64_t first = (uint64_t)(page - window->first_page) << shift;
-    uint64_t end = first + ((uint64_t)n << shift);
-    for (uint64_t frame = first; frame < end; frame++) window->map[frame] = span_id;
+    uint64_t frames = (uint64_t)n << shift;
+    uint32_t *entry = window->map + first;
+    const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
+                             span_id, span_id, span_id, span_id};
+    for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
+    while (frames-- > 0) *entry++ = span_id;
 }
 
 /* --- growth ----------------------------------------------------------------------------------- */
@@ -230,6 +234,15 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     return SW_OK;
 }
 
+bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero) {
+    if (!could_hold(pages, n, 0)) return false;
+    uint32_t found = sw_runs_first_fit(&pages->runs, n);
+    if (found == SW_PAGE_NONE || sw_bits_count(pages->held, found, n) != n) return false;
+    take(pages, found, n, needzero);
+    *page = found;
+    return true;
+}
+
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero) {
     sw_window *window = (sw_window *)sw_pages_window_of(pages, page);
     uint32_t from = page + n, ready = window->first_page + window->frontier;
@@ -302,9 +315,7 @@ static uint64_t purge_all(sw_pages *pages, bool idle_only) {
 }
 
 void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
-    if (pages->decay_ns == SW_DECAY_NEVER || now_ns < pages->tick_ns ||
-        now_ns - pages->tick_ns < pages->decay_ns)
-        return;
+    if (!sw_pages_tick_due(pages, now_ns)) return;
     bool late = now_ns - pages->tick_ns >= 2 * pages->decay_ns;
     sw_set_counter(&pages->tick_ns, now_ns);
     if (pages->free_held_pages == 0) return;

@@ -59,12 +59,19 @@ void sw_pages_destroy(sw_pages *pages);
  * *needzero: some page may hold old bytes. SW_NOMEM or SW_LIMIT leaves everything as it was. */
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero);
+/* The same of pages that are all held, if those are the lowest that fit. */
+bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
 /* `more` pages right behind page + n - 1, which is in use. False: they are not free, or not to be
  * had; nothing has changed. */
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
 
-/* Decay: free pages that were idle at the last tick go back. Cheap when no tick is due. */
+static inline bool sw_pages_tick_due(const sw_pages *pages, uint64_t now_ns) {
+    uint64_t tick_ns = __atomic_load_n(&pages->tick_ns, __ATOMIC_RELAXED);
+    return pages->decay_ns != SW_DECAY_NEVER && now_ns >= tick_ns &&
+           now_ns - tick_ns >= pages->decay_ns;
+}
+/* Decay: free pages that were idle at the last tick go back. Nothing when no tick is due. */
 void sw_pages_tick(sw_pages *pages, uint64_t now_ns);
 /* Every free page goes back now; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);

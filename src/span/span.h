@@ -97,6 +97,22 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, bool marked
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
+/* While a large object lives, its record has its address for an owner: no cache lies there. So one
+ * exchange ends it, whoever else tries, even if the record serves another span by then. NULL: it
+ * was freed, and a cache keeps it (large.c). */
+static inline bool sw_span_large_lives(const sw_span *span) {
+    return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
+}
+static sw_always_inline void sw_span_large_begin(sw_span *span) {
+    __atomic_store_n(&span->owner, (sw_cache *)span->base, __ATOMIC_RELEASE);
+}
+/* False: no live large object starts at p. */
+static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
+    sw_cache *live = (sw_cache *)p;
+    return __atomic_compare_exchange_n(&span->owner, &live, NULL, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
 static inline void sw_span_enter(sw_span *span, sw_span_state state) {
     span->state = (uint8_t)state;
 }
@@ -105,7 +121,7 @@ static inline void sw_span_enter(sw_span *span, sw_span_state state) {
  * NULL if that is 0. */
 void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
                   sw_word *words, bool needzero);
-/* Sets up the record of one large object. */
+/* Sets up the record of one large object, which does not live yet. */
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero);
 /* Makes it the record of no span. */
 void sw_span_clear(sw_span *span);

@@ -16,6 +16,7 @@ typedef struct sw_audit {
     uint64_t held_pages; /* accessible pages that are held */
     uint64_t records;    /* records in use: spans of slots and large objects */
     uint64_t halves;     /* halves of spans with announced frees */
+    uint64_t kept;       /* large objects that were freed and not released */
     uint64_t by_state[SW_SPAN_STATE_COUNT];
 } sw_audit;
 

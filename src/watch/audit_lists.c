@@ -163,12 +163,36 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
+/* What a place holds is a large object that was freed, of its kind. Returns how many are kept. */
+static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
+    const sw_space *space = a->heap->space;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
+        uint64_t entry = cache->more->large[i];
+        uint32_t id = (uint32_t)entry;
+        if (id == 0) continue;
+        const sw_span *span = sw_space_span(space, id);
+        if (!sw_audit_is_span(a, id) || space->cold[id].heap != a->heap ||
+            span->state != SW_SPAN_LARGE || sw_span_large_lives(span) || !span->needzero ||
+            sw_large_place(space->cold[id].pages) != i - i % SW_LARGE_WAYS ||
+            (entry ^ id) != sw_large_kind(space->cold[id].pages, (span->span_class & 1) != 0) ||
+            cache->more->closed) {
+            SW_BROKEN(a, "cache %u: place %u holds no large object of its own", cache->more->number,
+                      i);
+            return count;
+        }
+        count++;
+    }
+    return count;
+}
+
 static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
-    uint64_t open = 0, halves = 0, count = 0;
+    uint64_t open = 0, halves = 0, kept = 0, count = 0;
     for (const sw_cache *cache = a->heap->caches; cache != NULL && a->status == SW_OK;
          cache = cache->more->next) {
         check_cache(a, cache, seen);
         if (a->status == SW_OK) halves += check_remote_stack(a, cache, a->halves);
+        if (a->status == SW_OK) kept += check_large_places(a, cache);
         open += cache->more->closed == 0;
         if (++count > a->heap->cache_numbers) SW_BROKEN(a, "caches: their list has no end");
     }
@@ -178,6 +202,9 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     else if (a->status == SW_OK && halves != a->halves)
         SW_BROKEN(a, "caches: %llu halves of spans have frees announced, %llu are on stacks",
                   (unsigned long long)a->halves, (unsigned long long)halves);
+    else if (a->status == SW_OK && kept != a->kept)
+        SW_BROKEN(a, "caches: %llu large objects are freed, %llu are kept",
+                  (unsigned long long)a->kept, (unsigned long long)kept);
 }
 
 void sw_audit_lists(sw_audit *a) {

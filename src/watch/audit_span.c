@@ -49,7 +49,9 @@ static void check_map(sw_audit *a, const sw_span *span, const sw_window *window,
 static void check_large(sw_audit *a, const sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(a->heap->space, span);
     uint64_t requested = cold->requested == 0 ? 1 : cold->requested;
-    if (span->magic != 0 || span->slots != 0 || span->owner != NULL ||
+    bool live = sw_span_large_lives(span);
+    a->kept += !live;
+    if (span->magic != 0 || span->slots != 0 || (live && (uintptr_t)span->owner != span->base) ||
         span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0 ||
         span->kept != 0)
         SW_BROKEN(a, "large object at page %u: its record is a span of slots'",

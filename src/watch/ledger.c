@@ -23,10 +23,31 @@ static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
     return sum;
 }
 
+static uint64_t large_requested(const sw_heap *heap, const sw_span *span) {
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    return (heap->mode & SW_MODE_TRACKED) != 0 ? __atomic_load_n(&cold->requested, __ATOMIC_RELAXED)
+                                               : (uint64_t)cold->pages << heap->table->page_shift;
+}
+
+/* A freed large object that a cache keeps. */
+static void add_kept(uint64_t bytes, tally *t) {
+    t->ledger->cached_bytes += bytes;
+    if (t->rows == NULL) return;
+    sw_ledger_class *row = &t->rows[0];
+    row->spans++;
+    row->span_bytes += bytes;
+    row->slots++;
+    row->cached_bytes += bytes;
+    row->occupancy[0]++;
+}
+
 static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
     uint64_t bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
-    bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
-    uint64_t requested = tracked ? sw_space_cold(heap->space, span)->requested : bytes;
+    if (!sw_span_large_lives(span)) {
+        add_kept(bytes, t);
+        return;
+    }
+    uint64_t requested = large_requested(heap, span);
     t->ledger->requested_bytes += requested;
     t->ledger->large_rounding_bytes += bytes - requested;
     t->ledger->large_bytes += bytes;
@@ -142,13 +163,14 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
     size_t i = out->count++;
     if (i >= out->capacity) return true;
     bool large = span->state == SW_SPAN_LARGE;
+    const sw_cache *owner = large ? NULL : sw_span_owner(span);
     out->rows[i] = (sw_span_info){
         .address = span->base,
         .bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift,
         .cls = span->span_class / 2,
         .slots = large ? 1 : span->slots,
-        .live = large ? 1 : span->slots - sw_span_free_slots(span),
-        .cache = sw_span_owner(span) == NULL ? 0 : sw_span_owner(span)->more->number,
+        .live = large ? sw_span_large_lives(span) : span->slots - sw_span_free_slots(span),
+        .cache = owner == NULL ? 0 : owner->more->number,
         .scan = (span->span_class & 1) == 0,
         .current = span->state == SW_SPAN_CURRENT,
         .needzero = span->needzero,
@@ -175,9 +197,8 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
     if (span->state == SW_SPAN_LARGE) {
-        uint64_t bytes = tracked ? cold->requested
-                                 : (uint64_t)sw_space_cold(heap->space, span)->pages
-                                       << heap->table->page_shift;
+        if (!sw_span_large_lives(span)) return true;
+        uint64_t bytes = large_requested(heap, span);
         visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);
         return visit->result == 0;
     }

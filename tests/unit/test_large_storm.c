@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large objects of all sizes at random, by several threads, under limits and beside trims: contents
+ * stay, zeroed ones are zero, the ledger sums to what is held and the heap is whole. Dry and live
+ * heaps agree. Frees of one object that race free it once. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "check.h"
+#include "spanwise/spanwise.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN 1
+#endif
+#endif
+
+#ifdef TSAN
+enum { STEPS = 3000, RACES = 0 };
+#else
+enum { STEPS = 20000, RACES = 20000 };
+#endif
+
+enum { K = 1 << 10, M = 1 << 20, THREADS = 3, OWN = 12, BOXES = 8 };
+
+typedef struct item {
+    unsigned char *p;
+    size_t size;
+    unsigned char mark;
+} item;
+
+static sw_heap *heap;
+static item *_Atomic boxes[BOXES]; /* objects on their way to another thread */
+static atomic_int faults;
+static atomic_int refused;
+
+static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
+    (void)arg;
+    (void)fault;
+    atomic_fetch_add(&faults, 1);
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+static void make(bool dry, uint64_t limit, bool tracked) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.tracked = tracked;
+    options.dry = dry;
+    options.limit_bytes = limit;
+    options.manual_clock = 1;
+    options.decay_ns = 1000;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+}
+
+static void check_ledger(void) {
+    sw_ledger l;
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.requested_bytes + l.roundup_bytes + l.tail_bytes + l.free_slot_bytes +
+                 l.cached_bytes + l.metadata_bytes + l.large_rounding_bytes + l.free_page_bytes,
+             l.held_bytes);
+    CHECK_EQ(l.held_bytes, sw_heap_held_bytes(heap));
+}
+
+/* While others are at work: nothing to compare, but much to read. */
+static void read_ledger(void) {
+    sw_ledger l;
+    if (sw_heap_ledger(heap, &l, NULL, 0) != SW_OK) CHECK_STR("the ledger", "read");
+}
+
+/* --- one step --------------------------------------------------------------------------------- */
+
+/* 33 KiB to 8 MiB; mostly such as a cache keeps, and few enough sizes that some come again. */
+static size_t random_size(uint64_t *rng) {
+    uint64_t r = check_random(rng);
+    if ((r & 31) == 0) return M + r % (7 * M);
+    return 33 * K + (r >> 8) % 24 * 40 * K + (r >> 16) % 3;
+}
+
+/* Its ends and some words between hold its mark. */
+static void fill(const item *it) {
+    for (size_t at = 0; at < it->size; at += 4096) it->p[at] = it->mark;
+    it->p[it->size - 1] = it->mark;
+}
+
+static bool holds(const item *it, size_t size) {
+    for (size_t at = 0; at < size; at += 4096)
+        if (it->p[at] != it->mark) return false;
+    return true;
+}
+
+static bool is_zero(const unsigned char *p, size_t size) {
+    for (size_t at = 0; at < size; at += 1024)
+        if (p[at] != 0) return false;
+    return p[size - 1] == 0;
+}
+
+static void allocate(item *it, uint64_t *rng) {
+    uint64_t r = check_random(rng);
+    unsigned flags = (r & 3) == 0 ? SW_ZERO : (r & 7) == 1 ? SW_SCAN : 0;
+    size_t align = (r & 48) == 0 ? (size_t)1 << (4 + (r >> 8) % 16) : 1;
+    it->size = random_size(rng);
+    it->mark = (unsigned char)(r >> 32 | 1);
+    it->p = align == 1 ? sw_heap_alloc(heap, it->size, flags)
+                       : sw_heap_alloc_aligned(heap, it->size, align, flags);
+    if (it->p == NULL) {
+        atomic_fetch_add(&refused, 1);
+        return;
+    }
+    if ((uintptr_t)it->p % align != 0) CHECK_EQ((uintptr_t)it->p % align, 0);
+    if (sw_heap_is_dry(heap)) return;
+    if (flags != 0 && !is_zero(it->p, it->size)) CHECK_EQ(it->size, 0);
+    fill(it);
+}
+
+static void give_up(item *it) {
+    if (!sw_heap_is_dry(heap) && !holds(it, it->size)) CHECK_EQ(it->size, 0);
+    sw_heap_free(heap, it->p);
+    it->p = NULL;
+}
+
+static void resize(item *it, uint64_t *rng) {
+    size_t size = random_size(rng), least = size < it->size ? size : it->size;
+    unsigned char *p = sw_heap_realloc(heap, it->p, size, 0);
+    if (p == NULL) return;
+    it->p = p;
+    it->size = size;
+    if (sw_heap_is_dry(heap)) return;
+    if (!holds(it, least)) CHECK_EQ(least, 0);
+    fill(it);
+}
+
+/* Hands an object over, and takes on what lay there. */
+static void exchange(item *it, uint64_t *rng) {
+    item *mine = malloc(sizeof *mine);
+    *mine = *it;
+    item *other = atomic_exchange(&boxes[check_random(rng) % BOXES], mine);
+    it->p = NULL;
+    if (other == NULL) return;
+    *it = *other;
+    free(other);
+}
+
+static void step(item *own, uint64_t *rng, bool alone) {
+    uint64_t r = check_random(rng);
+    item *it = &own[r % OWN];
+    if (it->p == NULL) {
+        allocate(it, rng);
+    } else if ((r >> 8) % 8 == 0) {
+        resize(it, rng);
+    } else if ((r >> 8) % 8 == 1 && !alone) {
+        exchange(it, rng);
+    } else {
+        give_up(it);
+    }
+    if ((r >> 16) % 512 == 0) (void)sw_heap_trim(heap);
+    if ((r >> 16) % 512 == 1) sw_heap_set_time(heap, r >> 44);
+    if ((r >> 16) % 512 == 2 && alone) check_ledger();
+    if ((r >> 16) % 512 == 2 && !alone) read_ledger();
+    if ((r >> 16) % 64 == 3) sw_heap_free(heap, sw_heap_alloc(heap, 3000, 0));
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static void *worker(void *arg) {
+    uint64_t rng = (uint64_t)(uintptr_t)arg;
+    item own[OWN] = {0};
+    for (int i = 0; i < STEPS; i++) step(own, &rng, false);
+    for (int i = 0; i < OWN; i++)
+        if (own[i].p != NULL) give_up(&own[i]);
+    return NULL;
+}
+
+static int free_some(sw_heap *of, uint64_t bytes, void *arg) {
+    (void)bytes;
+    (void)arg;
+    item *it = atomic_exchange(&boxes[0], NULL);
+    if (it == NULL) return 0;
+    sw_heap_free(of, it->p);
+    free(it);
+    return 1;
+}
+
+static void storm(uint64_t limit, bool tracked) {
+    pthread_t threads[THREADS];
+    sw_ledger l;
+    make(false, limit, tracked);
+    sw_heap_set_limit_hook(heap, free_some, NULL);
+    atomic_store(&refused, 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 11)), 0);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < BOXES; i++) {
+        item *it = atomic_exchange(&boxes[i], NULL);
+        if (it == NULL) continue;
+        give_up(it);
+        free(it);
+    }
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    check_ledger();
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.live_objects, 0);
+    CHECK(limit == 0 || atomic_load(&refused) > 0);
+    CHECK_EQ(atomic_load(&faults), 0);
+    (void)sw_heap_trim(heap);
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.free_page_bytes, 0);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- alone ------------------------------------------------------------------------------------ */
+
+/* The same steps in a live and a dry heap, verified now and then: equal ledgers. */
+static void alone(uint64_t limit) {
+    sw_ledger ledgers[2];
+    for (int dry = 0; dry < 2; dry++) {
+        uint64_t rng = 5;
+        item own[OWN] = {0};
+        make(dry != 0, limit, true);
+        for (int i = 0; i < STEPS / 2; i++) {
+            step(own, &rng, true);
+            if (i % 64 == 0 && sw_heap_verify(heap) != SW_OK)
+                CHECK_STR(sw_last_error()->message, "whole");
+        }
+        memset(&ledgers[dry], 0, sizeof ledgers[dry]);
+        CHECK_EQ(sw_heap_ledger(heap, &ledgers[dry], NULL, 0), SW_OK);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
+    CHECK_EQ(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]), 0);
+}
+
+/* --- frees that race -------------------------------------------------------------------------- */
+
+static void *_Atomic twice;
+static atomic_int round_now, rounds_done;
+
+/* Both free at the same moment where two processors are to be had: nobody sleeps. */
+static void wait_for(atomic_int *counter, int value) {
+    for (unsigned n = 1; atomic_load(counter) != value; n++)
+        if (n % 1024 == 0) sched_yield();
+}
+
+static void *second_freer(void *arg) {
+    for (int i = 1; i <= RACES; i++) {
+        wait_for(&round_now, i);
+        sw_heap_free(heap, atomic_load(&twice));
+        atomic_store(&rounds_done, i);
+    }
+    return arg;
+}
+
+static void racing_frees(void) {
+    pthread_t thread;
+    sw_ledger l;
+    make(false, 0, true);
+    CHECK_EQ(pthread_create(&thread, NULL, second_freer, NULL), 0);
+    for (int i = 1; i <= RACES; i++) {
+        atomic_store(&faults, 0);
+        atomic_store(&twice, sw_heap_alloc(heap, (size_t)(i % 5 + 1) * 300 * K, 0));
+        atomic_store(&round_now, i);
+        sw_heap_free(heap, atomic_load(&twice));
+        wait_for(&rounds_done, i);
+        if (atomic_load(&faults) != 1) CHECK_EQ(atomic_load(&faults), 1);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.live_objects, 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+int main(void) {
+    sw_set_fault_handler(count_fault, NULL);
+    storm(0, true);
+    storm(24 * M, false);
+    alone(0);
+    alone(9 * M);
+    racing_frees();
+    return check_result();
+}
