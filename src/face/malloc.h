@@ -60,21 +60,22 @@ sw_heap *face_heap(void);
 
 /* --- the way of most calls -------------------------------------------------------------------- */
 
-/* Continuations of the inline paths. */
+/* Continuations of the inline paths, and what these do not serve. */
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+void *face_alloc_any(sw_cache *cache, size_t size, unsigned flags);
 void face_free_slow(sw_cache *cache, void *ptr, const char *op);
 
 static sw_always_inline void *face_allocate(size_t size) {
     return sw_likely(size <= SW_FAST_SIZE_MAX)
                ? sw_default_malloc(size, face_alloc_slow)
-               : face_alloc_slow(sw_tls_cache, size, 0, SW_CLASS_OF_SIZE);
+               : face_alloc_any(sw_tls_cache, size, 0);
 }
 
 static sw_always_inline void *face_allocate_zeroed(size_t size) {
     sw_cache *cache = sw_tls_cache;
     if (sw_likely(size <= SW_DEFAULT_CUTOFF && cache->heap != NULL))
         return SW_DEFAULT_NOSCAN[size](cache, size, SW_ZERO);
-    return face_alloc_slow(cache, size, SW_ZERO, SW_CLASS_OF_SIZE);
+    return face_alloc_any(cache, size, SW_ZERO);
 }
 
 static inline void *face_allocate_aligned(size_t size, size_t align) {

@@ -93,8 +93,13 @@ static void leave(const visit *v) {
 /* --- calls ------------------------------------------------------------------------------------ */
 
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    if (sw_unlikely(cache->heap == NULL)) return face_alloc(size, 0, flags);
-    return sw_alloc_slow(cache, size, flags, span_class);
+    return sw_likely(cache->heap != NULL) ? sw_alloc_slow(cache, size, flags, span_class)
+                                          : face_alloc(size, 0, flags);
+}
+
+void *face_alloc_any(sw_cache *cache, size_t size, unsigned flags) {
+    return sw_likely(cache->heap != NULL) ? sw_cache_alloc(cache, size, flags)
+                                          : face_alloc(size, 0, flags);
 }
 
 void face_free_slow(sw_cache *cache, void *ptr, const char *op) {

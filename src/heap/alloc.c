@@ -70,10 +70,8 @@ static bool next_word(sw_cache_slot *slot) {
 
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
-    if (span_class == SW_CLASS_OF_SIZE) {
-        if (size >= cache->straight_end) return sw_cache_alloc(cache, size, flags);
+    if (span_class == SW_CLASS_OF_SIZE)
         span_class = sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
-    }
     sw_cache_slot *slot = &cache->slots[span_class];
     if (slot->hint != slot->hints) {
         void *p = take_hinted(cache, size, flags, span_class);

@@ -134,7 +134,7 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 
 /* --- hints ------------------------------------------------------------------------------------ */
 
-/* In place of a span class: a small pointer-free size tells it, any other one is the general case. */
+/* In place of a span class: that of the size, which is small, without pointers. */
 enum { SW_CLASS_OF_SIZE = 0 };
 
 /* Where a cache allocates pointer-free objects of a class. */
