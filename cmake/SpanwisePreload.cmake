@@ -49,7 +49,7 @@ foreach(source IN LISTS stress_sources)
   spanwise_preload_program(stress_${name} tests/stress/${name}.c)
   add_test(NAME stress.${name} COMMAND stress_${name})
   set(labels preload)
-  if(NOT name STREQUAL "thread_ends") # the others fork and limit themselves: no work for an emulator
+  if(NOT name STREQUAL "thread_ends") # the others fork, or limit themselves: not for an emulator
     list(APPEND labels native)
   endif()
   set_tests_properties(stress.${name} PROPERTIES LABELS "${labels}" TIMEOUT 300

@@ -7,9 +7,9 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it.
 set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits)")
 
-# What an emulator can not show (label `native`): it adds a line of its own when a program aborts (fail),
-# limits of memory and addresses bind itself (limits, runner), forks beside threads upset it (threads),
-# and some would take it minutes (runner, threads, trace_damage).
+# What an emulator can not show (label `native`): it adds a line of its own when a program aborts
+# (fail), limits of memory and addresses bind itself (limits, runner), forks beside threads upset it
+# (threads), and some would take it minutes (runner, threads, trace_damage).
 set(spanwise_needs_native "^(fail|limits|runner|threads|trace_damage)$")
 
 foreach(source IN LISTS unit_sources)
