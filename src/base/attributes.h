@@ -19,4 +19,15 @@
 
 enum { SW_CACHE_LINE = 64 };
 
+/* Tells MemorySanitizer of bytes that a library wrote which it does not see into. */
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define sw_written_outside(p, bytes) __msan_unpoison(p, bytes)
+#endif
+#endif
+#ifndef sw_written_outside
+#define sw_written_outside(p, bytes) ((void)0)
+#endif
+
 #endif

@@ -26,10 +26,10 @@ static sw_target find_in_slots(sw_span *span, uintptr_t p) {
 
 sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     uintptr_t p = (uintptr_t)ptr;
-    const uint32_t *entry = sw_space_entry(heap->space, p);
-    if (entry == NULL || *entry == SW_SPAN_NONE) return bad(SW_MISUSE_FOREIGN, NULL);
-    if (*entry == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
-    sw_span *span = sw_space_span(heap->space, *entry);
+    uint32_t id = sw_space_id_of(heap->space, p);
+    if (id == SW_SPAN_NONE) return bad(SW_MISUSE_FOREIGN, NULL);
+    if (id == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
+    sw_span *span = sw_space_span(heap->space, id);
     if (sw_space_cold(heap->space, span)->heap != heap) return bad(SW_MISUSE_WRONG_HEAP, span);
     if (!sw_span_is_large(span)) return find_in_slots(span, p);
     if (!sw_span_large_lives(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
@@ -64,9 +64,8 @@ static void free_any(sw_cache *cache, void *ptr, const char *op);
 
 /* Finds the target, and visits its span. */
 static sw_target visit(sw_cache *cache, const void *ptr) {
-    const uint32_t *entry = sw_space_entry(cache->heap->space, (uintptr_t)ptr);
     for (;;) {
-        uint32_t id = entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_RELAXED);
+        uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
         sw_visit_enter(cache, id);
         sw_target target = sw_target_find(cache->heap, ptr);
         if (target.misuse != SW_MISUSE_NONE ||
@@ -165,7 +164,8 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-static void free_found(sw_cache *cache, void *ptr, const char *op) {
+/* Apart from free_any: a free of a large object saves no register for it. */
+static sw_noinline void free_found(sw_cache *cache, void *ptr, const char *op) {
     int saved_errno = errno;
     sw_target target;
     do {
@@ -185,8 +185,8 @@ static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr)
 
 /* Another owner, misuse; where the cache's own view does not reach, large objects too. */
 static sw_noinline void free_rest(sw_cache *cache, void *ptr, const char *op) {
-    const uint32_t *entry = sw_space_entry(cache->heap->space, (uintptr_t)ptr);
-    if (entry == NULL || !free_large(cache, *entry, ptr)) free_found(cache, ptr, op);
+    uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
+    if (id < SW_SPAN_FIRST || !free_large(cache, id, ptr)) free_found(cache, ptr, op);
 }
 
 /* The first free of a thread that has no cache yet; without memory for one, the object is leaked. */

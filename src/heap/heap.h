@@ -196,7 +196,8 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
  * row into one span pay it once. */
 static inline void sw_visit_enter(sw_cache *cache, uint32_t id) {
     cache->visited = sw_space_span(cache->heap->space, id);
-    __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELAXED);
+    /* Release: whoever finds the span before left sees what this cache did to it. */
+    __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 static inline void sw_visit_leave(sw_cache *cache) {

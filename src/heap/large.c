@@ -11,8 +11,22 @@ enum { PURGE_MIN_BYTES = 4 << 20 };
 
 /* From this size on pages are exchanged for fresh ones, not written: a request of many times the
  * memory, of which one page is dirty, must not touch the others. */
+static sw_noinline void exchange(char *start, size_t bytes) {
+    size_t page = sw_os_page_bytes();
+    char *end = start + bytes;
+    char *first = (char *)(uintptr_t)sw_align_up((uintptr_t)start, page);
+    char *last = (char *)(uintptr_t)sw_align_down((uintptr_t)end, page);
+    if (!sw_os_purge(first, (size_t)(last - first))) first = last = end;
+    memset(start, 0, (size_t)(first - start));
+    memset(last, 0, (size_t)(end - last));
+}
+
 static void *clear(void *p, size_t bytes) {
-    if (bytes < PURGE_MIN_BYTES || !sw_os_purge(p, bytes)) memset(p, 0, bytes);
+    if (bytes < PURGE_MIN_BYTES) {
+        memset(p, 0, bytes);
+    } else {
+        exchange(p, bytes);
+    }
     return p;
 }
 

@@ -27,7 +27,8 @@ void *sw_os_reserve_readable(size_t bytes);
 /* Makes [p, p+bytes) readable and writable. False when refused (the range is unchanged). */
 bool sw_os_commit(void *p, size_t bytes);
 /* Gives the pages of [p, p+bytes) back; they read as zero when next touched.
- * False when refused: contents and residency are unchanged. */
+ * False when refused (always, unless they are whole pages): contents and residency are
+ * unchanged. */
 bool sw_os_purge(void *p, size_t bytes);
 /* Makes the pages of [p, p+bytes), which is accessible, resident before they are touched: cheaper than
  * a fault for each. False when refused, or where there is no such call: nothing is lost. */

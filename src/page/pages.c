@@ -19,6 +19,7 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
     pages->space = space;
     pages->meta = meta;
     pages->page_shift = page_shift;
+    pages->unit = (uint32_t)sw_max_u64(sw_os_page_bytes() >> page_shift, 1);
     pages->limit_bytes = UINT64_MAX;
     pages->decay_ns = SW_DECAY_NEVER;
 }
@@ -63,6 +64,7 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     uint64_t first = (uint64_t)(page - window->first_page) << shift;
     uint64_t frames = (uint64_t)n << shift;
     uint32_t *entry = window->map + first;
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* the record first: see sw_space_id_of */
     const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
                              span_id, span_id, span_id, span_id};
     for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
@@ -121,8 +123,9 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     return true;
 }
 
-/* Moves a window's frontier up by n pages. */
+/* Moves a window's frontier up by n pages, or a few more: frontiers are whole units. */
 static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
+    n = (uint32_t)sw_align_up(n, pages->unit);
     uintptr_t from = window->base + ((uintptr_t)window->frontier << pages->page_shift);
     if (!pages->space->dry && !sw_os_commit((void *)from, (size_t)n << pages->page_shift))
         return false;
@@ -265,17 +268,32 @@ void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n) {
 
 /* --- giving pages back to the OS -------------------------------------------------------------- */
 
+/* Makes a run of free pages one of whole units: longer where what is missing is free as well, else
+ * shorter. Its new length. */
+static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
+    uint32_t unit = pages->unit, before = *page % unit, after = (unit - (*page + n) % unit) % unit;
+    uint32_t first = *page - before, end = *page + n + after;
+    if (sw_runs_count(&pages->runs, first, before) != before) first += unit;
+    if (sw_runs_count(&pages->runs, end - after, after) != after) end -= unit;
+    *page = first;
+    return end > first ? end - first : 0;
+}
+
 static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
-    uint64_t bytes = (uint64_t)n << pages->page_shift;
-    if (!pages->space->dry && !sw_os_purge((void *)sw_pages_address(pages, page), bytes)) {
+    if (pages->unit > 1) n = whole_units(pages, &page, n);
+    if (n == 0) return 0;
+    uint64_t length = (uint64_t)n << pages->page_shift;
+    uint32_t held = pages->unit > 1 ? sw_bits_count(pages->held, page, n) : n;
+    uint64_t bytes = (uint64_t)held << pages->page_shift;
+    if (!pages->space->dry && !sw_os_purge((void *)sw_pages_address(pages, page), length)) {
         pages->retry_bytes += bytes;
         return 0;
     }
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
     sw_bits_clear(pages->held, page, n);
     sw_bits_clear(pages->dirty, page, n);
-    sw_set_counter(&pages->held_pages, pages->held_pages - n);
-    pages->free_held_pages -= n;
+    sw_set_counter(&pages->held_pages, pages->held_pages - held);
+    pages->free_held_pages -= held;
     pages->returned_bytes += bytes;
     return bytes;
 }

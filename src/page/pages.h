@@ -34,6 +34,8 @@ typedef struct sw_pages {
     uint64_t *dirty;
     uint64_t *idle;
     uint32_t page_shift;
+    uint32_t unit;     /* pages that the system makes accessible and takes back together: 1, or
+                        * as many as one of its own pages (16 or 64 KiB) has */
     uint32_t capacity; /* pages that held, dirty and idle have bits for */
     uint32_t page_end; /* logical number after the last window and its gap */
     uint32_t window_count;

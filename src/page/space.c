@@ -9,7 +9,7 @@
 
 enum {
     RESERVE_LOG2 = 40,     /* 1 TiB of addresses in the usual case */
-    UNLIMITED_LOG2 = 34,   /* 64 GiB where that is refused though no limit is set: emulators */
+    UNLIMITED_LOG2 = 34,   /* 16 GiB where that is refused though no limit is set: emulators */
     CONSTRAINED_LOG2 = 26, /* 64 MiB where a limit is set, or less: see make */
     SMALLEST_LOG2 = 20,
     SPANS_MAX = 1 << 25,

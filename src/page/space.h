@@ -96,6 +96,14 @@ void sw_space_return_spans(sw_space *space, uint32_t first);
 /* The page-map entry of an address; NULL outside every reservation. Slow path. */
 const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address);
 
+/* The id there; SW_SPAN_NONE outside. Whoever holds a live object sees its span's record as it is;
+ * others (an object freed twice at once) see it at least as it was when its id was written: acquire
+ * here, release in sw_pages_map. Fast paths get there by the address that depends on the id. */
+static inline uint32_t sw_space_id_of(const sw_space *space, uintptr_t address) {
+    const uint32_t *entry = sw_space_entry(space, address);
+    return entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_ACQUIRE);
+}
+
 static sw_always_inline sw_span *sw_space_span(const sw_space *space, uint32_t id) {
     return &space->view.spans[id];
 }

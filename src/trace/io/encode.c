@@ -7,6 +7,7 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
+#include "base/attributes.h"
 #include "base/bits.h"
 #include "trace/io/format.h"
 #include "trace/io/raw.h"
@@ -92,8 +93,10 @@ size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, siz
     uint8_t *body = encoder->out + SWT_BLOCK_HEADER_BYTES;
     size_t stored = bytes;
     block->codec = SWT_CODEC_ZSTD;
-    if (encoder->context != NULL && bytes != 0)
+    if (encoder->context != NULL && bytes != 0) {
         stored = ZSTD_compress2(encoder->context, body, SWT_STORED_BYTES_MAX, payload, bytes);
+        if (!ZSTD_isError(stored)) sw_written_outside(body, stored);
+    }
     if (ZSTD_isError(stored) || stored >= bytes) { /* also without a context */
         if (bytes != 0) memcpy(body, payload, bytes);
         block->codec = SWT_CODEC_STORED;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <zstd.h>
 
+#include "base/attributes.h"
 #include "base/fail.h"
 #include "trace/io/ids.h"
 
@@ -83,7 +84,9 @@ static const char *decompress(swt_file *file, const swt_block *block) {
     }
     size_t got = ZSTD_decompressDCtx(file->decompressor, file->payload, block->raw_bytes, body,
                                      block->stored_bytes);
-    return got == block->raw_bytes ? NULL : "a block does not decompress to its length";
+    if (got != block->raw_bytes) return "a block does not decompress to its length";
+    sw_written_outside(file->payload, got);
+    return NULL;
 }
 
 /* Reads header and payload of a block whose header was judged before. */
