@@ -21,8 +21,8 @@ typedef struct sw_ledger {
     uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
     uint64_t tail_bytes;      /* end of a span too short for a slot */
     uint64_t free_slot_bytes; /* free slots in spans that are no cache's current span */
-    uint64_t cached_bytes; /* free slots of current spans; empty spans, freed large objects kept */
-    uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
+    uint64_t cached_bytes;   /* of caches: free slots of current spans; empty and large ones kept */
+    uint64_t metadata_bytes; /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
     uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
     uint64_t quarantine_bytes;     /* freed, kept back from reuse */

@@ -65,6 +65,7 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     uint64_t frames = (uint64_t)n << shift;
     uint32_t *entry = window->map + first;
     __atomic_thread_fence(__ATOMIC_RELEASE); /* the record first: see sw_space_id_of */
+    /* In pieces: a large object has hundreds of entries. */
     const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
                              span_id, span_id, span_id, span_id};
     for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);

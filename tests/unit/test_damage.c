@@ -157,6 +157,19 @@ static void damage_list(sw_heap *heap, sw_span_list *list) {
     DAMAGE(list, head);
 }
 
+/* Places of large objects that hold one. Returns how many. */
+static uint32_t damage_places(sw_heap *heap, sw_cache *cache) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
+        if ((uint32_t)cache->more->large[i] == 0) continue;
+        kept++;
+        DAMAGE_BIT(cache->more, large[i], 0);  /* the record */
+        DAMAGE_BIT(cache->more, large[i], 32); /* scanned or not */
+        DAMAGE_BIT(cache->more, large[i], 35); /* pages */
+    }
+    return kept;
+}
+
 static void damage_cache(sw_heap *heap, sw_cache *cache) {
     for (uint32_t i = 2; i < heap->span_classes; i += 5) {
         sw_cache_slot *slot = &cache->slots[i];
@@ -226,6 +239,7 @@ static void damaged_heap(bool tracked, bool dry) {
     damage_pages(heap);
     damage_cache(heap, caches[0]);
     damage_cache(heap, caches[1]);
+    CHECK(damage_places(heap, caches[0]) + damage_places(heap, caches[1]) > 0);
     damage_heap(heap);
     for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);

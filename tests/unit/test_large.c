@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache keeps large objects that were freed, for its next requests. They are bounded, told by the
  * ledger, used before fresh pages are and before a request is refused, and leave with the decay,
- * a trim, their cache, a fork. A free of one is still a double free. */
-#include <pthread.h>
-#include <stdatomic.h>
+ * a trim, their cache (and in forks: test_fork_large.c). A free of one is still a double free. */
 #include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
 #include "spanwise/spanwise.h"
@@ -252,52 +248,6 @@ static void trims_take_them(void) {
     end();
 }
 
-/* --- threads and forks ------------------------------------------------------------------------ */
-
-static pthread_barrier_t barrier;
-
-static void *keep_and_wait(void *arg) {
-    void *p = sw_heap_alloc(heap, SIZE, 0), *q = sw_heap_alloc(heap, 2 * SIZE, 0);
-    sw_heap_free(heap, p);
-    sw_heap_free(heap, q);
-    sw_heap_free(heap, arg);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-    return NULL;
-}
-
-static void child_has_them(void) {
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    CHECK_EQ(ledger_of(heap).cached_bytes, 0);
-    CHECK_EQ(ledger_of(heap).free_page_bytes, 5 * SIZE);
-    CHECK(sw_heap_alloc(heap, 4 * SIZE, 0) != NULL);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    _exit(check_failed());
-}
-
-static void threads_and_forks(void) {
-    pthread_t thread;
-    int status = 1;
-    make(0, SW_DECAY_NEVER);
-    pthread_barrier_init(&barrier, NULL, 2);
-    void *first = sw_heap_alloc(heap, SIZE, 0), *mine = sw_heap_alloc(heap, SIZE, 0);
-    CHECK_EQ(pthread_create(&thread, NULL, keep_and_wait, first), 0);
-    pthread_barrier_wait(&barrier);
-    sw_heap_free(heap, mine);
-    CHECK_EQ(ledger_of(heap).cached_bytes, 4 * SIZE);
-    pid_t child = fork();
-    if (child == 0) child_has_them();
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    CHECK_EQ(status, 0);
-    CHECK(sw_heap_alloc(heap, SIZE, 0) == mine);
-    pthread_barrier_wait(&barrier);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(ledger_of(heap).cached_bytes, 0); /* the thread's cache has closed */
-    CHECK_EQ(ledger_of(heap).free_page_bytes, 4 * SIZE);
-    pthread_barrier_destroy(&barrier);
-    end();
-}
-
 int main(void) {
     sw_set_fault_handler(note_fault, NULL);
     kept_is_told();
@@ -308,6 +258,5 @@ int main(void) {
     nothing_fresh_beside_kept();
     decay_takes_them();
     trims_take_them();
-    threads_and_forks();
     return check_result();
 }
