@@ -5,12 +5,13 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 
 # Tests of what src/os/none does not have: the exit of threads, forks, the recorder and its stack
 # walk, a large reservation of addresses and limits on it.
-set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits)")
+set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits|populate)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail), limits of memory and addresses bind itself (limits, runner), forks beside threads upset it
-# (threads), and some would take it minutes (runner, threads, trace_damage).
-set(spanwise_needs_native "^(fail|limits|runner|threads|trace_damage)$")
+# (threads, fork, fork_large), some would take it minutes (runner, threads, trace_damage), and what it
+# does with advice about pages is its own affair (populate).
+set(spanwise_needs_native "^(fail|fork|fork_large|limits|populate|runner|threads|trace_damage)$")
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)

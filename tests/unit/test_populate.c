@@ -3,14 +3,12 @@
  * fills span after span, and no others. */
 #define _DEFAULT_SOURCE
 #include <stdbool.h>
+#include <sys/mman.h>
 
 #include "check.h"
 #include "heap/heap.h"
 #include "os/os.h"
 #include "spanwise/spanwise.h"
-
-#ifdef __linux__
-#include <sys/mman.h>
 
 enum { PAGES_MAX = 64 };
 
@@ -77,17 +75,12 @@ static void spans_at_birth(void) {
 }
 
 int main(void) {
-    if (sw_os_page_bytes() == SW_FRAME_BYTES && the_system_can()) {
+    size_t page = sw_os_page_bytes();
+    CHECK(page >= SW_FRAME_BYTES);
+    if (page == SW_FRAME_BYTES && the_system_can()) {
         spans_at_birth();
     } else {
         puts("skipped: larger pages, or a kernel without MADV_POPULATE_WRITE");
     }
     return check_result();
 }
-#else
-int main(void) {
-    char byte;
-    CHECK(!sw_os_populate(&byte, 1));
-    return check_result();
-}
-#endif
