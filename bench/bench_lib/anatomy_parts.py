@@ -85,6 +85,7 @@ PARTS = (
             r"alloc_any",
             r"alloc_other",
             r"alloc_class",
+            r"alloc_plain",
             r"alloc_zeroed",
             r"sw_path_c16_(no)?scan_\d+",
             r"sw_template_small",
@@ -158,7 +159,9 @@ PARTS = (
         functions=(r"note_requested",),
         lines=(("finish", r"SW_MODE_TRACKED"),),
     ),
-    Part("refill", "#D55E00", functions=(r"sw_alloc_slow",), roots=("sw_cache_refill",)),
+    Part(
+        "refill", "#D55E00", functions=(r"sw_alloc_slow", r"next_word"), roots=("sw_cache_refill",)
+    ),
     Part("free", "#5E4FA2", roots=("sw_cache_free", "sw_fast_free")),
 )
 # Small functions that many parts use: whoever calls them decides.

@@ -66,9 +66,8 @@ void *face_alloc_any(sw_cache *cache, size_t size, unsigned flags);
 void face_free_slow(sw_cache *cache, void *ptr, const char *op);
 
 static sw_always_inline void *face_allocate(size_t size) {
-    return sw_likely(size <= SW_FAST_SIZE_MAX)
-               ? sw_default_malloc(size, face_alloc_slow)
-               : face_alloc_any(sw_tls_cache, size, 0);
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_malloc(size, face_alloc_slow)
+                                               : face_alloc_any(sw_tls_cache, size, 0);
 }
 
 static sw_always_inline void *face_allocate_zeroed(size_t size) {
