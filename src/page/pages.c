@@ -202,6 +202,11 @@ static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     return bytes + sw_pages_metadata_bytes(pages) <= pages->limit_bytes;
 }
 
+/* Metadata has grown past the limit: free pages must make up for it. */
+static bool is_over(const sw_pages *pages) {
+    return pages->limit_bytes != UINT64_MAX && sw_pages_held_bytes(pages) > pages->limit_bytes;
+}
+
 /* True when taking pages [page, +n) keeps the heap within its limit, if need be by giving back
  * other free pages. */
 static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
@@ -215,6 +220,12 @@ static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     return false;
 }
 
+/* The span that was wanted may have made metadata grow. */
+static sw_status refuse(sw_pages *pages) {
+    if (is_over(pages)) (void)sw_pages_trim(pages);
+    return SW_LIMIT;
+}
+
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero) {
     uint64_t page_bytes = 1ull << pages->page_shift;
@@ -222,10 +233,10 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     uint64_t slack = align > page_bytes ? (align >> pages->page_shift) - 1 : 0;
     if (slack + n > UINT32_MAX / 4) return SW_NOMEM;
     uint32_t run = n + (uint32_t)slack;
-    if (!could_hold(pages, n, 0)) return SW_LIMIT;
+    if (!could_hold(pages, n, 0)) return refuse(pages);
     uint32_t found = sw_runs_first_fit(&pages->runs, run);
     if (found == SW_PAGE_NONE) {
-        if (!could_hold(pages, n, run)) return SW_LIMIT;
+        if (!could_hold(pages, n, run)) return refuse(pages);
         found = grow(pages, run, align);
         if (found == SW_PAGE_NONE) return SW_NOMEM;
     }
@@ -239,7 +250,7 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
 }
 
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero) {
-    if (!could_hold(pages, n, 0)) return false;
+    if (!could_hold(pages, n, 0) || is_over(pages)) return false;
     uint32_t found = sw_runs_first_fit(&pages->runs, n);
     if (found == SW_PAGE_NONE || sw_bits_count(pages->held, found, n) != n) return false;
     take(pages, found, n, needzero);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large objects that caches keep, against hostile callers: objects that are freed twice while others
+ * reuse them are freed once, in every kind of heap; whatever is said of a freed one is told; the
+ * limit holds though metadata grows beside kept objects. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "check.h"
+#include "spanwise/spanwise.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN 1
+#endif
+#endif
+
+#ifdef TSAN
+enum { STEPS = 0 }; /* frees that race are what it looks for */
+#else
+enum { STEPS = 15000 };
+#endif
+
+enum { K = 1 << 10, M = 1 << 20, THREADS = 3, BOXES = 16 };
+
+static sw_heap *heap;
+static atomic_int faults;
+static _Atomic(sw_misuse) last_fault;
+
+static sw_fault_action note_fault(const sw_fault *fault, void *arg) {
+    (void)arg;
+    atomic_store(&last_fault, fault->code);
+    atomic_fetch_add(&faults, 1);
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+static void make(const sw_heap_options *options) {
+    sw_heap_options own = *options;
+    own.manual_clock = 1;
+    CHECK_EQ(sw_heap_create(&own, &heap), SW_OK);
+}
+
+static void end(void) {
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+static bool told(sw_misuse misuse) {
+    bool as_expected = atomic_load(&faults) == 1 && atomic_load(&last_fault) == misuse;
+    atomic_store(&faults, 0);
+    return as_expected;
+}
+
+/* --- one object at a time, in every kind of heap ---------------------------------------------- */
+
+/* Each way to name an object that a cache keeps, from its own cache and from another. */
+static void name_freed(sw_cache *const *caches, unsigned char *p, size_t size, size_t page) {
+    for (int i = 0; i < 2; i++) {
+        sw_cache_free(caches[i], p);
+        CHECK(told(SW_MISUSE_DOUBLE_FREE));
+        sw_cache_free(caches[i], p + size / page / 2 * page);
+        CHECK(told(SW_MISUSE_DOUBLE_FREE));
+        CHECK(sw_cache_realloc(caches[i], p, size + 1, 0) == NULL);
+        CHECK(told(SW_MISUSE_DOUBLE_FREE));
+    }
+    sw_heap_free_sized(heap, p, size);
+    CHECK(told(SW_MISUSE_DOUBLE_FREE));
+    sw_heap_free_sized(heap, p, 1);
+    CHECK(told(SW_MISUSE_DOUBLE_FREE));
+    CHECK_EQ(sw_heap_usable_size(heap, p), 0);
+    CHECK(told(SW_MISUSE_DOUBLE_FREE));
+}
+
+static void name_live(unsigned char *p, size_t size) {
+    sw_heap_free(heap, p + size / 2);
+    CHECK(told(SW_MISUSE_INTERIOR));
+    sw_heap_free_sized(heap, p, sw_heap_usable_size(heap, p) + 1);
+    CHECK(told(SW_MISUSE_SIZE_MISMATCH));
+}
+
+static bool is_zero(const unsigned char *p, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (p[i] != 0) return false;
+    return true;
+}
+
+/* Written, kept, and asked for again: zeroed, scanned, with weaker and stronger alignment. */
+static void one_size(sw_cache *const *caches, size_t size, size_t page) {
+    bool dry = sw_heap_is_dry(heap) != 0;
+    for (unsigned flags = 0; flags < 4; flags++) {
+        for (size_t align = 1; align <= 8 * page; align *= 8) {
+            unsigned char *p = sw_cache_alloc_aligned(caches[0], size, align, flags);
+            CHECK(p != NULL && (uintptr_t)p % align == 0);
+            if (!dry && flags != 0) CHECK(is_zero(p, size));
+            if (!dry) memset(p, 0xAA, size);
+            name_live(p, size);
+            sw_cache_free(caches[0], p);
+            name_freed(caches, p, size, page);
+            CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        }
+    }
+}
+
+static void one_heap(const sw_heap_options *options) {
+    sw_cache *caches[2];
+    make(options);
+    for (int i = 0; i < 2; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    const sw_table *table = sw_heap_table(heap);
+    size_t page = sw_table_page_bytes(table), least = sw_table_max_bytes(table) + 1;
+    one_size(caches, least, page);
+    one_size(caches, least + page, page);
+    one_size(caches, M, page);
+    one_size(caches, M + 1, page);
+    for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
+    end();
+}
+
+static void every_heap(void) {
+    static const sw_class_spec specs[] = {{8, 1}, {16, 1}, {1024, 1}};
+    sw_table *tables[3] = {NULL};
+    CHECK_EQ(sw_table_create("pages of 4 KiB", 4 * K, specs, 3, &tables[1]), SW_OK);
+    CHECK_EQ(sw_table_create("pages of 64 KiB", 64 * K, specs, 3, &tables[2]), SW_OK);
+    for (int i = 0; i < 3; i++) {
+        for (int mode = 0; mode < 8; mode++) {
+            sw_heap_options options;
+            sw_heap_options_init(&options);
+            options.table = tables[i];
+            options.tracked = (mode & 1) != 0;
+            options.dry = (mode & 2) != 0;
+            options.tiny = (mode & 4) != 0;
+            one_heap(&options);
+        }
+    }
+    sw_table_destroy(tables[1]);
+    sw_table_destroy(tables[2]);
+}
+
+/* --- the limit -------------------------------------------------------------------------------- */
+
+/* Large objects take all of a heap that has few records. Small ones follow, in kept and free pages,
+ * and need more: over the limit for that, the heap holds no page that it could give back. */
+static void limit_beside_kept(uint64_t seed) {
+    static void *p[1024];
+    sw_heap_options options;
+    sw_ledger l;
+    size_t n = 0;
+    sw_heap_options_init(&options);
+    options.limit_bytes = 2 * M + seed * 16 * K;
+    options.decay_ns = SW_DECAY_NEVER;
+    make(&options);
+    while ((p[n] = sw_heap_alloc(heap, 33000 + check_random(&seed) % 90000, 0)) != NULL) n++;
+    while (n < 1024 && (p[n] = sw_heap_alloc(heap, 8 * K, 0)) != NULL) n++;
+    while (n > 0) sw_heap_free(heap, p[--n]);
+    for (int i = 0; i < 1200; i++) {
+        if (i % 40 == 0) sw_heap_free(heap, sw_heap_alloc(heap, 64 * K, 0));
+        uint64_t r = check_random(&seed);
+        (void)sw_heap_alloc(heap, 8 + r % 4000, r >> 32 & SW_SCAN);
+        if (sw_heap_held_bytes(heap) <= options.limit_bytes) continue;
+        CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+        CHECK_EQ(l.free_page_bytes, 0);
+    }
+    end();
+}
+
+/* --- frees that race with reuse --------------------------------------------------------------- */
+
+static _Atomic(void *) boxes[BOXES];
+static atomic_long allocated, asked; /* objects made, frees tried */
+
+static void try_free(sw_cache *cache, void *p) {
+    if (p == NULL) return;
+    atomic_fetch_add(&asked, 1);
+    sw_cache_free(cache, p);
+}
+
+static void race_step(sw_cache *cache, uint64_t *rng) {
+    static const size_t sizes[] = {40000, 64 * K, 64 * K, 100000, 300000, M, M + 1, 40000};
+    uint64_t r = check_random(rng);
+    _Atomic(void *) *box = &boxes[(r >> 8) % BOXES];
+    if (r % 2 == 0) {
+        void *p = sw_cache_alloc(cache, sizes[(r >> 16) % 8], r >> 32 & SW_SCAN);
+        atomic_fetch_add(&allocated, p != NULL);
+        try_free(cache, atomic_exchange(box, p));
+    } else if (r % 4 == 1) {
+        try_free(cache, atomic_load(box)); /* whoever finds it there does the same */
+    } else if ((r >> 16) % 64 == 0) {
+        (void)sw_heap_trim(heap);
+    } else if ((r >> 16) % 64 == 1) {
+        sw_heap_set_time(heap, r >> 40);
+    }
+}
+
+static void *race(void *arg) {
+    uint64_t rng = (uint64_t)(uintptr_t)arg;
+    sw_cache *cache;
+    if (sw_cache_open(heap, &cache) != SW_OK) return arg;
+    for (int i = 0; i < STEPS; i++) race_step(cache, &rng);
+    sw_cache_close(cache);
+    return NULL;
+}
+
+/* Every object is named several times, while it lives, while it is kept, as somebody else's. As many
+ * live in the end as were allocated and not freed. */
+static void races(bool tracked) {
+    pthread_t threads[THREADS];
+    sw_heap_options options;
+    sw_ledger l;
+    sw_heap_options_init(&options);
+    options.tracked = tracked;
+    options.decay_ns = 1000;
+    make(&options);
+    for (int i = 0; i < BOXES; i++) atomic_store(&boxes[i], NULL);
+    atomic_store(&allocated, 0);
+    atomic_store(&asked, 0);
+    atomic_store(&faults, 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, race, (void *)(uintptr_t)(i + 3)), 0);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.live_objects,
+             atomic_load(&allocated) - (atomic_load(&asked) - atomic_load(&faults)));
+    CHECK(STEPS == 0 || atomic_load(&faults) > 0);
+    end();
+}
+
+int main(void) {
+    sw_set_fault_handler(note_fault, NULL);
+    every_heap();
+    for (uint64_t seed = 1; seed <= 16; seed++) limit_beside_kept(seed);
+    races(false);
+    races(true);
+    return check_result();
+}
