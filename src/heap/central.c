@@ -41,7 +41,8 @@ static bool add_batch(sw_heap *heap) {
 }
 
 sw_span *sw_central_record(sw_heap *heap) {
-    if (heap->free_records == 0 && !add_batch(heap)) return NULL;
+    if (heap->free_records == 0 && !add_batch(heap)) sw_large_give_up_all(heap);
+    if (heap->free_records == 0) return NULL;
     sw_span *span = sw_space_span(heap->space, heap->free_records);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     heap->free_records = cold->next;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large objects that caches keep, against hostile callers: objects that are freed twice while others
  * reuse them are freed once, in every kind of heap; whatever is said of a freed one is told; the
- * limit holds though metadata grows beside kept objects. */
+ * limit holds though metadata grows beside kept objects; records that these have serve others. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "check.h"
+#include "heap/heap.h"
 #include "spanwise/spanwise.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -164,6 +165,48 @@ static void limit_beside_kept(uint64_t seed) {
     end();
 }
 
+/* --- records ---------------------------------------------------------------------------------- */
+
+/* The last records of a space are an object's that a cache keeps: another cache gets them. */
+static void records_run_out(void) {
+    sw_cache *caches[2];
+    sw_ledger l;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.dry = 1;
+    options.decay_ns = SW_DECAY_NEVER;
+    make(&options);
+    for (int i = 0; i < 2; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    heap->space->span_limit = heap->space->span_committed;
+    void *first = sw_cache_alloc(caches[1], 2 * M, 0);
+    while (sw_cache_alloc(caches[1], 2 * M, 0) != NULL) {
+    }
+    sw_cache_free(caches[1], first);
+    sw_cache_free(caches[0], sw_cache_alloc(caches[0], 64 * K, 0));
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.cached_bytes, 64 * K);
+    CHECK(sw_cache_alloc(caches[1], 2 * M, 0) != NULL);
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.cached_bytes, 0);
+    for (int i = 0; i < 2; i++) sw_cache_close(caches[i]);
+    end();
+}
+
+/* A free that comes while another gives the record up is a double free, of no other heap. */
+static void record_given_up(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    make(&options);
+    void *p = sw_heap_alloc(heap, 2 * M, 0);
+    sw_span_cold *cold = sw_space_cold(heap->space, sw_target_find(heap, p).span);
+    cold->heap = NULL;
+    sw_heap_free(heap, p);
+    cold->heap = heap;
+    CHECK(told(SW_MISUSE_DOUBLE_FREE));
+    sw_heap_free(heap, p);
+    end();
+}
+
 /* --- frees that race with reuse --------------------------------------------------------------- */
 
 static _Atomic(void *) boxes[BOXES];
@@ -229,6 +272,8 @@ int main(void) {
     sw_set_fault_handler(note_fault, NULL);
     every_heap();
     for (uint64_t seed = 1; seed <= 16; seed++) limit_beside_kept(seed);
+    records_run_out();
+    record_given_up();
     races(false);
     races(true);
     return check_result();
