@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects that caches keep, against hostile callers: objects that are freed twice while others
- * reuse them are freed once, in every kind of heap; whatever is said of a freed one is told; the
+/* Large objects that caches keep, against hostile callers: objects freed twice while others reuse
+ * them are freed once, in every kind of heap; whatever is said of a freed one is told; the
  * limit holds though metadata grows beside kept objects; records that these have serve others. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -244,7 +244,7 @@ static void *race(void *arg) {
     return NULL;
 }
 
-/* Every object is named several times, while it lives, while it is kept, as somebody else's. As many
+/* Every object is named several times: while it lives, is kept, is somebody else's. As many
  * live in the end as were allocated and not freed. */
 static void races(bool tracked) {
     pthread_t threads[THREADS];
