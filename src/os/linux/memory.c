@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of os.h on Linux: the only caller of mmap and friends. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -61,7 +62,15 @@ bool sw_os_purge(void *p, size_t bytes) {
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-bool sw_os_populate(void *p, size_t bytes) { return madvise(p, bytes, MADV_POPULATE_WRITE) == 0; }
+bool sw_os_populate(void *p, size_t bytes) {
+    static bool unknown; /* atomic: the kernel has no such advice */
+    if (__atomic_load_n(&unknown, __ATOMIC_RELAXED)) return false;
+    int saved_errno = errno; /* the allocation that asks succeeds */
+    bool done = madvise(p, bytes, MADV_POPULATE_WRITE) == 0;
+    if (!done && errno == EINVAL) __atomic_store_n(&unknown, true, __ATOMIC_RELAXED);
+    errno = saved_errno;
+    return done;
+}
 
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {
     return madvise(p, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0;
