@@ -39,10 +39,11 @@ typedef struct sw_word {
  * in the slow one. */
 typedef struct sw_span {
     uintptr_t base;
-    uint64_t magic;         /* 0 for large objects */
-    struct sw_cache *owner; /* atomic; NULL: central, its bits change under the heap's lock. Bit 0
-                             * set: a free takes the slow path (the span is fresh or full) */
-    sw_word *words;         /* &own where one is enough */
+    uint64_t magic; /* 0 for large objects */
+    struct sw_cache
+        *owner;     /* atomic; NULL: central, its bits change under the heap's lock. Bit 0 or
+                             * 1 set: a free takes the slow path (the span is full or fresh) */
+    sw_word *words; /* &own where one is enough */
     __extension__ union {
         sw_word own; /* all but its last eight bytes, which are: */
         __extension__ struct {

@@ -129,7 +129,7 @@ void sw_cache_attend(sw_cache *cache, sw_span *span) {
     struct sw_cache_more *more = cache->more;
     sw_space *space = cache->heap->space;
     span->needzero = 1;
-    sw_span_set_owner(span, cache, false);
+    sw_span_set_owner(span, cache, SW_MARK_NONE);
     if (span->state != SW_SPAN_FULL) return;
     sw_span_list_remove(&more->full[span->span_class], space, span);
     sw_span_list_push(&more->partial[span->span_class], space, span);
@@ -214,7 +214,8 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
     sw_span *span = slot->span;
     if (span == NULL) return;
     sw_span_enter(span, SW_SPAN_FULL);
-    sw_span_set_owner(span, cache, true);
+    span->needzero = 1; /* what is freed from now on was in use: frees need not say so */
+    sw_span_set_owner(span, cache, SW_MARK_FULL);
     sw_span_list_push(&cache->more->full[span->span_class], cache->heap->space, span);
     empty_slot(slot);
 }
@@ -353,7 +354,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
 
 static void disown(sw_heap *heap, sw_span *span) {
     span->kept = 0;
-    sw_span_set_owner(span, NULL, false);
+    sw_span_set_owner(span, NULL, SW_MARK_NONE);
     sw_central_put(heap, span);
 }
 

@@ -125,7 +125,7 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
                  SW_SPAN_RELEASED); /* so that no visit begins any more */
     if (sw_unlikely(is_visited(heap, span) || !sw_span_is_empty(span))) { /* in this order */
         sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
-        sw_span_set_owner(span, NULL, false);
+        sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
         sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
         return;
@@ -162,7 +162,7 @@ sw_span *sw_central_take(sw_heap *heap, sw_cache *cache, uint32_t span_class, sw
         if (span == NULL) return NULL;
     }
     sw_span_enter(span, SW_SPAN_CURRENT);
-    sw_span_set_owner(span, cache, !span->needzero);
+    sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
     return span;
 }
 

@@ -102,12 +102,12 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-/* A slot of a marked span that gets no hint: the span is fresh, or changes list. */
-static sw_noinline void free_attended(sw_cache *cache, sw_span *span, void *ptr, const char *op) {
-    uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
-    bool live = sw_span_slot_live(span, slot);
+/* A slot of a marked span that gets no hint: the span is fresh, or changes list; or the slot is free
+ * already. Its arguments are those of sw_free_full, so that they stay where they are. */
+static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    bool live = sw_span_slot_live(span, (uint32_t)slot);
     if (live) sw_cache_attend(cache, span);
-    if (!live || !sw_fast_free_own(cache, span, slot)) free_any(cache, ptr, op);
+    if (!live || !sw_fast_free_own(cache, span, slot)) free_any(cache, ptr, "free");
 }
 
 /* A full span keeps its place while a hint can bring the slot back; three frees in a row into one
@@ -115,27 +115,26 @@ static sw_noinline void free_attended(sw_cache *cache, sw_span *span, void *ptr,
  * is set in `free` of a full span. Below the first hint of a class are those of another, which do
  * no harm. Every call here is the last thing done, and few values live: nothing is saved on the
  * way.) */
-void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
-    sw_cache_slot *place = &cache->slots[span->span_class];
+void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    uintptr_t places = (uintptr_t)cache->slots;
+    sw_cache_slot *place = (sw_cache_slot *)(places + span->span_class * sizeof *place);
     __asm__("" : "+r"(place)); /* or it is computed twice */
     sw_hint *hint = place->hint;
     sw_word *word = &span->words[slot / 64];
-    if (span->state != SW_SPAN_FULL || sw_unlikely(hint == place->hints_end) ||
-        (hint[-1].word == word && hint[-2].word == word)) {
-        free_attended(cache, span, ptr, op);
+    if (sw_unlikely(hint == place->hints_end) || (hint[-1].word == word && hint[-2].word == word)) {
+        free_attended(cache, span, slot, ptr);
         return;
     }
-    uint64_t bit = 1ull << (slot % 64), local = sw_word_local(word);
-    if (sw_unlikely((local & bit) != 0)) {
-        free_any(cache, ptr, op);
+    uint64_t bit = 0, local = sw_word_local(word);
+    (void)sw_fast_set_bit(&bit, slot);
+    if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
+        free_attended(cache, span, slot, ptr);
         return;
     }
     hint->at = (uintptr_t)ptr;
     hint->word = word;
     hint->bit = bit;
     place->hint = hint + 1;
-    span->needzero = 1;
-    local |= bit;
     sw_word_set_local(word, local);
     if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
 }
@@ -143,10 +142,10 @@ void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, co
 /* An object of the cache itself comes here when its span is marked, when its frame lies outside the
  * main reservation, or when the heap packs tiny objects. The slot is live. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, uintptr_t p) {
-    if (sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, (void *)p, "free");
-    } else {
-        (void)sw_fast_free_own(cache, span, slot);
+    switch (sw_template_mark(cache, span)) {
+    case SW_MARK_FULL: sw_free_full(cache, span, slot, (void *)p); return;
+    case SW_MARK_FRESH: free_attended(cache, span, slot, (void *)p); return;
+    default: (void)sw_fast_free_own(cache, span, slot);
     }
 }
 
@@ -243,10 +242,12 @@ static sw_always_inline void free_visited(sw_cache *cache, sw_span *span, uint64
 void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
     if (sw_likely(span == cache->visited)) {
         free_visited(cache, span, slot, ptr, op);
-    } else if (sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, ptr, op);
-    } else {
-        free_any(cache, ptr, op);
+        return;
+    }
+    switch (sw_template_mark(cache, span)) {
+    case SW_MARK_FULL: sw_free_full(cache, span, slot, ptr); return;
+    case SW_MARK_FRESH: free_attended(cache, span, slot, ptr); return;
+    default: free_any(cache, ptr, op);
     }
 }
 
@@ -295,17 +296,19 @@ static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) 
     }
 }
 
-/* A small size of the span's class; for others the slow half looks. */
+/* A small size of the span's class, and the owner has not freed the slot; else the slow half looks,
+ * and tells what was called. */
 static sw_always_inline bool small_matches(const sw_cache *cache, const sw_span *span,
-                                           size_t size) {
+                                           uint64_t slot, size_t size) {
     return size < cache->straight_end &&
-           cache->small_map[(size + 7) >> 3] == (uint32_t)span->span_class / 2;
+           cache->small_map[(size + 7) >> 3] == (uint32_t)span->span_class / 2 &&
+           (sw_word_local(&span->words[slot / 64]) >> (slot % 64) & 1) == 0;
 }
 
 static sw_always_inline void free_sized(sw_cache *cache, void *ptr, size_t size) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
-    if (sw_unlikely(span == NULL) || sw_unlikely(!small_matches(cache, span, size))) {
+    if (sw_unlikely(span == NULL) || sw_unlikely(!small_matches(cache, span, slot, size))) {
         free_sized_any(cache, ptr, size);
     } else {
         sw_template_free_found(cache, span, slot, ptr, "free_sized", free_any);

@@ -298,8 +298,8 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
                       size_t size);
 /* sw_free_slow (fast.h): any free that the fast path did not finish. */
 
-/* The free of a slot of a span of this cache that is marked. */
-void sw_free_marked(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
+/* The free of a slot of a full span of this cache. */
+void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr);
 /* The free of a slot whose span is marked or not this cache's. */
 void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
 

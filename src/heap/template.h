@@ -98,19 +98,20 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_slot *
     return hinted || slot->span->needzero ? memset(p, 0, slot->bytes) : p;
 }
 
-static sw_always_inline bool sw_template_is_marked(const sw_cache *cache, const sw_span *span) {
-    uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED);
-    return owner == ((uintptr_t)cache | 1);
+/* The mark of a span that the cache owns; of any other span something larger. */
+static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const sw_span *span) {
+    return (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED) ^ (uintptr_t)cache;
 }
 
-/* The free of a slot of a span; a marked one is one step away, not a second look-up. */
+/* The free of a slot of a span; a full one is one step away, not a second look-up. */
 static sw_always_inline void sw_template_free_found(sw_cache *cache, sw_span *span, uint64_t slot,
                                                     void *ptr, const char *op,
                                                     sw_free_slow_fn *slow) {
-    if (sw_likely(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) == cache)) {
+    uintptr_t mark = sw_template_mark(cache, span);
+    if (sw_likely(mark == SW_MARK_NONE)) {
         if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, op);
-    } else if (sw_template_is_marked(cache, span)) {
-        sw_free_marked(cache, span, slot, ptr, op);
+    } else if (mark == SW_MARK_FULL) {
+        sw_free_full(cache, span, slot, ptr);
     } else {
         sw_free_found(cache, span, slot, ptr, op);
     }

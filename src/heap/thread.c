@@ -282,7 +282,7 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
  * owner and nothing pending is left alone: its state is right. */
 static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
-        sw_span_set_owner(span, NULL, false);
+        sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_FULL); /* in no list yet */
         span->kept = 0;
         sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);

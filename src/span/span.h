@@ -84,16 +84,23 @@ static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
 
 /* --- owner ------------------------------------------------------------------------------------ */
 
+/* In the owner's lowest bits: frees take the slow path, because the span is fresh (the first one
+ * changes needzero) or full (the slot gets a hint, or the span changes list). */
+typedef enum sw_span_mark {
+    SW_MARK_NONE = 0,
+    SW_MARK_FULL = 1,
+    SW_MARK_FRESH = 2,
+    SW_MARKS = 3,
+} sw_span_mark;
+
 /* The owner without its mark; NULL: central. */
 static inline sw_cache *sw_span_owner(const sw_span *span) {
     uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
-    return (sw_cache *)(owner & ~(uintptr_t)1);
+    return (sw_cache *)(owner & ~(uintptr_t)SW_MARKS);
 }
 
-/* marked: frees take the slow path, because the span is fresh (the first one changes needzero) or
- * full (the slot gets a hint, or the span changes list). */
-static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, bool marked) {
-    uintptr_t owner = (uintptr_t)cache | (marked ? 1u : 0u);
+static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mark mark) {
+    uintptr_t owner = (uintptr_t)cache | mark;
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 

@@ -123,8 +123,11 @@ static void check_slack(sw_audit *a, const sw_span *span) {
 /* That the owner is a cache, and the right one, is the lists' affair: it is not followed here. */
 static void check_state(sw_audit *a, const sw_span *span) {
     bool owned = span->state <= SW_SPAN_FULL, free_slot = sw_span_has_free(span);
-    bool marked = ((uintptr_t)span->owner & 1) != 0;
-    bool mark = owned && (span->state == SW_SPAN_FULL || !span->needzero);
+    uintptr_t marked = (uintptr_t)span->owner & SW_MARKS;
+    uintptr_t mark = !owned                        ? SW_MARK_NONE
+                     : span->state == SW_SPAN_FULL ? SW_MARK_FULL
+                     : span->needzero              ? SW_MARK_NONE
+                                                   : SW_MARK_FRESH;
     /* Hints take slots of owned spans wherever these are: a partial one may have none left, a full
      * one some that are hinted. */
     bool partial = span->state == SW_SPAN_CENTRAL_PARTIAL,
