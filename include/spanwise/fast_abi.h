@@ -40,9 +40,9 @@ typedef struct sw_word {
 typedef struct sw_span {
     uintptr_t base;
     uint64_t magic; /* 0 for large objects */
-    struct sw_cache
-        *owner;     /* atomic; NULL: central, its bits change under the heap's lock. Bit 0 or
-                             * 1 set: a free takes the slow path (the span is full or fresh) */
+    /* Atomic; NULL: central, its bits change under the heap's lock. Bit 0 or 1 set: a free takes the
+     * slow path (the span is full or fresh). While a large object lives: its address. */
+    struct sw_cache *owner;
     sw_word *words; /* &own where one is enough */
     __extension__ union {
         sw_word own; /* all but its last eight bytes, which are: */
