@@ -31,9 +31,10 @@ extern "C" {
 #define SW_FAST_CHECKED 1
 #endif
 
-/* This thread's cache of the default heap; before its first use one without a heap. */
+/* This thread's cache of the default heap; before its first use one without a heap. Not C++'s
+ * `thread_local`, which asks at each use whether a constructor must run first. */
 #ifdef __cplusplus
-extern SW_API thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
+extern SW_API __thread SW_FAST_TLS sw_cache *sw_tls_cache;
 #else
 extern SW_API _Thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
 #endif

@@ -8,16 +8,13 @@
 
 #include "check.h"
 #include "heap/heap.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
 enum { THREADS = 3, HELD = 400, FORKS = 300 };
 static const size_t sizes[4] = {1000, 2000, 4000, 8000}; /* few: spans run full and empty */
-
-#if defined(__SANITIZE_THREAD__)
-enum { FORKS_WITH_THREADS = 0 }; /* its runtime does not survive them */
-#else
-enum { FORKS_WITH_THREADS = 1 };
-#endif
+/* The runtime of ThreadSanitizer does not survive them. */
+enum { FORKS_WITH_THREADS = !UNDER_TSAN };
 
 static sw_heap *heap;
 static sw_cache *caches[THREADS];

@@ -8,17 +8,10 @@
 
 #include "check.h"
 #include "heap/heap.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TSAN 1
-#endif
-#endif
-
-#ifdef TSAN
+#if UNDER_TSAN
 enum { STEPS = 0 }; /* frees that race are what it looks for */
 #else
 enum { STEPS = 15000 };

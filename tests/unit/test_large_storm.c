@@ -8,17 +8,10 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TSAN 1
-#endif
-#endif
-
-#ifdef TSAN
+#if UNDER_TSAN
 enum { STEPS = 3000, RACES = 0 };
 #else
 enum { STEPS = 20000, RACES = 20000 };

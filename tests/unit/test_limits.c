@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "os/os.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
 static bool verified(sw_heap *heap) {
@@ -237,17 +238,7 @@ static void many_heaps(void) {
     }
 }
 
-/* Sanitizers need terabytes of addresses of their own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
-    __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#ifndef SANITIZED
+#if !SANITIZED /* sanitizers need terabytes of addresses of their own */
 
 /* --- limited processes ------------------------------------------------------------------------ */
 
@@ -357,7 +348,7 @@ static int limited_later(uint64_t least_bytes) {
 #endif
 
 int main(void) {
-#ifndef SANITIZED
+#if !SANITIZED
     limited_processes();
 #endif
     options_are_checked();
@@ -379,7 +370,7 @@ int main(void) {
     for (uint64_t limit = 512 << 10; limit <= 32 << 20; limit *= 4) limited_heap(limit, limit);
     zeroed_in_part();
     many_heaps();
-#ifndef SANITIZED
+#if !SANITIZED
     in_child(RLIMIT_DATA, 256 << 20, limited_later, 0);
 #endif
     return check_result();

@@ -9,17 +9,10 @@
 #include <time.h>
 
 #include "check.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TSAN 1
-#endif
-#endif
-
-#ifdef TSAN
+#if UNDER_TSAN
 enum { SCALE = 1 };
 #else
 enum { SCALE = 10 };
@@ -206,7 +199,7 @@ static void exits_meet_destroy(void) {
 
 /* --- frees that race -------------------------------------------------------------------------- */
 
-#ifndef TSAN
+#if !UNDER_TSAN
 enum { RACERS = 2, ROUNDS_MIN = 640, ROUNDS_MAX = 20000, SECONDS = 2 };
 static void *target;
 static atomic_int turn;
@@ -296,7 +289,7 @@ int main(void) {
         end_heap();
     }
     exits_meet_destroy();
-#ifndef TSAN
+#if !UNDER_TSAN
     races();
 #endif
     return check_result();

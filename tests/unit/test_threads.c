@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
 enum { THREADS = 6, MAILBOX = 1024, ROUNDS = 60000 };
@@ -280,9 +281,7 @@ int main(void) {
     handler_at_exit();
     run_threads(many_heaps, THREADS, 77);
     clocks();
-#if !defined(__SANITIZE_THREAD__) /* its runtime does not survive fork with threads */
-    forks(200);
-#endif
+    if (!UNDER_TSAN) forks(200); /* its runtime does not survive fork with threads */
     CHECK_EQ(atomic_load(&faults), 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     return check_result();
