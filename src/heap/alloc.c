@@ -112,9 +112,12 @@ static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned
                              sw_span_class_of(cls, true), sw_alloc_slow);
 }
 
-/* Apart from the rest, whose registers it would take. */
-static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size, uint32_t cls) {
-    return alloc_plain(cache, size, SW_ZERO, cls);
+/* A small object of a plain heap, without pointers. The class is looked up again where the line
+ * ends: nothing is kept for that. */
+static sw_always_inline void *alloc_straight(sw_cache *cache, size_t size, unsigned flags) {
+    uint32_t cls = cache->small_map[(size + 7) >> 3];
+    return sw_template_plain(cache, sw_cache_noscan_slot(cache, cls), size, flags, SW_CLASS_OF_SIZE,
+                             sw_alloc_slow);
 }
 
 /* What is no small object of a plain heap: larger ones, tiny, with pointers, tracked. */
@@ -127,6 +130,13 @@ static sw_noinline void *alloc_other(sw_cache *cache, size_t size, unsigned flag
     return alloc_class(cache, size, flags, cls);
 }
 
+/* A small object of a plain heap that is cleared, or has pointers. Apart from the rest, whose
+ * registers it would take. */
+static sw_noinline void *alloc_flagged(sw_cache *cache, size_t size, unsigned flags) {
+    return (flags & SW_SCAN) != 0 ? alloc_other(cache, size, flags)
+                                  : alloc_straight(cache, size, SW_ZERO);
+}
+
 /* Any size in any heap: specialised path, straight line, or the rest. */
 static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->paths;
@@ -134,11 +144,9 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
         sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
         return by_size[size](cache, size, flags);
     }
-    if (sw_unlikely(size >= cache->straight_end || (flags & SW_SCAN) != 0))
-        return alloc_other(cache, size, flags);
-    uint32_t cls = cache->small_map[(size + 7) >> 3];
-    return (flags & SW_ZERO) == 0 ? alloc_plain(cache, size, 0, cls)
-                                  : alloc_zeroed(cache, size, cls);
+    if (sw_unlikely(size >= cache->straight_end)) return alloc_other(cache, size, flags);
+    if (flags != 0) return alloc_flagged(cache, size, flags);
+    return alloc_straight(cache, size, 0);
 }
 
 /* --- tiny objects ----------------------------------------------------------------------------- */
