@@ -9,18 +9,16 @@ others that are divided by it, repetition by repetition.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_lib.errors import BenchError
-from bench_lib.report import number, ratio_cell, text_table, write_whole
+from bench_lib.pages import Table, provenance_line, write_figures
+from bench_lib.report import number, ratio_cell
 from bench_lib.runner import Run
-from bench_lib.stats import Interval, interval, median, order_rank, ratio
+from bench_lib.stats import Interval, interval, median, ratio
 
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 CUTOFF = 512  # bytes; above it neither c16, go nor Go 1.26 has specialised paths
 GO_27 = 80  # bytes; Go 1.27's cut-off
 # ns of the article that this library set out from: generic, specialised.
@@ -110,25 +108,6 @@ def overall(classes: Mapping[int, Series], label: str, generic: str) -> Interval
 
 
 # --- tables ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Table:
-    """A heading, a header and rows; text or markdown."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    def as_text(self) -> str:
-        """For a terminal."""
-        return f"{self.title}\n{text_table(self.header, self.rows)}"
-
-    def as_markdown(self) -> str:
-        """For a page: the first column flush left."""
-        rule = ["---", *["---:"] * (len(self.header) - 1)]
-        lines = [" | ".join(cells) for cells in (self.header, rule, *self.rows)]
-        return f"### {self.title}\n\n" + "\n".join(f"| {line} |" for line in lines)
 
 
 def _cell(found: Interval | None) -> str:
@@ -230,37 +209,10 @@ def tables(run: Run, most: int = 1 << 30) -> list[Table]:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def provenance_line(run: Run, about: Mapping[str, Any]) -> str:
+def provenance(run: Run, about: Mapping[str, Any]) -> str:
     """Where, when and how often the figures were measured."""
-    count = len(run.repetitions)
-    _, coverage = order_rank(count)
-    machine = about["machine"]
     go = next((job.contender.version for job in run.jobs if job.contender.basis == "go"), "no Go")
-    return (
-        f"{str(about['date'])[:10]}, commit {about['commit']}, {machine['cpu']}, {machine['cpus']} "
-        f"processors, {about['compiler']}, {go}, load {machine['load']:.1f}; {count} interleaved "
-        f"repetitions, medians, intervals that hold the median with {coverage:.0%}."
-    )
-
-
-def page_with(text: str, figures: str, path: Path) -> str:
-    """The page's text with other figures between the markers.
-
-    Raises:
-        BenchError: it does not have each marker once, in order.
-    """
-    match = re.fullmatch(rf"(.*{BEGIN}\n).*(\n{END}\n.*)", text, re.DOTALL)
-    if match is None or text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise BenchError(f"{path}: needs the lines '{BEGIN}' and '{END}' once each, in this order")
-    return match[1] + figures + match[2]
-
-
-def check_page(path: Path) -> None:
-    """Raises BenchError when figures could not be written into the page."""
-    try:
-        page_with(path.read_text(encoding="utf-8"), "", path)
-    except OSError as error:
-        raise BenchError(f"{path}: {error.strerror}; --write needs a page with markers") from error
+    return provenance_line(about, len(run.repetitions), go)
 
 
 def write_page(path: Path, run: Run, about: Mapping[str, Any]) -> None:
@@ -269,10 +221,8 @@ def write_page(path: Path, run: Run, about: Mapping[str, Any]) -> None:
     Raises:
         BenchError: the page is not there, has no markers, or cannot be written.
     """
-    check_page(path)
-    parts = [provenance_line(run, about), *(table.as_markdown() for table in tables(run, 1024))]
-    text = path.read_text(encoding="utf-8")
-    write_whole(path, page_with(text, "\n" + "\n\n".join(parts) + "\n", path))
+    parts = [provenance(run, about), *(table.as_markdown() for table in tables(run, 1024))]
+    write_figures(path, parts)
 
 
 def ratios(classes: Mapping[int, Series], label: str, generic: str) -> dict[int, Interval]:

@@ -16,6 +16,7 @@ from bench_lib.contenders import Field
 from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
 from bench_lib.journal import Journal
+from bench_lib.pages import check_page
 from bench_lib.plots import plot_scoreboard
 from bench_lib.runner import (
     Job,
@@ -237,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.write is not None:
             if not options.classes:
                 raise BenchError("--write belongs to --classes")
-            claim.check_page(options.write)
+            check_page(options.write)
         return execute(options)
 
     return run_command("bench", work)

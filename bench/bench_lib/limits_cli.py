@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import counts, limits, limits_plot, report
+from bench_lib import counts, limits, limits_page, limits_plot, report
 from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS
 from bench_lib.command import (
     add_linked_option,
@@ -22,7 +22,8 @@ from bench_lib.command import (
 from bench_lib.contenders import Field, find_field
 from bench_lib.errors import BenchError
 from bench_lib.limits import Line
-from bench_lib.limits_stored import stored_lines
+from bench_lib.limits_stored import stored_limits
+from bench_lib.pages import check_page
 from bench_lib.plots import pyplot
 from bench_lib.runner import Run, run_interleaved, terminal
 from bench_lib.selection import choose
@@ -34,6 +35,7 @@ EXAMPLE = """examples:
   ./dev bench --limits --quick                3 short ones, no instructions
   ./dev bench --limits --rows 'pair/*' --json limits.json --plot limits.png
   ./dev bench --limits --from limits.json --plot limits.png --plot-steps steps.png
+  ./dev bench --limits --plot docs/limits.png --write docs/design/limits.md
   ./dev bench --limits --rows 'called *'      prototypes that are called, beside preloaded peers
   ./dev bench --limits --rows 'seed/*'        Go's cases, beside Go
   ./dev bench --limits --rows '*replace/*'    several classes, beside preloaded allocators
@@ -62,12 +64,13 @@ def parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE", help="also writes everything, machine-readable")
     add("--plot", type=Path, metavar="FILE.png", help="also draws ours beside the best of each row")
     add("--plot-steps", type=Path, metavar="FILE.png", help="also draws every step, a long picture")
+    add("--write", type=Path, metavar="PAGE.md", help="also puts tables between a page's markers")
     add(
         "--from",
         dest="stored",
         type=Path,
         metavar="FILE",
-        help="measures nothing, draws what --json wrote",
+        help="measures nothing, draws and writes what --json wrote",
     )
     return made
 
@@ -96,12 +99,16 @@ def _count(options: argparse.Namespace, run: Run) -> dict[limits.Key, counts.Cou
     return limits.count_paths(options.build, run.jobs)
 
 
-def draw(options: argparse.Namespace, lines: Sequence[Line]) -> None:
-    """The pictures that were asked for."""
+def publish(
+    options: argparse.Namespace, lines: Sequence[Line], about: Mapping[str, Any], count: int
+) -> None:
+    """The pictures and the page that were asked for."""
     if options.plot is not None:
         limits_plot.plot(lines, options.plot)
     if options.plot_steps is not None:
         limits_plot.plot_steps(lines, options.plot_steps)
+    if options.write is not None:
+        limits_page.write_page(options.write, lines, about, count)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -128,12 +135,31 @@ def execute(options: argparse.Namespace) -> int:
         report.write_whole(options.json, json.dumps(whole, indent=1) + "\n")
     print(limits.tables(lines))
     say_run(run, about, options.json)
-    draw(options, lines)
+    done = len(run.repetitions)
     if run.interrupted:
-        done = len(run.repetitions)
+        options.write = None  # a page keeps whole runs
+    publish(options, lines, about, done)
+    if run.interrupted:
         print(f"interrupted: {done} of {repetitions} repetitions, no instructions", file=sys.stderr)
         return 130
     return 1 if run.failures() else 0
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises BenchError for what can not be done, before anything is measured."""
+    check_options(options.repetitions, options.plot)
+    check_picture("--plot-steps", options.plot_steps)
+    if options.json is not None and options.json.is_dir():
+        raise BenchError(f"--json is '{options.json}', a folder; name a file in it")
+    pictures = options.plot is not None or options.plot_steps is not None
+    if pictures:
+        pyplot()  # says now that matplotlib is missing, not after minutes
+    if options.write is not None:
+        if options.rows or options.quick:
+            raise BenchError("--write keeps whole runs: leave --rows and --quick out")
+        check_page(options.write)
+    if options.stored is not None and not pictures and options.write is None:
+        raise BenchError("--from draws or writes: it needs --plot, --plot-steps or --write")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,18 +167,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
 
     def work() -> int:
-        check_options(options.repetitions, options.plot)
-        check_picture("--plot-steps", options.plot_steps)
-        if options.json is not None and options.json.is_dir():
-            raise BenchError(f"--json is '{options.json}', a folder; name a file in it")
-        pictures = options.plot is not None or options.plot_steps is not None
-        if pictures:
-            pyplot()  # says now that matplotlib is missing, not after minutes
+        check(options)
         if options.stored is None:
             return execute(options)
-        if not pictures:
-            raise BenchError("--from draws: it needs --plot or --plot-steps")
-        draw(options, stored_lines(options.stored))
+        stored = stored_limits(options.stored)
+        publish(options, stored.lines, stored.about, stored.count)
         return 0
 
     return run_command("limits", work)

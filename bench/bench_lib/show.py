@@ -97,6 +97,6 @@ def draw(
     if scores:
         plot_scoreboard(scores, options.plot)
     elif options.classes:
-        claim_plot.plot(run, claim.provenance_line(run, about), options.plot)
+        claim_plot.plot(run, claim.provenance(run, about), options.plot)
     else:
         plot_figures(run, list(dict.fromkeys(job.bench for job in run.jobs)), options.plot)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from bench_lib import claim, claim_plot, cli, selection
+from bench_lib import claim, claim_plot, cli, pages, selection
 from bench_lib.contenders import Contender, Field
 from bench_lib.errors import BenchError
 from bench_lib.runner import Job, Repetition, Result, Run
@@ -112,18 +112,18 @@ def test_class_tables_with_and_without_go() -> None:
 
 
 def test_markdown() -> None:
-    table = claim.Table("A table", ["what", "ns"], [["16 B", "2.00"]])
+    table = pages.Table("A table", ["what", "ns"], [["16 B", "2.00"]])
     assert table.as_markdown() == "### A table\n\n| what | ns |\n| --- | ---: |\n| 16 B | 2.00 |"
 
 
 def test_the_page_of_the_project_takes_figures(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
-    before, _, rest = PAGE.read_text().partition(claim.BEGIN)
+    before, _, rest = PAGE.read_text().partition(pages.BEGIN)
     claim.write_page(page, whole_run(), ABOUT)
     once = page.read_text()
-    assert once.startswith(before + claim.BEGIN)
-    assert once.endswith(claim.END + rest.partition(claim.END)[2])
+    assert once.startswith(before + pages.BEGIN)
+    assert once.endswith(pages.END + rest.partition(pages.END)[2])
     assert "2026-11-20, commit 0123abcd, a processor, 2 processors, cc 12, go1.26.8" in once
     assert "| 576 B |" in once
     assert "| 2048 B |" not in once
@@ -133,12 +133,12 @@ def test_the_page_of_the_project_takes_figures(tmp_path: Path) -> None:
     assert re.search(r"\]\(\.\./seed-claim\.png\)", before)
 
 
-@pytest.mark.parametrize("text", ["", claim.BEGIN, f"{claim.END}\n{claim.BEGIN}\n\n{claim.END}\n"])
+@pytest.mark.parametrize("text", ["", pages.BEGIN, f"{pages.END}\n{pages.BEGIN}\n\n{pages.END}\n"])
 def test_a_page_without_markers(tmp_path: Path, text: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(text)
     with pytest.raises(BenchError, match="once each, in this order"):
-        claim.check_page(page)
+        pages.check_page(page)
     assert page.read_text() == text
 
 

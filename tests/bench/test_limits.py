@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_lib import counts, limits, limits_cli, limits_plot
+from bench_lib import counts, limits, limits_cli, limits_page, limits_plot, pages
 from bench_lib.contenders import Contender, Field
 from bench_lib.errors import BenchError
-from bench_lib.limits_stored import stored_lines
+from bench_lib.limits_stored import stored_limits
 from bench_lib.runner import Result, Run
 
 from tests.bench.tools import BENCH, INLINE, MIMALLOC, SNMALLOC, make_run
@@ -217,10 +217,66 @@ def test_drawn_from_a_file(tmp_path: Path) -> None:
     lines = pair_lines()
     file, pictures = tmp_path / "limits.json", [tmp_path / "a.png", tmp_path / "b.png"]
     file.write_text(json.dumps({"rows": [line.as_json() for line in lines]}))
-    assert [line.as_json() for line in stored_lines(file)] == [line.as_json() for line in lines]
+    stored = stored_limits(file)
+    assert [line.as_json() for line in stored.lines] == [line.as_json() for line in lines]
     words = ["--plot", str(pictures[0]), "--plot-steps", str(pictures[1])]
     assert limits_cli.main(["--from", str(file), *words]) == 0
     assert all(height_of(picture) > 100 for picture in pictures)
+
+
+ABOUT = {
+    "date": "2026-11-21T10:00:00",
+    "commit": "0123abcd",
+    "machine": {"cpu": "a processor", "cpus": 2, "load": 0.25},
+    "compiler": "cc 12",
+}
+
+
+def test_tables_of_a_page() -> None:
+    pair = counts.Counts(54.9, 20, 10, 8, 1, mispredicted=0.02)
+    replace_counts = counts.Counts(141.4, 40, 20, 15, 2, mispredicted=0.48, missed=3.97)
+    counted = {("pair/16", "transition"): pair, ("replace/8-1024", "hints"): replace_counts}
+    hints = make_run({prototype("hints"): [30.0], PRELOAD: [29.0]}, "replace/8-1024")
+    seed = make_run({prototype("list"): [1.0], GO: [8.0]}, "seed/Alloc16")
+    runs = (hints, seed, pair_run())
+    lines = [line for run in runs for line in limits.lines_of(run, counted)]
+    made = {table.title: table for table in limits_page.tables(lines)}
+    inline, _, _, several = limits_page.GROUPS
+    assert list(made) == [
+        *(f"{inline}: ns", f"{inline}: instructions of an operation and its loop"),
+        *("Go's cases: ns", f"{several}: ns"),
+        f"{several}: instructions of an operation and its loop",
+    ]
+    times = made[f"{inline}: ns"]
+    assert times.header == ["step", "pair/16"]
+    assert ["`transition`", "4.50 [4.00, 5.00]"] in times.rows
+    assert [row[0] for row in times.rows][-3:] == [
+        *("`inline (ours)`", "`snmalloc (linked)`", "`mimalloc (linked)`"),
+    ]
+    assert made["Go's cases: ns"].header == ["step", "Alloc16"]
+    count_tables = [table for title, table in made.items() if "instructions" in title]
+    assert [table.rows for table in count_tables] == [
+        [["`transition`", "54.9"]],
+        [["`hints`", "141.4", "0.48", "3.97"]],
+    ]
+    assert count_tables[1].header[2:] == ["mispredicted", "first-level misses"]
+
+
+def test_written_into_the_page_of_the_project(tmp_path: Path) -> None:
+    file, page = tmp_path / "limits.json", tmp_path / "limits.md"
+    page.write_text((BENCH.parent / "docs/design/limits.md").read_text())
+    before, _, rest = page.read_text().partition(pages.BEGIN)
+    counted = {("pair/16", "transition"): counts.Counts(54.9, 20, 10, 8, 1, mispredicted=0.02)}
+    rows = [line.as_json() for line in limits.lines_of(pair_run(), counted)]
+    file.write_text(json.dumps({**ABOUT, "repetitions": 3, "rows": rows}))
+    assert limits_cli.main(["--from", str(file), "--write", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith(before + pages.BEGIN)
+    assert text.endswith(pages.END + rest.partition(pages.END)[2])
+    assert "2026-11-21, commit 0123abcd, a processor, 2 processors, cc 12, " in text
+    assert "3 interleaved repetitions, medians, intervals that hold the median with 75%." in text
+    assert "| `transition` | 4.50 [4.00, 5.00] |" in text
+    assert "| `transition` | 54.9 |" in text
 
 
 @pytest.mark.parametrize(
@@ -229,7 +285,18 @@ def test_drawn_from_a_file(tmp_path: Path) -> None:
         (["--repetitions", "0"], "limits: --repetitions is 0; use 1 or more"),
         (["--plot", "a.svg"], "limits: --plot is 'a.svg'; use a name that ends in .png"),
         (["--plot-steps", "a"], "limits: --plot-steps is 'a'; use a name that ends in .png"),
-        (["--from", "a.json"], "limits: --from draws: it needs --plot or --plot-steps"),
+        (
+            ["--from", "a.json"],
+            "limits: --from draws or writes: it needs --plot, --plot-steps or --write",
+        ),
+        (
+            ["--write", "a.md", "--rows", "pair/*"],
+            "limits: --write keeps whole runs: leave --rows and --quick out",
+        ),
+        (
+            ["--write", "/no/page.md"],
+            "limits: /no/page.md: No such file or directory; --write needs a page with markers",
+        ),
         (["--json", "/"], "limits: --json is '/', a folder; name a file in it"),
     ],
 )
