@@ -141,7 +141,7 @@ PARTS = (
             ("sw_template_small", r"sw_fast_clear"),
             ("sw_fast_take", r"sw_fast_clear"),
             ("sw_template_plain", r"SW_ZERO|SW_TEMPLATE_SHORT|memset"),
-            ("alloc_any", r"\(flags & SW_ZERO\)"),
+            ("alloc_any", r"flags != 0"),
             ("finish", r"SW_ZERO"),
         ),
     ),
