@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import claim, counts, journal, report, scripted, show
-from bench_lib.command import add_linked_option, add_peer_option, check_options, run_command
+from bench_lib.calm import Calm
+from bench_lib.command import (
+    add_calm_option,
+    add_linked_option,
+    add_peer_option,
+    check_options,
+    run_command,
+)
 from bench_lib.contenders import Field
 from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
@@ -45,6 +52,7 @@ EXAMPLE = """examples:
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
+  ./dev bench --scoreboard --calm     on a machine that others use too: waits for calm moments
   ./dev bench --classes --plot docs/seed-claim.png --write docs/design/seed-claim.md
   ./dev bench --anatomy --plot anatomy.png  one allocation taken apart; has its own --help
   ./dev bench --limits --quick        what each requirement costs; has its own --help
@@ -76,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
     add_peer_option(made)
     add_linked_option(made)
+    add_calm_option(made)
     add("--linked-peers", action="store_true", help="shows linked peers in the figures too")
     add("--memory", action="store_true", help="allocations and bytes an operation, in extra runs")
     add(
@@ -141,6 +150,15 @@ def _journal(
     return Journal.go_on(path), before
 
 
+def calm_of(options: argparse.Namespace) -> Calm | None:
+    """Who runs jobs in calm moments, with --calm."""
+    if not options.calm:
+        return None
+    calm = Calm()
+    calm.calibrate()
+    return calm
+
+
 def _measure(
     options: argparse.Namespace,
     field: Field,
@@ -155,7 +173,9 @@ def _measure(
     """
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
     min_time_s = QUICK_MIN_TIME_S if options.quick else MIN_TIME_S
+    about["calm"] = options.calm
     kept, before = _journal(options, about, min_time_s)
+    calm = calm_of(options)
     run = run_interleaved(
         jobs,
         repetitions,
@@ -164,7 +184,10 @@ def _measure(
         before=before,
         keep=kept.keep,
         races=races,
+        execute=calm.run if calm else None,
     )
+    if calm is not None:
+        about["calm_runs"] = calm.as_json()
     if run.interrupted:
         print(
             f"interrupted: {len(run.repetitions)} of {repetitions} repetitions; the same command "

@@ -34,6 +34,15 @@ def add_linked_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_calm_option(parser: argparse.ArgumentParser) -> None:
+    """The option that makes each run wait for a calm moment."""
+    parser.add_argument(
+        "--calm",
+        action="store_true",
+        help="each run in a moment when nobody else slows the machine down; takes longer",
+    )
+
+
 def check_options(repetitions: int | None, plot: Path | None) -> None:
     """Raises BenchError unless there are repetitions and the picture's name says what it is."""
     if repetitions is not None and repetitions < 1:

@@ -17,7 +17,8 @@ from bench_lib.errors import BenchError
 from bench_lib.runner import Job, Repetition, Result
 
 SUFFIX = ".journal"
-SAME = ("commit", "compiler", "preset", "cpu", "min_time_s")  # what a resumed run must share
+# What a resumed run must share.
+SAME = ("commit", "compiler", "preset", "cpu", "min_time_s", "calm")
 
 
 def conditions(about: Mapping[str, Any], min_time_s: float) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def conditions(about: Mapping[str, Any], min_time_s: float) -> dict[str, Any]:
         "preset": about["preset"],
         "cpu": about["machine"]["cpu"],
         "min_time_s": min_time_s,
+        "calm": about.get("calm", False),
     }
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import counts, limits, limits_page, limits_plot, report
-from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS
+from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS, calm_of
 from bench_lib.command import (
+    add_calm_option,
     add_linked_option,
     add_peer_option,
     check_options,
@@ -61,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--no-counts", action="store_true", help="no instructions (they need valgrind)")
     add_peer_option(made)
     add_linked_option(made)
+    add_calm_option(made)
     add("--json", type=Path, metavar="FILE", help="also writes everything, machine-readable")
     add("--plot", type=Path, metavar="FILE.png", help="also draws ours beside the best of each row")
     add("--plot-steps", type=Path, metavar="FILE.png", help="also draws every step, a long picture")
@@ -121,12 +123,16 @@ def execute(options: argparse.Namespace) -> int:
     say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
+    calm = calm_of(options)
     run = run_interleaved(
         limits.jobs_of(program, field, rows),
         repetitions,
         QUICK_MIN_TIME_S if options.quick else MIN_TIME_S,
         terminal(),
+        execute=calm.run if calm else None,
     )
+    if calm is not None:
+        about["calm_runs"] = calm.as_json()
     if not run.repetitions:
         raise KeyboardInterrupt
     lines = limits.lines_of(run, _count(options, run))

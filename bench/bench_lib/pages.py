@@ -46,10 +46,11 @@ def provenance_line(about: Mapping[str, Any], count: int, *more: str) -> str:
     _, coverage = order_rank(count)
     machine = about["machine"]
     used = ", ".join([about["compiler"], *more])
+    moments = " in calm moments (--calm)" if "calm_runs" in about else ""
     return (
         f"{str(about['date'])[:10]}, commit {about['commit']}, {machine['cpu']}, {machine['cpus']} "
         f"processors, {used}, load {machine['load']:.1f}; {count} interleaved "
-        f"repetitions, medians, intervals that hold the median with {coverage:.0%}."
+        f"repetitions{moments}, medians, intervals that hold the median with {coverage:.0%}."
     )
 
 

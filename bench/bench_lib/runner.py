@@ -218,6 +218,7 @@ class Progress:
 
 
 Keep = Callable[[int, Job, Result], None]
+Execute = Callable[[Job, float], Result]
 
 
 def run_interleaved(
@@ -229,6 +230,7 @@ def run_interleaved(
     before: Sequence[Repetition] = (),
     keep: Keep | None = None,
     races: Sequence[Race] = (),
+    execute: Execute | None = None,
 ) -> Run:
     """Runs all jobs `repetitions` times. Ctrl-C keeps the finished repetitions.
 
@@ -241,8 +243,10 @@ def run_interleaved(
             contender is run anew for all, so that what is compared ran side by side.
         keep: is told each result (number of the repetition from 1, job, result) as it comes.
         races: who competes with whom (hopeless); peers that cannot win are spared repetitions.
+        execute: how a job is run; run_job if not told.
     """
     run = Run(list(jobs))
+    execute = execute or run_job
     told = Progress(progress, repetitions, begun=max(len(before) - 1, 0))
     try:
         for number in range(1, repetitions + 1):
@@ -256,7 +260,7 @@ def run_interleaved(
                     continue
                 for job in wanted:
                     told.show(number, job)
-                    finished[job.key] = result = run_job(job, min_time_s)
+                    finished[job.key] = result = execute(job, min_time_s)
                     if keep is not None:
                         keep(number, job, result)
             run.repetitions.append(finished)

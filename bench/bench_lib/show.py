@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import claim, claim_plot, report
+from bench_lib import calm, claim, claim_plot, report
 from bench_lib.contenders import Field
 from bench_lib.plots import plot_figures, plot_scoreboard
 from bench_lib.runner import MemoryUse, Run
@@ -37,6 +37,8 @@ def say_run(run: Run, about: dict[str, Any], path: Path | None) -> None:
     )
     if count < REPETITIONS:
         print(f"provisional: a claim needs {REPETITIONS} repetitions")
+    if "calm_runs" in about:
+        print(calm.describe(about["calm_runs"]))
     for line in run.failures():
         print(f"failed: {line}")
     if path is not None:

@@ -317,7 +317,7 @@ def test_an_interrupted_run_keeps_what_is_finished(
     run = pair_run()
     run.interrupted = True
     missing = {"snmalloc (linked)": "-DSPANWISE_PEER_SNMALLOC_DIR=DIR", "jemalloc": "apt-get"}
-    monkeypatch.setattr(limits_cli, "run_interleaved", lambda *_: run)
+    monkeypatch.setattr(limits_cli, "run_interleaved", lambda *_, **__: run)
     monkeypatch.setattr(limits_cli, "find_field", lambda *_, **__: Field([INLINE], missing))
     fake_program(tmp_path, LISTED)
     file = tmp_path / "limits.json"
