@@ -8,6 +8,7 @@ Example: python3 bench/ablations.py --only division,hints --rows 'pair/*' --quic
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,8 @@ from bench_lib.ablation_measure import (
 )
 from bench_lib.ablation_plan import Ablation, plan, select
 from bench_lib.ablation_report import Cell
-from bench_lib.command import check_options, run_command
+from bench_lib.calm import Calm, calm_if, describe
+from bench_lib.command import add_calm_option, check_options, run_command
 from bench_lib.errors import BenchError
 from bench_lib.selection import matches
 
@@ -53,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     add("--rows", metavar="PATTERN", help="only rows that match (shell pattern or part of a name)")
     add("--quick", action="store_true", help=f"{QUICK_REPETITIONS} short repetitions")
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
+    add_calm_option(made)
     add(
         "--counter",
         choices=(AUTO, PERF, CALLGRIND, NONE),
@@ -102,12 +105,15 @@ def _progress(text: str) -> None:
         print(f"\r{text:<40}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 
-def measure(jobs: Sequence[Job], repetitions: int, milliseconds: int) -> None:
+def measure(
+    jobs: Sequence[Job], repetitions: int, milliseconds: int, calm: Calm | None = None
+) -> None:
     """Times every job once a repetition, so that variants of a row follow each other."""
     for n in range(repetitions):
         for i, (cell, probe) in enumerate(jobs):
             _progress(f"times: {n + 1}/{repetitions}, {i + 1}/{len(jobs)}")
-            cell.ns.append(time_ns(probe, milliseconds))
+            time_it = functools.partial(time_ns, probe, milliseconds)
+            cell.ns.append(calm.measure(time_it) if calm else time_it())
 
 
 def add_counts(jobs: Sequence[Job], how: str) -> None:
@@ -140,18 +146,23 @@ def execute(options: argparse.Namespace) -> int:
     how = counter(options.counter)
     jobs, compiler = make_jobs(chosen, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
-    measure(jobs, repetitions, QUICK_MILLISECONDS if options.quick else MILLISECONDS)
+    calm = calm_if(options.calm)
+    measure(jobs, repetitions, QUICK_MILLISECONDS if options.quick else MILLISECONDS, calm)
     if how != NONE:
         add_counts(jobs, how)
     _progress("")
     cells = [cell for cell, _ in jobs]
     about = {**report.provenance(ROOT, options.build), "compiler": compiler, "counter": how}
+    if calm is not None:
+        about["calm_runs"] = calm.as_json()
     if options.json:
         print(json.dumps({**about, "cells": ablation_report.as_json(cells)}, indent=1))
     else:
         show(list(chosen), cells, how)
         machine = about["machine"]
         print(f"{machine['cpu']}, {compiler}, {about['commit']}, load {machine['load']:.1f}")
+        if calm is not None:
+            print(describe(about["calm_runs"]))
     if options.plot is not None:
         print(f"picture: {ablation_plot.plot(cells, options.plot)}", file=sys.stderr)
     return 0

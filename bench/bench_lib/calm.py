@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bench_lib.runner import Job, Result, run_job
 
@@ -24,6 +24,7 @@ TOLERANCE = 1.1  # times the shortest computation
 ATTEMPTS = 12
 PATIENCE_S = 5.0  # a job; then its calmest run counts
 CALIBRATION_S = 2.0
+_Found = TypeVar("_Found")
 _PAUSE_S = 0.02
 _STEPS = 40000  # about a millisecond
 # Rows of several threads; Go's runtime has some, too, and asks how many processors it has.
@@ -109,24 +110,46 @@ class Calm:
                 return found
             time.sleep(_PAUSE_S)
 
-    def run(self, job: Job, min_time_s: float) -> Result:
-        """The result of the first calm run, or of the calmest."""
-        choices = [self.cpus] if is_threaded(job) else [[cpu] for cpu in self.cpus]
+    def measure(
+        self,
+        work: Callable[[], _Found],
+        *,
+        threaded: bool = False,
+        failed: Callable[[_Found], bool] = lambda _: False,
+    ) -> _Found:
+        """What work returns in the first calm moment, or in the calmest.
+
+        Args:
+            work: measures something; called again after a moment that was none.
+            threaded: it needs all processors.
+            failed: of what was returned: it is no use to measure again.
+        """
+        choices = [self.cpus] if threaded else [[cpu] for cpu in self.cpus]
         end = time.monotonic() + PATIENCE_S
-        best, kept = math.inf, Result({}, 0, "not run")
-        for attempt in range(ATTEMPTS):
+        best, attempts = math.inf, 0
+        while True:
             before, cpus = self._await(choices, end)
             with on(cpus):
-                result = self.execute(job, min_time_s)
+                found = work()
+            attempts += 1
             level = max(before, self._level(cpus))
-            self.again += attempt > 0
-            if level < best or result.error:
-                best, kept = level, result
-            if result.error or level <= TOLERANCE or time.monotonic() >= end:
+            if level < best or failed(found):
+                best, kept = level, found
+            late = attempts == ATTEMPTS or time.monotonic() >= end
+            if late or level <= TOLERANCE or failed(found):
                 break
         self.runs += 1
+        self.again += attempts - 1
         self.busy += best > TOLERANCE
         return kept
+
+    def run(self, job: Job, min_time_s: float) -> Result:
+        """The result of a job; one that failed is not done again."""
+        return self.measure(
+            lambda: self.execute(job, min_time_s),
+            threaded=is_threaded(job),
+            failed=lambda result: bool(result.error),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """What was asked of the machine, and how often it was given."""
@@ -137,6 +160,15 @@ class Calm:
             "again": self.again,
             "busy": self.busy,
         }
+
+
+def calm_if(asked: bool) -> Calm | None:
+    """Who measures in calm moments, calibrated; None when nobody asked."""
+    if not asked:
+        return None
+    calm = Calm()
+    calm.calibrate()
+    return calm
 
 
 def describe(told: dict[str, Any]) -> str:

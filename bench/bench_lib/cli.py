@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import claim, counts, journal, report, scripted, show
-from bench_lib.calm import Calm
+from bench_lib.calm import calm_if
 from bench_lib.command import (
     add_calm_option,
     add_linked_option,
@@ -150,15 +150,6 @@ def _journal(
     return Journal.go_on(path), before
 
 
-def calm_of(options: argparse.Namespace) -> Calm | None:
-    """Who runs jobs in calm moments, with --calm."""
-    if not options.calm:
-        return None
-    calm = Calm()
-    calm.calibrate()
-    return calm
-
-
 def _measure(
     options: argparse.Namespace,
     field: Field,
@@ -175,7 +166,7 @@ def _measure(
     min_time_s = QUICK_MIN_TIME_S if options.quick else MIN_TIME_S
     about["calm"] = options.calm
     kept, before = _journal(options, about, min_time_s)
-    calm = calm_of(options)
+    calm = calm_if(options.calm)
     run = run_interleaved(
         jobs,
         repetitions,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib import counts, limits, limits_page, limits_plot, report
-from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS, calm_of
+from bench_lib.calm import calm_if
+from bench_lib.cli import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS
 from bench_lib.command import (
     add_calm_option,
     add_linked_option,
@@ -123,7 +124,7 @@ def execute(options: argparse.Namespace) -> int:
     say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
-    calm = calm_of(options)
+    calm = calm_if(options.calm)
     run = run_interleaved(
         limits.jobs_of(program, field, rows),
         repetitions,

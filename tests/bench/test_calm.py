@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -139,5 +138,5 @@ def test_a_calm_run_goes_on_calmly(tmp_path: Path) -> None:
 
 
 def test_only_when_asked() -> None:
-    assert cli.calm_of(argparse.Namespace(calm=False)) is None
+    assert calm.calm_if(asked=False) is None
     assert cli.parser().parse_args([]).calm is False
