@@ -348,16 +348,20 @@ class Dispatcher:
         self._deliver(rows)
 
     def _settle_failure(self, task: Task, error: Exception) -> None:
-        if not _worker_died(error):
-            self._deliver(task.failures(describe(error)))
-            return
-        self.lost += 1
+        """A task that raised: the first time it is a suspect, whatever was raised.
+
+        Tasks tell their own failures in rows. What is raised comes from the executor: a dead
+        worker, or a result that was lost on its way, for which each executor has its own words.
+        """
+        died = _worker_died(error)
+        self.lost += died
         if isinstance(error, BrokenExecutor):
             self._broken = error
-        if task.attempt:  # it was alone
-            self._deliver(task.failures(f"its worker died: {describe(error)}"))
-        else:
+        if not task.attempt:
             self._suspects.extend(task.singles())
+            return
+        why = "its worker died: " if died else ""  # it was alone
+        self._deliver(task.failures(why + describe(error)))
 
 
 def _worker_died(error: BaseException) -> bool:
