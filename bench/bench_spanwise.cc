@@ -48,14 +48,14 @@ struct Inline : Spanwise {
 };
 
 [[maybe_unused]] sw_cache *default_cache() {
-    if (sw_tls_cache->heap == nullptr) sw_free(sw_malloc(1));
-    return sw_tls_cache;
+    if (sw_tls.cache->heap == nullptr) sw_free(sw_malloc(1));
+    return sw_tls.cache;
 }
 
 // Objects that may hold pointers: spans of their own, cleared when they hold old bytes.
 struct InlineScan : Inline {
     template <size_t N> static void *zget() {
-        sw_cache *cache = sw_tls_cache;
+        sw_cache *cache = sw_tls.cache;
         if (__builtin_expect(cache->heap == nullptr, 0)) cache = default_cache();
         return sw_fast_cache_alloc(cache, N, SW_SCAN);
     }

@@ -107,7 +107,7 @@ static void inline_zeroed_64(size_t count) {
 }
 
 static void inline_scan(size_t count) {
-    for (size_t i = 0; i < count; i++) held[i] = sw_fast_cache_alloc(sw_tls_cache, 16, SW_SCAN);
+    for (size_t i = 0; i < count; i++) held[i] = sw_fast_cache_alloc(sw_tls.cache, 16, SW_SCAN);
 }
 
 static void exported_malloc(size_t count) {

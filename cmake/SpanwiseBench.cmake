@@ -7,6 +7,7 @@
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
 #   bench_threads_check  proves time and count of the rows of several threads
+#   bench_same_place     how often a pair is slow because of where its pages lie
 #   bench_limits         prototypes, each with one requirement more than the one before
 #   bench_limits_check   proves that they do what they say
 #   bench_paths          loops to be counted under callgrind (bench/instructions.py); _bare, _malloc: the
@@ -47,6 +48,14 @@ endfunction()
 bench_executable(bench_threads_check threads_check.cc)
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
 set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 120)
+
+# How often a pair is slow because of where its pages lie: by hand. Here that it runs.
+add_executable(bench_same_place "${bench_dir}/same_place.c")
+spanwise_compile(bench_same_place)
+target_include_directories(bench_same_place PRIVATE "${bench_dir}")
+target_link_libraries(bench_same_place PRIVATE spanwise_static)
+add_test(NAME bench.same_place COMMAND bench_same_place 2)
+set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 120)
 
 # What each requirement costs. Prototypes that are called live apart from those who call them: in a
 # library that is bound as the malloc face is, and in an archive.

@@ -126,7 +126,7 @@ PARTS = (
         "hints",
         "#CC79A7",
         functions=(r"sw_template_take_hinted", r"sw_cache_take_hinted", r"take_hinted"),
-        lines=(("sw_template_plain", r"hint(?!ed \|\|)"), ("alloc_class", r"hints")),
+        lines=(("sw_template_plain", r"hint(?!ed \|\|)"), ("alloc_class", r"hinted")),
     ),
     Part(
         "zeroing",

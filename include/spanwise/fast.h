@@ -31,12 +31,17 @@ extern "C" {
 #define SW_FAST_CHECKED 1
 #endif
 
-/* This thread's cache of the default heap; before its first use one without a heap. Not C++'s
- * `thread_local`, which asks at each use whether a constructor must run first. */
+/* Of each thread. Its only use lies 8 bytes behind a multiple of 16, as in sw_cache. */
+typedef struct sw_tls_record {
+    uint64_t unused;
+    sw_cache *cache; /* of the default heap; before its first use one without a heap */
+} __attribute__((aligned(16))) sw_tls_record;
+
+/* Not C++'s `thread_local`, which asks at each use whether a constructor must run first. */
 #ifdef __cplusplus
-extern SW_API __thread SW_FAST_TLS sw_cache *sw_tls_cache;
+extern SW_API __thread SW_FAST_TLS sw_tls_record sw_tls;
 #else
-extern SW_API _Thread_local SW_FAST_TLS sw_cache *sw_tls_cache;
+extern SW_API _Thread_local SW_FAST_TLS sw_tls_record sw_tls;
 #endif
 
 /* The slow continuations. Not for direct use. */
@@ -83,14 +88,14 @@ SW_FAST_INLINE void *sw_fast_cache_alloc(sw_cache *cache, size_t size, unsigned 
 
 /* As sw_malloc. */
 SW_FAST_INLINE void *sw_fast_malloc(size_t size) {
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     if (!__builtin_constant_p(size) || size > SW_FAST_SIZE_MAX) return sw_malloc(size);
     return sw_fast_cache_alloc(cache, size, 0);
 }
 
 /* As sw_calloc(1, size). */
 SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     if (!__builtin_constant_p(size) || size > SW_FAST_SIZE_MAX) return sw_calloc(1, size);
     return sw_fast_cache_alloc(cache, size, SW_ZERO);
 }
@@ -128,11 +133,10 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
 /* The span of slots that an address starts a slot of, and the slot; NULL: neither, or a large
  * object. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
-    const sw_space_view *view = &cache->view;
     uintptr_t p = (uintptr_t)ptr;
-    uint64_t frame = (p - view->base) >> SW_FRAME_BITS;
-    if (__builtin_expect(frame >= view->frames, 0)) return NULL;
-    sw_span *span = &view->spans[view->page_map[frame]];
+    uint64_t frame = (p - cache->base) >> SW_FRAME_BITS;
+    if (__builtin_expect(frame >= cache->frames, 0)) return NULL;
+    sw_span *span = &cache->spans[cache->page_map[frame]];
 #if SW_ABLATE_DIVIDE
     if (__builtin_expect(!sw_ablate_slot(cache, span, p, slot), 0)) return NULL;
 #else
@@ -181,7 +185,7 @@ SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t
 
 /* As sw_free_sized. */
 SW_FAST_INLINE void sw_fast_free_sized(void *ptr, size_t size) {
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     if (__builtin_constant_p(size) && size <= SW_FAST_SIZE_MAX) {
         uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
         if (__builtin_expect(sw_fast_try_free_current(cache, ptr, cls, sw_fast_class_bytes[cls]),
@@ -192,7 +196,7 @@ SW_FAST_INLINE void sw_fast_free_sized(void *ptr, size_t size) {
 }
 
 /* As sw_free. */
-SW_FAST_INLINE void sw_fast_free(void *ptr) { sw_fast_cache_free(sw_tls_cache, ptr); }
+SW_FAST_INLINE void sw_fast_free(void *ptr) { sw_fast_cache_free(sw_tls.cache, ptr); }
 
 #ifdef __cplusplus
 }

@@ -68,27 +68,30 @@ enum { SW_FAST_PARTIAL = 2 };
 typedef struct sw_hint {
     uintptr_t at;
     sw_word *word; /* of a span of this cache */
-    uint64_t bit;  /* of the word: the slot's, alone */
+    uint64_t slot; /* of the span; modulo 64: its bit of the word */
 } sw_hint;
 
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
- * copy, so that remote frees, walks and verify see one truth. A line of its own. */
+ * copy, so that remote frees, walks and verify see one truth. A line of its own, in the order of
+ * sw_cache. */
 typedef struct sw_cache_slot {
-    sw_word *word;  /* never NULL; an always-empty word when there is no span */
-    uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     sw_span *span;  /* NULL when there is none */
-    sw_hint *hint;  /* behind the newest hint */
-    sw_hint *hints; /* the oldest; equal to hint: there is none */
-    sw_hint *hints_end; /* equal to hint: no more are kept */
-    uint32_t bytes;     /* of a slot of the class */
-    uint32_t unused[3];
+    sw_word *word;  /* never NULL; an always-empty word when there is no span */
+    sw_hint *hints; /* the oldest first */
+    uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
+    uint64_t unused;
+    uint32_t hinted;     /* bytes of hints, not their number: an offset; 0: there is none */
+    uint32_t hinted_max; /* the same of the most that are kept */
+    uint64_t unused_too;
+    uint32_t bytes; /* of a slot of the class */
+    uint32_t unused_end;
 } sw_cache_slot;
 
 #define SW_NO_BASE (UINTPTR_MAX / 2 + 1)
 
 enum { SW_HINTS_LOG2 = 5, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
 
-/* What a free needs to find a span. Constant once its space is made, so each cache has a copy. */
+/* What a free needs to find a span. Constant once its space is made. */
 typedef struct sw_space_view {
     uintptr_t base;           /* address of frame 0 */
     uint64_t frames;          /* frames that page_map covers */
@@ -104,19 +107,29 @@ typedef struct sw_space_view {
 
 /* A cache: one line that every call reads, one of the generic and the slow paths, then the slots,
  * indexed by class * 2 + noscan. A thread without a cache of the default heap has one with no heap
- * whose every path ends in the slow one. */
+ * whose every path ends in the slow one.
+ *
+ * What fast paths read lies 8 bytes behind a multiple of 16, because objects begin at such multiples
+ * and programs write their first words. A processor lets these reads overtake a store whose address
+ * it does not know yet. When that turns out to lie at the same place of another page, some compare
+ * so little of the two pages that they take it for the same one now and then; from there on the read
+ * waits for every store before it, and a pair takes twice as long (docs/design/heap.md). */
 struct sw_cache {
-    sw_space_view view;
-    sw_heap *heap; /* NULL: the cache of threads that have none */
+    sw_heap *heap;  /* NULL: the cache of threads that have none */
+    uintptr_t base; /* base, frames, page_map, spans: its space's view */
     const sw_table *table;
-    sw_hint *hints;             /* of noscan class i: hints[i << SW_HINTS_LOG2 ...], newest last */
+    uint64_t frames;
+    sw_hint *hints; /* of noscan class i: hints[i << SW_HINTS_LOG2 ...], newest last */
+    const uint32_t *page_map;
     struct sw_cache_more *more; /* what only slow paths read */
-    const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
+    sw_span *spans;
     uint64_t mode;                /* the heap's */
+    const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     sw_span *visited;             /* another cache's span that this one frees into; NULL: none */
     const uint8_t *small_map;     /* the table's */
-    size_t straight_end;          /* smaller sizes need no more than their class */
-    uint64_t unused[3];
+    uint64_t unused;
+    size_t straight_end; /* smaller sizes need no more than their class */
+    uint64_t unused_too[2];
     __extension__ sw_cache_slot slots[];
 };
 

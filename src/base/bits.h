@@ -22,6 +22,20 @@ static inline uint32_t sw_popcount(uint64_t w) {
 #endif
 }
 
+/* Clears bit `index % 64`; whether it was set. As sw_fast_set_bit (fast.h): one instruction where
+ * compilers make a mask, a test and a change. */
+static inline bool sw_bit_clear(uint64_t *bits, uint64_t index) {
+#if defined(__x86_64__)
+    bool was;
+    __asm__("btrq %2, %0" : "+r"(*bits), "=@ccc"(was) : "r"(index));
+    return was;
+#else
+    uint64_t before = *bits;
+    *bits &= ~(UINT64_C(1) << (index % 64));
+    return before != *bits;
+#endif
+}
+
 /* The n lowest bits set, n in 0..64. */
 static inline uint64_t sw_low_mask(uint32_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
 

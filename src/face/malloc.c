@@ -33,7 +33,7 @@ FACE_EXPORT void *realloc(void *ptr, size_t size) {
         face_release(ptr);
         return NULL;
     }
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     return sw_likely(cache->heap != NULL) ? sw_cache_realloc(cache, ptr, size, 0)
                                           : face_realloc(ptr, size);
 }

@@ -10,7 +10,7 @@
  *   malloc_info.c     what glibc tells of itself: mallinfo and its kin
  *
  * Path of a call: the heap's inline paths, which begin at the thread's cache of the default heap
- * (sw_tls_cache) and meet nothing of the face. Where the thread has none, the cache without a heap
+ * (sw_tls.cache) and meet nothing of the face. Where the thread has none, the cache without a heap
  * leads every path to malloc_slow.c: always in a tracked heap.
  *
  * Locks, in the order of taking: start < late < account < the heap's.
@@ -67,24 +67,24 @@ void face_free_slow(sw_cache *cache, void *ptr, const char *op);
 
 static sw_always_inline void *face_allocate(size_t size) {
     return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_malloc(size, face_alloc_slow)
-                                               : face_alloc_any(sw_tls_cache, size, 0);
+                                               : face_alloc_any(sw_tls.cache, size, 0);
 }
 
 static sw_always_inline void *face_allocate_zeroed(size_t size) {
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     if (sw_likely(size <= SW_DEFAULT_CUTOFF && cache->heap != NULL))
         return SW_DEFAULT_NOSCAN[size](cache, size, SW_ZERO);
     return face_alloc_any(cache, size, SW_ZERO);
 }
 
 static inline void *face_allocate_aligned(size_t size, size_t align) {
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     return sw_likely(cache->heap != NULL) ? sw_cache_alloc_aligned(cache, size, align, 0)
                                           : face_alloc(size, align, 0);
 }
 
 static sw_always_inline void face_release(void *ptr) {
-    sw_template_free(sw_tls_cache, ptr, "free", face_free_slow);
+    sw_template_free(sw_tls.cache, ptr, "free", face_free_slow);
 }
 
 /* --- accounts of a tracked heap (malloc_account.c) -------------------------------------------- */

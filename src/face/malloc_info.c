@@ -9,7 +9,7 @@
 #include "face/malloc.h"
 
 FACE_EXPORT size_t malloc_usable_size(void *ptr) {
-    if (sw_likely(sw_tls_cache->heap != NULL)) return sw_usable_size(ptr);
+    if (sw_likely(sw_tls.cache->heap != NULL)) return sw_usable_size(ptr);
     sw_heap *heap = ptr == NULL ? NULL : face_heap();
     return heap == NULL ? 0 : sw_heap_usable_size(heap, ptr);
 }

@@ -73,7 +73,7 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
     if (span_class == SW_CLASS_OF_SIZE)
         span_class = sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
     sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hint != slot->hints) {
+    if (slot->hinted != 0) {
         void *p = take_hinted(cache, size, flags, span_class);
         if (p != NULL) return p;
     }
@@ -90,8 +90,7 @@ static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t 
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
     uint64_t bits = sw_word_free(slot->word);
-    if (slot->hint != slot->hints || bits == 0)
-        return sw_alloc_slow(cache, size, flags, span_class);
+    if (slot->hinted != 0 || bits == 0) return sw_alloc_slow(cache, size, flags, span_class);
     void *p = sw_template_pop(slot, bits, slot->bytes);
     return finish(cache, slot->span, p, size, flags);
 }
@@ -222,7 +221,7 @@ void *sw_malloc(size_t size) {
 void *sw_calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_mul_overflow(count, size, &bytes)) return no_memory();
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     if (bytes <= SW_DEFAULT_CUTOFF && cache->heap != NULL)
         return SW_DEFAULT_NOSCAN[bytes](cache, bytes, SW_ZERO);
     return alloc_default(bytes, SW_ZERO);

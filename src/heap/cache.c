@@ -21,33 +21,52 @@ void sw_cache_report_double(const sw_cache *cache, uintptr_t p) {
                                  .thread = sw_os_thread_id()});
 }
 
+/* What fast paths read lies where no object begins: see sw_cache. */
+#define BESIDE_OBJECTS(record, field)                                                              \
+    _Static_assert(offsetof(record, field) % 16 >= 8, #field " of " #record)
+BESIDE_OBJECTS(sw_tls_record, cache);
+BESIDE_OBJECTS(sw_cache, base);
+BESIDE_OBJECTS(sw_cache, frames);
+BESIDE_OBJECTS(sw_cache, page_map);
+BESIDE_OBJECTS(sw_cache, spans);
+BESIDE_OBJECTS(sw_cache, paths);
+BESIDE_OBJECTS(sw_cache, small_map);
+BESIDE_OBJECTS(sw_cache, straight_end);
+BESIDE_OBJECTS(sw_cache_slot, word);
+BESIDE_OBJECTS(sw_cache_slot, base);
+BESIDE_OBJECTS(sw_cache_slot, hinted);
+BESIDE_OBJECTS(sw_cache_slot, bytes);
+_Static_assert(sizeof(sw_cache_slot) == 64 && offsetof(sw_cache, slots) % 64 == 0, "a line a slot");
+
 /* --- hints ------------------------------------------------------------------------------------ */
 
 /* Before the span's words stop being this cache's: no hint may lead to words of somebody else. */
 static void forget_hints(sw_cache *cache, const sw_span *span) {
     sw_cache_slot *slot = &cache->slots[span->span_class];
     const sw_word *end = span->words + sw_span_word_count(span);
+    const sw_hint *hints_end = sw_slot_hints_end(slot);
     sw_hint *kept = slot->hints;
-    for (const sw_hint *hint = slot->hints; hint < slot->hint; hint++)
+    for (const sw_hint *hint = slot->hints; hint < hints_end; hint++)
         if (hint->word < span->words || hint->word >= end) *kept++ = *hint;
-    slot->hint = kept;
+    slot->hinted = (uint32_t)((uintptr_t)kept - (uintptr_t)slot->hints);
 }
 
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot) {
     const sw_cache_slot *place = &cache->slots[span->span_class];
     const sw_word *word = &span->words[slot / 64];
     uintptr_t at = span->base + (uintptr_t)slot * sw_span_size(span);
-    for (const sw_hint *hint = place->hints; hint < place->hint; hint++)
-        if (hint->at == at && hint->word == word && hint->bit == 1ull << slot % 64) return true;
+    for (const sw_hint *hint = place->hints; hint < sw_slot_hints_end(place); hint++)
+        if (hint->at == at && hint->word == word && hint->slot == slot) return true;
     return false;
 }
 
 uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span) {
     sw_cache_slot *slot = &cache->slots[span_class];
-    while (slot->hint > slot->hints) {
-        const sw_hint *hint = --slot->hint;
+    while (slot->hinted != 0) {
+        slot->hinted -= (uint32_t)sizeof(sw_hint);
+        const sw_hint *hint = sw_slot_hints_end(slot);
         sw_word *word = hint->word;
-        uint64_t bit = hint->bit, local = sw_word_local(word);
+        uint64_t bit = 1ull << hint->slot % 64, local = sw_word_local(word);
         if ((local & bit) == 0) continue;
         *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, hint->at));
         if (sw_unlikely((sw_word_remote(word) & bit) != 0)) {
@@ -304,8 +323,9 @@ void sw_cache_reset_slots(sw_cache *cache) {
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         empty_slot(&cache->slots[i]);
         cache->slots[i].bytes = heap->table->classes[i / 2].size;
-        cache->slots[i].hints = cache->slots[i].hint = sw_cache_hints(cache, i);
-        cache->slots[i].hints_end = cache->slots[i].hints + sw_heap_hints_max(heap, i);
+        cache->slots[i].hints = sw_cache_hints(cache, i);
+        cache->slots[i].hinted = 0;
+        cache->slots[i].hinted_max = sw_heap_hints_max(heap, i);
     }
 }
 
@@ -322,7 +342,11 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     more->kept = (uint16_t *)(more->full + heap->span_classes);
     more->number = ++heap->cache_numbers;
     more->next = heap->caches;
-    cache->view = sw_heap_view(heap);
+    sw_space_view view = sw_heap_view(heap);
+    cache->base = view.base;
+    cache->frames = view.frames;
+    cache->page_map = view.page_map;
+    cache->spans = view.spans;
     cache->table = heap->table;
     cache->small_map = heap->table->small_map;
     cache->straight_end = sw_heap_straight_end(heap);
@@ -378,7 +402,7 @@ void sw_cache_shut(sw_cache *cache) {
         disown_list(heap, &more->partial[i]);
         disown_list(heap, &more->full[i]);
         more->kept[i] = 0;
-        cache->slots[i].hint = cache->slots[i].hints;
+        cache->slots[i].hinted = 0;
     }
     more->tiny_block = 0;
     more->tiny_used = 0;

@@ -15,7 +15,7 @@ _Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_slot),
 /* malloc of a size up to SW_FAST_SIZE_MAX, in straight line: a call through the table of specialised
  * paths is predicted only while sizes repeat. */
 static sw_always_inline void *sw_default_malloc(size_t size, sw_alloc_slow_fn *slow) {
-    sw_cache *cache = sw_tls_cache;
+    sw_cache *cache = sw_tls.cache;
     uintptr_t pair = (uintptr_t)cache->slots + sw_default_pairs[(size + 7) >> 3];
     sw_cache_slot *slot = (sw_cache_slot *)pair + 1;
     __asm__("" : "+r"(slot)); /* one register for it, or compilers keep sums of it */

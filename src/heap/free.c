@@ -119,22 +119,26 @@ void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     uintptr_t places = (uintptr_t)cache->slots;
     sw_cache_slot *place = (sw_cache_slot *)(places + span->span_class * sizeof *place);
     __asm__("" : "+r"(place)); /* or it is computed twice */
-    sw_hint *hint = place->hint;
-    sw_word *word = &span->words[slot / 64];
-    if (sw_unlikely(hint == place->hints_end) || (hint[-1].word == word && hint[-2].word == word)) {
+    if (sw_unlikely(place->hinted == place->hinted_max)) {
         free_attended(cache, span, slot, ptr);
         return;
     }
-    uint64_t bit = 0, local = sw_word_local(word);
-    (void)sw_fast_set_bit(&bit, slot);
+    sw_hint *hint = sw_slot_hints_end(place);
+    sw_word *word = &span->words[slot / 64];
+    if (hint[-1].word == word && hint[-2].word == word) {
+        free_attended(cache, span, slot, ptr);
+        return;
+    }
+    uint64_t local = sw_word_local(word);
     if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
         free_attended(cache, span, slot, ptr);
         return;
     }
     hint->at = (uintptr_t)ptr;
     hint->word = word;
-    hint->bit = bit;
-    place->hint = hint + 1;
+    hint->slot = slot;
+    __asm__("" : "+r"(place)); /* added in memory: no register keeps what was there */
+    place->hinted += (uint32_t)sizeof *hint;
     sw_word_set_local(word, local);
     if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
 }
@@ -179,7 +183,7 @@ static sw_noinline void free_found(sw_cache *cache, void *ptr, const char *op) {
 /* The start of a large object of this heap. Its record tells whether it lives: there is no span of
  * slots to visit. */
 static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr) {
-    sw_span *span = &cache->view.spans[id];
+    sw_span *span = &cache->spans[id];
     return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
            sw_large_free(cache, span, (uintptr_t)ptr);
 }
@@ -207,9 +211,8 @@ static sw_noinline void free_other(sw_cache *cache, void *ptr, const char *op) {
 
 /* The uncommon rest: pages, another owner, misuse; a thread that has no cache yet. */
 static sw_always_inline void free_uncommon(sw_cache *cache, void *ptr, const char *op) {
-    const sw_space_view *view = &cache->view;
-    uint64_t frame = ((uintptr_t)ptr - view->base) >> SW_FRAME_SHIFT;
-    if (sw_unlikely(frame >= view->frames || !free_large(cache, view->page_map[frame], ptr)))
+    uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;
+    if (sw_unlikely(frame >= cache->frames || !free_large(cache, cache->page_map[frame], ptr)))
         free_other(cache, ptr, op);
 }
 
@@ -321,6 +324,6 @@ void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
     if (cache != NULL) free_sized(cache, ptr, size);
 }
 
-void sw_free(void *ptr) { sw_template_free(sw_tls_cache, ptr, "free", free_any); }
+void sw_free(void *ptr) { sw_template_free(sw_tls.cache, ptr, "free", free_any); }
 
-void sw_free_sized(void *ptr, size_t size) { free_sized(sw_tls_cache, ptr, size); }
+void sw_free_sized(void *ptr, size_t size) { free_sized(sw_tls.cache, ptr, size); }

@@ -147,11 +147,15 @@ static sw_always_inline sw_cache_slot *sw_cache_noscan_slot(sw_cache *cache, siz
 static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t span_class) {
     return &cache->hints[(size_t)(span_class / 2) << SW_HINTS_LOG2];
 }
+/* Behind the newest hint. */
+static sw_always_inline sw_hint *sw_slot_hints_end(const sw_cache_slot *slot) {
+    return (sw_hint *)((uintptr_t)slot->hints + slot->hinted);
+}
 
 /* Which slot is next is the placement's to say in heaps that do not place as the fast ones do. */
 static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
     bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO;
-    return hinted && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX : 0;
+    return hinted && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
 }
 
 /* --- cache.c ---------------------------------------------------------------------------------- */
@@ -325,7 +329,7 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 
 /* --- thread.c --------------------------------------------------------------------------------- */
 
-/* sw_tls_cache (fast.h): this thread's cache of the default heap, or one without a heap. */
+/* sw_tls.cache (fast.h): this thread's cache of the default heap, or one without a heap. */
 /* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
 sw_cache *sw_thread_cache(sw_heap *heap);
 /* The same if it is open, else NULL. */

@@ -208,7 +208,7 @@ void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags)
         uint64_t entry = __atomic_load_n(place, __ATOMIC_RELAXED), id = entry - kind;
         if (id - 1 < UINT32_MAX && __atomic_compare_exchange_n(place, &entry, kind, false,
                                                                __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            return begin(cache, &cache->view.spans[id], size, flags);
+            return begin(cache, &cache->spans[id], size, flags);
     }
     return alloc_fresh(cache, size, align, flags);
 }

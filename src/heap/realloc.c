@@ -126,8 +126,8 @@ static size_t usable(sw_heap *heap, const void *ptr) {
 size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) { return usable(heap, ptr); }
 
 size_t sw_usable_size(const void *ptr) {
-    const sw_span *own = find_own(sw_tls_cache, ptr);
-    if (sw_likely(own != NULL)) return sw_slot_bytes(sw_tls_cache->table, own);
+    const sw_span *own = find_own(sw_tls.cache, ptr);
+    if (sw_likely(own != NULL)) return sw_slot_bytes(sw_tls.cache->table, own);
     sw_heap *heap = sw_heap_default();
     return heap == NULL ? 0 : usable(heap, ptr);
 }

@@ -30,14 +30,15 @@ static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned
 
 /* Takes the slot that the newest hint names; there is one. False: not by this short way. */
 static sw_always_inline bool sw_template_take_hinted(sw_cache_slot *slot, void **p) {
-    sw_hint *hint = slot->hint - 1;
-    __asm__("" : "+r"(hint)); /* one register for it, so that nothing needs to be saved */
+    const sw_hint *hint = sw_slot_hints_end(slot) - 1;
     sw_word *word = hint->word;
-    uint64_t local = sw_word_local(word), bit = hint->bit;
-    if (sw_unlikely((local & bit) == 0) || sw_unlikely((sw_word_remote(word) & bit) != 0))
+    uint64_t local = sw_word_local(word), index = hint->slot;
+    if (sw_unlikely(!sw_bit_clear(&local, index)) ||
+        sw_unlikely((sw_word_remote(word) >> index % 64 & 1) != 0))
         return false;
-    sw_word_set_local(word, local ^ bit);
-    slot->hint = hint;
+    sw_word_set_local(word, local);
+    __asm__("" : "+r"(slot)); /* subtracted in memory: no register keeps what was there */
+    slot->hinted -= (uint32_t)sizeof *hint;
     *p = (void *)hint->at;
     return true;
 }
@@ -83,7 +84,8 @@ enum { SW_TEMPLATE_SHORT = 128 };
 static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_slot *slot, size_t size,
                                                 unsigned flags, uint32_t span_class,
                                                 sw_alloc_slow_fn *slow) {
-    bool hinted = slot->hint != slot->hints;
+    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(slot)); /* one register, not sums of it */
+    bool hinted = slot->hinted != 0;
     void *p;
     if (hinted) {
         if (sw_unlikely(!sw_template_take_hinted(slot, &p)))

@@ -22,7 +22,7 @@ enum { NO_CACHE_SLOTS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_b
 static sw_cache no_cache = {
     .slots = {[0 ... NO_CACHE_SLOTS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
 
-_Thread_local SW_FAST_TLS sw_cache *sw_tls_cache = &no_cache;
+_Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
 static sw_tls_fast sw_thread *tls_thread;
 static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
 
@@ -125,7 +125,7 @@ static void let_go(sw_heap *heap) {
  * cache to close. */
 static bool close_caches(sw_thread *thread) {
     bool closed = false;
-    sw_tls_cache = &no_cache;
+    sw_tls.cache = &no_cache;
     for (size_t i = 0; i < thread->capacity; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
         sw_cache *cache = take_cache(thread, i);
@@ -215,13 +215,13 @@ sw_cache *sw_thread_cache(sw_heap *heap) {
     return sw_likely(cache != NULL) ? cache : open_for_thread(heap);
 }
 
-/* The inline paths, which begin at sw_tls_cache, are for plain heaps: with another one it stays the
+/* The inline paths, which begin at sw_tls.cache, are for plain heaps: with another one it stays the
  * cache without a heap, and every call comes here. */
 sw_cache *sw_thread_default_cache(void) {
-    if (sw_likely(sw_tls_cache->heap != NULL)) return sw_tls_cache;
+    if (sw_likely(sw_tls.cache->heap != NULL)) return sw_tls.cache;
     sw_heap *heap = sw_heap_default();
     sw_cache *cache = heap == NULL ? NULL : sw_thread_cache(heap);
-    if (cache != NULL && heap->mode == 0) sw_tls_cache = cache;
+    if (cache != NULL && heap->mode == 0) sw_tls.cache = cache;
     return cache;
 }
 

@@ -62,10 +62,9 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
 static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
     const sw_cache_slot *slot = &cache->slots[span_class];
-    uintptr_t used = (uintptr_t)slot->hint - (uintptr_t)slot->hints;
     uint32_t max = sw_heap_hints_max(a->heap, span_class);
-    if (slot->hints != sw_cache_hints(cache, span_class) || slot->hints_end != slot->hints + max ||
-        used % sizeof(sw_hint) != 0 || used / sizeof(sw_hint) > max ||
+    if (slot->hints != sw_cache_hints(cache, span_class) || slot->hinted_max != max ||
+        slot->hinted % sizeof(sw_hint) != 0 || slot->hinted > max ||
         slot->bytes != a->heap->table->classes[span_class / 2].size) {
         SW_BROKEN(a, "cache %u: slot of span class %u is damaged", cache->more->number, span_class);
         return;
@@ -84,9 +83,9 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
     }
 }
 
-static bool same_view(const sw_space_view *a, const sw_space_view *b) {
-    return a->base == b->base && a->frames == b->frames && a->page_map == b->page_map &&
-           a->spans == b->spans;
+static bool has_view(const sw_cache *cache, const sw_space_view *view) {
+    return cache->base == view->base && cache->frames == view->frames &&
+           cache->page_map == view->page_map && cache->spans == view->spans;
 }
 
 static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
@@ -95,7 +94,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
     const sw_space_view view = sw_heap_view(heap);
     uint32_t number = more->number, kept;
     uint64_t spans = 0;
-    if (cache->heap != heap || cache->table != heap->table || !same_view(&cache->view, &view) ||
+    if (cache->heap != heap || cache->table != heap->table || !has_view(cache, &view) ||
         number == 0 || cache->mode != heap->mode || cache->small_map != heap->table->small_map ||
         cache->straight_end != sw_heap_straight_end(heap) || number > heap->cache_numbers ||
         more->closed > 1 || more->tiny_used > 16)

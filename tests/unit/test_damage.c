@@ -176,19 +176,19 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
         DAMAGE_BIT(slot, word, 4);
         DAMAGE_BIT(slot, base, 3);
         DAMAGE_BIT(slot, bytes, 4);
-        DAMAGE_BIT(slot, hint, 2);
-        DAMAGE_BIT(slot, hint, 10);
+        DAMAGE_BIT(slot, hinted, 2);
+        DAMAGE_BIT(slot, hinted, 10);
         DAMAGE_BIT(slot, hints, 5);
-        DAMAGE_BIT(slot, hints_end, 6);
+        DAMAGE_BIT(slot, hinted_max, 6);
         if (slot->span != NULL) DAMAGE_BIT(slot, span, 6);
         damage_list(heap, &cache->more->partial[i]);
         damage_list(heap, &cache->more->full[i]);
         DAMAGE_BIT(cache->more, kept[i], 0);
     }
-    DAMAGE_BIT(&cache->view, base, 20);
-    DAMAGE_BIT(&cache->view, frames, 20);
-    DAMAGE_BIT(&cache->view, page_map, 20);
-    DAMAGE_BIT(&cache->view, spans, 20);
+    DAMAGE_BIT(cache, base, 20);
+    DAMAGE_BIT(cache, frames, 20);
+    DAMAGE_BIT(cache, page_map, 20);
+    DAMAGE_BIT(cache, spans, 20);
     DAMAGE_BIT(cache, heap, 12);
     DAMAGE_BIT(cache, table, 4);
     DAMAGE_BIT(cache, mode, 1);
