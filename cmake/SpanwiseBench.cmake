@@ -31,6 +31,8 @@ function(bench_executable name source)
   target_include_directories(${name} PRIVATE "${bench_dir}")
   target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
+  # A loop that begins in the middle of a line may take a fifth longer; for all contenders alike.
+  target_compile_options(${name} PRIVATE -falign-loops=64)
   target_link_libraries(${name} PRIVATE ${ARGN} benchmark::benchmark Threads::Threads
                                         ${CMAKE_DL_LIBS})
 endfunction()
