@@ -24,8 +24,8 @@ extern "C" {
  * A word never straddles cache lines: whoever frees touches one line, whichever thread it is. */
 typedef struct sw_word {
     uint64_t free;
-    uint64_t local;
     uint64_t remote;
+    uint64_t local;  /* like an object, not where frees read the cache: see sw_cache */
     uint64_t unused; /* keeps two words a line; in a span's own word, fields of its record */
 } sw_word;
 
