@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "copy_table.h"
 
@@ -46,8 +47,8 @@ __attribute__((noinline)) static void generic_pairs(size_t size) {
     }
 }
 
-/* The page at `at` keeps its address and bytes and gets another frame. The frames it had before are
- * held a while, or the kernel would hand out the same two in turn. */
+/* The page at `at` keeps its address and bytes and gets another frame. As many other frames are
+ * held a while, so that the kernel does not hand out the same two in turn. */
 static void move_page(uintptr_t at) {
     static void *held[HELD];
     static unsigned turn;
@@ -105,12 +106,22 @@ static void measure(const char *path, void (*pairs)(size_t), const sw_cache *cac
     fflush(stdout);
 }
 
+/* A whole number from least to most, or the end of the program. */
+static size_t number(const char *text, size_t least, size_t most) {
+    char *end;
+    size_t value = strtoul(text, &end, 10);
+    if (end == text || *end != '\0' || *text == '-' || value < least || value > most) {
+        fprintf(stderr, "bench_same_place: %s is no number from %zu to %zu\n", text, least, most);
+        die("usage: bench_same_place [MOVES, 1 .. 10000 [WORD, 0 or 1]]");
+    }
+    return value;
+}
+
 int main(int argc, char **argv) {
     static const size_t sizes[] = {16, 32, 64, 96, 128, 512};
-    size_t moves = argc > 1 ? strtoul(argv[1], NULL, 10) : 400;
-    word = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
-    if (moves < 1 || moves > MOVES_MAX || word > 1)
-        die("usage: bench_same_place [MOVES, 1 .. 10000 [WORD, 0 or 1]]");
+    size_t moves = argc > 1 ? number(argv[1], 1, MOVES_MAX) : 400;
+    word = argc > 2 ? number(argv[2], 0, 1) : 0;
+    if (sysconf(_SC_PAGESIZE) != PAGE) die("moves pages of 4 KiB only; this system has others");
     sw_heap_options options;
     sw_heap_options_init(&options);
     options.table = copy_table(sw_table_c16());

@@ -95,6 +95,7 @@ PARTS = (
             r"sw_fast_cache_alloc",
             r"sw_fast_take",
             r"is_tiny",
+            r"take_free",
             r"finish",
         ),
     ),
@@ -119,7 +120,7 @@ PARTS = (
             ("sw_template_small", r"\bbits\b"),
             ("sw_template_plain", r"\bbits\b"),
             ("sw_fast_take", r"\bbits\b"),
-            ("alloc_class", r"sw_template_pop"),
+            ("take_free", r"sw_template_pop"),
         ),
     ),
     Part(
@@ -133,7 +134,7 @@ PARTS = (
         "#E69F00",
         functions=(
             r"sw_template_must_zero",
-            r"sw_template_clear_\w+",
+            r"sw_template_clear(_\w+)?",
             r"zero",
             r"sw_fast_clear",
         ),
@@ -162,7 +163,10 @@ PARTS = (
         lines=(("finish", r"SW_MODE_TRACKED"),),
     ),
     Part(
-        "refill", "#D55E00", functions=(r"sw_alloc_slow", r"next_word"), roots=("sw_cache_refill",)
+        "refill",
+        "#D55E00",
+        functions=(r"sw_alloc_slow", r"alloc_refilled", r"alloc_at_length", r"next_word"),
+        roots=("sw_cache_refill",),
     ),
     Part("free", "#5E4FA2", roots=("sw_cache_free", "sw_fast_free")),
 )

@@ -64,8 +64,9 @@ static bool add_chunk(sw_meta *meta, size_t need) {
     return true;
 }
 
-void *sw_meta_alloc(sw_meta *meta, size_t bytes) {
-    size_t size = rounded(bytes);
+/* *stale: the block was in use before. */
+static void *take(sw_meta *meta, size_t size, bool *stale) {
+    *stale = false;
     if (size > SW_META_POOLED_MAX) {
         void *mapping = sw_os_map(size);
         if (mapping != NULL) sw_set_counter(&meta->held_bytes, meta->held_bytes + size);
@@ -75,13 +76,25 @@ void *sw_meta_alloc(sw_meta *meta, size_t bytes) {
     if (*list != NULL) {
         sw_meta_block *block = *list;
         *list = block->next;
-        memset(block, 0, size);
+        *stale = true;
         return block;
     }
     if ((size_t)(meta->bump_end - meta->bump) < size && !add_chunk(meta, size)) return NULL;
     void *block = meta->bump;
     meta->bump += size;
     return block;
+}
+
+void *sw_meta_alloc(sw_meta *meta, size_t bytes) {
+    bool stale;
+    size_t size = rounded(bytes);
+    void *block = take(meta, size, &stale);
+    return stale ? memset(block, 0, size) : block;
+}
+
+void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes) {
+    bool stale;
+    return take(meta, rounded(bytes), &stale);
 }
 
 void sw_meta_free(sw_meta *meta, void *block, size_t bytes) {

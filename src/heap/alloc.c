@@ -68,31 +68,55 @@ static bool next_word(sw_cache_slot *slot) {
     return true;
 }
 
+/* Out of the slot's word, which has a free one. */
+static void *take_free(sw_cache *cache, sw_cache_slot *slot, size_t size, unsigned flags) {
+    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
+    return finish(cache, slot->span, p, size, flags);
+}
+
+/* From a word that sw_cache_refill finds. */
+static sw_noinline void *alloc_refilled(sw_cache *cache, size_t size, unsigned flags,
+                                        uint32_t span_class) {
+    if (sw_likely(sw_cache_refill(cache, span_class)))
+        return take_free(cache, &cache->slots[span_class], size, flags);
+    void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
+    return p != NULL ? p : no_memory();
+}
+
+/* Where the short way did not take a hint, or did not look for a word. */
+static sw_noinline void *alloc_at_length(sw_cache *cache, size_t size, unsigned flags,
+                                         uint32_t span_class) {
+    sw_cache_slot *slot = &cache->slots[span_class];
+    void *p = take_hinted(cache, size, flags, span_class);
+    if (p != NULL) return p;
+    if (sw_word_free(slot->word) == 0 && !next_word(slot))
+        return alloc_refilled(cache, size, flags, span_class);
+    return take_free(cache, slot, size, flags);
+}
+
+/* Most often the next word of the span has free slots: a run of allocations comes this way with one
+ * in 64, so all else is a step away. */
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
     if (span_class == SW_CLASS_OF_SIZE)
         span_class = sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
     sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hinted != 0) {
-        void *p = take_hinted(cache, size, flags, span_class);
-        if (p != NULL) return p;
-    }
-    if (sw_word_free(slot->word) == 0 && !next_word(slot) && !sw_cache_refill(cache, span_class)) {
-        void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
-        return p != NULL ? p : no_memory();
-    }
+    if (slot->hinted != 0 || sw_word_free(slot->word) != 0)
+        return alloc_at_length(cache, size, flags, span_class);
+    if (!next_word(slot)) return alloc_refilled(cache, size, flags, span_class);
+    if (sw_unlikely(cache->mode != 0)) return take_free(cache, slot, size, flags);
     void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
-    return finish(cache, slot->span, p, size, flags);
+    unsigned kind = span_class % 2 == 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
+    return sw_template_must_zero(slot->span, flags, kind) ? sw_template_clear(p, slot->bytes) : p;
 }
 
 /* A small object of any heap, with any flags. */
 static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_slot *slot = &cache->slots[span_class];
-    uint64_t bits = sw_word_free(slot->word);
-    if (slot->hinted != 0 || bits == 0) return sw_alloc_slow(cache, size, flags, span_class);
-    void *p = sw_template_pop(slot, bits, slot->bytes);
-    return finish(cache, slot->span, p, size, flags);
+    if (slot->hinted != 0 || sw_word_free(slot->word) == 0)
+        return sw_alloc_slow(cache, size, flags, span_class);
+    return take_free(cache, slot, size, flags);
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {

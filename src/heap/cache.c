@@ -36,6 +36,8 @@ BESIDE_OBJECTS(sw_cache_slot, word);
 BESIDE_OBJECTS(sw_cache_slot, base);
 BESIDE_OBJECTS(sw_cache_slot, hinted);
 BESIDE_OBJECTS(sw_cache_slot, bytes);
+/* What frees store lies where objects begin, and not where they read the cache. */
+_Static_assert(offsetof(sw_word, local) % 16 == 0 && offsetof(sw_span, own) % 16 == 0, "local");
 _Static_assert(sizeof(sw_cache_slot) == 64 && offsetof(sw_cache, slots) % 64 == 0, "a line a slot");
 
 /* --- hints ------------------------------------------------------------------------------------ */

@@ -69,7 +69,7 @@ static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, v
     size_t bytes = sw_words_bytes(cls);
     *words = NULL;
     *slack = NULL;
-    if (bytes != 0 && (*words = sw_meta_alloc(&heap->meta, bytes)) == NULL) return false;
+    if (bytes != 0 && (*words = sw_meta_alloc_stale(&heap->meta, bytes)) == NULL) return false;
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
     *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(cls));
     if (*slack != NULL) return true;

@@ -79,6 +79,10 @@ static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
 
 enum { SW_TEMPLATE_SHORT = 128 };
 
+static sw_always_inline void *sw_template_clear(void *p, uint32_t bytes) {
+    return bytes <= SW_TEMPLATE_SHORT ? sw_template_clear_short(p, bytes) : memset(p, 0, bytes);
+}
+
 /* A small object of a class that is known at run time only, of a plain heap, from the class's slot.
  * flags: 0 or SW_ZERO. Whether a short slot is clean is not asked: clearing it is as quick. */
 static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_slot *slot, size_t size,

@@ -15,34 +15,16 @@ static uint64_t range_mask(uint32_t w, uint32_t from, uint32_t n) {
     return sw_low_mask(hi) & ~sw_low_mask(lo);
 }
 
-/* Most ranges lie in one word, whose mask this is; 0 for the others. */
-static uint64_t word_mask(uint32_t from, uint32_t n) {
-    return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
-}
-
-void sw_bits_set(uint64_t *bits, uint32_t from, uint32_t n) {
-    uint64_t mask = word_mask(from, n);
-    bits[from / 64] |= mask;
-    if (mask != 0) return;
+void sw_bits_set_wide(uint64_t *bits, uint32_t from, uint32_t n) {
     for (uint32_t w = from / 64; w <= (from + n - 1) / 64; w++) bits[w] |= range_mask(w, from, n);
 }
 
-void sw_bits_clear(uint64_t *bits, uint32_t from, uint32_t n) {
-    uint64_t mask = word_mask(from, n);
-    bits[from / 64] &= ~mask;
-    if (mask != 0) return;
+void sw_bits_clear_wide(uint64_t *bits, uint32_t from, uint32_t n) {
     for (uint32_t w = from / 64; w <= (from + n - 1) / 64; w++) bits[w] &= ~range_mask(w, from, n);
 }
 
-bool sw_bits_any(const uint64_t *bits, uint32_t from, uint32_t n) {
-    uint64_t mask = word_mask(from, n);
-    return mask != 0 ? (bits[from / 64] & mask) != 0 : sw_bits_count(bits, from, n) != 0;
-}
-
-uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32_t n) {
-    uint64_t mask = word_mask(from, n);
+uint32_t sw_bits_count_wide(const uint64_t *bits, uint32_t from, uint32_t n) {
     uint32_t count = 0;
-    if (mask != 0) return sw_popcount(bits[from / 64] & mask);
     for (uint32_t w = from / 64; w <= (from + n - 1) / 64; w++)
         count += sw_popcount(bits[w] & range_mask(w, from, n));
     return count;

@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/attributes.h"
+#include "base/bits.h"
 #include "ds/meta.h"
 
 #define SW_PAGE_NONE UINT32_MAX
@@ -52,9 +54,42 @@ bool sw_runs_check(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
 
-void sw_bits_set(uint64_t *bits, uint32_t from, uint32_t n);
-void sw_bits_clear(uint64_t *bits, uint32_t from, uint32_t n);
-uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32_t n);
-bool sw_bits_any(const uint64_t *bits, uint32_t from, uint32_t n);
+/* Most ranges lie in one word, whose mask this is; 0 for the others. */
+static inline uint64_t sw_bits_mask(uint32_t from, uint32_t n) {
+    return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
+}
+
+/* Ranges over several words. */
+void sw_bits_set_wide(uint64_t *bits, uint32_t from, uint32_t n);
+void sw_bits_clear_wide(uint64_t *bits, uint32_t from, uint32_t n);
+uint32_t sw_bits_count_wide(const uint64_t *bits, uint32_t from, uint32_t n);
+
+/* Bits [from, from + n), n >= 1. */
+static inline void sw_bits_set(uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = sw_bits_mask(from, n);
+    if (sw_unlikely(mask == 0)) {
+        sw_bits_set_wide(bits, from, n);
+        return;
+    }
+    bits[from / 64] |= mask;
+}
+static inline void sw_bits_clear(uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = sw_bits_mask(from, n);
+    if (sw_unlikely(mask == 0)) {
+        sw_bits_clear_wide(bits, from, n);
+        return;
+    }
+    bits[from / 64] &= ~mask;
+}
+static inline uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = sw_bits_mask(from, n);
+    return sw_likely(mask != 0) ? sw_popcount(bits[from / 64] & mask)
+                                : sw_bits_count_wide(bits, from, n);
+}
+static inline bool sw_bits_any(const uint64_t *bits, uint32_t from, uint32_t n) {
+    uint64_t mask = sw_bits_mask(from, n);
+    return sw_likely(mask != 0) ? (bits[from / 64] & mask) != 0
+                                : sw_bits_count_wide(bits, from, n) != 0;
+}
 
 #endif

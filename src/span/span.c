@@ -21,13 +21,14 @@ void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t s
     span->span_class = (uint16_t)span_class;
     span->cursor = 0;
     span->needzero = needzero;
-    for (uint32_t k = 0; k < sw_words_of(cls); k++) {
-        uint64_t padding = sw_span_padding(span, k);
-        sw_word *word = &span->words[k];
-        word->free = ~padding;
-        word->local = padding;
-        word->remote = 0;
+    const sw_word *end = span->words + sw_words_of(cls);
+    for (sw_word *word = span->words; word < end; word++) {
+        word->free = ~0ull;
+        word->local = word->remote = 0;
     }
+    uint32_t last = sw_words_of(cls) - 1; /* what is left over lies in it, if not all of it is */
+    span->words[last].local = sw_span_padding(span, last);
+    span->words[last].free = ~span->words[last].local;
 }
 
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero) {
@@ -101,11 +102,17 @@ uint32_t sw_span_free_slots(const sw_span *span) {
     return n;
 }
 
+/* Every slot of the word is free, and none by another thread that has yet to tell. */
+static bool is_word_empty(const sw_word *word) {
+    return (sw_word_free(word) | sw_word_local(word)) == ~0ull && sw_word_remote(word) == 0;
+}
+
 bool sw_span_is_empty(const sw_span *span) {
-    for (uint32_t k = 0; k < sw_span_word_count(span); k++)
-        if ((sw_word_free(&span->words[k]) | sw_word_local(&span->words[k])) != ~0ull ||
-            sw_word_remote(&span->words[k]) != 0)
-            return false;
+    uint32_t count = sw_span_word_count(span);
+    /* The last one first: objects freed in order are in use there to the end. */
+    if (count == 0 || !is_word_empty(&span->words[count - 1])) return count == 0;
+    for (uint32_t k = 0; k + 1 < count; k++)
+        if (!is_word_empty(&span->words[k])) return false;
     return true;
 }
 

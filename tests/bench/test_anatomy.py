@@ -47,7 +47,7 @@ def test_a_renamed_function_and_a_changed_line_are_missed(tmp_path: Path) -> Non
         file.write_text(text.replace("sw_fast_clear(p, bytes);", "clear(p, bytes);"))
     assert anatomy_parts.missing(tmp_path) == [
         "window: no function 'sw_template_pop'",
-        "window: no line 'sw_template_pop' in a function 'alloc_class'",
+        "window: no line 'sw_template_pop' in a function 'take_free'",
         "zeroing: no line 'sw_fast_clear' in a function 'sw_template_small'",
         "zeroing: no line 'sw_fast_clear' in a function 'sw_fast_take'",
     ]

@@ -93,6 +93,26 @@ static void exact_reuse(void) {
     sw_meta_destroy(&meta);
 }
 
+/* A stale block is the same block as a zeroed one would be, with what its user left in it. */
+static void stale_blocks(void) {
+    enum { BYTES = 512, LEFT = BYTES - 64 }; /* the pool writes to the first line of a free block */
+    sw_meta meta;
+    sw_meta_init(&meta);
+    unsigned char *p = sw_meta_alloc_stale(&meta, BYTES);
+    CHECK(all_are(p, BYTES, 0)); /* a new one: nobody has written to it */
+    memset(p, 0xFF, BYTES);
+    uint64_t held = meta.held_bytes;
+    sw_meta_free(&meta, p, BYTES);
+    CHECK(sw_meta_alloc_stale(&meta, BYTES) == p);
+    CHECK(all_are(p + 64, LEFT, 0xFF));
+    sw_meta_free(&meta, p, BYTES);
+    CHECK(sw_meta_alloc(&meta, BYTES) == p);
+    CHECK(all_are(p, BYTES, 0));
+    CHECK_EQ(meta.held_bytes, held);
+    CHECK(sw_meta_alloc_stale(&meta, (size_t)1 << 60) == NULL);
+    sw_meta_destroy(&meta);
+}
+
 /* Blocks above the limit are mappings: they count while they live, and not after. */
 static void mappings(void) {
     sw_meta meta;
@@ -110,6 +130,7 @@ static void mappings(void) {
 int main(void) {
     held_is_a_function_of_the_calls();
     exact_reuse();
+    stale_blocks();
     mappings();
     return check_result();
 }
