@@ -49,7 +49,7 @@ static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t 
 
 /* The word of the slot's span that comes next: the current one, empty till now, if slots of it were
  * freed meanwhile, else the one behind it. False: neither, or sw_cache_refill must look closer. */
-static bool next_word(sw_cache_slot *slot) {
+static sw_always_inline bool next_word(sw_cache_slot *slot) {
     sw_span *span = slot->span;
     if (span == NULL) return false;
     sw_word *word = slot->word;
