@@ -19,7 +19,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -29,6 +29,7 @@ from spanwise.errors import SpanwiseError
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2
+_LOOK_SECONDS = 0.2
 _WATCHED = """
 exec 3<&0 </dev/null
 { trap '' TERM; read -r line; kill -KILL 0; } <&3 3<&- >/dev/null 2>&1 &
@@ -81,7 +82,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
     with ThreadPoolExecutor(jobs) as pool:
         try:
             tasks = [pool.submit(running.run, step) for step in steps]
-            done, _ = wait(tasks, return_when=FIRST_EXCEPTION)
+            done = _waited_for(tasks)
             # The failed ones first: others may still run.
             failed = [task for task in tasks if task in done and task.exception() is not None]
             return [task.result() for task in failed or tasks]
@@ -89,6 +90,18 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop()
             raise
+
+
+def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
+    """Those that are done when all are, or one has failed.
+
+    Looks up now and then: a signal that the system hands to another thread does not wake this one,
+    which alone can answer it.
+    """
+    while True:
+        done, rest = wait(tasks, _LOOK_SECONDS, FIRST_EXCEPTION)
+        if not rest or any(task.exception() is not None for task in done):
+            return done
 
 
 class Running:

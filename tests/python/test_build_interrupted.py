@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -134,6 +135,22 @@ def test_killed(start: StartBuild, tmp_path: Path, how: str) -> None:
     child = start(how)
     child.kill()
     wait_for(lambda: not compilers(tmp_path))
+
+
+def test_a_signal_that_another_thread_takes() -> None:
+    """The main thread is not woken by it; it was heard when the compilers had ended."""
+    began = time.monotonic()
+
+    def take() -> None:
+        time.sleep(0.3)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.heard():
+        run_step(["sleep", "60"], "sleeping")
+    taker.join()
+    assert time.monotonic() - began < 30
 
 
 def test_signals_wait_while_files_are_moved() -> None:
