@@ -9,9 +9,10 @@ set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits|populate)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail), limits of memory and addresses bind itself (limits, runner), forks beside threads upset it
-# (threads, fork, fork_large), some would take it minutes (runner, threads, trace_damage), and what it
-# does with advice about pages is its own affair (populate).
-set(spanwise_needs_native "^(fail|fork|fork_large|limits|populate|runner|threads|trace_damage)$")
+# (threads, thread_births, fork, fork_large), some would take it minutes (runner, threads,
+# trace_damage), and what it does with advice about pages is its own affair (populate).
+set(spanwise_needs_native
+    "^(fail|fork|fork_large|limits|populate|runner|thread_births|threads|trace_damage)$")
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)

@@ -2,8 +2,9 @@
 /* Threads, the registry of heaps, and fork.
  *
  * A thread has one record with a table of its caches, indexed by heap. The registry's lock covers
- * the list of records, the array of heaps and the growth of tables; a thread reads its own table
- * without a lock.
+ * the lists of records, the array of heaps and how much of a table is in use; a thread reads its own
+ * table without a lock. The record of a thread that has ended serves the next one: a thread's birth
+ * and death ask nothing of the system.
  */
 #include <string.h>
 
@@ -11,10 +12,11 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 
+/* A mapping of its own, of which most threads touch the first page only. */
 typedef struct sw_thread {
-    struct sw_thread *next, **back;
-    sw_cache **caches; /* by heap index; mapped */
-    size_t capacity;
+    struct sw_thread *next, **back; /* back: of a thread that lives */
+    size_t used;                    /* the entries behind are NULL, and have never been written */
+    sw_cache *caches[SW_HEAPS_MAX]; /* by heap index */
 } sw_thread;
 
 /* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
@@ -28,6 +30,8 @@ static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
 
 static sw_os_lock registry_lock;
 static sw_thread *threads;
+static sw_thread *spare_threads; /* records of threads that have ended */
+static uint32_t spare_count;
 static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
 static uint32_t heap_ids = 1;        /* given out so far; 1 is kept for the default heap */
 static sw_heap *default_heap;        /* atomic */
@@ -52,7 +56,7 @@ bool sw_registry_add(sw_heap *heap) {
 void sw_registry_remove(sw_heap *heap) {
     sw_os_lock_acquire(&registry_lock);
     for (sw_thread *thread = threads; thread != NULL; thread = thread->next)
-        if (heap->index < thread->capacity)
+        if (heap->index < thread->used)
             __atomic_store_n(&thread->caches[heap->index], NULL, __ATOMIC_RELEASE);
     heaps[heap->index] = NULL;
     while (heap->closing != 0) { /* a thread that exits is about to let go of its cache */
@@ -103,7 +107,7 @@ sw_status sw_heap_default_init(const sw_heap_options *options) {
 
 /* --- thread records --------------------------------------------------------------------------- */
 
-enum { TABLE_MIN = 512 }; /* one page of pointers */
+enum { SPARE_MAX = 256 }; /* records that wait for a thread: about 1 MiB is resident */
 
 /* Takes cache i out of the thread's table; its heap can not be destroyed until it is let go. */
 static sw_cache *take_cache(sw_thread *thread, size_t i) {
@@ -126,7 +130,7 @@ static void let_go(sw_heap *heap) {
 static bool close_caches(sw_thread *thread) {
     bool closed = false;
     sw_tls.cache = &no_cache;
-    for (size_t i = 0; i < thread->capacity; i++) {
+    for (size_t i = 0; i < thread->used; i++) {
         if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) continue;
         sw_cache *cache = take_cache(thread, i);
         if (cache == NULL) continue;
@@ -138,30 +142,48 @@ static bool close_caches(sw_thread *thread) {
     return closed;
 }
 
+/* Under the registry's lock. False: enough records wait already. */
+static bool keep_record(sw_thread *thread) {
+    if (spare_count >= SPARE_MAX) return false;
+    thread->next = spare_threads;
+    spare_threads = thread;
+    spare_count++;
+    return true;
+}
+
 /* A cache that closes may find a double free, whose handler may open one again. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
     tls_ended = true;
     while (close_caches(thread)) {
     }
+    tls_thread = NULL;
     sw_os_lock_acquire(&registry_lock);
     if (thread->next != NULL) thread->next->back = thread->back;
     *thread->back = thread->next;
+    bool kept = keep_record(thread);
     sw_os_lock_release(&registry_lock);
-    (void)sw_os_release(thread->caches, thread->capacity * sizeof *thread->caches);
-    (void)sw_os_release(thread, sizeof *thread);
-    tls_thread = NULL;
+    if (!kept) (void)sw_os_release(thread, sizeof *thread);
+}
+
+/* A record with an empty table, in no list; NULL: no memory. What a forked child inherits of its
+ * parent's other threads still names their caches. */
+static sw_thread *take_record(void) {
+    sw_os_lock_acquire(&registry_lock);
+    sw_thread *thread = spare_threads;
+    if (thread != NULL) {
+        spare_threads = thread->next;
+        spare_count--;
+    }
+    sw_os_lock_release(&registry_lock);
+    if (thread == NULL) return sw_os_map(sizeof *thread);
+    memset(thread->caches, 0, thread->used * sizeof *thread->caches);
+    return thread;
 }
 
 static sw_thread *make_thread(void) {
-    sw_thread *thread = sw_os_map(sizeof *thread);
+    sw_thread *thread = take_record();
     if (thread == NULL) return NULL;
-    thread->caches = sw_os_map(TABLE_MIN * sizeof *thread->caches);
-    if (thread->caches == NULL) {
-        (void)sw_os_release(thread, sizeof *thread);
-        return NULL;
-    }
-    thread->capacity = TABLE_MIN;
     sw_os_lock_acquire(&registry_lock);
     thread->next = threads;
     thread->back = &threads;
@@ -175,24 +197,18 @@ static sw_thread *make_thread(void) {
     return thread;
 }
 
-static bool grow_table(sw_thread *thread, uint32_t index) {
-    size_t capacity = thread->capacity;
-    while (capacity <= index) capacity *= 2;
-    sw_cache **wider = sw_os_map(capacity * sizeof *wider);
-    if (wider == NULL) return false;
+/* Before the entry is written: whoever destroys the heap looks at those in use. */
+static void use_entry(sw_thread *thread, uint32_t index) {
+    if (index < thread->used) return;
     sw_os_lock_acquire(&registry_lock);
-    memcpy(wider, thread->caches, thread->capacity * sizeof *wider);
-    (void)sw_os_release(thread->caches, thread->capacity * sizeof *wider);
-    thread->caches = wider;
-    thread->capacity = capacity;
+    thread->used = index + 1;
     sw_os_lock_release(&registry_lock);
-    return true;
 }
 
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     sw_thread *thread = tls_thread;
     if (thread == NULL) thread = make_thread();
-    if (thread == NULL || (heap->index >= thread->capacity && !grow_table(thread, heap->index))) {
+    if (thread == NULL) {
         sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
         return NULL;
     }
@@ -200,13 +216,14 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     if (thread->caches[heap->index] != NULL) return thread->caches[heap->index];
     sw_cache *cache;
     if (sw_cache_make(heap, &cache) != SW_OK) return NULL;
+    use_entry(thread, heap->index);
     __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
     return cache;
 }
 
 sw_cache *sw_thread_open_cache(const sw_heap *heap) {
     sw_thread *thread = tls_thread;
-    if (sw_unlikely(thread == NULL || heap->index >= thread->capacity)) return NULL;
+    if (sw_unlikely(thread == NULL)) return NULL;
     return __atomic_load_n(&thread->caches[heap->index], __ATOMIC_RELAXED);
 }
 
@@ -345,17 +362,30 @@ static void recover_heap(sw_heap *heap) {
         recover_cache(heap, cache);
 }
 
+/* The records of the threads that the child does not have wait for its next ones. They are chained
+ * as they are, so that the child copies no page for them. */
+static void recover_threads(void) {
+    sw_thread *own = tls_thread, **link = &threads;
+    if (own != NULL) {
+        if (own->next != NULL) own->next->back = own->back;
+        *own->back = own->next;
+    }
+    for (; *link != NULL; link = &(*link)->next) spare_count++;
+    *link = spare_threads;
+    spare_threads = threads;
+    threads = own;
+    if (own == NULL) return;
+    own->next = NULL;
+    own->back = &threads;
+}
+
 static void fork_child(void) {
     sw_os_lock_pass(false);
     sw_space_live_reset();
     sw_os_lock_reset(&registry_lock);
     sw_os_lock_reset(&default_lock);
     each_heap(recover_heap);
-    threads = tls_thread;
-    if (tls_thread != NULL) {
-        tls_thread->next = NULL;
-        tls_thread->back = &threads;
-    }
+    recover_threads();
 }
 
 /* At load time, before there are threads: registering allocates in some C libraries, so it must not

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the births and deaths of threads ask of the system: nothing, once as many have lived as live
+ * at a time. The library's calls of mmap and munmap come here and are counted; the C library's own
+ * calls, for stacks, do not. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "sanitizer.h"
+#include "spanwise/spanwise.h"
+
+static atomic_int mapped, unmapped;
+
+void *mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset) {
+    atomic_fetch_add(&mapped, 1);
+    return (void *)syscall(SYS_mmap, at, bytes, access, flags, file, offset);
+}
+
+int munmap(void *p, size_t bytes) {
+    atomic_fetch_add(&unmapped, 1);
+    return (int)syscall(SYS_munmap, p, bytes);
+}
+
+enum { HEAPS = 600, THREADS_MAX = 300, SPARES = 256 };
+
+static sw_heap *first_heap, *last_heap;
+static pthread_barrier_t all_live;
+
+/* A cache of the default heap and of two others: the entries of these lie pages apart in a table. */
+static void *live_shortly(void *arg) {
+    void *p = sw_malloc(100), *q = sw_heap_alloc(first_heap, 100, 0);
+    void *r = sw_heap_alloc(last_heap, 100, 0);
+    if (p == NULL || q == NULL || r == NULL) abort();
+    if (arg != NULL) pthread_barrier_wait(&all_live);
+    sw_free(p);
+    sw_heap_free(first_heap, q);
+    sw_heap_free(last_heap, r);
+    return NULL;
+}
+
+/* `rounds` times so many threads that live at once. Calls of mmap and munmap meanwhile. */
+static int calls_of(int rounds, unsigned threads) {
+    static pthread_t all[THREADS_MAX];
+    int before = atomic_load(&mapped) + atomic_load(&unmapped);
+    CHECK_EQ(pthread_barrier_init(&all_live, NULL, threads), 0);
+    for (int round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < threads; i++)
+            if (pthread_create(&all[i], NULL, live_shortly, &all_live) != 0) abort();
+        for (unsigned i = 0; i < threads; i++) pthread_join(all[i], NULL);
+    }
+    pthread_barrier_destroy(&all_live);
+    return atomic_load(&mapped) + atomic_load(&unmapped) - before;
+}
+
+static void births_ask_nothing(void) {
+    CHECK(calls_of(1, 4) > 0);
+    CHECK_EQ(calls_of(500, 1), 0);
+    CHECK_EQ(calls_of(100, 4), 0);
+}
+
+/* As many records as wait at most stay; those above are mapped and unmapped as they come. */
+static void records_that_wait_are_bounded(void) {
+    (void)calls_of(1, THREADS_MAX);
+    CHECK_EQ(calls_of(1, THREADS_MAX), 2 * (THREADS_MAX - SPARES));
+    CHECK_EQ(calls_of(20, 4), 0);
+}
+
+/* A record that has served names no cache of its old thread: those heaps are gone. */
+static void tables_are_empty(void) {
+    for (int round = 0; round < 20; round++) {
+        sw_heap *old = first_heap;
+        (void)calls_of(1, 4);
+        CHECK_EQ(sw_heap_create(NULL, &first_heap), SW_OK); /* not in the place of the old one */
+        CHECK_EQ(sw_heap_destroy(old), SW_OK);
+        (void)calls_of(1, 4);
+        CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
+        CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
+    }
+}
+
+/* --- fork ------------------------------------------------------------------------------------- */
+
+static void *wait_for_end(void *arg) {
+    void *p = sw_heap_alloc(first_heap, 100, 0);
+    pthread_barrier_wait(&all_live);
+    pthread_barrier_wait(arg);
+    sw_heap_free(first_heap, p);
+    return NULL;
+}
+
+/* In the child: the records of the parent's threads serve its own, and name none of their caches. */
+static void births_in_child(void) {
+    alarm(100);           /* a hang is a failure, not a wait */
+    (void)calls_of(1, 1); /* caches of the child's own */
+    int before = atomic_load(&mapped) + atomic_load(&unmapped);
+    pthread_t threads[4];
+    CHECK_EQ(pthread_barrier_init(&all_live, NULL, 4), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, live_shortly, &all_live), 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    CHECK_EQ(atomic_load(&mapped) + atomic_load(&unmapped) - before, 0);
+    CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
+    CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(first_heap), SW_OK);
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(last_heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+}
+
+static void in_a_forked_child(void) {
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    pthread_barrier_t end;
+    CHECK_EQ(pthread_barrier_init(&all_live, NULL, THREADS + 1), 0);
+    CHECK_EQ(pthread_barrier_init(&end, NULL, THREADS + 1), 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
+    pthread_barrier_wait(&all_live);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        births_in_child();
+        _exit(check_failed());
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    pthread_barrier_wait(&end);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&end);
+    pthread_barrier_destroy(&all_live);
+}
+
+int main(void) {
+    static sw_heap *heaps[HEAPS];
+    for (int i = 0; i < HEAPS; i++) CHECK_EQ(sw_heap_create(NULL, &heaps[i]), SW_OK);
+    first_heap = heaps[0];
+    last_heap = heaps[HEAPS - 1];
+    births_ask_nothing();
+    records_that_wait_are_bounded();
+    tables_are_empty();
+    if (!UNDER_TSAN) in_a_forked_child(); /* its runtime does not survive forks beside threads */
+    return check_result();
+}
