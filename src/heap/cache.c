@@ -314,10 +314,23 @@ void sw_cache_free_records(sw_heap *heap) {
     heap->caches = NULL;
 }
 
+static void link_cache(sw_cache **list, sw_cache *cache) {
+    cache->more->list_next = *list;
+    cache->more->list_previous = NULL;
+    if (*list != NULL) (*list)->more->list_previous = cache;
+    *list = cache;
+}
+
+static void unlink_cache(sw_cache **list, sw_cache *cache) {
+    sw_cache *next = cache->more->list_next, *previous = cache->more->list_previous;
+    *(previous == NULL ? list : &previous->more->list_next) = next;
+    if (next != NULL) next->more->list_previous = previous;
+}
+
 static sw_cache *reuse_closed(sw_heap *heap) {
-    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
-        if (cache->more->closed == 1) return cache;
-    return NULL;
+    sw_cache *cache = heap->closed_caches;
+    if (cache != NULL) unlink_cache(&heap->closed_caches, cache);
+    return cache;
 }
 
 void sw_cache_reset_slots(sw_cache *cache) {
@@ -367,6 +380,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
     if (cache == NULL) cache = fresh_cache(heap);
     if (cache != NULL) {
         sw_cache_reset_slots(cache);
+        link_cache(&heap->open_caches, cache);
         heap->cache_count++;
         cache->more->loose = cache->more->refused = 0;
         __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
@@ -392,6 +406,14 @@ static void disown_list(sw_heap *heap, sw_span_list *list) {
     }
 }
 
+void sw_cache_set_closed(sw_cache *cache) {
+    sw_heap *heap = cache->heap;
+    unlink_cache(&heap->open_caches, cache);
+    link_cache(&heap->closed_caches, cache);
+    heap->cache_count--;
+    __atomic_store_n(&cache->more->closed, 1, __ATOMIC_SEQ_CST);
+}
+
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_more *more = cache->more;
@@ -410,8 +432,7 @@ void sw_cache_shut(sw_cache *cache) {
     more->tiny_used = 0;
     sw_large_give_up(cache);
     sw_central_release_idle(heap);
-    heap->cache_count--;
-    __atomic_store_n(&more->closed, 1, __ATOMIC_SEQ_CST);
+    sw_cache_set_closed(cache);
     sw_os_lock_release(&heap->lock);
     sw_remote_drain_closed(
         cache); /* spans announced while it closed: they are not its own any more */

@@ -105,14 +105,14 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     return span;
 }
 
-/* Whether some cache is looking at the span in order to free a slot of it: the slot must have been
+/* Whether some open cache is looking at the span in order to free a slot of it: the slot must have been
  * freed twice at once, because every slot is free. One that has left again has made its free
  * pending. The caller has taken the span out of the page map before. The fence is the counterpart
  * of the one in sw_visit_enter. */
 static bool is_visited(const sw_heap *heap, const sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    for (const sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->more->list_next)
         if (__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) == id) return true;
     return false;
 }
@@ -128,6 +128,7 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
         sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
+        heap->central_idle = 1;
         return;
     }
     if (span->words != &span->own) sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls));
@@ -137,12 +138,18 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
 }
 
 void sw_central_release_idle(sw_heap *heap) {
+    if (heap->central_idle == 0) return;
+    heap->central_idle = 0;
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         sw_span_list *list = &heap->central_partial[i];
         for (uint32_t id = list->head; id != 0;) {
             sw_span *span = sw_space_span(heap->space, id);
             id = sw_space_cold(heap->space, span)->next;
-            if (!sw_span_is_empty(span) || is_visited(heap, span)) continue;
+            if (!sw_span_is_empty(span)) continue;
+            if (is_visited(heap, span)) {
+                heap->central_idle = 1;
+                continue;
+            }
             sw_span_list_remove(list, heap->space, span);
             sw_central_release(heap, span);
         }

@@ -71,7 +71,10 @@ struct sw_heap {
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     sw_cache *caches; /* every cache ever opened, open or closed */
-    uint32_t cache_count;    /* of them open */
+    sw_cache *open_caches;   /* cache_count of them */
+    sw_cache *closed_caches; /* the others: keep no large object and visit no span */
+    uint32_t cache_count;
+    uint32_t central_idle;   /* 0: no central span is wholly free */
     uint32_t cache_numbers;  /* opened so far, for numbering */
     uint32_t free_records;   /* unused span records, linked by next */
     uint32_t batches;        /* first records of the batches taken from the space */
@@ -83,9 +86,10 @@ struct sw_heap {
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
 struct sw_cache_more {
-    sw_cache *next;        /* all caches of the heap */
-    uint32_t number;       /* 1, 2, ... */
-    uint32_t closed;       /* atomic */
+    sw_cache *next;                      /* all caches of the heap */
+    sw_cache *list_next, *list_previous; /* open caches, or closed ones */
+    uint32_t number;                     /* 1, 2, ... */
+    uint32_t closed;                     /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t visiting;     /* atomic: id of sw_cache.visited, for others; 0: none */
@@ -174,6 +178,8 @@ void sw_cache_reset_slots(sw_cache *cache);
 /* Opens or closes without taking the registry's lock. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
+/* Under the heap's lock: an open cache that owns nothing any more counts as closed. */
+void sw_cache_set_closed(sw_cache *cache);
 /* Before the heap's metadata goes: large records are mappings of their own. */
 void sw_cache_free_records(sw_heap *heap);
 

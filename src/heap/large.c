@@ -69,7 +69,7 @@ void sw_large_give_up(sw_cache *cache) {
 
 void sw_large_give_up_all(sw_heap *heap) {
     __atomic_store_n(&heap->large_kept, 0, __ATOMIC_SEQ_CST);
-    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+    for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->more->list_next)
         sw_large_give_up(cache);
 }
 

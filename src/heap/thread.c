@@ -348,8 +348,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     more->tiny_block = 0;
     more->tiny_used = 0;
     if (more->loose != 0) return; /* its user may be the forking thread */
-    more->closed = 1;
-    heap->cache_count--;
+    sw_cache_set_closed(cache);
 }
 
 static void recover_heap(sw_heap *heap) {

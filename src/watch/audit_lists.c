@@ -185,17 +185,36 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     return count;
 }
 
+/* Every member is open, or closed, and leads back to the one before. Returns how many there are. */
+static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t closed) {
+    const sw_cache *previous = NULL;
+    uint64_t count = 0;
+    for (const sw_cache *cache = list; cache != NULL && a->status == SW_OK;
+         cache = cache->more->list_next) {
+        if (cache->more->closed != closed || cache->more->list_previous != previous ||
+            ++count > a->heap->cache_numbers)
+            SW_BROKEN(a, "cache %u: does not belong to the list of %s caches", cache->more->number,
+                      closed != 0 ? "closed" : "open");
+        previous = cache;
+    }
+    return count;
+}
+
 static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
-    uint64_t open = 0, halves = 0, kept = 0, count = 0;
+    uint64_t halves = 0, kept = 0, count = 0;
     for (const sw_cache *cache = a->heap->caches; cache != NULL && a->status == SW_OK;
          cache = cache->more->next) {
         check_cache(a, cache, seen);
         if (a->status == SW_OK) halves += check_remote_stack(a, cache, a->halves);
         if (a->status == SW_OK) kept += check_large_places(a, cache);
-        open += cache->more->closed == 0;
         if (++count > a->heap->cache_numbers) SW_BROKEN(a, "caches: their list has no end");
     }
-    if (a->status == SW_OK && open != a->heap->cache_count)
+    uint64_t open = check_cache_list(a, a->heap->open_caches, 0);
+    uint64_t closed = check_cache_list(a, a->heap->closed_caches, 1);
+    if (a->status == SW_OK && open + closed != count)
+        SW_BROKEN(a, "caches: %llu are open and %llu closed, of %llu", (unsigned long long)open,
+                  (unsigned long long)closed, (unsigned long long)count);
+    else if (a->status == SW_OK && open != a->heap->cache_count)
         SW_BROKEN(a, "caches: %llu are open, counted as %u", (unsigned long long)open,
                   a->heap->cache_count);
     else if (a->status == SW_OK && halves != a->halves)
@@ -206,6 +225,17 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
                   (unsigned long long)a->kept, (unsigned long long)kept);
 }
 
+/* A central span that is wholly free is known to be: else nobody would give it up. */
+static void check_idle(sw_audit *a, const sw_span_list *partial) {
+    for (uint32_t id = partial->head; id != 0 && a->heap->central_idle == 0;) {
+        const sw_span *span = sw_space_span(a->heap->space, id);
+        id = sw_space_cold(a->heap->space, span)->next;
+        if (sw_span_is_empty(span))
+            SW_BROKEN(a, "span at page %u: central and wholly free, and nobody knows",
+                      sw_space_cold(a->heap->space, span)->page);
+    }
+}
+
 void sw_audit_lists(sw_audit *a) {
     const sw_heap *heap = a->heap;
     uint64_t seen[SW_SPAN_STATE_COUNT] = {0};
@@ -214,6 +244,7 @@ void sw_audit_lists(sw_audit *a) {
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         seen[SW_SPAN_CENTRAL_PARTIAL] +=
             check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &kept);
+        if (a->status == SW_OK) check_idle(a, &heap->central_partial[i]);
         if (a->status == SW_OK)
             seen[SW_SPAN_CENTRAL_FULL] +=
                 check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &kept);

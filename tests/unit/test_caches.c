@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Caches that come and go: a closed one serves the next thread, and costs nobody anything
+ * meanwhile. */
+#include "check.h"
+#include "heap/heap.h"
+#include "spanwise/spanwise.h"
+
+enum { MANY = 20000, STAY = 16, SLOT_BYTES = 512 };
+
+static sw_cache *caches[MANY];
+
+static uint64_t length_of(const sw_cache *list, uint32_t closed) {
+    uint64_t count = 0;
+    for (; list != NULL; list = list->more->list_next, count++)
+        CHECK_EQ(list->more->closed, closed);
+    return count;
+}
+
+static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
+    CHECK_EQ(length_of(heap->open_caches, 0), open);
+    CHECK_EQ(length_of(heap->closed_caches, 1), closed);
+    CHECK_EQ(heap->cache_count, open);
+    CHECK_EQ(heap->cache_numbers, open + closed);
+}
+
+/* Caches close in an order of their own; records are made for no more than are open at once. */
+static void closed_ones_are_taken_again(void) {
+    sw_heap *heap;
+    uint64_t rng = 4;
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    for (int i = 0; i < MANY; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    check_lists(heap, MANY, 0);
+    for (int left = MANY; left > STAY; left--) {
+        int at = (int)(check_random(&rng) % (uint64_t)left);
+        sw_cache_close(caches[at]);
+        caches[at] = caches[left - 1];
+    }
+    check_lists(heap, STAY, MANY - STAY);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    for (int i = STAY; i < MANY; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    check_lists(heap, MANY, 0);
+    for (int i = 0; i < MANY; i++) sw_cache_close(caches[i]);
+    check_lists(heap, 0, MANY);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* A span that becomes wholly free is given up unless an open cache visits it. What stands in a
+ * closed cache's record does not count: nobody looks at it. */
+static void spans_given_up(bool by_closed, uint64_t spans_left) {
+    sw_heap *heap;
+    sw_cache *cache, *visitor;
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    CHECK_EQ(sw_cache_open(heap, &visitor), SW_OK);
+    if (by_closed) sw_cache_close(visitor);
+    void *p = sw_cache_alloc(cache, SLOT_BYTES, 0);
+    visitor->more->visiting = *sw_space_entry(heap->space, (uintptr_t)p);
+    sw_cache_free(cache, p);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.spans, spans_left);
+    CHECK_EQ(heap->central_idle, spans_left);
+    heap->central_idle = 0;
+    CHECK_EQ(sw_heap_verify(heap), spans_left == 0 ? SW_OK : SW_STATE);
+    heap->central_idle = (uint32_t)spans_left;
+    visitor->more->visiting = 0;
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_heap_trim(heap); /* the visit is over: now it is given up */
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.spans, 0);
+    CHECK_EQ(heap->central_idle, 0);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+int main(void) {
+    closed_ones_are_taken_again();
+    spans_given_up(false, 1);
+    spans_given_up(true, 0);
+    return check_result();
+}
