@@ -1,22 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs README's two commands where nothing is installed by hand: makes a bare Debian 12 with
-# debootstrap in FOLDER, puts a clone of this checkout's HEAD into it and runs there, as root,
-# `./dev demo` and `./dev test`; then both again in a second clone as a user. Transcripts are
-# FOLDER.COMMAND.WHO.log; their last lines are printed. For root, with debootstrap installed.
+# debootstrap in FOLDER, puts a clone of this checkout's HEAD into it and runs there, as root
+# or as a user, `./dev demo` and `./dev test`. What a command as a user asks for in its one line is
+# installed by root, and the command is run again. Transcripts are FOLDER.COMMAND.log; their last
+# lines are printed. For root, with debootstrap installed.
 #
-#   scripts/bare_root.sh FOLDER [MIRROR [WHO]]     WHO: root, user, or both (as it is without)
+#   scripts/bare_root.sh root|user FOLDER [MIRROR]
 #
 # Variables that tell where certificates and packages come from (PIP_*, SSL_*, *_proxy) reach the
 # commands, and the certificates of this system are copied, so that a registry behind a proxy works.
 set -eu
 
-[ $# -ge 1 ] && [ $# -le 3 ] || {
-    sed -n '3,12s/^# \{0,1\}//p' "$0" >&2
+case $#-${1-} in
+2-root | 2-user | 3-root | 3-user) ;;
+*)
+    sed -n '3,13s/^# \{0,1\}//p' "$0" >&2
     exit 2
-}
+    ;;
+esac
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-folder=$1 mirror=${2-} who=${3-both}
+user=$1 folder=$2 mirror=${3-}
 [ "$(id -u)" -eq 0 ] || {
     echo 'bare_root.sh: only root can make a root' >&2
     exit 2
@@ -31,6 +35,7 @@ cp -RL /etc/ssl/certs/. "$folder/etc/ssl/certs/" 2>/dev/null || true
 cp /etc/resolv.conf /etc/hosts "$folder/etc/"
 
 mounted=''
+# shellcheck disable=SC2317
 unmount() {
     for place in $mounted; do umount "$folder/$place" || umount -l "$folder/$place"; done
 }
@@ -53,27 +58,37 @@ mount_at tmp -t tmpfs tmpfs
 
 # inside USER COMMAND: in the root, with the variables of the registries.
 inside() {
-    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="/home/$1" \
+    # shellcheck disable=SC2046
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="/home/$user" \
         LC_ALL=C.UTF-8 $(env | grep -E '^(PIP_(CERT|INDEX_URL|DEFAULT_TIMEOUT)|SSL_|[a-z]+_proxy)') \
-        chroot --userspec="$1" "$folder" /bin/sh -c "cd /home/$1/spanwise && $2"
+        chroot --userspec="$1" "$folder" /bin/sh -c "cd /home/$user/spanwise && $2"
 }
 
-status=0
-for user in root user; do
-    [ "$who" = both ] || [ "$who" = "$user" ] || continue
-    mkdir -p "$folder/home/$user"
-    grep -q "^$user:" "$folder/etc/passwd" ||
-        chroot "$folder" useradd --create-home --uid 1000 "$user"
-    rm -rf "$folder/home/$user/spanwise"
-    git clone -q --no-hardlinks "$checkout" "$folder/home/$user/spanwise"
-    chroot "$folder" chown -R "$user" "/home/$user"
-    for command in demo test; do
-        log=$folder.$command.$user.log
+# run_command NAME: ./dev NAME as the user; once more after each line that asks for packages.
+run_command() {
+    log=$folder.$1.log
+    : >"$log"
+    while :; do
         code=0
-        inside "$user" "./dev $command" </dev/null >"$log" 2>&1 || code=$?
-        [ "$code" -eq 0 ] || status=1
-        printf '== ./dev %s as %s: exit status %s; %s ends:\n' "$command" "$user" "$code" "$log"
-        tail -n 4 "$log"
+        inside "$user" "./dev $1" </dev/null >"$log.part" 2>&1 || code=$?
+        cat "$log.part" >>"$log"
+        asked=$(sed -n 's/^dev: missing; .*apt-get install -y//p' "$log.part")
+        rm "$log.part"
+        [ -n "$asked" ] || break
+        inside root "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+            $asked" </dev/null >>"$log" 2>&1 || break
     done
-done
+    printf '== ./dev %s as %s: exit status %s; %s ends:\n' "$1" "$user" "$code" "$log"
+    tail -n 4 "$log"
+    return "$code"
+}
+
+grep -q "^$user:" "$folder/etc/passwd" || chroot "$folder" useradd --create-home "$user"
+rm -rf "$folder/home/$user/spanwise"
+mkdir -p "$folder/home/$user"
+git clone -q --no-hardlinks "$checkout" "$folder/home/$user/spanwise"
+chroot "$folder" chown -R "$user" "/home/$user"
+status=0
+run_command demo || status=1
+run_command test || status=1
 exit "$status"
