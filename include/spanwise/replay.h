@@ -34,6 +34,7 @@ typedef struct sw_run_stats {
     uint64_t requested_at_peak_held;
     double held_over_requested_sum; /* summed after each op with live bytes, for the mean ratio */
     uint64_t held_over_requested_count;
+    uint64_t shared_frees; /* frees and moves of tiny objects: the block stays with the heap */
 } sw_run_stats;
 
 /* One row of the time line. */
@@ -45,7 +46,9 @@ typedef struct sw_run_sample {
 SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
 SW_API void sw_runner_destroy(sw_runner *runner); /* objects still live stay in the heap */
 /* Runs ops[0..count); touch: 1 writes the first and last byte of each new object (never in a dry
- * heap). Stops early, without error, when `*cancel` (may be NULL) becomes nonzero.
+ * heap). In a heap that packs tiny objects, one that dies or is resized leaves its bytes in their
+ * block, which goes with the heap. Stops early, without error, when `*cancel` (may be NULL) becomes
+ * nonzero.
  * Errors: SW_INVALID for a kind outside the list or an impossible alignment; the message names the
  * operation's index. *done: operations executed. */
 SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
@@ -64,7 +67,7 @@ SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);
 SW_API size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity);
 /* The object's address (NULL when not live). */
 SW_API void *sw_runner_address(const sw_runner *runner, uint32_t object);
-/* Frees every object still live. */
+/* Frees every object still live; tiny ones as above. */
 SW_API void sw_runner_drain(sw_runner *runner);
 
 #ifdef __cplusplus

@@ -17,6 +17,9 @@ from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 _DIRECT_OPS = 1 << 18
 """Fewer operations than this run in the calling thread: they take some milliseconds."""
 
+_IDS_AT_LEAST = 4096
+"""Ids that the runner has room for from the start."""
+
 
 @dataclass(frozen=True)
 class RunStats:
@@ -34,6 +37,8 @@ class RunStats:
         held_at_peak: held when requested bytes were at their peak.
         requested_at_peak_held: requested when held bytes were at their peak.
         mean_held_over_requested: mean over all operations after which anything was live.
+        shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
+            which stays with the heap.
     """
 
     ops: int
@@ -53,6 +58,7 @@ class RunStats:
     held_at_peak: int
     requested_at_peak_held: int
     mean_held_over_requested: float | None
+    shared_frees: int = 0
 
     @classmethod
     def read(cls, runner: Any) -> RunStats:
@@ -82,6 +88,8 @@ class RunStats:
             ("held", _format.size(self.held_bytes)),
             ("held, peak", _format.size(self.peak_held_bytes)),
         ]
+        if self.shared_frees:
+            rows.append(("left in shared blocks", _format.number(self.shared_frees)))
         return _format.table(rows)
 
 
@@ -98,6 +106,23 @@ def as_ops(ops: Any) -> NDArray[np.void]:
     if ops.ndim != 1:
         raise errors.InvalidError(f"ops must have one dimension, not {ops.ndim}")
     return np.ascontiguousarray(ops)
+
+
+def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
+    """Checks that no ALLOC has an id that decides alone how much memory the runner needs.
+
+    Raises:
+        InvalidError: an id is not below the number of operations run, these included.
+    """
+    run_before = int(RunStats.read(runner).ops)
+    bound = max(run_before + len(ops), _IDS_AT_LEAST)
+    too_large = (ops["kind"] == lib.SW_OP_ALLOC) & (ops["object"] >= bound)
+    if too_large.any():
+        index = int(np.argmax(too_large))
+        raise errors.InvalidError(
+            f"operation {index}: object {ops['object'][index]} is not dense:"
+            " ids must be below the number of operations"
+        )
 
 
 def run_ops(runner: Any, ops: NDArray[np.void], *, touch: bool = False) -> None:

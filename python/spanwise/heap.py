@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._handle import HeapHandle
 from spanwise._lib import check, ffi, lib
-from spanwise._run import RunStats, as_ops, run_ops
+from spanwise._run import RunStats, as_ops, check_ids, run_ops
 from spanwise.block import Block
 from spanwise.explanation import Explanation
 from spanwise.ledger import Ledger, read_ledger
@@ -317,7 +317,8 @@ class Heap:
 
         Each recorded thread has a cache of its own, whichever thread calls this. Objects that are
         live at the end stay, and the next run may free them by their ids; `drain()` frees all.
-        Ctrl-C stops it between two operations.
+        With tiny=True, an object that shares a block leaves its bytes there when it is freed or
+        resized (`RunStats.shared_frees`). Ctrl-C stops it between two operations.
 
         Args:
             ops: structured array of `spanwise.OPS_DTYPE`, shape (n,).
@@ -328,11 +329,13 @@ class Heap:
 
         Raises:
             TypeError: ops is no such array.
-            InvalidError: naming the operation that is impossible.
+            InvalidError: naming the operation that is impossible, or whose object's id is above
+                the number of operations that this heap has run, these included.
             StateError: another thread is running a workload here.
         """
         rows = as_ops(ops)
         with self._handle.running() as runner:
+            check_ids(runner, rows)
             run_ops(runner, rows, touch=touch)
             return RunStats.read(runner)
 

@@ -40,9 +40,17 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     return target;
 }
 
+/* Most tiny objects begin inside their block. */
 bool sw_target_is_shared(const sw_heap *heap, const sw_target *target) {
-    return (heap->mode & SW_MODE_TINY) != 0 && target->misuse == SW_MISUSE_NONE &&
+    return (heap->mode & SW_MODE_TINY) != 0 &&
+           (target->misuse == SW_MISUSE_NONE || target->misuse == SW_MISUSE_INTERIOR) &&
            sw_span_size(target->span) == 16 && (target->span->span_class & 1) != 0;
+}
+
+bool sw_object_is_shared(sw_heap *heap, const void *object) {
+    if ((heap->mode & SW_MODE_TINY) == 0) return false;
+    sw_target target = sw_target_find(heap, object);
+    return sw_target_is_shared(heap, &target);
 }
 
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,

@@ -303,6 +303,8 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr);
 /* In a heap that packs tiny objects, a 16-byte block may hold several: none of them can be freed or
  * resized alone. */
 bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
+/* The same of an object that the caller knows to be live. */
+bool sw_object_is_shared(sw_heap *heap, const void *object);
 /* Reports; returns only if the handler chose to leak and continue. */
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);

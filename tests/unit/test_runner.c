@@ -278,6 +278,51 @@ static void realloc_keeps_flags(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* --- tiny objects that share a block ---------------------------------------------------------- */
+
+/* In a heap that packs them none is freed singly: the object is gone, its block stays. By hand:
+ * objects 0 and 1 (4 and 8 B) share one block of 16 B; object 2 has a slot of its own; object 0
+ * grows to 40 B and so leaves the block; then all are freed, or drained. */
+static void tiny_objects(bool dry, bool drain) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.tracked = options.manual_clock = options.tiny = 1;
+    options.dry = dry;
+    sw_heap *heap = NULL;
+    sw_runner *runner;
+    sw_run_stats s;
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    const sw_op list[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 4},
+                          {.kind = SW_OP_ALLOC, .object = 1, .size = 8},
+                          {.kind = SW_OP_ALLOC, .object = 2, .size = 40},
+                          {.kind = SW_OP_REALLOC, .object = 0, .size = 40},
+                          {.kind = SW_OP_FREE, .object = 0},
+                          {.kind = SW_OP_FREE, .object = 1},
+                          {.kind = SW_OP_FREE, .object = 2}};
+    CHECK_EQ(sw_runner_run(runner, list, 3, 1, NULL, NULL), SW_OK);
+    if (!dry) memcpy(sw_runner_address(runner, 0), "abcd", 4);
+    CHECK_EQ(sw_runner_run(runner, list + 3, 1, 0, NULL, NULL), SW_OK);
+    if (!dry) CHECK(memcmp(sw_runner_address(runner, 0), "abcd", 4) == 0);
+    if (drain)
+        sw_runner_drain(runner);
+    else
+        CHECK_EQ(sw_runner_run(runner, list + 4, 3, 0, NULL, NULL), SW_OK);
+    sw_runner_stats(runner, &s);
+    CHECK_EQ(s.frees, 3);
+    CHECK_EQ(s.reallocs, 1);
+    CHECK_EQ(s.shared_frees, 2);
+    CHECK_EQ(s.live_objects, 0);
+    CHECK_EQ(s.requested_bytes, 0);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 1); /* the block */
+    CHECK_EQ(ledger.requested_bytes, 16);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 /* --- where a recording fails ------------------------------------------------------------------ */
 
 enum { RECORDED = 30000 };
@@ -344,6 +389,7 @@ int main(void) {
     bad_input(false);
     many_threads();
     realloc_keeps_flags();
+    for (int i = 0; i < 4; i++) tiny_objects(i % 2 != 0, i / 2 != 0);
     recordings();
     return check_result();
 }

@@ -158,20 +158,41 @@ static object *live_object(sw_runner *runner, uint32_t id) {
     return NULL;
 }
 
+/* A heap that packs tiny objects frees none of them singly: for the program the object is gone, for
+ * the heap its bytes stay in a block that others share. */
+static inline bool is_shared(const sw_runner *runner, const object *o) {
+    return sw_unlikely((runner->heap->mode & SW_MODE_TINY) != 0) &&
+           sw_object_is_shared(runner->heap, o->address);
+}
+
 static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     object *o = live_object(runner, op->object);
     if (o == NULL) return;
-    sw_cache_free(cache, o->address);
+    if (sw_unlikely(is_shared(runner, o)))
+        runner->stats.shared_frees++;
+    else
+        sw_cache_free(cache, o->address);
     o->address = NULL;
     runner->stats.frees++;
     runner->stats.requested_bytes -= o->size;
     runner->stats.live_objects--;
 }
 
+/* A new object with the contents of a shared one, which stays where it is. */
+static void *move_shared(sw_runner *runner, sw_cache *cache, const object *o, const sw_op *op) {
+    void *p = sw_cache_alloc(cache, op->size, heap_flags(op));
+    if (p == NULL) return NULL;
+    runner->stats.shared_frees++;
+    if (!sw_heap_is_dry(runner->heap)) memcpy(p, o->address, sw_min_u64(o->size, op->size));
+    return p;
+}
+
 static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     object *o = live_object(runner, op->object);
     if (o == NULL) return;
-    void *p = sw_cache_realloc(cache, o->address, op->size, heap_flags(op));
+    void *p = sw_unlikely(is_shared(runner, o))
+                  ? move_shared(runner, cache, o, op)
+                  : sw_cache_realloc(cache, o->address, op->size, heap_flags(op));
     if (p == NULL) {
         runner->stats.failed++;
         return;

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No array of operations ends the process: results or exceptions, for all heaps and all arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+
+from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, python
+
+PROGRAM = Path(__file__).with_name("random_heaps.py")
+PARTS = 8
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_arrays_end_no_process(part: int) -> None:
+    """Arrays of any content in heaps with every combination of options."""
+    done = python(PROGRAM, str(part), str(PARTS), timeout=600)
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"{last}: {done.stderr[-2000:]}"
+    assert last == ["done"]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(ALLOC, 0, 4), (FREE, 0, 0)],
+        [(ALLOC, 0, 4), (ALLOC, 1, 4), (FREE, 1, 0)],
+        [(ALLOC, 0, 4), (REALLOC, 0, 12), (REALLOC, 0, 100)],
+        [(ALLOC, 0, 16), (FREE, 0, 0)],
+        [(ALLOC, 0, 4)],
+    ],
+)
+def test_tiny_objects_are_freed_by_no_fault(dry: bool, rows: list[tuple[int, int, int]]) -> None:
+    code = (
+        "import sys, numpy as np, spanwise as sw\n"
+        "o = np.array(eval(sys.argv[1]), sw.OPS_DTYPE)\n"
+        "h = sw.Heap(tiny=True, dry=sys.argv[2] == 'True'); h.run(o); h.drain(); h.verify()\n"
+        "s = h.run(o[:0]); print(s.live_objects, s.requested_bytes)"
+    )
+    done = python("-c", code, str(make_ops(*rows).tolist()), str(dry))
+    assert (done.returncode, done.stdout) == (0, "0 0\n"), done.stderr
+
+
+def test_shared_frees_are_told() -> None:
+    """By hand: three objects of 4 B share one block; two are freed, one grows out of it."""
+    rows = [(ALLOC, 0, 4), (ALLOC, 1, 4), (ALLOC, 2, 4), (FREE, 0, 0), (FREE, 1, 0)]
+    with sw.Heap("go", tiny=True) as heap:
+        assert heap.run(make_ops(*rows)).shared_frees == 2
+        stats = heap.run(make_ops((REALLOC, 2, 40)))
+        assert (stats.shared_frees, stats.requested_bytes, stats.live_objects) == (3, 40, 1)
+        ledger = heap.ledger()
+        assert (ledger.requested_bytes, ledger.live_objects) == (16 + 40, 2)
+        assert "left in shared blocks" in str(stats)
+    with sw.Heap("go") as plain:
+        assert plain.run(make_ops(*rows)).shared_frees == 0
+
+
+def test_a_single_large_id_is_refused() -> None:
+    """It would decide alone that the runner takes tens of gigabytes."""
+    ops = make_ops((ALLOC, 0, 8), (ALLOC, 0, 8))
+    ops["object"][1] = 2**32 - 1
+    with sw.Heap("go", dry=True) as heap:
+        with pytest.raises(sw.InvalidError, match="operation 1: object 4294967295 is not dense"):
+            heap.run(ops)
+        assert heap.run(ops[:0]).ops == 0
+        ops["object"][1] = 4095
+        assert heap.run(ops).live_objects == 2
+
+
+def test_ids_may_grow_with_the_runs() -> None:
+    ops = np.zeros(5000, sw.OPS_DTYPE)
+    ops["object"] = np.arange(5000)
+    with sw.Heap("go", dry=True) as heap:
+        heap.run(ops)
+        ops["object"] += 5000
+        assert heap.run(ops).live_objects == 10000
