@@ -4,8 +4,10 @@
 file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
 
 # Tests of what src/os/none does not have: the exit of threads, forks, the recorder and its stack
-# walk, a large reservation of addresses and limits on it.
-set(spanwise_needs_linux "^(thread|fork|record|space|unwind|limits|populate)")
+# walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
+# waiters.
+set(spanwise_needs_linux
+    "^(thread|fork|record|space|unwind|limits|populate|purge_refused|remote_late)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail), limits of memory and addresses bind itself (limits, runner), forks beside threads upset it

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the runner measures of short histories, by hand: which of two equal peaks counts, the mean of
+ * held over requested, a row of the time line. */
+#include "check.h"
+#include "spanwise/spanwise.h"
+
+enum { ALLOC = SW_OP_ALLOC, FREE = SW_OP_FREE, REALLOC = SW_OP_REALLOC, STEPS_MAX = 16 };
+
+static sw_heap *heap;
+static sw_runner *runner;
+static uint64_t held[STEPS_MAX]; /* after each operation */
+
+/* Runs operations one by one. */
+static sw_run_stats run(const sw_op *ops, size_t count) {
+    sw_heap_options options;
+    sw_run_stats stats;
+    sw_heap_options_init(&options);
+    options.table = sw_table_go();
+    options.tracked = options.dry = options.manual_clock = 1;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_EQ(sw_runner_run(runner, &ops[i], 1, 0, NULL, NULL), SW_OK);
+        held[i] = sw_heap_held_bytes(heap);
+    }
+    sw_runner_stats(runner, &stats);
+    return stats;
+}
+
+static void end(void) {
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* 150 bytes are live after operations 2, 4 and 6. By then more is held: a second thread has opened a
+ * cache, a third one another. */
+static void first_of_equal_peaks(void) {
+    const sw_op ops[] = {
+        {.kind = ALLOC, .object = 0, .size = 100},
+        {.kind = ALLOC, .object = 1, .size = 50},
+        {.kind = FREE, .object = 1},
+        {.kind = ALLOC, .object = 2, .thread = 1, .size = 50},
+        {.kind = REALLOC, .object = 0, .size = 90},
+        {.kind = ALLOC, .object = 3, .thread = 2, .size = 10},
+    };
+    sw_run_stats s = run(ops, 6);
+    CHECK(held[1] < held[3] && held[3] <= held[5]);
+    CHECK_EQ(s.peak_requested_bytes, 150);
+    CHECK_EQ(s.peak_op, 2);
+    CHECK_EQ(s.held_at_peak, held[1]);
+    CHECK_EQ(s.requested_bytes, 150);
+    CHECK_EQ(s.live_objects, 3);
+    CHECK_EQ(s.peak_live_objects, 3);
+    CHECK_EQ(s.allocated_bytes, 100 + 50 + 50 + 10); /* a realloc that shrinks adds nothing */
+    end();
+}
+
+/* The most is held from operation 1 on, while what is requested changes. */
+static void first_of_equal_held_peaks(void) {
+    const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 40},
+                         {.kind = ALLOC, .object = 1, .size = 48},
+                         {.kind = FREE, .object = 0}};
+    sw_run_stats s = run(ops, 3);
+    CHECK(held[0] == held[1] && held[1] == held[2]);
+    CHECK_EQ(s.peak_held_bytes, held[0]);
+    CHECK_EQ(s.requested_at_peak_held, 40);
+    end();
+}
+
+/* An operation after which nothing is live has no part in the mean. */
+static void mean_of_held_over_requested(void) {
+    const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 40},
+                         {.kind = REALLOC, .object = 0, .size = 80},
+                         {.kind = FREE, .object = 0},
+                         {.kind = ALLOC, .object = 0, .size = 0},
+                         {.kind = ALLOC, .object = 1, .size = 160}};
+    sw_run_stats s = run(ops, 5);
+    double sum = (double)held[0] / 40 + (double)held[1] / 80 + (double)held[4] / 160;
+    CHECK_EQ(s.held_over_requested_count, 3);
+    CHECK(s.held_over_requested_sum > sum * 0.9999999);
+    CHECK(s.held_over_requested_sum < sum * 1.0000001);
+    CHECK_EQ(s.allocated_bytes, 40 + 40 + 160); /* a realloc adds what it grows by */
+    CHECK_EQ(s.reallocs, 1);
+    CHECK_EQ(s.allocs, 3);
+    CHECK_EQ(s.frees, 1);
+    end();
+}
+
+/* Slots: 100 bytes take 112, 50 take 64; 40,000 take five pages. */
+static void rows_of_the_time_line(void) {
+    const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 100, .time_ns = 5},
+                         {.kind = ALLOC, .object = 1, .size = 50, .time_ns = 7},
+                         {.kind = ALLOC, .object = 2, .size = 40000, .time_ns = 7},
+                         {.kind = ALLOC, .object = 4, .size = 2 << 20, .time_ns = 9},
+                         {.kind = FREE, .object = 4, .time_ns = 11}};
+    static const uint64_t requested[] = {100, 150, 40150, 40150 + (2 << 20), 40150};
+    static const uint64_t slots[] = {112, 176, 176 + 40960, 176 + 40960 + (2 << 20), 176 + 40960};
+    static const uint64_t objects[] = {1, 2, 3, 4, 3}, free_pages[] = {0, 0, 0, 0, 2 << 20};
+    sw_run_sample rows[8];
+    (void)run(ops, 5);
+    CHECK_EQ(sw_runner_samples(runner, rows, 8), 5);
+    for (size_t i = 0; i < 5; i++) {
+        CHECK_EQ(rows[i].op, i + 1);
+        CHECK_EQ(rows[i].time_ns, ops[i].time_ns);
+        CHECK_EQ(rows[i].requested_bytes, requested[i]);
+        CHECK_EQ(rows[i].live_objects, objects[i]);
+        CHECK_EQ(rows[i].slot_bytes, slots[i]);
+        CHECK_EQ(rows[i].held_bytes, held[i]);
+        CHECK_EQ(rows[i].free_page_bytes, free_pages[i]);
+    }
+    end();
+}
+
+int main(void) {
+    first_of_equal_peaks();
+    first_of_equal_held_peaks();
+    mean_of_held_over_requested();
+    rows_of_the_time_line();
+    return check_result();
+}
