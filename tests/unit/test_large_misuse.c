@@ -1,32 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects that caches keep, against hostile callers: objects freed twice while others reuse
- * them are freed once, in every kind of heap; whatever is said of a freed one is told; the
- * limit holds though metadata grows beside kept objects; records that these have serve others. */
-#include <pthread.h>
-#include <stdatomic.h>
+/* Large objects that caches keep, against hostile callers, one step at a time in every kind of heap:
+ * whatever is said of a freed one is told; the limit holds though metadata grows beside kept objects;
+ * records that these have serve others. Frees that race with reuse: test_large_races.c. */
 #include <stdbool.h>
 
 #include "check.h"
 #include "heap/heap.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
-#if UNDER_TSAN
-enum { STEPS = 0 }; /* frees that race are what it looks for */
-#else
-enum { STEPS = 15000 };
-#endif
-
-enum { K = 1 << 10, M = 1 << 20, THREADS = 3, BOXES = 16 };
+enum { K = 1 << 10, M = 1 << 20 };
 
 static sw_heap *heap;
-static atomic_int faults;
-static _Atomic(sw_misuse) last_fault;
+static int faults;
+static sw_misuse last_fault;
 
 static sw_fault_action note_fault(const sw_fault *fault, void *arg) {
     (void)arg;
-    atomic_store(&last_fault, fault->code);
-    atomic_fetch_add(&faults, 1);
+    last_fault = fault->code;
+    faults++;
     return SW_FAULT_LEAK_AND_CONTINUE;
 }
 
@@ -42,8 +33,8 @@ static void end(void) {
 }
 
 static bool told(sw_misuse misuse) {
-    bool as_expected = atomic_load(&faults) == 1 && atomic_load(&last_fault) == misuse;
-    atomic_store(&faults, 0);
+    bool as_expected = faults == 1 && last_fault == misuse;
+    faults = 0;
     return as_expected;
 }
 
@@ -200,74 +191,11 @@ static void record_given_up(void) {
     end();
 }
 
-/* --- frees that race with reuse --------------------------------------------------------------- */
-
-static _Atomic(void *) boxes[BOXES];
-static atomic_long allocated, asked; /* objects made, frees tried */
-
-static void try_free(sw_cache *cache, void *p) {
-    if (p == NULL) return;
-    atomic_fetch_add(&asked, 1);
-    sw_cache_free(cache, p);
-}
-
-static void race_step(sw_cache *cache, uint64_t *rng) {
-    static const size_t sizes[] = {40000, 64 * K, 64 * K, 100000, 300000, M, M + 1, 40000};
-    uint64_t r = check_random(rng);
-    _Atomic(void *) *box = &boxes[(r >> 8) % BOXES];
-    if (r % 2 == 0) {
-        void *p = sw_cache_alloc(cache, sizes[(r >> 16) % 8], r >> 32 & SW_SCAN);
-        atomic_fetch_add(&allocated, p != NULL);
-        try_free(cache, atomic_exchange(box, p));
-    } else if (r % 4 == 1) {
-        try_free(cache, atomic_load(box)); /* whoever finds it there does the same */
-    } else if ((r >> 16) % 64 == 0) {
-        (void)sw_heap_trim(heap);
-    } else if ((r >> 16) % 64 == 1) {
-        sw_heap_set_time(heap, r >> 40);
-    }
-}
-
-static void *race(void *arg) {
-    uint64_t rng = (uint64_t)(uintptr_t)arg;
-    sw_cache *cache;
-    if (sw_cache_open(heap, &cache) != SW_OK) return arg;
-    for (int i = 0; i < STEPS; i++) race_step(cache, &rng);
-    sw_cache_close(cache);
-    return NULL;
-}
-
-/* Every object is named several times: while it lives, is kept, is somebody else's. As many
- * live in the end as were allocated and not freed. */
-static void races(bool tracked) {
-    pthread_t threads[THREADS];
-    sw_heap_options options;
-    sw_ledger l;
-    sw_heap_options_init(&options);
-    options.tracked = tracked;
-    options.decay_ns = 1000;
-    make(&options);
-    for (int i = 0; i < BOXES; i++) atomic_store(&boxes[i], NULL);
-    atomic_store(&allocated, 0);
-    atomic_store(&asked, 0);
-    atomic_store(&faults, 0);
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, race, (void *)(uintptr_t)(i + 3)), 0);
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
-    CHECK_EQ(l.live_objects,
-             atomic_load(&allocated) - (atomic_load(&asked) - atomic_load(&faults)));
-    CHECK(STEPS == 0 || atomic_load(&faults) > 0);
-    end();
-}
-
 int main(void) {
     sw_set_fault_handler(note_fault, NULL);
     every_heap();
     for (uint64_t seed = 1; seed <= 16; seed++) limit_beside_kept(seed);
     records_run_out();
     record_given_up();
-    races(false);
-    races(true);
     return check_result();
 }
