@@ -15,6 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from spanwise import _start
+
+# A command that is interrupted while all of what follows loads says one line.
+if _start.is_command():
+    _start.quiet()
+
 from spanwise import plots, workloads
 from spanwise._lib import OPS_DTYPE, version
 from spanwise._run import RunStats

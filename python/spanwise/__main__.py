@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from spanwise import _lib
+from spanwise import _lib, _start
 from spanwise.commands import (
     build,
     classes,
@@ -26,7 +28,6 @@ from spanwise.errors import SpanwiseError
 
 COMMANDS = (classes, explain, record, run, ledger, compare, optimize, build, replay, sweep, demo)
 EXIT_BAD = 2
-EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
 
 
@@ -54,15 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 all is well, 1 a finding, 2 wrong use or bad input, 130 interrupted.
     """
-    options = make_parser().parse_args(argv)
     try:
+        _start.loud()
+        options = make_parser().parse_args(argv)
         status = int(options.run(options))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone: no reason to complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except KeyboardInterrupt:
-        return _fail("interrupted", EXIT_INTERRUPTED)
+        return _fail("interrupted", _start.EXIT_INTERRUPTED)
     except SpanwiseError as error:
         return _fail(str(error), EXIT_BAD)
     except OSError as error:
@@ -79,5 +81,16 @@ def _fail(message: str, status: int) -> int:
     return status
 
 
+def command() -> NoReturn:
+    """The process `spanwise`: runs one command and ends."""
+    try:
+        status = main()
+    finally:
+        # All that was to be done is done: the interpreter's own end would answer with a traceback.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

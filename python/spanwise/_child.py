@@ -55,33 +55,57 @@ def wait_for(child: subprocess.Popen[bytes]) -> int:
 
 
 @contextmanager
-def passing_on(children: list[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Handlers of Ctrl-C and SIGTERM while programs run; these start with the system's.
+def passing_on(
+    children: list[subprocess.Popen[bytes]], second: signal.Signals = signal.SIGTERM
+) -> Iterator[list[int]]:
+    """Handlers of Ctrl-C, SIGTERM and SIGHUP while programs run; these start with the system's.
 
     A terminal sends Ctrl-C to the program as well, which may have its own answer: the first is left
-    to it, the second ends it, the third kills it. SIGTERM comes to us alone and is sent on.
+    to it, the second ends it, the third kills it. SIGTERM and SIGHUP may come to us alone and are
+    sent on. A signal that was ignored before (nohup) stays so. Once all programs have ended, the
+    second Ctrl-C since then is a KeyboardInterrupt: work on what they left can be given up.
+
+    Args:
+        children: the programs; the caller adds them as they start.
+        second: what the second Ctrl-C sends them.
+
+    Yields:
+        The signals that came, in order.
     """
-    interrupts = 0
+    heard: list[int] = []
+    late = 0
 
     def interrupted(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        for child in children:
-            if interrupts == 2:
-                child.terminate()
-            elif interrupts > 2:
-                child.kill()
+        nonlocal late
+        heard.append(number)
+        if children and all(child.poll() is not None for child in children):
+            late += 1
+            if late > 1:
+                raise KeyboardInterrupt
+        elif heard.count(number) > 1:
+            _send(children, second if heard.count(number) == 2 else signal.SIGKILL)
 
     def terminated(number: int, frame: FrameType | None) -> None:
-        for child in children:
-            child.terminate()
+        heard.append(number)
+        _send(children, number)
 
+    handlers = {
+        signal.SIGINT: interrupted,
+        signal.SIGTERM: terminated,
+        signal.SIGHUP: terminated,
+    }
     before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, interrupted),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, terminated),
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield heard
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def _send(children: list[subprocess.Popen[bytes]], number: int) -> None:
+    for child in children:
+        child.send_signal(number)

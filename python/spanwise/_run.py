@@ -20,6 +20,8 @@ _DIRECT_OPS = 1 << 18
 _IDS_AT_LEAST = 4096
 """Ids that the runner has room for from the start."""
 
+_LOOK_SECONDS = 0.2
+
 
 @dataclass(frozen=True)
 class RunStats:
@@ -138,19 +140,17 @@ def run_ops(runner: Any, ops: NDArray[np.void], *, touch: bool = False) -> None:
         status = lib.sw_runner_run(runner, start, len(ops), touch, cancel, ffi.NULL)
         return failure(status) if status != 0 else None
 
-    small = len(ops) < _DIRECT_OPS
-    if small or threading.current_thread() is not threading.main_thread():
-        error = call()
-    else:
-        error = _interruptible(call, cancel)
+    error = call() if len(ops) < _DIRECT_OPS else interruptible(call, cancel)
     if error is not None:
         raise error
 
 
-def _interruptible(
+def interruptible(
     call: Callable[[], errors.SpanwiseError | None], cancel: Any
 ) -> errors.SpanwiseError | None:
     """Runs a long C call beside the main thread, which alone hears Ctrl-C and may set `cancel`."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
     done = threading.Event()
     result: list[errors.SpanwiseError | None] = []
 
@@ -162,7 +162,9 @@ def _interruptible(
 
     threading.Thread(target=work, name="spanwise-run", daemon=True).start()
     try:
-        done.wait()
+        # A signal that the system hands to another thread does not wake this one: it looks up.
+        while not done.wait(_LOOK_SECONDS):
+            pass
     except BaseException:
         cancel[0] = 1
         while not done.is_set():  # the arrays must not go before the call has ended

@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
 from spanwise import _format, _lib, errors
-from spanwise._child import preload_of, python_variables, seen_from, wait_for, words_of
-from spanwise._lib import check, ffi, lib
+from spanwise._child import passing_on, preload_of, python_variables, seen_from, wait_for, words_of
+from spanwise._lib import ffi, lib
 from spanwise._program import examine
+from spanwise._run import interruptible
 from spanwise.trace import Recording, RecordingSet
 
 RECORDER = "libspanwise-record.so"
@@ -32,11 +34,13 @@ class Outcome:
         path: the recording of the program itself.
         others: recordings of its children, and of what the process was before it called exec.
         status: exit status of the program; negative: the signal that ended it.
+        stopped_by: the signal by which we were asked to stop meanwhile; 0: none.
     """
 
     path: Path
     others: tuple[Path, ...]
     status: int
+    stopped_by: int = 0
 
     def recordings(self) -> RecordingSet:
         """The program's recording first, then the others."""
@@ -45,6 +49,9 @@ class Outcome:
     def lines(self) -> list[str]:
         """What to tell: how the program ended if badly, and the counts, in the last line."""
         told = []
+        if self.stopped_by:
+            name = signal.Signals(self.stopped_by).name
+            told.append(f"stopped by {name}; the recording of what ran until then is kept")
         if self.status < 0:
             told.append(f"the program was ended by signal {-self.status}")
         elif self.status > 0:
@@ -107,7 +114,8 @@ def record(
 ) -> Recording | RecordingSet:
     """Runs a program and records every call of its malloc family.
 
-    The counts are printed to stderr, in one line.
+    The counts are printed to stderr, in one line. KeyboardInterrupt ends the program (it has two
+    seconds to end by itself) and is raised again once the recording of what ran is in place.
 
     Args:
         argv: program and arguments; the program's output goes where this process's goes.
@@ -130,7 +138,7 @@ def record(
         OSError: the system refused to write or to start it.
     """
     path = Path(output) if output is not None else _temporary()
-    outcome = run_recorded(
+    outcome = _run_recorded(
         argv,
         path,
         children=children,
@@ -141,6 +149,8 @@ def record(
     )
     for line in outcome.lines():
         print(line, file=sys.stderr)
+    if outcome.stopped_by:
+        raise KeyboardInterrupt
     return outcome.recordings() if children else Recording.open(outcome.path)
 
 
@@ -160,8 +170,53 @@ def run_recorded(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     stdout: int | IO[Any] | None = None,
+    patient: bool = False,
 ) -> Outcome:
-    """As `record`, without a word; stdout is the program's."""
+    """As `record`, without a word.
+
+    Args:
+        argv: as of `record`.
+        output: the recording.
+        children: as of `record`.
+        stacks: as of `record`.
+        keep_pymalloc: as of `record`.
+        env: as of `record`.
+        cwd: as of `record`.
+        stdout: the program's.
+        patient: Ctrl-C is the program's affair: we wait for its end and return; the second one
+            kills it. SIGTERM is passed on. Only in the main thread.
+
+    Raises:
+        KeyboardInterrupt: unless patient; the recording of what ran until then is in place.
+    """
+    outcome = _run_recorded(
+        argv,
+        output,
+        children=children,
+        stacks=stacks,
+        keep_pymalloc=keep_pymalloc,
+        env=env,
+        cwd=cwd,
+        stdout=stdout,
+        patient=patient,
+    )
+    if outcome.stopped_by and not patient:
+        raise KeyboardInterrupt
+    return outcome
+
+
+def _run_recorded(
+    argv: Sequence[str | os.PathLike[str]],
+    output: Path,
+    *,
+    children: bool,
+    stacks: int,
+    keep_pymalloc: bool,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    stdout: int | IO[Any] | None = None,
+    patient: bool = False,
+) -> Outcome:
     words = words_of(argv)
     _lib.c_path(output)
     stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
@@ -180,15 +235,43 @@ def run_recorded(
         raw = folder / output.name
         variables["SPANWISE_RECORD_FILE"] = str(raw)
         executable = Path(program.path).absolute()
-        # Ctrl-C reaches the program as well; we wait until it is gone.
-        status = wait_for(
-            subprocess.Popen(words, executable=executable, env=variables, cwd=cwd, stdout=stdout)
-        )
-        if not raw.exists():
-            raise errors.ProgramError(
-                f"{program.path}: nothing was recorded; the loader did not take the recorder"
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                words, executable=executable, env=variables, cwd=cwd, stdout=stdout
             )
-        return Outcome(output, _finish_all(folder, raw, output), status)
+
+        running: list[subprocess.Popen[bytes]] = []
+        nobody: AbstractContextManager[list[int]] = nullcontext([])
+        with passing_on(running, signal.SIGKILL) if patient else nobody as heard:
+            status, stopped_by = _run_to_end(start, running, heard)
+            if not raw.exists():
+                raise errors.ProgramError(
+                    f"{program.path}: nothing was recorded; the loader did not take the recorder"
+                )
+            others = _finish_all(folder, raw, output)
+        return Outcome(output, others, status, stopped_by)
+
+
+def _run_to_end(
+    start: Callable[[], subprocess.Popen[bytes]],
+    running: list[subprocess.Popen[bytes]],
+    heard: list[int],
+) -> tuple[int, int]:
+    """Status of the program, and the signal that asked us to stop (0: none).
+
+    Args:
+        start: starts it.
+        running: it is entered here.
+        heard: signals that handlers of ours took.
+    """
+    child = start()
+    running.append(child)
+    try:
+        status = wait_for(child)
+    except KeyboardInterrupt:
+        return child.returncode, signal.SIGINT
+    return status, heard[0] if heard else 0
 
 
 @contextmanager
@@ -226,14 +309,22 @@ def finish(raw: Path, output: Path) -> None:
     Raises:
         TraceFormatError, RecordingIOError: it cannot be read or written.
     """
-    for flags in (0, lib.SW_TRACE_VALID_PREFIX):
-        status = lib.sw_trace_finish(
-            _lib.c_path(raw), _lib.c_path(output), flags, ffi.NULL, ffi.NULL, ffi.NULL
-        )
-        if status == 0 or not _is_damage(status):
+    error: errors.SpanwiseError | None = None
+    for flags in (0, int(lib.SW_TRACE_VALID_PREFIX)):
+        error = _finish_once(raw, output, flags)
+        if not isinstance(error, errors.TraceFormatError):
             break
-    check(status)
+    if error is not None:
+        raise error
 
 
-def _is_damage(status: int) -> bool:
-    return _lib.text(lib.sw_status_name(status)) == "FORMAT"
+def _finish_once(raw: Path, output: Path, flags: int) -> errors.SpanwiseError | None:
+    cancel = ffi.new("int *")
+
+    def call() -> errors.SpanwiseError | None:
+        status = lib.sw_trace_finish(
+            _lib.c_path(raw), _lib.c_path(output), flags, cancel, ffi.NULL, ffi.NULL
+        )
+        return _lib.failure(status) if status != 0 else None
+
+    return interruptible(call, cancel)

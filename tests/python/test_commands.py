@@ -352,19 +352,6 @@ def has_open(pid: int, name: str) -> bool:
     return False
 
 
-@needs_recorder()
-def test_ctrl_c_while_recording_leaves_nothing(tmp_path: Path) -> None:
-    folder, flag = tmp_path / "folder", tmp_path / "flag"
-    folder.mkdir()
-    code = (
-        "import pathlib, time\nx = [str(i) for i in range(10**5)]\n"
-        f"pathlib.Path({str(flag)!r}).touch()\ntime.sleep(60)"
-    )
-    words = ["record", "-o", "a.swt", "--", sys.executable, "-c", code]
-    assert interrupted(words, lambda pid: flag.exists(), folder) == (130, "spanwise: interrupted")
-    assert list(folder.iterdir()) == []
-
-
 def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:
     """Of 40 million operations: none of the files is open for long, all of them are for seconds."""
     sw.Recording.from_ops(workloads.steady_replacement(1000, 200_000).ops, tmp_path / "a.swt")

@@ -39,7 +39,7 @@ def add(commands: SubParsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Records; 1 when the program did not end well."""
+    """Records; 1 when the program did not end well, 128 + N when signal N stopped us."""
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     outcome = run_recorded(
@@ -49,12 +49,15 @@ def run(options: argparse.Namespace) -> int:
         stacks=options.stacks,
         keep_pymalloc=options.keep_pymalloc,
         stdout=sys.stderr if options.json else None,  # stdout is for the JSON alone
+        patient=True,
     )
     if options.json:
         print_json(_as_dict(outcome))
     else:
         for line in outcome.lines():
             print(line, file=sys.stderr)
+    if outcome.stopped_by:
+        return 128 + outcome.stopped_by
     return 1 if outcome.status else 0
 
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C while a command starts. Imports nothing of ours: it is there before anything else is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+EXIT_INTERRUPTED = 130
+_SAID = b"spanwise: interrupted\n"
+
+
+def is_command() -> bool:
+    """Whether this process is the command line: `spanwise`, or `python -m spanwise`.
+
+    While `python -m` looks for its module, sys.argv[0] is "-m".
+    """
+    words = sys.orig_argv
+    first = next(iter(getattr(sys, "argv", [])), "")
+    if first == "-m":
+        return "spanwise" in words[1:] or "-mspanwise" in words[1:]
+    return first.rpartition(os.sep)[2] == "spanwise"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """No traceback of half an import: nothing has begun that would have to be undone."""
+    os.write(2, _SAID)
+    os._exit(EXIT_INTERRUPTED)
+
+
+def quiet() -> None:
+    """Until `loud` Ctrl-C ends the process with one line; where it is ignored, it stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def loud() -> None:
+    """From now on Ctrl-C is a KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

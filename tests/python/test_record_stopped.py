@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings that are stopped by Ctrl-C or a signal are kept; commands that start say one line."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+
+from tests.python.helpers import needs_recorder
+
+KEPT = "the recording of what ran until then is kept"
+SERVER = """
+import pathlib, signal, sys, time
+state = {"stops": 0}
+def stop(number, frame):
+    state["stops"] += 1
+    pathlib.Path(f"stop-{state['stops']}").touch()
+signal.signal(signal.SIGINT, stop)
+signal.signal(signal.SIGTERM, stop)
+kept = [str(i) * 10 for i in range(20_000)]
+pathlib.Path("ready").touch()
+while state["stops"] == 0 or (STUBBORN and not pathlib.Path("enough").exists()):
+    time.sleep(0.01)
+kept += [str(i) * 10 for i in range(20_000)]
+pathlib.Path("clean").touch()
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 100
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert condition()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a process in tmp_path, in a process group of its own, and ends it after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str | Path, **settings: object) -> subprocess.Popen[str]:
+        process: subprocess.Popen[str] = subprocess.Popen(
+            [str(word) for word in words],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **settings,  # type: ignore[call-overload]
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def recorded(code: str, stubborn: bool = False) -> list[str]:
+    """Words of a command that records a Python program."""
+    program = [sys.executable, "-c", code.replace("STUBBORN", str(stubborn))]
+    return [sys.executable, "-m", "spanwise", "record", "-o", "a.swt", "--", *program]
+
+
+def allocations(path: Path) -> int:
+    """Of a recording that is whole."""
+    summary = sw.Recording.open(path).summary
+    assert summary.incomplete == 0
+    return summary.allocs
+
+
+# --- spanwise record ------------------------------------------------------------------------------
+
+
+@needs_recorder()
+def test_ctrl_c_that_the_program_answers(tmp_path: Path, start: Start) -> None:
+    command = start(*recorded(SERVER))
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(command.pid, signal.SIGINT)
+    lines = command.communicate()[1].splitlines()
+    assert command.returncode == 130
+    assert lines[0] == f"stopped by SIGINT; {KEPT}"
+    assert lines[-1].startswith("a.swt: ")
+    assert "Traceback" not in "".join(lines)
+    assert (tmp_path / "clean").exists()
+    assert allocations(tmp_path / "a.swt") > 40_000
+    assert not list(tmp_path.glob(".spanwise-*"))
+
+
+@needs_recorder()
+def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
+    command = start(*recorded(SERVER, stubborn=True))
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(command.pid, signal.SIGINT)
+    wait_until((tmp_path / "stop-1").exists)
+    assert command.poll() is None  # waits for the program, which goes on
+    os.killpg(command.pid, signal.SIGINT)
+    lines = command.communicate()[1].splitlines()
+    assert command.returncode == 130
+    assert lines[:2] == [f"stopped by SIGINT; {KEPT}", "the program was ended by signal 9"]
+    assert not (tmp_path / "clean").exists()
+    assert sw.Recording.open(tmp_path / "a.swt").summary.allocs > 15_000
+
+
+@needs_recorder()
+def test_the_program_goes_on_after_ctrl_c(tmp_path: Path, start: Start) -> None:
+    command = start(*recorded(SERVER, stubborn=True))
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(command.pid, signal.SIGINT)
+    wait_until((tmp_path / "stop-1").exists)
+    (tmp_path / "enough").touch()
+    command.communicate()
+    assert command.returncode == 130
+    assert (tmp_path / "clean").exists()
+    assert allocations(tmp_path / "a.swt") > 40_000
+
+
+@needs_recorder()
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_command_alone(
+    tmp_path: Path, start: Start, number: signal.Signals
+) -> None:
+    code = SERVER.replace("SIGTERM", number.name)
+    command = start(*recorded(code))
+    wait_until((tmp_path / "ready").exists)
+    command.send_signal(number)
+    lines = command.communicate()[1].splitlines()
+    assert command.returncode == 128 + number
+    assert lines[0] == f"stopped by {number.name}; {KEPT}"
+    assert (tmp_path / "clean").exists()
+    assert allocations(tmp_path / "a.swt") > 40_000
+
+
+@needs_recorder()
+def test_a_key_on_a_terminal(tmp_path: Path) -> None:
+    """Control and C as typed: the terminal sends SIGINT to all of its foreground group."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        words = recorded(SERVER)
+        os.execv(words[0], words)
+    wait_until((tmp_path / "ready").exists)
+    os.write(terminal, b"\x03")
+    said = b""
+    with suppress(OSError):  # what reading gives once the other side is closed
+        while chunk := os.read(terminal, 4096):
+            said += chunk
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert KEPT.encode() in said and b"Traceback" not in said
+    assert (tmp_path / "clean").exists()
+    assert allocations(tmp_path / "a.swt") > 40_000
+    os.close(terminal)
+
+
+@needs_recorder()
+def test_interrupts_that_are_ignored_stay_so(tmp_path: Path, start: Start) -> None:
+    """As under nohup, or behind & in a script."""
+    code = "import pathlib, time\npathlib.Path('ready').touch()\n"
+    code += "while not pathlib.Path('enough').exists(): time.sleep(0.01)"
+    command = start("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *recorded(code))
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(command.pid, signal.SIGINT)
+    (tmp_path / "enough").touch()
+    assert "stopped" not in command.communicate()[1]
+    assert command.returncode == 0
+
+
+# --- spanwise.record ------------------------------------------------------------------------------
+
+
+@needs_recorder()
+def test_keyboard_interrupt_in_a_script(tmp_path: Path, start: Start) -> None:
+    code = SERVER.replace("STUBBORN", "False")
+    script = f"import sys, spanwise as sw\nsw.record([sys.executable, '-c', {code!r}], 'a.swt')\n"
+    process = start(sys.executable, "-c", script)
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate()[1]
+    assert said.startswith(f"stopped by SIGINT; {KEPT}\na.swt: ")
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert allocations(tmp_path / "a.swt") > 20_000
+
+
+# --- start-up -------------------------------------------------------------------------------------
+
+WAITS = """
+import pathlib, time
+pathlib.Path("ready").touch()
+while True: time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("module", ["numpy", "tqdm"])
+@pytest.mark.parametrize("by", ["module", "script"])
+def test_ctrl_c_during_imports(tmp_path: Path, start: Start, module: str, by: str) -> None:
+    """A module that is imported early, and one that only the commands need."""
+    script = Path(sys.executable).with_name("spanwise")
+    if by == "script" and not script.exists():
+        pytest.skip(f"{script} is not installed")
+    (tmp_path / f"{module}.py").write_text(WAITS)
+    words = [sys.executable, script] if by == "script" else [sys.executable, "-m", "spanwise"]
+    process = start(*words, "classes", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate()[1] == "spanwise: interrupted\n"
+    assert process.returncode == 130
+
+
+def test_importing_the_package_leaves_ctrl_c_alone(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "numpy.py").write_text(WAITS)
+    process = start(
+        sys.executable, "-c", "import spanwise", env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    wait_until((tmp_path / "ready").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate()[1].splitlines()[-1] == "KeyboardInterrupt"
