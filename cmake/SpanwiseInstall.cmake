@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down: headers, both libraries, the faces, a CMake package
-# (find_package(spanwise), target spanwise::spanwise) and a pkg-config file.
+# What `cmake --install` lays down: headers, both libraries, the faces, the replayer, a CMake
+# package (find_package(spanwise), target spanwise::spanwise) and a pkg-config file.
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/spanwise")
@@ -16,6 +16,10 @@ install(TARGETS spanwise_static spanwise_shared EXPORT spanwiseTargets
 if(spanwise_faces)
   install(TARGETS ${spanwise_faces} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
                                             COMPONENT runtime)
+endif()
+if(spanwise_programs)
+  install(TARGETS ${spanwise_programs} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+                                               COMPONENT runtime)
 endif()
 
 install(EXPORT spanwiseTargets NAMESPACE spanwise:: DESTINATION "${package_dir}"

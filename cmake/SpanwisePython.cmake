@@ -20,6 +20,7 @@ set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanw
                                                     SUFFIX ".abi3.so" C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)
 target_compile_definitions(spanwise_extension PRIVATE Py_LIMITED_API=0x030A0000)
+spanwise_hide_folders(spanwise_extension)
 target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS})
 target_link_libraries(spanwise_extension PRIVATE spanwise_static)
 target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL)

@@ -11,6 +11,14 @@ function(spanwise_sources out)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
+# What is built names its sources from the project's root, wherever that was: __FILE__ of a failed
+# assertion, and debug information.
+function(spanwise_hide_folders target)
+  foreach(folder IN ITEMS "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+    target_compile_options(${target} PRIVATE "-ffile-prefix-map=${folder}=.")
+  endforeach()
+endfunction()
+
 # Flags of one target of ours: C11, hidden symbols, warnings, assertion grade, sanitizers.
 function(spanwise_compile target)
   set_target_properties(
@@ -23,6 +31,7 @@ function(spanwise_compile target)
     target_compile_definitions(${target} PRIVATE SW_FAST_CHECKED=0)
   endif()
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+  spanwise_hide_folders(${target})
   # Instrumented code does not fold constants, so gcc warns there of conversions that do not happen.
   if(SPANWISE_DEVELOPER AND NOT SPANWISE_SANITIZE)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Werror)

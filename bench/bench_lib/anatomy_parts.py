@@ -18,6 +18,8 @@ from pathlib import Path
 
 from bench_lib.errors import BenchError
 
+_ROOT = Path(__file__).resolve().parents[2]
+
 OTHER = "other"
 COLLECTOR = "collector's share"
 NO_COLLECTOR = "no collector is built in"
@@ -213,7 +215,8 @@ def _source_line(file: str, line: int) -> str:
 
 @cache
 def _text(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8")
+    """Of a file as the debug information names it: from the project's root."""
+    return (_ROOT / file).read_text(encoding="utf-8")
 
 
 @cache

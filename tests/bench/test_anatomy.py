@@ -231,6 +231,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("anatomy")
     flags = ["-std=gnu11", "-O2", "-g", "-gdwarf-4", "-pthread"]
     flags += ["-DSW_CHECK=1", '-DBENCH_BUILD_TYPE="test"']
+    # As cmake/SpanwiseTargets.cmake has it: the sources by their names from the project's root.
+    flags += [f"-ffile-prefix-map={where}=." for where in (ROOT, folder / "0", folder / "1")]
     sources = [str(f) for layer in LAYERS for f in sorted((ROOT / "src" / layer).glob("*.c"))]
     includes = [f"-I{ROOT / name}" for name in ("include", "src", "bench")]
     half = len(sources) // 2

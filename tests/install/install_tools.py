@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,6 +25,11 @@ LEDGER_PARTS = (
     "quarantine_bytes",
     "free_page_bytes",
 )
+
+needs_pkg_config = pytest.mark.skipif(
+    shutil.which("pkg-config") is None, reason="pkg-config is not installed"
+)
+"""For tests that ask pkg-config, which `./dev` wishes for but does not demand."""
 
 
 def run(
@@ -60,5 +68,9 @@ def run(
 
 def clean_environment() -> dict[str, str]:
     """The environment without what would let a checkout or an outer environment leak in."""
-    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD", "CMAKE_PREFIX_PATH")
-    return {key: value for key, value in os.environ.items() if key not in hidden}
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD", "LD_LIBRARY_PATH")
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key not in hidden and not key.startswith(("CMAKE_", "PKG_CONFIG_"))
+    }

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from install_tools import ROOT, run
+from install_tools import ROOT, needs_pkg_config, run
 
 CONSUMER = ROOT / "tests/install/consumer"
 
@@ -30,10 +31,20 @@ def test_cmake_package(linkage: str, prefix: Path, generator: list[str], tmp_pat
     assert uses_shared == (linkage == "shared")
 
 
+@needs_pkg_config
+def test_told_rpath_starts_the_program(prefix: Path, libdir: Path, tmp_path: Path) -> None:
+    """From the libdir of a triplet, too, where README's prefix has plain lib."""
+    search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "spanwise", env=search).split()
+    place = run("pkg-config", "--variable=libdir", "spanwise", env=search).strip()
+    program = tmp_path / "consumer"
+    run("cc", CONSUMER / "main.c", "-o", program, *flags, f"-Wl,-rpath,{place}")
+    assert run(program).startswith("consumer ok ")
+
+
+@needs_pkg_config
 @pytest.mark.parametrize("linkage", ["shared", "static"])
 def test_pkg_config(linkage: str, prefix: Path, libdir: Path, tmp_path: Path) -> None:
-    if shutil.which("pkg-config") is None:
-        pytest.skip("pkg-config is not installed")
     static = ["--static"] if linkage == "static" else []
     search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
     flags = run("pkg-config", *static, "--cflags", "--libs", "spanwise", env=search).split()
@@ -67,13 +78,52 @@ def test_malloc_face_serves_a_program_that_knows_nothing_of_it(libdir: Path) -> 
     assert said == "488890\n"
 
 
+@needs_pkg_config
 def test_version_of_package_and_header_agree(libdir: Path) -> None:
     header = (ROOT / "include/spanwise/spanwise.h").read_text()
     search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
-    if shutil.which("pkg-config") is None:
-        pytest.skip("pkg-config is not installed")
     version = run("pkg-config", "--modversion", "spanwise", env=search).strip()
     assert f'SPANWISE_VERSION "{version}"' in header
+
+
+@pytest.mark.parametrize(("wanted", "fits"), [("0.1", True), ("0.0.9", False), ("1.0", False)])
+def test_a_version_that_does_not_fit_is_refused(
+    wanted: str, fits: bool, prefix: Path, generator: list[str], tmp_path: Path
+) -> None:
+    """Before 1.0 another minor version is another interface."""
+    lines = ["cmake_minimum_required(VERSION 3.21)", "project(asks LANGUAGES C)"]
+    lines += [f"find_package(spanwise {wanted} REQUIRED)"]
+    (tmp_path / "CMakeLists.txt").write_text("\n".join(lines))
+    place = ("-S", tmp_path, "-B", tmp_path / "build")
+    options = (*generator, f"-DCMAKE_PREFIX_PATH={prefix}")
+    if fits:
+        run("cmake", *place, *options)
+        return
+    with pytest.raises(AssertionError, match=r"0\.1\.0"):
+        run("cmake", *place, *options)
+
+
+def test_staged_installation(prefix: Path, build_folder: Path, tmp_path: Path) -> None:
+    """DESTDIR, as packages are made: the same files, below it, and nothing in the prefix."""
+    run("cmake", "--install", build_folder, env={"DESTDIR": str(tmp_path)})
+    first = build_folder.with_name("first")
+    staged = tmp_path / first.relative_to("/")
+    assert not first.exists()
+    content = {
+        name: {
+            path.relative_to(place): path.read_bytes()
+            for path in place.rglob("*")
+            if path.is_file()
+        }
+        for name, place in (("staged", staged), ("plain", prefix))
+    }
+    assert content["staged"] == content["plain"]
+
+
+def test_installed_replayer_runs(prefix: Path) -> None:
+    words = [str(prefix / "bin/spanwise-replay")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "usage: spanwise-replay OPS" in done.stderr
 
 
 def test_wrong_option_is_named(generator: list[str], tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of README.md run as they stand, and say what the README says they say.
 
-A fenced block `c` is a program, compiled against an installed library; `python` is a script run in
-this environment. A block `text` right after one is its exact output.
+A fenced block `c` is a program; `python` is a script run in this environment. A block `text` right
+after one is its exact output. The block `sh` that installs the library is run on machines that have
+one of ninja and make, and the block `cmake` after it is a project that uses what was installed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from install_tools import ROOT, run
+from install_tools import ROOT, needs_pkg_config, run
 
 BLOCK = re.compile(
-    r"^```(?P<language>c|python)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    r"^```(?P<language>c|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -45,10 +46,9 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.slow
+@needs_pkg_config
 @pytest.mark.parametrize("example", examples("c"), ids=lambda example: f"line{example.line}")
 def test_c_example(example: Example, libdir: Path, tmp_path: Path) -> None:
-    if shutil.which("pkg-config") is None:
-        pytest.skip("pkg-config is not installed")
     (tmp_path / "example.c").write_text(example.code)
     search = {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
     flags = run("pkg-config", "--cflags", "--libs", "spanwise", env=search).split()
@@ -56,6 +56,56 @@ def test_c_example(example: Example, libdir: Path, tmp_path: Path) -> None:
     run("cc", "-std=c11", "-Wall", "-Werror", tmp_path / "example.c", *flags, "-o", program)
     said = run(program, env={"LD_LIBRARY_PATH": str(libdir)})
     assert example.output is None or said == example.output
+
+
+@pytest.mark.slow
+@needs_pkg_config
+@pytest.mark.parametrize("tool", ["ninja", "make"])
+def test_the_library_is_installed_and_used_as_told(tool: str, tmp_path: Path) -> None:
+    """The commands as they stand, in a checkout and a home of their own, on either machine."""
+    checkout = tmp_path / "checkout"
+    for folder in ("include", "src", "cmake"):
+        shutil.copytree(ROOT / folder, checkout / folder)
+    shutil.copy(ROOT / "CMakeLists.txt", checkout)
+    (program,) = examples("c")
+    (checkout / "example.c").write_text(program.code)
+    (commands,) = (one.code for one in examples("sh") if "cmake --install" in one.code)
+    env = {"HOME": str(tmp_path), "PATH": str(machine_with(tmp_path / "bin", tool))}
+    said = run("/bin/sh", "-euc", commands, cwd=checkout, env=env)
+    assert program.output is not None and said.endswith(program.output)
+    assert (tmp_path / "spanwise/bin/spanwise-replay").is_file()
+
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "example.c").write_text(program.code)
+    (listed,) = examples("cmake")
+    (project / "CMakeLists.txt").write_text(listed.code)
+    generator = ["-G", "Ninja"] if tool == "ninja" else []
+    found = f"-DCMAKE_PREFIX_PATH={tmp_path / 'spanwise'}"
+    run("cmake", "-S", project, "-B", project / "build", *generator, found, env=env)
+    run("cmake", "--build", project / "build", env=env)
+    run("cmake", "--install", project / "build", "--prefix", tmp_path / "mine", env=env)
+    for made in (project / "build/example", tmp_path / "mine/bin/example"):
+        assert run(made) == program.output
+
+
+def test_without_make_the_mend_is_told(tmp_path: Path) -> None:
+    env = {"PATH": str(machine_with(tmp_path / "bin", "ninja"))}
+    with pytest.raises(AssertionError, match="make was not found: install make, or remove"):
+        run("cmake", "-S", ROOT, "-B", tmp_path / "build", "-G", "Unix Makefiles", env=env)
+
+
+def machine_with(folder: Path, tool: str) -> Path:
+    """A folder for PATH: the programs of this machine, but of ninja and make only `tool`."""
+    hidden = {"ninja", "samu", "make", "gmake", "ccache"} - {tool}
+    folder.mkdir()
+    for place in (Path("/usr/bin"), Path("/bin")):
+        for program in place.iterdir():
+            if program.name not in hidden and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    if not (folder / tool).exists():
+        pytest.skip(f"{tool} is not installed")
+    return folder
 
 
 @pytest.mark.parametrize("example", examples("python"), ids=lambda example: f"line{example.line}")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -18,46 +16,6 @@ import pytest
 from install_tools import LEDGER_PARTS, ROOT, run
 
 pytestmark = pytest.mark.slow
-
-BUILD_SDIST = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
-
-
-def build_wheel(source: Path, out: Path, scratch: Path) -> Path:
-    """Builds a wheel from a source tree with the build tools of this environment."""
-    run(
-        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"),
-        *(f"--config-settings=build-dir={scratch}", "-w", out, source),
-        cwd=out,
-    )
-    (wheel,) = out.glob("spanwise-*.whl")
-    return wheel
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("sdist")
-    name = run(sys.executable, "-c", BUILD_SDIST, out, cwd=ROOT).split()[-1]
-    return out / name
-
-
-@pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that comes out of the sdist: what a package index would serve."""
-    unpacked = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(unpacked)
-    (source,) = unpacked.iterdir()
-    scratch = tmp_path_factory.mktemp("scratch")
-    return build_wheel(source, tmp_path_factory.mktemp("wheel"), scratch)
-
-
-@pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """bin/ of an environment that holds the wheel and what it depends on, nothing else."""
-    place = tmp_path_factory.mktemp("empty") / "env"
-    run(sys.executable, "-m", "venv", place)
-    run(place / "bin/python", "-m", "pip", "install", "-q", wheel, cwd=place)
-    return place / "bin"
 
 
 def test_one_wheel_for_every_python(wheel: Path) -> None:
