@@ -23,8 +23,8 @@ import spanwise as sw
 from heldout_programs import PROGRAMS, ROOT, Program
 from spanwise._profile import profile_of
 from spanwise.frontier import peak_ledger
-from spanwise.optimize import BASELINES
 
+BASELINES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc")
 COUNTS = (16, 24, 32, 67)
 LARGEST = 32768
 HELD_COUNTS = (24, 32, 67)

@@ -59,6 +59,7 @@ from spanwise.sizeclass import SizeClassTable
 from spanwise.summary import Site, Summary
 from spanwise.sweeps import SweepInterrupted, sweep
 from spanwise.trace import Recording, RecordingSet
+from spanwise.trial import Trial
 from spanwise.workloads import synthesize
 
 __version__ = version()
@@ -103,6 +104,7 @@ __all__ = [
     "Sweep",
     "SweepInterrupted",
     "TraceFormatError",
+    "Trial",
     "UnsupportedError",
     "build",
     "check_ledger",

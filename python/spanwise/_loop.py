@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: the best table for a recorded program, built, and the program measured on it again.
+"""The loop: the table found for a recorded program, built, and the program measured on it again.
 
 What is predicted is the simulator's; what is measured is the malloc face's, in its tracked form.
 The two are compared by the peak of held bytes, which both know exactly: the face's ledger of the
@@ -122,13 +122,13 @@ def measure(
 
 @dataclass(frozen=True)
 class Loop:
-    """A program under the stock malloc face and under the one of its best table.
+    """A program under the stock malloc face and under the one of the table found for it.
 
     Attributes:
         label: what the program is called.
         stock: under the table of the installed face.
-        best: under its best table.
-        classes: number of classes of the best table.
+        best: under the table that was found for it, which may be no better.
+        classes: number of classes of that table.
         why_not: why the table was not built; "" when it was.
     """
 
@@ -142,6 +142,7 @@ class Loop:
         """All of it, for JSON."""
         return {
             "classes": self.classes,
+            "beats_stock": self.beats_stock,
             "stock": self.stock.to_dict(),
             "best": self.best.to_dict(),
             "built": not self.why_not,
@@ -174,32 +175,42 @@ class Loop:
         what += "" if self.why_not else " beside measured (live bytes up to 1/32 below the peak)"
         return f"{what}, bytes\n{_format.table(rows, head, indent='  ')}"
 
+    @property
+    def beats_stock(self) -> bool:
+        """Whether the found table would hold less at the peak of live bytes, as predicted."""
+        return self.best.predicted.held_bytes < self.stock.predicted.held_bytes
+
     def sentence(self) -> str:
-        """What was wasted, which table would waste less, what was measured with it."""
-        stock, best = self.stock, self.best
-        before, after = stock.predicted, best.predicted
+        """What was wasted, whether the found table would hold less, what was measured with it."""
+        before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
         return (
             f"{self.label} wasted {_format.size(before.waste_bytes)}"
             f" ({_format.share(before.waste_bytes, before.held_bytes)}) of what it held at its peak"
             f" under {before.table}, most of it in {PARTS[most]} ({_format.size(parts[most])});"
-            f" {after.table}, {_format.plural(self.classes, 'class')}, would waste"
-            f" {_less(before.waste_bytes - after.waste_bytes)}; {self._measured()}."
+            f" {self._predicted()}; {self._measured()}."
         )
+
+    def _predicted(self) -> str:
+        before, after = self.stock.predicted, self.best.predicted
+        what = f"{after.table}, {_format.plural(self.classes, 'class')}, would waste"
+        wasted = _format.size(after.waste_bytes)
+        if self.beats_stock:
+            saved = before.waste_bytes - after.waste_bytes
+            return f"{what} {wasted}, {_format.size(saved)} less"
+        beyond = after.waste_bytes - before.waste_bytes
+        worse = f"{wasted}, {_format.size(beyond)} beyond that" if beyond else "as much"
+        return f"no table that was found holds less, so {before.table} stays ({what} {worse})"
 
     def _measured(self) -> str:
         stock, best = self.stock, self.best
         if stock.measured_bytes is None or best.measured_bytes is None:
             return f"it was not built, so nothing was measured: {self.why_not}"
-        saved = stock.measured_bytes - best.measured_bytes
+        used = "built and used" if self.beats_stock else "built and used all the same"
         return (
-            f"built and used, {self.label} held {_format.size(best.measured_bytes)} at most instead"
-            f" of {_format.size(stock.measured_bytes)}, {_less(saved)} (predicted"
+            f"{used}, {self.label} held {_format.size(best.measured_bytes)} at most instead"
+            f" of {_format.size(stock.measured_bytes)} (predicted"
             f" {_format.size(best.predicted_bytes)} instead of"
             f" {_format.size(stock.predicted_bytes)})"
         )
-
-
-def _less(saved: int) -> str:
-    return f"{_format.size(abs(saved))} {'less' if saved >= 0 else 'more'}"

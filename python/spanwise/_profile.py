@@ -138,12 +138,17 @@ def profile_of(recording: Recording, objective: str) -> SizeProfile:
     if objective not in OBJECTIVES:
         raise errors.InvalidError(f"objective {objective!r}: must be {', '.join(OBJECTIVES)}")
     if recording not in _known:
-        if recording.summary.allocs == 0:
-            raise errors.InvalidError(
-                f"{recording.name}: holds no allocation; record a program that makes some"
-            )
+        check_allocates(recording)
         _known[recording] = _read_profiles(recording)
     return _known[recording][objective]
+
+
+def check_allocates(recording: Recording) -> None:
+    """Raises InvalidError for a recording without an allocation, from which nothing follows."""
+    if recording.summary.allocs == 0:
+        raise errors.InvalidError(
+            f"{recording.name}: holds no allocation; record a program that makes some"
+        )
 
 
 def _read_profiles(recording: Recording) -> dict[str, SizeProfile]:

@@ -17,7 +17,7 @@ from spanwise import _format, plots
 from spanwise._lib import pointer
 from spanwise._trace import Batch, FileSource, Source
 from spanwise.ledger import Ledger, add_ledgers
-from spanwise.simulate import Progress, Simulation
+from spanwise.simulate import FILE_STEP, Progress, Simulation
 from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import Recording
 
@@ -65,31 +65,55 @@ class _SpreadSource:
 
 
 def peak_ledger(
-    recordings: Sequence[Recording], table: SizeClassTable, caches: int = AS_RECORDED
+    recordings: Sequence[Recording],
+    table: SizeClassTable,
+    caches: int = AS_RECORDED,
+    progress: Progress | None = None,
 ) -> Ledger:
-    """The ledger at the peak of requested bytes (the sum over the recordings' own peaks)."""
-    return add_ledgers([_one_ledger(one, table, caches) for one in recordings], "recordings")
+    """The ledger at the peak of requested bytes (the sum over the recordings' own peaks).
+
+    Args:
+        recordings: at least one.
+        table: size classes.
+        caches: AS_RECORDED, or a number of caches to which the objects are dealt out.
+        progress: called with the number of operations done since its last call.
+    """
+    ledgers = [_one_ledger(one, table, caches, progress) for one in recordings]
+    return add_ledgers(ledgers, "recordings")
 
 
-def _one_ledger(recording: Recording, table: SizeClassTable, caches: int) -> Ledger:
+def _one_ledger(
+    recording: Recording, table: SizeClassTable, caches: int, progress: Progress | None
+) -> Ledger:
     """Runs up to the peak only: what comes after it does not matter here."""
-    stop = recording.summary.peak_op
-    source = recording._source
     simulation = Simulation(table)
     try:
-        if caches == AS_RECORDED and isinstance(source, FileSource):
-            trace = source.open()
-            while simulation.done < stop and simulation.run_trace(trace, stop):
-                pass
-        else:
-            spread = source if caches == AS_RECORDED else _SpreadSource(source, caches)
-            for batch in spread.batches():
-                simulation.run(batch.first(min(batch.count, stop - simulation.done)))
-                if simulation.done == stop:
-                    break
+        before = 0
+        for done in _run_to(simulation, recording, caches):
+            if progress is not None:
+                progress(done - before)
+            before = done
         return simulation.ledger("peak", recording.name)
     finally:
         simulation.close()
+
+
+def _run_to(simulation: Simulation, recording: Recording, caches: int) -> Iterator[int]:
+    """Runs a recording up to its peak; stops now and then to tell the number of operations done."""
+    stop = recording.summary.peak_op
+    source = recording._source
+    if caches == AS_RECORDED and isinstance(source, FileSource):
+        trace, going = source.open(), True
+        while going and simulation.done < stop:
+            going = simulation.run_trace(trace, min(simulation.done + FILE_STEP, stop))
+            yield simulation.done
+        return
+    spread = source if caches == AS_RECORDED else _SpreadSource(source, caches)
+    for batch in spread.batches():
+        simulation.run(batch.first(min(batch.count, stop - simulation.done)))
+        yield simulation.done
+        if simulation.done == stop:
+            return
 
 
 def _row(ledger: Ledger, classes: int, scale: int, caches: int) -> tuple[int, ...]:

@@ -14,14 +14,17 @@ from typing import Any
 import pytest
 import spanwise as sw
 from spanwise import _lib
-from spanwise._loop import Loop, Measured, measure, same_environment
+from spanwise._loop import ALIGN, CLASSES, OBJECTIVE, Loop, Measured, measure, same_environment
 from spanwise._parts import PARTS
 from spanwise.build import Build
 from spanwise.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.recorder import finish, run_recorded
 from spanwise.running import MALLOC_FACE
 
-from tests.python.helpers import needs_recorder, python, random_ops, spanwise
+from tests.python.helpers import ALLOC, make_ops, needs_recorder, python, random_ops, spanwise
+
+RULES = ("--classes", str(CLASSES), "--objective", OBJECTIVE, "--align", str(ALIGN))
+"""Of the demo's table, for `spanwise optimize`."""
 
 PROGRAM = """\
 import json, sqlite3
@@ -48,11 +51,13 @@ def test_demo(tmp_path: Path) -> None:
     assert done.stdout.count("free pages") >= 1
     last = lines[-1]
     assert last.startswith("python3 wasted ")
-    assert "would waste" in last
+    found = json.loads(spanwise("optimize", tmp_path / "out/python.swt", *RULES, "--json").stdout)
+    stays = "no table that was found holds less, so c16 stays" in last
+    assert "would waste" in last and stays == (not found["beats_stock"])
     assert last.endswith(".")
     assert sw.Recording.open(tmp_path / "out/python.swt").summary.allocs > 100_000
     if any(map(shutil.which, ("cc", "gcc", "clang"))):
-        assert "built and used, python3 held" in last
+        assert "built and used" in last and "python3 held" in last
         best = sw.SizeClassTable.from_json(tmp_path / "out/best.json")
         assert Build.open(tmp_path / "out/best").table.hash == best.hash
 
@@ -74,10 +79,14 @@ def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
 
 def test_the_loop_in_one_sentence() -> None:
     """What is said when a table saves nothing, and when it was run."""
-    ledger = sw.Recording.from_ops(random_ops(1, 500)).ledger("c16")
+    recording = sw.Recording.from_ops(random_ops(1, 500))
+    ledger = recording.ledger("c16")
     loop = Loop("ls", Measured(ledger), Measured(ledger), 67, "no C compiler was found")
     said = loop.sentence()
-    assert said.startswith("ls wasted ") and " 67 classes, would waste 0 B less; " in said
+    stays = (
+        "no table that was found holds less, so c16 stays (c16, 67 classes, would waste as much)"
+    )
+    assert said.startswith("ls wasted ") and f"; {stays}; " in said
     assert said.endswith("nothing was measured: no C compiler was found.")
     assert [title for title, _, _ in loop.columns()] == ["c16", "c16"]
     held = Measured(ledger).predicted_bytes
@@ -89,7 +98,24 @@ def test_the_loop_in_one_sentence() -> None:
         "c16",
         "measured",
     ] * 2
-    assert "built and used, ls held " in Loop("ls", measured, measured, 67).sentence()
+    assert "built and used all the same, ls held " in Loop("ls", measured, measured, 67).sentence()
+
+
+@pytest.mark.parametrize("table", ["go", sw.SizeClassTable.custom([(32768, 4)], name="one")])
+def test_the_loop_names_the_winner(table: sw.SizeClassTable | str) -> None:
+    """Of a hundred objects of 48 bytes: go holds less than c16, 32 KiB an object do not."""
+    ops = make_ops(*((ALLOC, i, 48) for i in range(100)))
+    recording = sw.Recording.from_ops(ops)
+    before, after = (recording.ledger(one) for one in ("c16", table))
+    loop = Loop("ls", Measured(before), Measured(after), 67, "no compiler")
+    assert loop.beats_stock == (table == "go") == (after.held_bytes < before.held_bytes)
+    said = loop.sentence()
+    if table == "go":
+        assert "; go, 67 classes, would waste " in said and " less; " in said
+    else:
+        assert "; no table that was found holds less, so c16 stays (one, 67 classes, " in said
+        assert " beyond that); " in said and "less;" not in said
+    assert " more" not in said
 
 
 def _told(ledger: sw.Ledger, held: int) -> ProcessLedger:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise optimize: the size-class table that wastes least for recordings."""
+"""spanwise optimize: a size-class table for recordings, tried beside the stock ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import argparse
 from spanwise import _format, plots
 from spanwise._profile import OBJECTIVES
 from spanwise.commands._common import SubParsers, new_command, print_json, progress_bar
-from spanwise.commands._options import add_plot_option
+from spanwise.commands._options import add_plot_option, add_tables_option
 from spanwise.frontier import Frontier
-from spanwise.optimize import HELD, Optimum, optimize
+from spanwise.optimize import HELD, Optimum, optimize, simulated_operations
+from spanwise.sizeclass import SizeClassTable
 from spanwise.trace import RecordingSet
 
 
@@ -19,7 +20,7 @@ def add(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "optimize",
-        "find the table that wastes least for recordings, judge it on others",
+        "find a table that holds less for recordings than the stock ones, try it on others",
         "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
         run,
     )
@@ -27,7 +28,15 @@ def add(commands: SubParsers) -> None:
         "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"
     )
     parser.add_argument(
-        "-o", "--output", metavar="TABLE.json", help="write the table as a table file"
+        "-o",
+        "--output",
+        metavar="TABLE.json",
+        help="write the found table as a table file, if it holds less than the stock table",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="write it even if it does not; the status stays 1",
     )
     parser.add_argument(
         "--classes", type=int, default=24, metavar="N", help="at most so many (default 24)"
@@ -43,16 +52,17 @@ def add(commands: SubParsers) -> None:
         "--objective",
         choices=(*OBJECTIVES, HELD),
         default="peak",
-        help="what wasted bytes are counted over: all allocations, time, the peak (default); held:"
-        " simulated at the peak, with partly empty spans and caches",
+        help="what proposes the table: round-up and tail over all allocations, time, the peak"
+        " (default); held: the one of several that holds least when simulated",
     )
     parser.add_argument(
         "--holdout",
         action="append",
         default=[],
         metavar="OTHER.swt",
-        help="judge the table on it; give it again for each",
+        help="try the found table on it, too; give it again for each",
     )
+    add_tables_option(parser, "try this table, too: {}; give it again for each")
     parser.add_argument(
         "--weight",
         action="append",
@@ -91,35 +101,61 @@ def add(commands: SubParsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Finds, judges, writes and prints the table."""
-    best = optimize(
-        RecordingSet.open(options.files),
-        options.classes,
-        options.objective,
-        align=options.align,
-        holdout=RecordingSet.open(options.holdout) if options.holdout else None,
-        max_size=options.max_size,
-        page_bytes=options.page_bytes,
-        pages=options.pages,
-        partial=options.partial,
-        prior=options.prior,
-        weights=options.weight,
-        name=options.name,
-    )
+    """Finds, tries, writes and prints the table; 1 where the stock table stays."""
+    best = _optimum(options)
     frontier = _frontier(best) if options.frontier or options.plot else None
     if options.plot and frontier is not None:
         plots.save(frontier.plot(), options.plot)
-    if options.output:
-        best.table.to_json(options.output)
+    written = options.output if options.output and (best.holds or options.anyway) else None
+    if written:
+        best.table.to_json(written)
     if options.json:
-        print_json(_as_json(best, frontier if options.frontier else None))
-        return 0
+        told = _as_json(best, frontier if options.frontier else None)
+        print_json({**told, "written": written})
+    else:
+        _print(best, frontier if options.frontier else None)
+        if options.output:
+            print(_file_line(best, options.output, written is not None))
+    return 0 if best.holds else 1
+
+
+def _optimum(options: argparse.Namespace) -> Optimum:
+    """The search and the trial, with a progress bar over what is simulated."""
+    fitted = RecordingSet.open(options.files)
+    held_out = RecordingSet.open(options.holdout) if options.holdout else None
+    tables = [SizeClassTable.named(name) for name in options.table or ()]
+    total = simulated_operations(
+        fitted, options.classes, options.objective, holdout=held_out, tables=len(tables)
+    )
+    with progress_bar(total, "simulate") as progress:
+        return optimize(
+            fitted,
+            options.classes,
+            options.objective,
+            align=options.align,
+            holdout=held_out,
+            tables=tables,
+            max_size=options.max_size,
+            page_bytes=options.page_bytes,
+            pages=options.pages,
+            partial=options.partial,
+            prior=options.prior,
+            weights=options.weight,
+            name=options.name,
+            progress=progress,
+        )
+
+
+def _print(best: Optimum, frontier: Frontier | None) -> None:
+    if frontier is not None:
+        print(f"bytes at the peak, simulated\n{frontier}\n")
     print(best)
-    if options.frontier and frontier is not None:
-        print(f"\nbytes at the peak, simulated\n{frontier}")
-    if options.output:
-        print(f"wrote {options.output} ({_format.plural(len(best.table), 'class')})")
-    return 0
+
+
+def _file_line(best: Optimum, place: str, written: bool) -> str:
+    if not written:
+        return f"{place} was not written; --anyway writes {best.table.name} nevertheless"
+    return f"wrote {place} ({best.table.name}, {_format.plural(len(best.table), 'class')})"
 
 
 def _frontier(best: Optimum) -> Frontier:
