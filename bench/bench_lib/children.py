@@ -3,6 +3,9 @@
 
 Each child has a process group of its own, so that a compiler's own children end with it. Ctrl-C, or
 a SIGINT to this process alone, therefore reaches no child: each() ends them.
+
+The system may hand a signal to any thread of this process, and one that another thread takes does
+not wake the main thread, which alone can answer it. So no wait here is longer than _LOOK_S.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from bench_lib.errors import BenchError
@@ -21,6 +24,7 @@ from bench_lib.errors import BenchError
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 _GRACE_S = 2.0  # from SIGTERM to SIGKILL
+_LOOK_S = 0.2  # between two looks whether a signal has come
 _changed = threading.Condition()  # guards both
 _running: set[subprocess.Popen[str]] = set()
 _stopping = threading.Event()
@@ -44,6 +48,15 @@ def _end_all() -> None:
         finally:  # also when a second Ctrl-C cuts the grace short
             for child in _running:
                 _send(child, signal.SIGKILL)
+
+
+def _output_of(child: subprocess.Popen[str], told: str | None) -> tuple[str, str]:
+    """What a child writes to its end, on standard output and standard error."""
+    while True:
+        try:
+            return child.communicate(told, timeout=_LOOK_S)
+        except subprocess.TimeoutExpired:
+            told = None  # the first call keeps it, and what was read
 
 
 def run(
@@ -79,7 +92,7 @@ def run(
     try:
         with child:
             try:
-                out, err = child.communicate(told)
+                out, err = _output_of(child, told)
             finally:
                 _send(child, signal.SIGKILL)  # only after an exception: else it has ended
     finally:
@@ -87,6 +100,15 @@ def run(
             _running.discard(child)
             _changed.notify_all()
     return subprocess.CompletedProcess(list(words), child.returncode, out, err)
+
+
+def _failed_first(tasks: Sequence[Future[_Found]]) -> Future[_Found] | None:
+    """Waits until all are done, which gives None, or one has failed."""
+    while True:
+        done, waiting = wait(tasks, _LOOK_S, FIRST_EXCEPTION)
+        failed = [task for task in tasks if task in done and task.exception() is not None]
+        if failed or not waiting:
+            return failed[0] if failed else None
 
 
 def each(function: Callable[[_Item], _Found], items: Sequence[_Item], workers: int) -> list[_Found]:
@@ -102,7 +124,9 @@ def each(function: Callable[[_Item], _Found], items: Sequence[_Item], workers: i
     """
     with ThreadPoolExecutor(max_workers=workers) as pool:
         try:
-            return list(pool.map(function, items))
+            tasks = [pool.submit(function, item) for item in items]
+            failed = _failed_first(tasks)
+            return [task.result() for task in ([failed] if failed is not None else tasks)]
         except BaseException as error:
             _end_all()
             pool.shutdown(cancel_futures=True)
