@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 import spanwise as sw
-from bench_lib.scoreboard import MET, MISSED, REPORTED
+from bench_lib import targets_file
+from bench_lib.judge import MET, MISSED, REPORTED
 from bench_lib.stats import Interval, interval
-from bench_lib.targets import load_targets
 from ledger_speed import blocks
 from spanwise import _lib
 from spanwise._trace import write_ops
@@ -160,8 +160,8 @@ def choose(texts: list[str] | None) -> list[Row]:
 
 def limits() -> dict[str, float | None]:
     """The limits of bench/targets.toml, in the unit of the row."""
-    every = load_targets(Path(__file__).with_name("targets.toml"))
-    return {row.bench: row.limit for row in every if row.script == Path(__file__).name}
+    every = targets_file.load(Path(__file__).with_name("targets.toml"))
+    return {row.bench: row.limit for row in every.rows if row.script == Path(__file__).name}
 
 
 def measured(row: Row, setting: Setting, limit: float | None) -> dict[str, Any]:

@@ -112,6 +112,8 @@ template <class P, class SCAN = P> void register_rows(const std::string &policy)
     register_pairs<P, 512>(policy);
     register_batches<P>(policy);
     add(policy + "/replace/8-1024", replace<P, P>, replace<C, P>);
+    add(policy + "/replace/8-1024x1k", replace<P, P, 1000>, replace<C, P, 1000>);
+    add(policy + "/replace/8-1024x10k", replace<P, P, 10000>, replace<C, P, 10000>);
     add(policy + "/replace_rss/8-1024", replace_rss<P>, replace_rss<C>)
         ->UseManualTime()
         ->Iterations(1);

@@ -136,17 +136,18 @@ inline uint32_t random_size(uint32_t bits) {
     return REPLACE_MIN + below(bits, REPLACE_MAX - REPLACE_MIN + 1);
 }
 
-template <class P> void replace_start(Random &random) {
-    for (size_t i = 0; i < LIVE; i++) {
+template <class P, size_t COUNT = LIVE> void replace_start(Random &random) {
+    static_assert(COUNT <= LIVE, "held_size is too short");
+    for (size_t i = 0; i < COUNT; i++) {
         held_size[i] = random_size(static_cast<uint32_t>(random.next()));
         held[i] = P::get_any(held_size[i]);
         touch(held[i]);
     }
 }
 
-template <class P> void replace_one(Random &random) {
+template <class P, size_t COUNT = LIVE> void replace_one(Random &random) {
     uint64_t bits = random.next();
-    uint32_t i = below(static_cast<uint32_t>(bits >> 32), LIVE);
+    uint32_t i = below(static_cast<uint32_t>(bits >> 32), COUNT);
     uint32_t size = random_size(static_cast<uint32_t>(bits));
     P::drop(held[i]);
     held[i] = P::get_any(size);
@@ -154,13 +155,14 @@ template <class P> void replace_one(Random &random) {
     touch(held[i]);
 }
 
-template <class P, class WARM> void replace(State &state) {
+// However few are held, as many replacements are not timed: branches are learnt by then.
+template <class P, class WARM, size_t COUNT = LIVE> void replace(State &state) {
     Random random(SEED);
-    replace_start<WARM>(random);
-    for (size_t i = 0; i < 2 * LIVE; i++) replace_one<WARM>(random);
-    for (auto _ : state) replace_one<P>(random);
+    replace_start<WARM, COUNT>(random);
+    for (size_t i = 0; i < 2 * LIVE; i++) replace_one<WARM, COUNT>(random);
+    for (auto _ : state) replace_one<P, COUNT>(random);
     finish(state, 1);
-    drain<WARM>(LIVE);
+    drain<WARM>(COUNT);
 }
 
 template <class P> void count_live(double *live, double *table) {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import claim, counts, journal, report, scripted, show
+from bench_lib import claim, counts, journal, report, scripted, show, targets_file
 from bench_lib.calm import calm_if
 from bench_lib.command import (
     add_calm_option,
@@ -23,6 +23,8 @@ from bench_lib.contenders import Field
 from bench_lib.counts import Counts
 from bench_lib.errors import BenchError
 from bench_lib.journal import Journal
+from bench_lib.judge import Rules
+from bench_lib.machine import key_of, this_machine
 from bench_lib.pages import check_page
 from bench_lib.plots import plot_scoreboard
 from bench_lib.runner import (
@@ -39,7 +41,7 @@ from bench_lib.runner import (
 from bench_lib.scoreboard import Score, free_gb, lacks_memory, races_of, score
 from bench_lib.selection import chosen_targets, plan
 from bench_lib.show import REPETITIONS
-from bench_lib.targets import LOOP, Target
+from bench_lib.targets import LOOP, Target, TargetFile
 
 BENCH = Path(__file__).resolve().parents[1]
 QUICK_REPETITIONS = 3
@@ -156,13 +158,17 @@ def _measure(
     jobs: Sequence[Job],
     races: Sequence[Race],
     about: dict[str, Any],
+    *,
+    usual: int,
 ) -> tuple[Run, Path]:
     """Runs the jobs; returns what was measured and where the raw results are.
+
+    `usual` is the number of repetitions where the options say nothing of it.
 
     Raises:
         KeyboardInterrupt: before the first repetition was done.
     """
-    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
+    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else usual)
     min_time_s = QUICK_MIN_TIME_S if options.quick else MIN_TIME_S
     about["calm"] = options.calm
     kept, before = _journal(options, about, min_time_s)
@@ -193,12 +199,17 @@ def _measure(
     return run, path
 
 
-def _execute_loop(options: argparse.Namespace) -> int:
+def _rules(file: TargetFile) -> Rules:
+    """What the file fixes for this machine."""
+    return Rules(file.repetitions, key_of(this_machine(), file.machines))
+
+
+def _execute_loop(options: argparse.Namespace, file: TargetFile) -> int:
     """The rows that scripts measure; each script runs once, whichever of its rows are asked for."""
-    targets = chosen_targets(options, scripted=True)
+    targets, rules = chosen_targets(file, options, scripted=True), _rules(file)
     about = report.provenance(BENCH.parent, options.build)
-    rounds = options.repetitions or REPETITIONS
-    told, scores = scripted.measure_all(targets, rounds, quick=options.quick)
+    rounds = options.repetitions or rules.repetitions
+    told, scores = scripted.measure_all(targets, rounds, rules, quick=options.quick)
     path = report.write_results(options.results, {**about, "scripts": told})
     show.print_scoreboard(options, scores)
     if not options.json:
@@ -210,21 +221,24 @@ def _execute_loop(options: argparse.Namespace) -> int:
 
 def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
+    file = targets_file.load(options.targets)
     if options.scoreboard and (options.rows or "").startswith(LOOP):
-        return _execute_loop(options)
-    targets, field, jobs = plan(options, BENCH)
+        return _execute_loop(options, file)
+    targets, field, jobs = plan(options, BENCH, file)
+    rules = _rules(file)
     if not options.json:
         show.say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
     free = free_gb()
     spared = {row.bench for row in targets if lacks_memory(row, free)}
     wanted = [job for job in jobs if job.bench not in spared]
-    run, path = _measure(options, field, wanted, races_of(targets, field), about)
+    usual = rules.repetitions if options.scoreboard else REPETITIONS
+    run, path = _measure(options, field, wanted, races_of(targets, field), about, usual=usual)
     used = _measure_memory(jobs) if options.memory and not run.interrupted else {}
     scores: list[Score] = []
     if options.scoreboard:
         counted = {} if run.interrupted else _counts(options, targets)
-        scores = [score(row, field, run, counted, free) for row in targets]
+        scores = [score(row, field, run, rules, counts=counted, free=free) for row in targets]
         show.print_scoreboard(options, scores)
     elif options.json:
         print(json.dumps(show.figures_json(run, used), indent=1))
@@ -233,6 +247,8 @@ def execute(options: argparse.Namespace) -> int:
     else:
         show.print_figures(run, used)
     if not options.json:
+        if options.scoreboard:
+            show.say_rules(rules, len(run.repetitions))
         show.say_run(run, about, path)
     if options.gobench is not None:
         report.write_whole(options.gobench, report.go_benchmark_text(run, about))

@@ -30,6 +30,7 @@ from bench_lib.plots import pyplot
 from bench_lib.runner import Run, run_interleaved, terminal
 from bench_lib.selection import choose
 from bench_lib.show import REPETITIONS, say_missing, say_run
+from bench_lib.steps import STEPS
 
 BENCH = Path(__file__).resolve().parents[1]
 EXAMPLE = """examples:
@@ -88,7 +89,7 @@ def as_json(
         "interrupted": run.interrupted,
         "missing": field.missing,
         "failures": run.failures(),
-        "steps": limits.STEPS,
+        "steps": STEPS,
         "rows": [line.as_json() for line in lines],
     }
 

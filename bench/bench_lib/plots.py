@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib.errors import BenchError
+from bench_lib.judge import MET, MISSED
 from bench_lib.report import columns_of
 from bench_lib.runner import Run
-from bench_lib.scoreboard import MET, MISSED, Score
+from bench_lib.scoreboard import Score
 from bench_lib.stats import Interval, interval
 
 STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/spanwise.mplstyle"
@@ -131,11 +132,11 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(9, 1.2 + 0.24 * len(scores)))
     for place, score in enumerate(reversed(scores)):
-        limit, found = score.target.target, score.ratio
+        limit, found = score.bar.limit, score.ratio
         if limit is not None:
             axis.plot(limit, place, marker="|", markersize=12, markeredgewidth=2, color=DARK)
-        if score.target.asked is not None:
-            axis.plot(score.target.asked, place, marker="|", markersize=12, color=OTHERS)
+        if score.bar.weaker is not None:
+            axis.plot(score.target.target, place, marker="|", markersize=12, color=OTHERS)
         if found is not None:
             axis.errorbar(
                 found.median,

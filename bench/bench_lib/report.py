@@ -17,8 +17,9 @@ from typing import Any
 from bench_lib.contenders import Contender, Field
 from bench_lib.counts import KINDS
 from bench_lib.errors import BenchError
+from bench_lib.judge import MET, MISSED, NO_PEER, REPORTED, SKIPPED
 from bench_lib.runner import MemoryUse, Run
-from bench_lib.scoreboard import MET, MISSED, NO_PEER, REPORTED, SKIPPED, Score
+from bench_lib.scoreboard import Score
 from bench_lib.stats import describe, median, ratio
 
 OURS_FIRST = ("inline", "bare", "exported", "special", "generic", "preload")
@@ -53,13 +54,13 @@ def scoreboard_table(scores: Sequence[Score]) -> str:
     """The scoreboard, why rows are missed as far as known, and the closing line."""
     rows = []
     for score in scores:
-        found, target = score.ratio, score.target
+        found, target, bar = score.ratio, score.target, score.bar
         spread = f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]" if found else "-"
         peer = f"{score.peer_name} {number(score.peer)}" if score.peer_name else "-"
         outcome = score.verdict + (f" ({score.note})" if score.note else "")
         counted = "-" if score.counts is None else f"{score.counts.instructions:.1f}"
-        limit = "-" if target.target is None else f"<= {target.target:g}"
-        limit += f" (asked {target.asked:g})" if target.asked is not None else ""
+        limit = "-" if bar.limit is None else f"<= {bar.limit:g}"
+        limit += f" (asked {target.target:g})" if bar.weaker is not None else ""
         ours = f"{number(score.ours)} {target.unit}"
         rows.append([target.name, ours, peer, spread, limit, counted, outcome])
     header = ["row", "ours", "best peer", "ratio [interval]", "target", "instr", "verdict"]
@@ -73,9 +74,21 @@ def scoreboard_table(scores: Sequence[Score]) -> str:
     lines += _notes("who competes, and how:", [(s, s.terms) for s in scores])
     missed = [(s, s.target.cause) for s in scores if s.verdict == MISSED]
     lines += _notes("missed, and why:", missed)
+    lines += _notes("weaker than asked on this machine:", [(s, weaker_note(s)) for s in scores])
     met = [(s, s.target.cause) for s in eased]
-    lines += _notes("met as docs/decisions has it, above what was asked, and why:", met)
+    lines += _notes("met above what was asked, and why:", met)
     return "\n".join([*lines, ", ".join(tally)])
+
+
+def weaker_note(score: Score) -> str:
+    """The prototype behind a row's weaker target; "" when it is judged by what was asked."""
+    weaker = score.bar.weaker
+    if weaker is None:
+        return ""
+    return (
+        f"<= {weaker.target:g} on {weaker.machine} instead of {score.target.target:g}: prototype "
+        f"`{weaker.prototype}` reached {weaker.figure:g} (docs/decisions/{score.target.decision})"
+    )
 
 
 def _notes(head: str, notes: Sequence[tuple[Score, str]]) -> list[str]:

@@ -1,32 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on the rows of targets.toml."""
+"""The rows of targets.toml as they were measured: who ran, the best peer, ratio and verdict."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bench_lib.contenders import Contender, Field
 from bench_lib.counts import Counts
+from bench_lib.judge import (
+    MET,
+    MISSED,
+    NO_PEER,
+    SKIPPED,
+    Bar,
+    Rules,
+    bar_of,
+    is_eased,
+    noise_note,
+    verdict,
+)
 from bench_lib.runner import Job, Race, Run
 from bench_lib.stats import Interval, median, ratio
 from bench_lib.targets import PROPER, Target
-
-MET, MISSED, NO_PEER, REPORTED, SKIPPED = "met", "missed", "no peer", "reported", "skipped"
-NOISY = 2.0  # an interval whose ends differ by more says little; the row is marked
 
 
 @dataclass(frozen=True)
 class Score:
     """A row of the scoreboard. Values in the row's unit; None where nothing was measured.
 
-    `terms` says who competes and how, where that is not the rule, and what the others reached.
+    `bar` is what it is judged by; `terms` says who competes and how, where that is not the rule,
+    and what the others reached.
     """
 
     target: Target
+    bar: Bar
     ours: float | None
     peer_name: str | None
     peer: float | None
@@ -38,15 +49,13 @@ class Score:
 
     @property
     def is_eased(self) -> bool:
-        """Met, but not what was asked before the row's limits were measured."""
-        asked, found = self.target.asked, self.ratio
-        if asked is None or found is None or self.verdict != MET:
-            return False
-        return verdict(found, asked) == MISSED
+        """Met by a weaker target, but not what was asked."""
+        return self.verdict == MET and is_eased(self.target, self.ratio, self.bar)
 
     def as_json(self) -> dict[str, Any]:
         """The row as the command contract names its keys, and more."""
         found = self.ratio
+        told = "; ".join(filter(None, (self.note, self.terms)))
         return {
             "name": self.target.name,
             "unit": self.target.unit,
@@ -56,31 +65,16 @@ class Score:
             "ratio": found.median if found else None,
             "low": found.low if found else None,
             "high": found.high if found else None,
-            "target": self.target.target,
+            "target": self.bar.limit,
             "verdict": self.verdict,
             "instructions": self.counts.instructions if self.counts else None,
             "counts": self.counts.as_json() if self.counts else None,
-            "note": "; ".join(filter(None, (self.note, self.terms))),
+            "note": told,
             "cause": self.target.cause if self.verdict == MISSED or self.is_eased else "",
-            "asked": self.target.asked,
+            "asked": self.target.target,
+            "weaker": asdict(self.bar.weaker) if self.bar.weaker else None,
             "decision": self.target.decision,
         }
-
-
-def verdict(found: Interval, target: float) -> str:
-    """Met when the whole interval is within the target; for 1.0 it is enough to overlap with it.
-
-    A noisy interval overlaps with anything: its median must be within the target as well.
-    """
-    if target != 1.0:
-        return MET if found.high <= target else MISSED
-    level = found.low <= target and (found.median <= target or not noise_note(found))
-    return MET if level else MISSED
-
-
-def noise_note(found: Interval) -> str:
-    """`noisy` when the interval is too wide to trust a verdict, least of all one by overlap."""
-    return "noisy: run again on a quiet machine" if found.high > NOISY * found.low else ""
 
 
 def unmet_reference(target: Target, peers: Sequence[Contender]) -> str:
@@ -180,6 +174,8 @@ def score(
     target: Target,
     field: Field,
     run: Run,
+    rules: Rules,
+    *,
     counts: Mapping[str, Counts] | None = None,
     free: float = math.inf,
 ) -> Score:
@@ -189,13 +185,16 @@ def score(
         target: the row.
         field: who took part.
         run: what was measured.
+        rules: what was fixed before.
         counts: what each path of Target.paths executes, where known.
         free: memory that the run could have, GB; a row that needs more is skipped.
     """
+    bar = bar_of(target, rules, len(run.repetitions))
+    blank = Score(target, bar, None, None, None, None, "", "")
     lack = lacks_memory(target, free)
     if lack:
-        return Score(target, None, None, None, None, SKIPPED, lack)
-    found = _score(target, field, run, counts or {})
+        return replace(blank, verdict=SKIPPED, note=lack)
+    found = _score(blank, field, run, counts or {})
     return replace(found, terms=_terms(target, field, run))
 
 
@@ -223,11 +222,12 @@ def _apart(target: Target, field: Field, run: Run) -> list[str]:
     return shown or [str(each) for each in target.apart]
 
 
-def _score(target: Target, field: Field, run: Run, known: Mapping[str, Counts]) -> Score:
+def _score(blank: Score, field: Field, run: Run, known: Mapping[str, Counts]) -> Score:
+    target = blank.target
     if target.peers == "counts":
-        return _score_counts(target, known)
+        return _score_counts(blank, known)
     beside = known.get(target.paths[0]) if target.paths else None
-    blank = Score(target, None, None, None, None, "", "", beside)
+    blank = replace(blank, counts=beside)
     ours = ours_in(target, field)
     values = run.values(target.bench, ours, target.metric) if ours else []
     if values:
@@ -242,20 +242,20 @@ def _score(target: Target, field: Field, run: Run, known: Mapping[str, Counts]) 
         other, name, known_value = [1.0] * len(values), target.constant, 1.0
     blank = replace(blank, peer_name=name, peer=known_value)
     if not values or not other:
-        return replace(blank, verdict=_outcome(target, None), note="ours did not run")
+        return _unmeasured(blank, "ours did not run")
     return _judged(blank, ratio(values, other))
 
 
-def _outcome(target: Target, found: Interval | None) -> str:
-    if target.target is None:
-        return REPORTED
-    return MISSED if found is None else verdict(found, target.target)
+def _unmeasured(blank: Score, why: str, lacking: str = "") -> Score:
+    """A row without a ratio: missed, unless it is not judged or a reference is missing."""
+    outcome = NO_PEER if lacking else verdict(None, blank.bar)
+    return replace(blank, verdict=outcome, note=f"needs {lacking}" if lacking else why)
 
 
 def _judged(blank: Score, found: Interval, lacking: str = "") -> Score:
-    outcome = NO_PEER if lacking else _outcome(blank.target, found)
-    note = f"needs {lacking}" if lacking else noise_note(found)
-    return replace(blank, ratio=found, verdict=outcome, note=note)
+    outcome = NO_PEER if lacking else verdict(found, blank.bar)
+    notes = [f"needs {lacking}"] if lacking else [blank.bar.refusal, noise_note(found)]
+    return replace(blank, ratio=found, verdict=outcome, note="; ".join(filter(None, notes)))
 
 
 def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> Score:
@@ -263,9 +263,10 @@ def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> S
     target = blank.target
     best = best_peer(target, target.peer_bench, field, run)
     lacking = unmet_reference(target, best.ran)
-    note = f"needs {lacking}" if lacking else ""
     if best.contender is None:
-        return replace(blank, verdict=NO_PEER, note=note or "no peer ran")
+        return replace(
+            blank, verdict=NO_PEER, note=f"needs {lacking}" if lacking else "no peer ran"
+        )
     blank = replace(blank, peer_name=best.contender.name, peer=median(best.values))
     base_ours: list[float] = []
     ours = ours_in(target, field)
@@ -273,9 +274,8 @@ def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> S
     if base is not None and ours is not None:
         base_ours = run.values(target.base, ours, target.metric)
     if not values or (base is not None and not (base_ours and base.values)):
-        outcome = NO_PEER if lacking else _outcome(target, None)
         why = "ours did not run" if not values else f"{target.base} did not run"
-        return replace(blank, verdict=outcome, note=note or why)
+        return _unmeasured(blank, why, lacking)
     if base is None:
         return _judged(blank, ratio(values, best.values), lacking)
     here = [a / b for a, b in zip(values, best.values, strict=True)]
@@ -283,14 +283,18 @@ def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> S
     return _judged(blank, ratio(here, there), lacking)
 
 
-def _score_counts(target: Target, known: Mapping[str, Counts]) -> Score:
+def _score_counts(blank: Score, known: Mapping[str, Counts]) -> Score:
     """A row that compares the instructions of two paths: exact, without an interval."""
-    ours, other = (known.get(path) for path in target.paths)
+    ours, other = (known.get(path) for path in blank.target.paths)
+    blank = replace(blank, peer_name=blank.target.peer_bench)
     if ours is None or other is None:
-        why = "was not counted: it needs valgrind"
-        return Score(target, None, target.peer_bench, None, None, NO_PEER, why)
+        return replace(blank, verdict=NO_PEER, note="was not counted: it needs valgrind")
     share = ours.instructions / other.instructions
-    found = Interval(share, share, share, 1.0, 1)
-    name = f"itself at {target.peer_bench}"
-    blank = Score(target, ours.instructions, name, other.instructions, None, "", "", ours)
-    return _judged(blank, found)
+    blank = replace(
+        blank,
+        ours=ours.instructions,
+        peer_name=f"itself at {blank.target.peer_bench}",
+        peer=other.instructions,
+        counts=ours,
+    )
+    return _judged(blank, Interval(share, share, share, 1.0, 1))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib.errors import BenchError
+from bench_lib.judge import MET, MISSED, REPORTED, Rules, bar_of
 from bench_lib.scoreboard import Score
 from bench_lib.stats import Interval, order_rank
 from bench_lib.targets import Target
@@ -36,8 +37,8 @@ def measure(script: str, options: Sequence[str]) -> dict[str, Any]:
     return told
 
 
-def score(target: Target, told: dict[str, Any]) -> Score:
-    """The row as the script judged it.
+def score(target: Target, told: dict[str, Any], rules: Rules) -> Score:
+    """The row as the script judged it, if that was by the rules.
 
     Raises:
         BenchError: the script does not have the row.
@@ -49,19 +50,22 @@ def score(target: Target, told: dict[str, Any]) -> Score:
     if row["ratio"] is not None:
         rounds = told["rounds"]
         found = Interval(row["ratio"], row["low"], row["high"], order_rank(rounds)[1], rounds)
-    return Score(
-        target, row["ours"], row["peer_name"], row["peer"], found, row["verdict"], row["note"]
-    )
+    bar = bar_of(target, rules, told["rounds"])
+    reached, note = row["verdict"], row["note"]
+    if bar.refusal and reached in (MET, MISSED):
+        reached, note = REPORTED, "; ".join(filter(None, (bar.refusal, note)))
+    return Score(target, bar, row["ours"], row["peer_name"], row["peer"], found, reached, note)
 
 
 def measure_all(
-    targets: Sequence[Target], rounds: int, *, quick: bool
+    targets: Sequence[Target], rounds: int, rules: Rules, *, quick: bool
 ) -> tuple[dict[str, Any], list[Score]]:
     """What each script told, and the scores; a script runs once for all of its rows.
 
     Args:
         targets: rows with a script.
         rounds: repetitions of a row.
+        rules: what was fixed before.
         quick: small inputs, once: that it runs, not how fast.
 
     Raises:
@@ -73,4 +77,4 @@ def measure_all(
         for row in targets:
             words += ["--rows", row.bench] if row.script == script else []
         told[script] = measure(script, words)
-    return told, [score(row, told[row.script]) for row in targets]
+    return told, [score(row, told[row.script], rules) for row in targets]

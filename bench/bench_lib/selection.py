@@ -13,7 +13,7 @@ from bench_lib.contenders import Field, find_field
 from bench_lib.errors import BenchError
 from bench_lib.runner import Job
 from bench_lib.scoreboard import jobs_of
-from bench_lib.targets import Target, load_targets
+from bench_lib.targets import Target, TargetFile
 
 # The first figures: what a plain run shows. --all adds the rest.
 FIGURES = (
@@ -42,6 +42,8 @@ MORE_FIGURES = (
     "sized_zpair/32",
     "sized_zpair/64",
     "sized_zpair/512",
+    "replace/8-1024x1k",
+    "replace/8-1024x10k",
     "calloc/32x100k",
     "calloc/64x100k",
     "free_random/64x1M",
@@ -144,23 +146,28 @@ def _number(name: str) -> int:
     return int(name) if name.isdigit() else 0
 
 
-def chosen_targets(options: argparse.Namespace, *, scripted: bool) -> list[Target]:
-    """The rows of --targets that scripts measure, or the others, as far as --rows selects them."""
-    every = [row for row in load_targets(options.targets) if bool(row.script) == scripted]
+def chosen_targets(
+    file: TargetFile, options: argparse.Namespace, *, scripted: bool
+) -> list[Target]:
+    """The rows of a file that scripts measure, or the others, as far as --rows selects them."""
+    every = [row for row in file.rows if bool(row.script) == scripted]
     chosen = choose([row.name for row in every], options.rows)
     return [row for row in every if row.name in chosen]
 
 
-def plan(options: argparse.Namespace, bench: Path) -> tuple[list[Target], Field, list[Job]]:
+def plan(
+    options: argparse.Namespace, bench: Path, file: TargetFile
+) -> tuple[list[Target], Field, list[Job]]:
     """The targets (scoreboard only), everyone, and what is to be run.
 
     Args:
         options: of bench/run.py.
         bench: the folder bench/.
+        file: of targets.
     """
     targets: list[Target] = []
     if options.scoreboard:
-        targets = chosen_targets(options, scripted=False)
+        targets = chosen_targets(file, options, scripted=False)
         field = find_field(
             options.build,
             bench,

@@ -12,19 +12,33 @@ from typing import Any
 
 from bench_lib import calm, claim, claim_plot, report
 from bench_lib.contenders import Field
+from bench_lib.judge import Rules
+from bench_lib.machine import UNKNOWN, this_machine
 from bench_lib.plots import plot_figures, plot_scoreboard
 from bench_lib.runner import MemoryUse, Run
 from bench_lib.scoreboard import Score
 from bench_lib.stats import order_rank
 
 REPETITIONS = 10
-"""Fewer are provisional."""
+"""Fewer are provisional. What a scoreboard needs stands in bench/targets.toml."""
 
 
 def say_missing(field: Field) -> None:
     """A line for each contender that is not here."""
     for name, mend in field.missing.items():
         print(f"not here: {name} ({mend})", file=sys.stderr)
+
+
+def say_rules(rules: Rules, repetitions: int) -> None:
+    """The class of this machine, and whether a run of so many repetitions is judged."""
+    print(f"\nmachine class: {rules.machine or 'unknown'} ({this_machine()})")
+    if rules.machine == UNKNOWN:
+        print("rows with weaker targets on known classes are reported, beside what was asked")
+    if repetitions != rules.repetitions:
+        print(
+            f"not judged: {repetitions} repetitions were made, bench/targets.toml fixes "
+            f"{rules.repetitions}"
+        )
 
 
 def say_run(run: Run, about: dict[str, Any], path: Path | None) -> None:

@@ -3,19 +3,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from bench_lib.errors import BenchError
-
-# Before Python 3.11 the same reader is found where pip keeps it.
-tomllib: Any = importlib.import_module(
-    "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"
-)
+from bench_lib.machine import Machine
 
 OURS = ("inline", "bare", "exported", "generic", "preload")
 PEERS = ("linked", "preload", "go", "constant", "self", "counts")
@@ -23,7 +15,6 @@ METRICS = {"op": "ns", "rss_over_live": "x", "rss_over_table": "x"}
 LOOP = "loop"  # how the names of rows begin that a script measures
 PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")
-OPTION = re.compile(r"^SPANWISE_[A-Z][A-Z_]*$")  # a variable that libspanwise-malloc.so reads
 
 
 @dataclass(frozen=True)
@@ -55,6 +46,23 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class Weaker:
+    """A target above what was asked, on one class of machines, and what justifies it there.
+
+    Attributes:
+        machine: key of the class.
+        target: the ratio.
+        prototype: the step of bench/limits that does what the row does, or less.
+        figure: what it reached on that class, in the same ratio; `target` is not above it.
+    """
+
+    machine: str
+    target: float
+    prototype: str
+    figure: float
+
+
+@dataclass(frozen=True)
 class Target:
     """One row of the scoreboard.
 
@@ -68,7 +76,8 @@ class Target:
             `self`: our own row peer_bench; `counts`: bench and peer_bench are paths, whose
             instructions are compared.
         metric: counter of the bench programs that holds the value.
-        target: ours / best peer must not exceed it; None: the row is reported, not judged.
+        target: what is asked: ours / best peer must not exceed it; None: the row is reported, not
+            judged.
         reference: peers without which there is no verdict.
         constant: what the value is a ratio to, when peers is `constant`.
         path: path of bench/paths_*.c whose counts stand beside the row, or "".
@@ -78,8 +87,8 @@ class Target:
         script: script of bench/ that measures and judges the row, which is its row `bench`; it is
             run only when --rows begins with `loop`. "": the bench programs.
         limit: what the script's value, in the row's unit, must not exceed; None: reported.
-        asked: what was asked of the row before its limits were measured; None: that is `target`.
-        decision: number of the note in docs/decisions/ that has the reason why `target` is weaker.
+        weaker: targets above that, each on a class of machines where a prototype justifies it.
+        decision: number of the note in docs/decisions/ that has the reason of weaker targets.
         apart: peers that are measured and shown, but do not compete.
         only: the only peers that compete; empty: all do but those of `apart`.
         environment: variables of the processes of ours, and of no other.
@@ -102,7 +111,7 @@ class Target:
     cause: str = ""
     script: str = ""
     limit: float | None = None
-    asked: float | None = None
+    weaker: tuple[Weaker, ...] = ()
     decision: str = ""
     apart: tuple[Requirement, ...] = ()
     only: tuple[Requirement, ...] = ()
@@ -114,6 +123,10 @@ class Target:
         if self.only:
             return any(each.met_by(name, version) for each in self.only)
         return not any(each.met_by(name, version) for each in self.apart)
+
+    def weaker_on(self, machine: str) -> Weaker | None:
+        """The weaker target that holds on a class of machines, by its key."""
+        return next((each for each in self.weaker if each.machine == machine), None)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -136,162 +149,16 @@ def parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def _word(row: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
-    value = row.get(key)
-    if value not in allowed:
-        raise ValueError(f"{key} is {value!r}; use one of {', '.join(allowed)}")
-    return str(value)
+@dataclass(frozen=True)
+class TargetFile:
+    """A file of targets.
 
-
-def _check_kinds(row: dict[str, Any]) -> None:
-    for key in ("target", "needs_gb", "limit", "asked"):
-        value = row.get(key, 1)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            what = "ratio" if key in ("target", "asked") else "number"
-            raise ValueError(f"{key} is {value!r}; use a {what} above 0")
-    texts = ("peer_bench", "path", "base", "cause", "constant", "unit", "decision", "because")
-    for key in texts:
-        if not isinstance(row.get(key, ""), str):
-            raise ValueError(f"{key} is {row[key]!r}; use text")
-    if ("asked" in row) != bool(row.get("decision")):
-        raise ValueError("asked and decision come together: a weaker target has its reason")
-    if "asked" in row and not row["asked"] < row.get("target", 0):
-        raise ValueError("asked is the harder ratio: it lies below target")
-
-
-def _requirements(row: dict[str, Any], key: str) -> tuple[Requirement, ...]:
-    texts = row.get(key, [])
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{key} is {texts!r}; use a list of 'NAME >= VERSION'")
-    return tuple(Requirement.parse(text, key) for text in texts)
-
-
-def _environment(row: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The variables of a row, in the order of their names."""
-    found = row.get("environment", {})
-    if not isinstance(found, dict):
-        raise ValueError(f"environment is {found!r}; use a table, e.g. {{ SPANWISE_THP = 'off' }}")
-    for name, value in found.items():
-        if OPTION.match(name) is None:
-            raise ValueError(f"environment has '{name}'; options of ours begin with SPANWISE_")
-        if not isinstance(value, str):
-            raise ValueError(f"environment has {name} = {value!r}; use text")
-    return tuple(sorted(found.items()))
-
-
-def _check_terms(row: dict[str, Any], peers: str) -> None:
-    """The keys that say who competes, and under which terms."""
-    for key in ("apart", "only"):
-        if row.get(key) and peers not in PROPER:
-            raise ValueError(f"{key} names peers for peers = {' or '.join(PROPER)}, and only then")
-    if row.get("apart") and row.get("only"):
-        raise ValueError("apart and only do not go together: only leaves out all others")
-    if row.get("environment"):
-        if row.get("ours") != "preload":
-            raise ValueError("environment belongs to ours = 'preload', which reads it")
-        if peers == "counts" or row.get("path"):
-            raise ValueError("environment does not reach what is counted: no path, no counts")
-    if any(row.get(key) for key in ("apart", "only", "environment")) != bool(row.get("because")):
-        raise ValueError("because is the reason of apart, only or environment: none without it")
-
-
-def _parse(row: dict[str, Any]) -> Target:
-    known = {field.name for field in Target.__dataclass_fields__.values()}
-    for key in row:
-        if key not in known:
-            raise ValueError(f"unknown key '{key}'; known are {', '.join(sorted(known))}")
-    for key in ("name", "bench"):
-        if not isinstance(row.get(key), str) or not row[key]:
-            raise ValueError(f"{key} is missing")
-    _check_kinds(row)
-    if "script" in row or "limit" in row:
-        return _scripted(row)
-    target = row.get("target")
-    peers = _word(row, "peers", PEERS)
-    metric = _word({"metric": row.get("metric", "op")}, "metric", tuple(METRICS))
-    reference, apart, only = (_requirements(row, key) for key in ("reference", "apart", "only"))
-    environment = _environment(row)
-    if (peers == "constant") != ("constant" in row):
-        raise ValueError("constant belongs to peers = 'constant', and to it alone")
-    if (peers in PROPER) != bool(reference):
-        raise ValueError(f"reference names a peer for peers = {' or '.join(PROPER)}, and only then")
-    if peers in ("self", "counts") and "peer_bench" not in row:
-        raise ValueError(f"peer_bench is missing: peers = '{peers}' compares bench with it")
-    _check_terms(row, peers)
-    return Target(
-        name=row["name"],
-        bench=row["bench"],
-        peer_bench=row.get("peer_bench", row["bench"]),
-        unit=row.get("unit", "instr" if peers == "counts" else METRICS[metric]),
-        ours=_word(row, "ours", OURS),
-        peers=peers,
-        metric=metric,
-        target=None if target is None else float(target),
-        reference=reference,
-        constant=row.get("constant", ""),
-        path=row.get("path", ""),
-        base=row.get("base", ""),
-        needs_gb=float(row.get("needs_gb", 0)),
-        cause=row.get("cause", ""),
-        asked=float(row["asked"]) if "asked" in row else None,
-        decision=row.get("decision", ""),
-        apart=apart,
-        only=only,
-        environment=environment,
-        because=row.get("because", ""),
-    )
-
-
-def _scripted(row: dict[str, Any]) -> Target:
-    """A row that a script judges by a limit: its ratio is to the limit."""
-    strange = sorted(row.keys() - {"name", "bench", "unit", "script", "limit", "cause"})
-    if strange:
-        raise ValueError(f"{strange[0]} does not belong to a row with a script or limit")
-    if not isinstance(row.get("script"), str) or not row.get("unit"):
-        raise ValueError("script and unit are missing, or no text")
-    if not row["name"].startswith(LOOP):
-        raise ValueError(f"the name of a row with a script begins with '{LOOP}'")
-    limit = row.get("limit")
-    return Target(
-        name=row["name"],
-        bench=row["bench"],
-        peer_bench=row["bench"],
-        unit=row["unit"],
-        ours="",
-        peers="",
-        metric="op",
-        target=None if limit is None else 1.0,
-        reference=(),
-        constant="",
-        path="",
-        cause=row.get("cause", ""),
-        script=row["script"],
-        limit=None if limit is None else float(limit),
-    )
-
-
-def load_targets(path: Path) -> list[Target]:
-    """Reads and checks the file.
-
-    Raises:
-        BenchError: it is missing, no TOML, or a row breaks a rule; the message names the row.
+    Attributes:
+        rows: in the order of the file.
+        machines: the classes that weaker targets may hold on, by key.
+        repetitions: how many a row must have to be judged.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BenchError(f"{path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BenchError(f"{path}: not TOML: {error}") from error
-    rows: list[Target] = []
-    for number, raw in enumerate(data.get("row", []), start=1):
-        try:
-            row = _parse(raw)
-            if any(row.name == other.name for other in rows):
-                raise ValueError("the name is taken by a row above")
-        except ValueError as error:
-            name = raw.get("name", "without a name")
-            raise BenchError(f"{path}: row {number} ({name}): {error}") from error
-        rows.append(row)
-    if not rows:
-        raise BenchError(f"{path}: no [[row]] in it")
-    return rows
+
+    rows: tuple[Target, ...]
+    machines: Mapping[str, Machine]
+    repetitions: int

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench_lib.contenders import PRELOADS, SPANWISE
-from bench_lib.scoreboard import MISSED, NO_PEER, noise_note, verdict
+from bench_lib.judge import MISSED, NO_PEER, Bar, noise_note, verdict
 from bench_lib.stats import Interval, ratio
 
 from real_lib.field import GLIBC
@@ -94,7 +94,9 @@ def stand(measured: Measured, metric: str, absent: Sequence[str]) -> Standing:
     found = ratio(series[SPANWISE], series[peer])
     if absent:
         return Standing(metric, means, peer, found, target, NO_PEER, f"lacks {', '.join(absent)}")
-    return Standing(metric, means, peer, found, target, verdict(found, target), noise_note(found))
+    return Standing(
+        metric, means, peer, found, target, verdict(found, Bar(target)), noise_note(found)
+    )
 
 
 def missing_peers(measured: Measured) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_lib import counts, limits, limits_cli, limits_page, limits_plot, pages
+from bench_lib import counts, limits, limits_cli, limits_page, limits_plot, pages, steps
 from bench_lib.contenders import Contender, Field
 from bench_lib.errors import BenchError
 from bench_lib.limits_stored import stored_limits
@@ -154,7 +154,7 @@ def test_table_and_json() -> None:
     text = limits.tables(lines)
     assert re.search(r"^transition +prototype +4\.50 \[4\.00, 5\.00\] +\+3\.00 ", text, re.M)
     assert "over snmalloc" in text.splitlines()[0]
-    assert text.endswith(f"  sized: {limits.STEPS['sized']}")
+    assert text.endswith(f"  sized: {steps.STEPS['sized']}")
     row = json.loads(json.dumps(lines[1].as_json()))
     assert (row["step"], row["before"], row["peer"]) == ("transition", "list", "snmalloc")
     assert row["verdict"] == "slower"
@@ -174,7 +174,7 @@ def test_without_peers_and_with_a_failure() -> None:
 def test_every_step_is_explained_and_counted() -> None:
     source = (BENCH / "limits/bench_limits.cc").read_text()
     registered = re.findall(r'^    register_(\w+)<.*>\("([\w-]+)"\);', source, re.M)
-    assert {step for _, step in registered} == set(limits.STEPS)
+    assert {step for _, step in registered} == set(steps.STEPS)
     paths = (BENCH / "limits/paths_limits.cc").read_text()
     named = re.findall(r'^    (\w+)\("([\w-]+)"', paths, re.M)
     counted = {(kind.lower(), step) for kind, step in named}
@@ -200,7 +200,7 @@ def test_what_the_overview_compares() -> None:
     assert [line and line.who for line in (seed.ours, seed.whole, seed.peer)] == [
         *(None, None, "snmalloc (linked)"),
     ]
-    assert set(limits_plot.WHOLE) < set(limits.STEPS)
+    assert set(limits_plot.WHOLE) < set(steps.STEPS)
 
 
 def test_pictures(tmp_path: Path) -> None:

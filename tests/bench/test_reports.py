@@ -11,7 +11,7 @@ from bench_lib import cli, report, scoreboard, selection
 from bench_lib.contenders import Field
 from bench_lib.errors import BenchError
 
-from tests.bench.tools import BENCH, INLINE, ROOT, SNMALLOC, make_run, make_target
+from tests.bench.tools import BENCH, INLINE, ROOT, SNMALLOC, THREE, make_run, make_target
 
 # --- options --------------------------------------------------------------------------------------
 
@@ -70,9 +70,9 @@ def test_scoreboard_table_counts_verdicts() -> None:
     run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3})
     field = Field([INLINE, SNMALLOC], {})
     rows = [
-        scoreboard.score(make_target(), field, run),
-        scoreboard.score(make_target(target=1.2), field, run),
-        scoreboard.score(make_target(reference=["rpmalloc >= 2.0"]), field, run),
+        scoreboard.score(make_target(), field, run, THREE),
+        scoreboard.score(make_target(target=1.2), field, run, THREE),
+        scoreboard.score(make_target(reference=["rpmalloc >= 2.0"]), field, run, THREE),
     ]
     text = report.scoreboard_table(rows)
     assert text.splitlines()[-1] == "1 met, 1 missed, 1 no peer"

@@ -13,6 +13,7 @@ import pytest
 from bench_lib import cli, contenders, journal, report, runner, scoreboard
 from bench_lib.contenders import Contender, Field
 from bench_lib.errors import BenchError
+from bench_lib.judge import Rules
 from bench_lib.runner import Job, Result
 
 from tests.bench.tools import INLINE, MIMALLOC, PRELOAD, SNMALLOC, make_target, run_of
@@ -103,7 +104,7 @@ def test_a_hopeless_peer_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [Job("pair/16", contender) for contender in (INLINE, SNMALLOC, MIMALLOC)]
     run = runner.run_interleaved(jobs, 5, 0.01, races=[jobs[1:]])
     assert [order.count(name) for name in took] == [5, 5, 3]
-    found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run)
+    found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run, Rules(5))
     assert (found.peer_name, found.verdict) == ("snmalloc", "missed")
 
 
@@ -134,7 +135,7 @@ def test_a_peer_that_wins_one_of_its_races_is_not_spared(monkeypatch: pytest.Mon
     jobs = scoreboard.jobs_of(rows, field)
     run = runner.run_interleaved(jobs, 5, 0.01, races=scoreboard.races_of(rows, field))
     assert [order.count(name) for name in took] == [5, 5, 5, 3]
-    assert scoreboard.score(row, field, run).peer_name == "mimalloc"
+    assert scoreboard.score(row, field, run, Rules(5)).peer_name == "mimalloc"
     order.clear()
     alone = scoreboard.races_of([row], field)
     run = runner.run_interleaved(scoreboard.jobs_of([row], field), 5, 0.01, races=alone)

@@ -9,11 +9,14 @@ from typing import Any
 
 import loop_speed
 import pytest
-from bench_lib import cli, scripted, selection, targets
+from bench_lib import cli, scripted, selection, targets, targets_file
 from bench_lib.errors import BenchError
+from bench_lib.machine import Machine
 
 from tests.bench.tools import TARGETS, counted_paths, make_target
 
+FIXED = "repetitions = 3\n"
+MACHINE = "[[machine]]\nkey = 'fast'\nvendor = 'V'\nfamily = 6\nmodel = 1\nname = 'N'\n"
 DECISIONS = Path(__file__).resolve().parents[2] / "docs/decisions"
 
 # --- targets.toml ---------------------------------------------------------------------------------
@@ -41,7 +44,7 @@ def test_scripted_targets_are_those_of_the_script() -> None:
 
 def test_weaker_targets_have_a_decision_that_names_them() -> None:
     for row in TARGETS:
-        if row.asked is None:
+        if not row.weaker:
             continue
         notes = list(DECISIONS.glob(f"{row.decision}-*.md"))
         assert len(notes) == 1, row.name
@@ -72,6 +75,12 @@ def test_paths_of_a_row() -> None:
     [
         ("", "no [[row]] in it"),
         ("[[row]", "not TOML"),
+        ("repetitions = 0\n[[row]]", "repetitions is 0; use a number, 1 or more"),
+        ("repetitions = 2.5\n[[row]]", "repetitions is 2.5; use a number, 1 or more"),
+        ("repetitions = true\n[[row]]", "repetitions is True; use a number, 1 or more"),
+        ("[[row]]", "repetitions is None; use a number, 1 or more"),
+        (f"{FIXED}[[machine]]\nkey = 'a'\n[[row]]", "machine {'key': 'a'}: use key, vendor, fam"),
+        (f"{FIXED}{MACHINE * 2}[[row]]", "machine 'fast' is described twice"),
         ('[[row]]\nbench = "x"', "row 1 (without a name): name is missing"),
         (
             '[[row]]\nname = "a"\nbench = "x"\nours = "inline"\npeers = "linked"\ntarget = 0',
@@ -101,12 +110,12 @@ def test_paths_of_a_row() -> None:
             "row 1 (a): needs_gb is -1; use a number above 0",
         ),
         (
-            '[[row]]\nname = "a"\nbench = "x"\ntarget = 2\nasked = 1',
-            "row 1 (a): asked and decision come together: a weaker target has its reason",
+            '[[row]]\nname = "a"\nbench = "x"\ntarget = 2\nweaker = [{ target = 3 }]',
+            "row 1 (a): weaker and decision come together: a weaker target has its reason",
         ),
         (
-            '[[row]]\nname = "a"\nbench = "x"\ntarget = 2\nasked = 2\ndecision = "0018"',
-            "row 1 (a): asked is the harder ratio: it lies below target",
+            '[[row]]\nname = "a"\nbench = "x"\ntarget = 2\ndecision = "0018"',
+            "row 1 (a): weaker and decision come together: a weaker target has its reason",
         ),
         ('[[row]]\nname = "a"\nspeed = 3', "row 1 (a): unknown key 'speed'"),
         (
@@ -125,9 +134,9 @@ def test_paths_of_a_row() -> None:
 )
 def test_bad_targets(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "targets.toml"
-    path.write_text(text)
+    path.write_text(f"{FIXED}{text}" if said.startswith("row") else text)
     with pytest.raises(BenchError) as caught:
-        targets.load_targets(path)
+        targets_file.load(path)
     assert str(caught.value).startswith(f"{path}: {said}")
 
 
@@ -163,9 +172,9 @@ reference = ["go >= 1"]
 )
 def test_bad_terms(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "targets.toml"
-    path.write_text(PRELOADED + text)
+    path.write_text(FIXED + PRELOADED + text)
     with pytest.raises(BenchError) as caught:
-        targets.load_targets(path)
+        targets_file.load(path)
     assert str(caught.value).startswith(f"{path}: row 1 (a): {said}")
 
 
@@ -191,9 +200,79 @@ def test_first_touches_are_compared_like_with_like() -> None:
     assert (small.target, huge.target) == (1.0, None)
 
 
+WEAKER = """[[row]]
+name = "a"
+bench = "x"
+ours = "inline"
+peers = "linked"
+reference = ["go >= 1"]
+target = 1.5
+decision = "0018"
+weaker = [{ %s }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "machine = 'fast', target = 1.7, figure = 1.8",
+            "weaker has {'machine': 'fast', 'target':",
+        ),
+        (
+            "machine = 'fast', target = 1.7, prototype = 'sized', figure = 1.8, why = 'x'",
+            "weaker has {'machine': 'fast', 'target': 1.7, 'prototype': 'sized', 'figure': 1.8, 'w",
+        ),
+        (
+            "machine = 'slow', target = 1.7, prototype = 'sized', figure = 1.8",
+            "weaker on machine 'slow', which no [[machine]] is",
+        ),
+        (
+            "machine = 'fast', target = 1.7, prototype = 'wish', figure = 1.8",
+            "weaker by prototype 'wish', which ./dev bench --limits lacks",
+        ),
+        (
+            "machine = 'fast', target = 1.5, prototype = 'sized', figure = 1.8",
+            "weaker on 'fast' is 1.5: it lies above target",
+        ),
+        (
+            "machine = 'fast', target = 1.81, prototype = 'sized', figure = 1.8",
+            "weaker on 'fast' is 1.81, above the 1.8 that its prototype 'sized' reached",
+        ),
+        (
+            "machine = 'fast', target = true, prototype = 'sized', figure = 1.8",
+            "target is True; use a ratio above 0",
+        ),
+        (
+            "machine = 'fast', target = 1.7, prototype = 'sized', figure = 1.8 }, "
+            "{ machine = 'fast', target = 1.6, prototype = 'sized', figure = 1.8",
+            "weaker on 'fast' twice",
+        ),
+    ],
+)
+def test_bad_weaker_targets(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "targets.toml"
+    path.write_text(FIXED + MACHINE + WEAKER % text)
+    with pytest.raises(BenchError) as caught:
+        targets_file.load(path)
+    assert str(caught.value).startswith(f"{path}: row 1 (a): {said}")
+
+
+def test_weaker_targets_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "targets.toml"
+    text = "machine = 'fast', target = 1.8, prototype = 'sized', figure = 1.8"
+    path.write_text(FIXED + MACHINE + WEAKER % text)
+    file = targets_file.load(path)
+    assert file.repetitions == 3
+    assert file.machines == {"fast": Machine("V", 6, 1, "N")}
+    assert file.rows[0].target == 1.5
+    assert file.rows[0].weaker_on("fast") == targets.Weaker("fast", 1.8, "sized", 1.8)
+    assert file.rows[0].weaker_on("slow") is None
+
+
 def test_missing_targets(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="No such file or directory"):
-        targets.load_targets(tmp_path / "none.toml")
+        targets_file.load(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,24 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bench_lib import targets
+from bench_lib import targets_file
 from bench_lib.contenders import Contender
+from bench_lib.judge import Rules
+from bench_lib.machine import Machine
 from bench_lib.runner import Job, Result, Run
+from bench_lib.targets import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 
-TARGETS = targets.load_targets(BENCH / "targets.toml")
+FILE = targets_file.load(BENCH / "targets.toml")
+TARGETS = FILE.rows
+
+MACHINES = {
+    "fast": Machine("GenuineIntel", 6, 167, "some Xeon"),
+    "slow": Machine("AuthenticAMD", 25, 17, "some EPYC"),
+}
+THREE = Rules(3)  # as many repetitions as most runs of the tests have
 
 INLINE = Contender("spanwise", "inline", Path("bench_spanwise"), "inline", None, "0.1.0")
 SNMALLOC = Contender("snmalloc", "linked", Path("bench_peer_snmalloc"), "linked", None, "0.7.6")
@@ -22,7 +32,7 @@ PRELOAD = Contender("spanwise", "preload", Path("bench_malloc"), "malloc", Path(
 MIMALLOC = Contender("mimalloc", "linked", Path("bench_peer_mimalloc"), "linked", None, "2.0.9")
 
 
-def make_target(**changes: Any) -> targets.Target:
+def make_target(**changes: Any) -> Target:
     row: dict[str, Any] = {
         "name": "pair",
         "bench": "pair/16",
@@ -32,7 +42,8 @@ def make_target(**changes: Any) -> targets.Target:
         "reference": ["snmalloc >= 0.7"],
         **changes,
     }
-    return targets._parse({key: value for key, value in row.items() if value is not None})
+    kept = {key: value for key, value in row.items() if value is not None}
+    return targets_file.parse_row(kept, MACHINES)
 
 
 def make_run(series: dict[Contender, list[float]], bench: str = "pair/16") -> Run:
