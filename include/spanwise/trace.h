@@ -131,10 +131,13 @@ SW_API int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **ke
                             const char **value);
 SW_API const char *sw_trace_meta_find(const sw_trace *trace, const char *key);
 
-/* Call sites have ids 1..count. Gives the depth and points *addresses at the return addresses,
- * innermost caller first; 0 for an unknown id. */
-SW_API size_t sw_trace_site_count(const sw_trace *trace);
+/* The depth of a call site, with *addresses pointed at its return addresses, innermost caller first;
+ * 0 for an unknown id. */
 SW_API size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses);
+/* The id of the call site at a place below the count, with its addresses as above; 0 past the last.
+ * Ids rise, and may have gaps. */
+SW_API size_t sw_trace_site_count(const sw_trace *trace);
+SW_API uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses);
 
 SW_API size_t sw_trace_module_count(const sw_trace *trace);
 /* False past the last. */

@@ -154,13 +154,14 @@ def read_modules(trace: Any) -> list[Module]:
     return modules
 
 
-def read_sites(trace: Any) -> list[tuple[int, ...]]:
-    """Return addresses of call sites 1, 2, ..., innermost caller first."""
+def read_sites(trace: Any) -> dict[int, tuple[int, ...]]:
+    """Return addresses of the call sites by id, innermost caller first."""
     addresses = ffi.new("const uint64_t **")
-    sites = []
-    for site in range(1, lib.sw_trace_site_count(trace) + 1):
+    sites = {}
+    for place in range(lib.sw_trace_site_count(trace)):
+        site = int(lib.sw_trace_site_at(trace, place, addresses))
         depth = lib.sw_trace_site(trace, site, addresses)
-        sites.append(tuple(int(addresses[0][i]) for i in range(depth)))
+        sites[site] = tuple(int(addresses[0][i]) for i in range(depth))
     return sites
 
 

@@ -163,19 +163,18 @@ def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
     return rows[rows["ops"] > 0]
 
 
-def count_sites(
-    blocks: Iterator[NDArray[np.void]],
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Allocations and their bytes, by site."""
-    counts, total = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]]:
+    """Allocations and their bytes, by site. Ids are a file's own: they may be as large as they like."""
+    counts: dict[int, tuple[int, int]] = {}
     for block in blocks:
         rows = block[block["kind"] == _lib.lib.SW_OP_ALLOC]
-        site = rows["site"].astype(np.int64)
-        grow = max(int(site.max(initial=0)) + 1 - len(counts), 0)
-        counts, total = np.pad(counts, (0, grow)), np.pad(total, (0, grow))
-        np.add.at(counts, site, np.uint64(1))
-        np.add.at(total, site, rows["size"])
-    return counts, total
+        sites, place, allocs = np.unique(rows["site"], return_inverse=True, return_counts=True)
+        total = np.zeros(len(sites), np.uint64)
+        np.add.at(total, place, rows["size"])
+        for site, count, size in zip(sites.tolist(), allocs.tolist(), total.tolist(), strict=True):
+            before = counts.get(site, (0, 0))
+            counts[site] = before[0] + count, before[1] + size
+    return counts
 
 
 def frame_name(address: int, modules: list[Module]) -> str:

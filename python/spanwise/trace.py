@@ -288,15 +288,14 @@ class Recording:
     @cached_property
     def sites(self) -> list[Site]:
         """Call sites at which anything was allocated, most bytes first."""
-        counts, total = count_sites(self.blocks())
-        addresses: list[tuple[int, ...]] = []
+        addresses: dict[int, tuple[int, ...]] = {}
         if isinstance(self._source, FileSource):
             addresses = _trace.read_sites(self._source.open())
         sites = []
-        for site in np.flatnonzero(counts).tolist():
-            frames = addresses[site - 1] if 0 < site <= len(addresses) else ()
+        for site, (allocs, allocated_bytes) in sorted(count_sites(self.blocks()).items()):
+            frames = addresses.get(site, ())
             named = tuple(frame_name(address, self.modules) for address in frames)
-            sites.append(Site(site, int(counts[site]), int(total[site]), named))
+            sites.append(Site(site, allocs, allocated_bytes, named))
         return sorted(sites, key=lambda site: -site.allocated_bytes)
 
     # --- pictures and text ---

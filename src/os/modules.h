@@ -23,9 +23,10 @@ typedef struct sw_os_module {
  * it may call malloc (the loader reports a missing symbol that way). */
 void sw_os_modules_init(void);
 
-/* The .eh_frame_hdr of the module that holds pc; NULL when there is none. *module_end: the end of
- * the module's mapping. Takes no lock where the C library has _dl_find_object (glibc 2.35). */
-const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_end);
+/* The .eh_frame_hdr of the module that holds pc; NULL when there is none. The module is mapped at
+ * [*module_start, *module_end). Takes no lock where the C library has _dl_find_object (glibc
+ * 2.35). */
+const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_start, uintptr_t *module_end);
 
 /* Calls fn for each executable range; stops when fn returns false. Holds the loader's lock. */
 void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *arg);

@@ -61,8 +61,9 @@ static int totals(sw_trace *trace) {
 }
 
 static int sites(const sw_trace *trace) {
-    for (uint32_t id = 1; id <= sw_trace_site_count(trace); id++) {
+    for (size_t place = 0; place < sw_trace_site_count(trace); place++) {
         const uint64_t *addresses;
+        uint32_t id = sw_trace_site_at(trace, place, &addresses);
         size_t depth = sw_trace_site(trace, id, &addresses);
         printf("site %u", id);
         for (size_t i = 0; i < depth; i++) printf(" %" PRIx64, addresses[i]);

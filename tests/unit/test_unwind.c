@@ -56,13 +56,14 @@ typedef struct sweep {
 
 static bool sweep_module(const sw_os_module *module, void *arg) {
     sweep *s = arg;
-    uintptr_t module_end;
-    const uint8_t *hdr = sw_os_eh_frame_hdr(module->start, &module_end);
+    uintptr_t start, end;
+    const uint8_t *hdr = sw_os_eh_frame_hdr(module->start, &start, &end);
     if (hdr == NULL) return true;
+    CHECK(start <= (uintptr_t)hdr && (uintptr_t)hdr < end);
     for (uintptr_t pc = module->start; pc < module->end; pc += 7) {
         sw_cfi_rule rule;
         s->looked_up++;
-        s->found += sw_cfi_find(pc, hdr, module_end, &rule);
+        s->found += sw_cfi_find(pc, hdr, start, end, &rule);
     }
     return true;
 }

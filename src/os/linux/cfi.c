@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of .eh_frame_hdr and .eh_frame; see cfi.h. Every read is bounded by the module's end or by
- * the length of the entry, and anything that is not understood ends in "no rule". */
+ * the length of the entry, and anything that is not understood ends in "no rule". Numbers of the
+ * file are calculated with modulo 2^64: whatever they are, no operation is undefined. */
 #include "os/linux/cfi.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* --- a bounded reader ------------------------------------------------------------------------- */
@@ -56,6 +58,11 @@ static int64_t take_sleb(cursor *c) {
             return (int64_t)value;
         }
     }
+}
+
+/* A factored offset. */
+static int64_t scaled(uint64_t factor, int64_t data_align) {
+    return (int64_t)(factor * (uint64_t)data_align);
 }
 
 static void skip(cursor *c, uint64_t bytes) {
@@ -115,14 +122,26 @@ static uint64_t take_pointer(cursor *c, uint8_t encoding) {
 
 /* --- finding the entry ------------------------------------------------------------------------ */
 
+/* Where the module is mapped: [start, end). */
+typedef struct module {
+    uintptr_t start, end;
+} module;
+
+/* NULL: outside of the module. */
+static const uint8_t *at_distance(const uint8_t *from, int64_t distance, const module *in) {
+    uintptr_t to = (uintptr_t)from + (uintptr_t)distance;
+    return to >= in->start && to < in->end ? (const uint8_t *)to : NULL;
+}
+
 typedef struct hdr_row {
     int32_t start, entry; /* relative to the .eh_frame_hdr */
 } hdr_row;
 
 /* The last row whose start is not above pc. Only the form that linkers write is read: version 1, a
  * sorted table of pairs of 32-bit offsets. */
-static const uint8_t *find_fde(uintptr_t pc, const uint8_t *hdr, uintptr_t module_end) {
-    cursor c = {.at = hdr, .end = (const uint8_t *)module_end};
+static const uint8_t *find_fde(uintptr_t pc, const uint8_t *hdr, const module *in) {
+    if ((uintptr_t)hdr < in->start || (uintptr_t)hdr >= in->end) return NULL;
+    cursor c = {.at = hdr, .end = (const uint8_t *)in->end};
     uint8_t head[4];
     take(&c, head, sizeof head);
     if (head[0] != 1 || head[3] != ENC_DATAREL_SDATA4 || head[1] == ENC_OMIT) return NULL;
@@ -142,7 +161,7 @@ static const uint8_t *find_fde(uintptr_t pc, const uint8_t *hdr, uintptr_t modul
         }
     }
     memcpy(&row, c.at + low * sizeof row, sizeof row);
-    return row.start <= target ? hdr + row.entry : NULL;
+    return row.start <= target ? at_distance(hdr, row.entry, in) : NULL;
 }
 
 typedef struct cie {
@@ -153,9 +172,11 @@ typedef struct cie {
     cursor program;
 } cie;
 
-/* Opens an entry: its body, after the length word. False for the end marker and the 64-bit form. */
-static bool open_entry(const uint8_t *entry, uintptr_t module_end, cursor *body) {
-    *body = (cursor){.at = entry, .end = (const uint8_t *)module_end};
+/* Opens an entry: its body, after the length word. False for the end marker, the 64-bit form, and
+ * where there is none. */
+static bool open_entry(const uint8_t *entry, const module *in, cursor *body) {
+    if (entry == NULL) return false;
+    *body = (cursor){.at = entry, .end = (const uint8_t *)in->end};
     uint32_t length = take_u32(body);
     if (length == 0 || length == UINT32_MAX || length > (uint64_t)(body->end - body->at))
         return false;
@@ -181,9 +202,9 @@ static bool read_augmentation(const char *letters, cursor *c, cie *out) {
     return !c->bad;
 }
 
-static bool read_cie(const uint8_t *entry, uintptr_t module_end, cie *out) {
+static bool read_cie(const uint8_t *entry, const module *in, cie *out) {
     cursor c;
-    if (!open_entry(entry, module_end, &c) || take_u32(&c) != 0) return false;
+    if (!open_entry(entry, in, &c) || take_u32(&c) != 0) return false;
     uint8_t version = take_u8(&c);
     if (version != 1 && version != 3) return false;
     const char *letters = (const char *)c.at;
@@ -279,9 +300,9 @@ static void run_cfa(machine *m, cursor *c, uint8_t op) {
         break;
     case 0x12:
         reg = take_uleb(c);
-        set_cfa(m, reg, take_sleb(c) * m->data_align);
+        set_cfa(m, reg, scaled((uint64_t)take_sleb(c), m->data_align));
         break;
-    case 0x13: m->rule.cfa_offset = take_sleb(c) * m->data_align; break;
+    case 0x13: m->rule.cfa_offset = scaled((uint64_t)take_sleb(c), m->data_align); break;
     default: m->failed = true; break;
     }
 }
@@ -291,7 +312,7 @@ static void run_register(machine *m, cursor *c, uint8_t op) {
     switch (op) {
     case 0x05:
         reg = take_uleb(c);
-        set_saved(m, reg, SW_CFI_AT_OFFSET, (int64_t)take_uleb(c) * m->data_align);
+        set_saved(m, reg, SW_CFI_AT_OFFSET, scaled(take_uleb(c), m->data_align));
         break;
     case 0x06: restore(m, take_uleb(c)); break;
     case 0x07: undefine(m, take_uleb(c)); break;
@@ -307,7 +328,7 @@ static void run_register(machine *m, cursor *c, uint8_t op) {
         break;
     case 0x11:
         reg = take_uleb(c);
-        set_saved(m, reg, SW_CFI_AT_OFFSET, take_sleb(c) * m->data_align);
+        set_saved(m, reg, SW_CFI_AT_OFFSET, scaled((uint64_t)take_sleb(c), m->data_align));
         break;
     case 0x14:
         set_saved(m, take_uleb(c), SW_CFI_LOST, 0);
@@ -345,23 +366,24 @@ static void run(machine *m, cursor *c, uint64_t target) {
         uint64_t low = op & 0x3F;
         switch (op & 0xC0) {
         case 0x40: m->pc += low * m->code_align; break; /* advance_loc */
-        case 0x80:
-            set_saved(m, low, SW_CFI_AT_OFFSET, (int64_t)take_uleb(c) * m->data_align);
-            break;
+        case 0x80: set_saved(m, low, SW_CFI_AT_OFFSET, scaled(take_uleb(c), m->data_align)); break;
         case 0xC0: restore(m, low); break;
         default: run_extended(m, c, op); break;
         }
     }
 }
 
-bool sw_cfi_find(uintptr_t pc, const uint8_t *hdr, uintptr_t module_end, sw_cfi_rule *out) {
-    const uint8_t *entry = find_fde(pc, hdr, module_end);
+bool sw_cfi_find(uintptr_t pc, const uint8_t *hdr, uintptr_t module_start, uintptr_t module_end,
+                 sw_cfi_rule *out) {
+    const module in = {module_start, module_end};
     cursor fde;
     cie common;
-    if (entry == NULL || !open_entry(entry, module_end, &fde)) return false;
+    if (!open_entry(find_fde(pc, hdr, &in), &in, &fde)) return false;
     const uint8_t *id_place = fde.at;
     uint32_t cie_distance = take_u32(&fde);
-    if (cie_distance == 0 || !read_cie(id_place - cie_distance, module_end, &common)) return false;
+    if (cie_distance == 0 ||
+        !read_cie(at_distance(id_place, -(int64_t)cie_distance, &in), &in, &common))
+        return false;
     uint64_t start = take_pointer(&fde, common.pointer_encoding);
     uint64_t bytes = take_format(&fde, common.pointer_encoding);
     if (common.augmented) skip_block(&fde);

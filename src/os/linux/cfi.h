@@ -28,8 +28,9 @@ typedef struct sw_cfi_rule {
 } sw_cfi_rule;
 
 /* pc: an address inside the calling instruction (return address minus 1). hdr: the module's
- * .eh_frame_hdr; nothing at or past module_end is read. False: no entry for pc, or one that uses
+ * .eh_frame_hdr; nothing outside of [module_start, module_end) is read. False: no entry for pc, or one that uses
  * something unusual (expressions, other registers). */
-bool sw_cfi_find(uintptr_t pc, const uint8_t *hdr, uintptr_t module_end, sw_cfi_rule *out);
+bool sw_cfi_find(uintptr_t pc, const uint8_t *hdr, uintptr_t module_start, uintptr_t module_end,
+                 sw_cfi_rule *out);
 
 #endif

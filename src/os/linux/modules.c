@@ -28,7 +28,7 @@ void sw_os_modules_init(void) {
 /* --- which module ----------------------------------------------------------------------------- */
 
 typedef struct query {
-    uintptr_t pc, module_end;
+    uintptr_t pc, module_start, module_end;
     const uint8_t *eh_frame_hdr;
 } query;
 
@@ -37,13 +37,14 @@ static int find_by_phdr(struct dl_phdr_info *info, size_t size, void *arg) {
     query *q = arg;
     const uint8_t *hdr = NULL;
     bool holds = false;
-    uintptr_t module_end = 0;
+    uintptr_t module_start = UINTPTR_MAX, module_end = 0;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + segment->p_vaddr;
         uintptr_t end = start + segment->p_memsz;
         if (segment->p_type == PT_LOAD) {
             holds = holds || (q->pc >= start && q->pc < end);
+            if (start < module_start) module_start = start;
             if (end > module_end) module_end = end;
         } else if (segment->p_type == PT_GNU_EH_FRAME) {
             hdr = (const uint8_t *)start;
@@ -51,19 +52,22 @@ static int find_by_phdr(struct dl_phdr_info *info, size_t size, void *arg) {
     }
     if (!holds) return 0;
     q->eh_frame_hdr = hdr;
+    q->module_start = module_start;
     q->module_end = module_end;
     return 1;
 }
 
-const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_end) {
+const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_start, uintptr_t *module_end) {
     if (find_object != NULL) {
         found_object found;
         if (find_object((void *)pc, &found) != 0) return NULL;
+        *module_start = (uintptr_t)found.map_start;
         *module_end = (uintptr_t)found.map_end;
         return found.eh_frame;
     }
     query q = {.pc = pc};
     (void)dl_iterate_phdr(find_by_phdr, &q);
+    *module_start = q.module_start;
     *module_end = q.module_end;
     return q.eh_frame_hdr;
 }

@@ -68,20 +68,20 @@ static uint64_t pack(const sw_cfi_rule *rule) {
     if (rule->outermost || cfa < 8 || cfa % 8 != 0 || cfa / 8 > CFA_MAX) return RULE_STOP;
     uint64_t fp_slot = FP_SAME;
     if (rule->fp_saved != SW_CFI_SAME) {
-        int64_t below = -rule->fp_offset;
+        uint64_t below = 0 - (uint64_t)rule->fp_offset;
         bool fits = rule->fp_saved == SW_CFI_AT_OFFSET && below >= 16 && below % 8 == 0 &&
                     below / 8 <= FP_SLOT_MAX;
-        fp_slot = fits ? (uint64_t)(below / 8) : FP_LOST;
+        fp_slot = fits ? below / 8 : FP_LOST;
     }
     uint64_t kind = rule->cfa_register == SW_CFI_FP ? RULE_FP : RULE_SP;
     return kind << KIND_SHIFT | (uint64_t)(cfa / 8) << CFA_SHIFT | fp_slot;
 }
 
 static sw_cold uint64_t learn(uintptr_t pc) {
-    uintptr_t module_end;
-    const uint8_t *hdr = sw_os_eh_frame_hdr(pc - 1, &module_end);
+    uintptr_t start, end;
+    const uint8_t *hdr = sw_os_eh_frame_hdr(pc - 1, &start, &end);
     sw_cfi_rule rule;
-    if (hdr == NULL || !sw_cfi_find(pc - 1, hdr, module_end, &rule)) return RULE_STOP;
+    if (hdr == NULL || !sw_cfi_find(pc - 1, hdr, start, end, &rule)) return RULE_STOP;
     return pack(&rule);
 }
 

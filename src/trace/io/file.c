@@ -150,7 +150,7 @@ static const char *take_block(swt_file *file, uint64_t at, swt_block *block, boo
     bool ordered = file->header.form == SW_TRACE_ORDERED;
     if (last && (block->kind == SWT_BLOCK_SUMMARY) != ordered)
         return "a kind of block that this form of recording does not have";
-    const char *wrong = swt_notes_add(&file->notes, block, file->payload);
+    const char *wrong = swt_notes_add(&file->notes, block, file->payload, file->bytes);
     if (wrong == NULL && block->kind == SWT_BLOCK_SUMMARY && file->notes.summary.ops != file->count)
         wrong = "the summary counts other operations than the file holds";
     file->complete = last && wrong == NULL;

@@ -30,6 +30,12 @@ typedef struct swt_module {
     size_t build_id_bytes;
 } swt_module;
 
+typedef struct swt_site {
+    uint32_t id;
+    uint32_t depth;
+    size_t frame; /* index in `frames` of the innermost caller */
+} swt_site;
+
 typedef struct swt_clock {
     uint64_t ticks, ns, ns_per_tick_q32;
 } swt_clock;
@@ -38,13 +44,13 @@ typedef struct swt_clock {
 typedef struct swt_notes {
     char *text; /* all strings and bytes */
     size_t text_used, text_capacity;
-    size_t *meta; /* offsets into text: key, value, key, value ... */
+    uint32_t *meta; /* offsets into text: key, value, key, value ... */
     size_t meta_used, meta_capacity;
     swt_module *modules;
     size_t module_count, module_capacity;
     uint64_t *frames; /* return addresses of all sites */
     size_t frame_count, frame_capacity;
-    uint64_t *sites; /* by id - 1: first frame << 8 | depth */
+    swt_site *sites; /* by rising id: whatever the ids are, as many as the file has */
     size_t site_count, site_capacity;
     swt_clock first_clock, last_clock;
     size_t clock_count;
@@ -82,8 +88,11 @@ sw_status swt_file_load(swt_file *file, const swt_entry *entry, swt_block *block
 sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason);
 sw_status swt_file_no_memory(const swt_file *file);
 
-/* notes.c: takes in a small block. NULL or what is wrong. */
-const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload);
+/* notes.c: takes in a small block of a file of so many bytes. NULL or what is wrong. */
+const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
+                          uint64_t file_bytes);
+/* The place of the first site whose id is not below `id`. */
+size_t swt_notes_site(const swt_notes *notes, uint32_t id);
 void swt_notes_free(swt_notes *notes);
 const char *swt_notes_find(const swt_notes *notes, const char *key);
 /* Nanoseconds of a tick times 2^32, from the CLOCK blocks. */

@@ -33,11 +33,11 @@ static sw_status copy_meta(const swt_notes *notes, sw_trace_writer *writer) {
 static sw_status copy_sites(const swt_notes *notes, gather *g) {
     sw_status status = SW_OK;
     for (size_t i = 0; status == SW_OK && i < notes->site_count; i++) {
-        uint32_t depth = (uint32_t)(notes->sites[i] & 0xFF), site = (uint32_t)i + 1;
-        const uint64_t *frames = depth == 0 ? NULL : notes->frames + (notes->sites[i] >> 8);
-        if (swt_put_site(&g->buffer, site, frames, depth)) continue;
+        const swt_site *site = &notes->sites[i];
+        const uint64_t *frames = site->depth == 0 ? NULL : notes->frames + site->frame;
+        if (swt_put_site(&g->buffer, site->id, frames, site->depth)) continue;
         status = flush(g);
-        swt_put_site(&g->buffer, site, frames, depth);
+        swt_put_site(&g->buffer, site->id, frames, site->depth);
     }
     return status == SW_OK ? flush(g) : status;
 }

@@ -4,6 +4,9 @@
 
 #include "spanwise/trace.h"
 
+/* Of RAW and OPS blocks, at most: a tag, an alignment, and a varint in each of five columns. */
+enum { HEAD_BYTES_MAX = 64, ENTRY_BYTES_MAX = 2 + 5 * SWT_VARINT_BYTES_MAX };
+
 enum {
     SUM_AT = SWT_FILE_HEADER_BYTES - 8,        /* of the file header's checksum, in all versions */
     BLOCK_SUM_AT = SWT_BLOCK_HEADER_BYTES - 8, /* of a block header's */
@@ -87,6 +90,9 @@ static const char *block_check(const swt_block *block) {
                                                    : 0;
     bool counted = most != 0;
     if (block->count > most || (counted && block->count == 0)) return "impossible count of a block";
+    if (counted && (block->raw_bytes < block->count ||
+                    block->raw_bytes > HEAD_BYTES_MAX + (uint64_t)block->count * ENTRY_BYTES_MAX))
+        return "length and count of a block disagree";
     return NULL;
 }
 

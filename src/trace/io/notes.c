@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small blocks of a recording: metadata, call sites, modules, clock, end, summary. All lengths are
- * checked before use, and all of them together are bounded, since they stay in memory. */
+ * checked before use, and all of them together are bounded by the file's length, since they stay in
+ * memory. */
 #include <stdlib.h>
 
 #include "trace/io/file.h"
@@ -8,13 +9,18 @@
 #include "trace/io/totals.h"
 
 /* Limits that no real program comes near; a file beyond them was made to hurt. */
-enum { SITES_MAX = 1 << 24, NOTE_BYTES_MAX = 1 << 30 };
+enum {
+    SITES_MAX = 1 << 24,
+    NOTE_BYTES_MAX = 1 << 30,
+    NOTE_BYTES_FREE = 1 << 20, /* however short the file is */
+    NOTE_RATIO_MAX = 64,       /* beyond that: decompressed over the bytes of the whole file */
+};
 
 static const char *const cut = "an entry of a block is cut short";
 
 static bool add_text(swt_notes *notes, const void *data, size_t bytes, size_t *at) {
     if (!swt_grow(&notes->text, &notes->text_capacity, notes->text_used + bytes, 1)) return false;
-    memcpy(notes->text + notes->text_used, data, bytes);
+    if (bytes != 0) memcpy(notes->text + notes->text_used, data, bytes);
     *at = notes->text_used;
     notes->text_used += bytes;
     return true;
@@ -26,12 +32,12 @@ static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
     while (bytes != 0) {
         const uint8_t *end = memchr(p, 0, bytes);
         if (end == NULL) return cut;
-        size_t length = (size_t)(end - p) + 1;
+        size_t length = (size_t)(end - p) + 1, at;
         if (!swt_grow(&notes->meta, &notes->meta_capacity, notes->meta_used + 2,
                       sizeof *notes->meta) ||
-            !add_text(notes, p, length, &notes->meta[notes->meta_used]))
+            !add_text(notes, p, length, &at))
             return swt_no_memory;
-        notes->meta_used++;
+        notes->meta[notes->meta_used++] = (uint32_t)at; /* below NOTE_BYTES_MAX */
         strings++;
         p += length;
         bytes -= length;
@@ -44,12 +50,15 @@ static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
 static const char *add_site(swt_notes *notes, uint32_t site, const uint8_t *frames,
                             uint32_t depth) {
     if (site == 0 || site > SITES_MAX) return "impossible id of a call site";
-    if (!swt_grow(&notes->sites, &notes->site_capacity, site, sizeof *notes->sites) ||
+    if (notes->site_count != 0 && site <= notes->sites[notes->site_count - 1].id)
+        return "call sites are not in the order of their ids";
+    if (!swt_grow(&notes->sites, &notes->site_capacity, notes->site_count + 1,
+                  sizeof *notes->sites) ||
         !swt_grow(&notes->frames, &notes->frame_capacity, notes->frame_count + depth,
                   sizeof *notes->frames))
         return swt_no_memory;
-    if (site > notes->site_count) notes->site_count = site;
-    notes->sites[site - 1] = (uint64_t)notes->frame_count << 8 | depth;
+    notes->sites[notes->site_count++] =
+        (swt_site){.id = site, .depth = depth, .frame = notes->frame_count};
     for (uint32_t i = 0; i < depth; i++)
         notes->frames[notes->frame_count++] = swt_get64(frames + (size_t)i * 8);
     return NULL;
@@ -125,10 +134,13 @@ static const char *add_summary(swt_notes *notes, const uint8_t *p, size_t bytes)
     return NULL;
 }
 
-const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload) {
+const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
+                          uint64_t file_bytes) {
     size_t bytes = block->raw_bytes;
     notes->bytes += bytes;
-    if (notes->bytes > NOTE_BYTES_MAX) return "more metadata than any program has";
+    if (notes->bytes > NOTE_BYTES_MAX ||
+        notes->bytes / NOTE_RATIO_MAX > NOTE_BYTES_FREE / NOTE_RATIO_MAX + file_bytes)
+        return "more metadata than any program has";
     switch (block->kind) {
     case SWT_BLOCK_META: return add_meta(notes, payload, bytes);
     case SWT_BLOCK_CLOCK: return add_clocks(notes, payload, bytes);
@@ -137,6 +149,18 @@ const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_
     case SWT_BLOCK_END: return add_end(notes, payload, bytes);
     default: return add_summary(notes, payload, bytes);
     }
+}
+
+size_t swt_notes_site(const swt_notes *notes, uint32_t id) {
+    size_t low = 0, high = notes->site_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (notes->sites[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 void swt_notes_free(swt_notes *notes) {

@@ -140,13 +140,19 @@ const char *sw_trace_meta_find(const sw_trace *trace, const char *key) {
 
 size_t sw_trace_site_count(const sw_trace *trace) { return trace->file.notes.site_count; }
 
+uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses) {
+    const swt_notes *notes = &trace->file.notes;
+    if (index >= notes->site_count) return 0;
+    const swt_site *site = &notes->sites[index];
+    if (site->depth != 0) *addresses = notes->frames + site->frame;
+    return site->id;
+}
+
 size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses) {
     const swt_notes *notes = &trace->file.notes;
-    if (site == 0 || site > notes->site_count) return 0;
-    uint64_t place = notes->sites[site - 1];
-    size_t depth = (size_t)(place & 0xFF);
-    if (depth != 0) *addresses = notes->frames + (place >> 8);
-    return depth;
+    size_t place = swt_notes_site(notes, site);
+    if (sw_trace_site_at(trace, place, addresses) != site || site == 0) return 0;
+    return notes->sites[place].depth;
 }
 
 size_t sw_trace_module_count(const sw_trace *trace) { return trace->file.notes.module_count; }
