@@ -227,6 +227,18 @@ def test_texts(stored: sw.Recording) -> None:
     assert stored.sites[0].frames == ()
 
 
+def test_site_ids_decide_no_memory(tmp_path: Path) -> None:
+    """Ids of 32 bits: tables by id would take 64 GiB."""
+    ops = make_ops((ALLOC, 0, 10), (ALLOC, 1, 20), (ALLOC, 2, 30), (FREE, 1, 0))
+    ops["site"] = [2**32 - 1, 7, 2**32 - 1, 7]
+    for recording in (
+        sw.Recording.from_ops(ops),
+        sw.Recording.from_ops(ops, tmp_path / "sites.swt"),
+    ):
+        found = [(site.id, site.allocs, site.allocated_bytes) for site in recording.sites]
+        assert found == [(2**32 - 1, 2, 40), (7, 1, 20)]
+
+
 # --- files that are no good -----------------------------------------------------------------------
 
 
