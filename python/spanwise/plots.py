@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -54,12 +55,36 @@ def _pyplot() -> Any:
     return importlib.import_module("matplotlib.pyplot")
 
 
+@functools.cache
+def _style() -> dict[str, Any]:
+    """The settings of the shipped style, and no others."""
+    matplotlib = importlib.import_module("matplotlib")
+    return dict(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    """The shipped style; at the end the user's own values of its settings are put back.
+
+    Only of these: matplotlib loads a notebook's backend at the first figure, and what that turns on
+    (`interactive`, without which later figures are not shown) must stay, so `style.context`, which
+    puts everything back, does not serve.
+    """
+    settings = _pyplot().rcParams
+    before = {name: settings[name] for name in _style()}
+    settings.update(_style())
+    try:
+        yield
+    finally:
+        settings.update(before)
+
+
 def _in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
     """Draws in the shipped style and puts the user's settings back."""
 
     @functools.wraps(draw)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
-        with _pyplot().style.context(STYLE):
+        with _styled():
             return draw(*args, **kwargs)
 
     return styled
@@ -68,7 +93,7 @@ def _in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
 def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
     """The Axes of a new figure in the shipped style; sizes in inches."""
     plt = _pyplot()
-    with plt.style.context(STYLE):
+    with _styled():
         _, ax = plt.subplots(figsize=(width, height), layout="constrained")
     made: Axes = ax
     return made
@@ -283,7 +308,7 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
     place = Path(path)
     growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
     try:
-        with plt.style.context(STYLE):
+        with _styled():
             figure.savefig(growing)
         growing.replace(place)
     except OSError as error:
@@ -292,5 +317,6 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
         known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
         raise InvalidError(f"{place}: no picture has this ending; use one of {known}") from None
     finally:
-        growing.unlink(missing_ok=True)
+        with suppress(OSError):
+            growing.unlink()
         plt.close(figure)

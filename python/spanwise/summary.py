@@ -164,7 +164,7 @@ def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]]:
-    """Allocations and their bytes, by site. Ids are a file's own: they may be as large as they like."""
+    """Allocations and their bytes, by site. Ids may be of any size: no array is indexed by them."""
     counts: dict[int, tuple[int, int]] = {}
     for block in blocks:
         rows = block[block["kind"] == _lib.lib.SW_OP_ALLOC]

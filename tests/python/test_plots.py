@@ -47,6 +47,22 @@ def test_draws_on_a_figure_of_its_own(name: str, tmp_path: Path) -> None:
     assert not plt.get_fignums()
 
 
+def test_settings_that_a_backend_turns_on_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the inline backend does, which matplotlib loads at the first figure."""
+    subplots = plt.subplots
+
+    def first(**settings: object) -> object:
+        mpl.rcParams["interactive"] = True
+        return subplots(**settings)  # type: ignore[call-overload]
+
+    monkeypatch.setitem(mpl.rcParams, "interactive", False)
+    monkeypatch.setattr(plt, "subplots", first)
+    before = mpl.rcParams["axes.grid"]
+    GO.plot_waste()
+    assert mpl.rcParams["interactive"] is True
+    assert mpl.rcParams["axes.grid"] == before
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_draws_where_it_is_told(name: str) -> None:
     _, ax = plt.subplots()
