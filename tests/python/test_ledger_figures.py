@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every measure of a ledger, of sums and of comparisons, by hand from terms that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from numpy.typing import NDArray
+from spanwise._run import RunStats
+from spanwise.ledger import LEDGER_CLASS_DTYPE, add_ledgers, class_waste
+
+TERMS = {
+    "requested_bytes": 1000,
+    "roundup_bytes": 30,
+    "tail_bytes": 20,
+    "free_slot_bytes": 70,
+    "cached_bytes": 110,
+    "metadata_bytes": 500,
+    "large_rounding_bytes": 50,
+    "arena_slack_bytes": 3,
+    "quarantine_bytes": 7,
+    "free_page_bytes": 210,
+}
+HELD = 2000  # their sum
+
+STATS = RunStats(
+    **{
+        **dict.fromkeys(RunStats.__dataclass_fields__, 0),
+        "peak_requested_bytes": 1600,
+        "peak_held_bytes": 4000,
+        "held_at_peak": 2400,
+        "requested_at_peak_held": 800,
+        "mean_held_over_requested": 1.75,
+    }  # type: ignore[arg-type]
+)
+
+
+def class_rows() -> NDArray[np.void]:
+    """Large objects, a class of 4 spans of 10 slots, one of 1 span of 8, one that is not used."""
+    rows = np.zeros(4, LEDGER_CLASS_DTYPE)
+    rows["cls"] = range(4)
+    rows["size_bytes"] = [0, 16, 24, 32]
+    rows["spans"] = [2, 4, 1, 0]
+    rows["span_bytes"] = [400, 640, 200, 0]
+    rows["slots"] = [2, 40, 8, 0]
+    rows["live_objects"] = [2, 10, 2, 0]
+    rows["requested_bytes"] = [350, 130, 40, 0]
+    rows["roundup_bytes"] = [50, 20, 10, 0]
+    rows["tail_bytes"] = [0, 12, 8, 0]
+    rows["free_slot_bytes"] = [0, 60, 10, 0]
+    rows["cached_bytes"] = [0, 90, 20, 0]
+    rows["occupancy"][0, 10] = 2
+    rows["occupancy"][1, [0, 2, 5]] = [1, 1, 2]
+    rows["occupancy"][2, 2] = 1
+    return rows
+
+
+def made_up(**changes: Any) -> sw.Ledger:
+    values: dict[str, Any] = {
+        **TERMS,
+        "held_bytes": HELD,
+        "rss_bytes": None,
+        "events": 9,
+        "live_objects": 12,
+        "large_objects": 2,
+        "spans": 5,
+        "largest_hole_bytes": 160,
+        "free_runs": 3,
+        "returned_bytes": 40,
+        "classes": class_rows(),
+        "table": "mine",
+        "at": "peak",
+        "stats": STATS,
+    }
+    return sw.Ledger(**{**values, **changes})
+
+
+def holding(held: int, table: str) -> sw.Ledger:
+    """A ledger whose free pages make up for what it holds."""
+    return made_up(table=table, held_bytes=held, free_page_bytes=210 + held - HELD)
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+def test_the_terms_add_up() -> None:
+    assert sum(TERMS.values()) == HELD
+    assert made_up().waste_bytes == 1000
+
+
+MEASURES: dict[str, Any] = {
+    "internal_waste": (30 + 20 + 50) / 1000,
+    "unused_share": (70 + 110 + 210) / 2000,
+    "held_over_requested": 2.0,
+    "mean_occupancy": (10 + 2) / (40 + 8),  # without large objects
+    "occupancy": [1, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0],
+    "largest_hole_bytes": 160,
+    "free_runs": 3,
+    "jw_mean": 1.75,
+    "jw_at_peak_requested": 2400 / 1600,
+    "jw_at_peak_held": 4000 / 800,
+    "jw_of_peaks": 4000 / 1600,
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_measure(name: str) -> None:
+    assert made_up().measures[name].value == MEASURES[name]
+
+
+def test_all_measures_are_tested() -> None:
+    assert set(made_up().measures) == set(MEASURES)
+
+
+def test_measures_of_nothing() -> None:
+    """Nothing requested, no run: what would divide by 0 is not known."""
+    measures = made_up(requested_bytes=0, classes=class_rows()[:1], stats=None).measures
+    for name in ("internal_waste", "held_over_requested", "mean_occupancy"):
+        assert measures[name].value is None, name
+    assert all(m.value is None for name, m in measures.items() if name.startswith("jw"))
+    empty = replace(STATS, peak_requested_bytes=0, requested_at_peak_held=0)
+    measures = made_up(stats=empty).measures
+    for name in ("jw_at_peak_requested", "jw_at_peak_held", "jw_of_peaks"):
+        assert measures[name].value is None, name
+
+
+def test_waste_of_classes() -> None:
+    assert class_waste(class_rows()).tolist() == [50, 182, 48, 0]
+
+
+def test_class_rows_show_shares_and_leave_out_what_is_not_used() -> None:
+    rows = made_up().class_rows()
+    assert [row[0] for row in rows] == ["large", "16", "24"]
+    assert rows[0][-1].split()[0] == "87.5"  # 350 of 400
+    assert rows[1] == ("16", "10", "4", "130", "20", "12", "60", "90", rows[1][-1])
+    assert rows[1][-1].split()[0] == "20.3"  # 130 of 640
+
+
+def test_the_table_of_classes_has_those_with_the_most_waste() -> None:
+    def sizes(most: int) -> list[str]:
+        return [line.split()[0] for line in made_up().class_table(most).splitlines()[2:]]
+
+    assert sizes(1) == ["16"]
+    assert sizes(2) == ["large", "16"]  # in the order of size
+    assert sizes(3) == ["large", "16", "24"]
+
+
+def test_shares_are_of_held() -> None:
+    rows = {row[0]: row for row in made_up().rows()}
+    assert rows["cached"][2:] == ("110", "5.5 %")
+    assert rows["free pages"][2:] == ("210", "10.5 %")
+    assert rows["held"][2:] == ("2,000", "100.0 %")
+    assert len(rows) == 11
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def test_sums_of_ledgers() -> None:
+    """Two heaps have their holes apart: the largest is the larger of them."""
+    other = made_up(
+        **{name: 10 * value for name, value in TERMS.items()},
+        held_bytes=20000,
+        events=1,
+        live_objects=100,
+        large_objects=20,
+        spans=50,
+        largest_hole_bytes=90,
+        free_runs=5,
+        returned_bytes=400,
+        tracked=False,
+    )
+    both = add_ledgers([made_up(), other], "two")
+    for name, value in TERMS.items():
+        assert getattr(both, name) == 11 * value, name
+    assert both.held_bytes == 22000
+    assert both.largest_hole_bytes == 160
+    assert (both.free_runs, both.returned_bytes, both.events) == (8, 440, 10)
+    assert (both.live_objects, both.large_objects, both.spans) == (112, 22, 55)
+    assert (both.tracked, both.stats, both.source, both.rss_bytes) == (False, None, "two", None)
+    once, twice = class_rows(), both.classes
+    for name in once.dtype.names or ():
+        factor = 1 if name in ("cls", "size_bytes") else 2
+        assert (twice[name] == factor * once[name]).all(), name
+    assert both.measures["unused_share"].value == 11 * 390 / 22000
+    with pytest.raises(ValueError, match="all of one table"):
+        add_ledgers([made_up(), made_up(table="other")], "two")
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def test_comparison() -> None:
+    comparison = sw.compare([holding(3000, "b"), holding(2400, "a"), holding(4000, "c")])
+    assert comparison.best.table == "a"
+    assert comparison.verdict() == "a holds least: 600 B (20.0 %) less than b."
+    rows = {row[0]: row[1:] for row in comparison.rows()}
+    assert rows["held"] == ("3,000", "2,400", "4,000")
+    assert rows["waste"] == ("2,000", "1,400", "3,000")
+    assert rows["free pages"] == ("1,210", "610", "2,210")
+    assert rows["cached"] == ("110", "110", "110")
+    assert [cell.split()[0] for cell in rows["waste of held"]] == ["66.7", "58.3", "75.0"]
+
+
+def test_of_equal_ledgers_the_first_is_best() -> None:
+    comparison = sw.compare([holding(3000, "x"), holding(2400, "y"), holding(2400, "z")])
+    assert comparison.best.table == "y"
+    assert comparison.verdict() == "y and z hold equally much."

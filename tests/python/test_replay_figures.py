@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay reports, by hand from runs that are made up; allocators beside the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.peers import PeerComparison, PeerRow
+from spanwise.replay import SAMPLES_DTYPE, Replay, Run, _above, _run, describe
+
+TIMELINE = np.dtype([("wall_ns", "<i8"), ("rss_bytes", "<i8")])
+
+
+def run(**changes: Any) -> Run:
+    values: dict[str, Any] = {
+        **dict.fromkeys(Run.__dataclass_fields__, 0),
+        "cpu_ns": 1000,
+        "elapsed_ns": 7777,
+        "waited_ns": 90,
+        "waits": 2,
+        "overhead_ns": 300,
+        "failed": 0,
+        "minor_faults": 5,
+        "own_bytes": 4096,
+        "plan_bytes": 1024,
+        "startup_bytes": 50_000,
+        "peak_rss_bytes": 150_000,
+        "rss_at_peak_bytes": 140_000,
+        "drained_bytes": 60_000,
+        "returned": {0.5: 50_000, 5.0: 40_000},
+        "malloc": "/libc.so",
+        "addresses": None,
+        "samples": np.zeros(1, SAMPLES_DTYPE),
+        "timeline": np.zeros(0, TIMELINE),
+    }
+    return Run(**{**values, **changes})
+
+
+def replay(*runs: Run, **changes: Any) -> Replay:
+    values: dict[str, Any] = {
+        **dict.fromkeys(Replay.__dataclass_fields__, 0),
+        "source": "mine",
+        "allocator": "glibc",
+        "ops": 100,
+        "threads": 2,
+        "crossings": 4,
+        "peak_live_bytes": 100_000,
+        "touch": "pages",
+        "above_table": None,
+        "runs": runs,
+    }
+    return Replay(**{**values, **changes})
+
+
+THREE = (
+    run(cpu_ns=1000, overhead_ns=300, peak_rss_bytes=150_000),
+    run(cpu_ns=3000, overhead_ns=100, peak_rss_bytes=100_000, failed=7, waits=9),
+    run(cpu_ns=1200, overhead_ns=200, peak_rss_bytes=190_000, failed=3),
+)
+
+
+def test_time_is_processor_time_an_operation() -> None:
+    seen = replay(*THREE)
+    assert seen.ns_per_op == 12.0  # the median
+    assert seen.ns_range == (10.0, 30.0)
+    assert seen.overhead_ns_per_op == 2.0
+
+
+def test_blow_up_is_peak_resident_over_peak_live() -> None:
+    """What was resident at the start is part of it: a user pays for that too."""
+    assert replay(*THREE).peak_rss_bytes == 150_000
+    assert replay(*THREE).blow_up == 1.5
+    assert replay(*THREE, peak_live_bytes=0).blow_up is None
+
+
+def test_what_is_left_is_the_median_at_each_time() -> None:
+    lefts = ((10, 5), (30, 1), (20, 3))
+    seen = replay(*(run(returned={0.5: a, 5.0: b}) for a, b in lefts))
+    assert seen.returned == {0.5: 20, 5.0: 3}
+
+
+def test_refusals_are_those_of_the_worst_run() -> None:
+    assert replay(*THREE).failed == 7
+    assert replay(*THREE).notes() == ["7 allocations refused: the numbers are of a smaller history"]
+    above = replay(run(), above_table=2).notes()
+    assert above == ["2 requests above the largest class took whole pages"]
+
+
+def test_text() -> None:
+    lines = describe([replay(*THREE)]).splitlines()
+    assert lines[0].startswith("replay of mine: 100 operations, 2 threads, peak live ")
+    assert "12.0 (10.0..30.0)" in lines[3] and " 1.500 " in lines[3]
+    assert lines[4] == "  of ns/op the replayer's own loop: 2.0"
+    assert lines[5].endswith("at most 9 waits, left out of ns/op")
+
+
+def test_json_has_the_same_numbers() -> None:
+    value = replay(*THREE).to_dict()
+    assert (value["ns_per_op"], value["ns_range"], value["blow_up"]) == (12.0, [10.0, 30.0], 1.5)
+    assert (value["peak_rss_bytes"], value["overhead_ns_per_op"]) == (150_000, 2.0)
+    assert value["returned"] == {"0.5": 50_000, "5": 40_000}
+    assert [one["elapsed_ns"] for one in value["runs"]] == [7777] * 3
+
+
+# --- from what the program tells ------------------------------------------------------------------
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    samples = [(1, 0, 10, 1, 100, 5000), (4, 3, 40, 2, 200, 9000), (6, 5, 20, 1, 300, 900)]
+    values: dict[str, Any] = {
+        **{"cpu_ns": 11, "elapsed_ns": 22, "waited_ns": 33, "waits": 44, "overhead_ns": 55},
+        **{"failed": 66, "minor_faults": 77, "plan_bytes": 88, "own_rss_bytes": 1000},
+        **{"startup_rss_bytes": 600, "drained_rss_bytes": 2500, "first_ns": 50},
+        "returned": [(100, 1800), (5000, 700)],
+        "malloc": "/lib/x.so",
+        "threads": 1,
+        **{"address_digest_peak": 123, "address_digest_end": 456},
+        "samples": samples,
+    }
+    return {**values, **changes}
+
+
+def seen_from_outside(*rows: tuple[int, int]) -> Any:
+    return np.array(list(rows), TIMELINE)
+
+
+def test_a_run_is_what_was_told_less_the_replayers_own() -> None:
+    """What was seen before the first operation is not of the run; start-up stays in."""
+    one = _run(told(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
+    assert (one.cpu_ns, one.elapsed_ns, one.waited_ns, one.waits) == (11, 22, 33, 44)
+    assert (one.overhead_ns, one.failed, one.minor_faults, one.plan_bytes) == (55, 66, 77, 88)
+    assert (one.own_bytes, one.startup_bytes) == (1000, 600)
+    assert one.samples["rss_bytes"].tolist() == [4000, 8000, 0]
+    assert one.timeline["wall_ns"].tolist() == [0, 20]
+    assert one.timeline["rss_bytes"].tolist() == [7000, 11_000]
+    assert one.peak_rss_bytes == 11_000
+    assert one.rss_at_peak_bytes == 8000
+    assert one.drained_bytes == 1500
+    assert one.returned == {0.1: 800, 5.0: 0}
+    assert one.addresses == (123, 456)
+
+
+def test_a_peak_that_only_a_sample_saw() -> None:
+    one = _run(told(threads=2), seen_from_outside((60, 3000)), 5)
+    assert one.peak_rss_bytes == 8000
+    assert one.rss_at_peak_bytes == 0  # no sample there
+    assert one.addresses is None  # threads make them differ
+
+
+# --- peers ----------------------------------------------------------------------------------------
+
+
+def peer(name: str, real: tuple[int, ...], model: int | None) -> PeerRow:
+    return PeerRow(name, real, 500, "c16" if model else "", model)
+
+
+PEERS = PeerComparison(
+    "mine",
+    1000,
+    (
+        peer("a", (2000, 9000, 1000), 2200),
+        peer("b", (4000,), 3000),
+        peer("c", (3000,), 3300),
+        peer("d", (3500,), None),
+        peer("e", (), 100),
+    ),
+)
+
+
+def test_errors_are_model_over_real_less_one() -> None:
+    a, b, c, d, e = PEERS.rows
+    assert (a.real, d.real, e.real) == (2000, 3500, None)
+    assert a.error == pytest.approx(0.1)
+    assert b.error == -0.25
+    assert c.error == pytest.approx(0.1)
+    assert d.error is None and e.error is None
+    assert PEERS.mean_error == pytest.approx(0.15)  # of their sizes
+
+
+def test_ordered_pairs() -> None:
+    """Two of three: of b and c the model says the opposite of what was seen."""
+    assert PEERS.ordered_pairs == (2, 3)
+    assert PEERS.verdict() == "the model puts 2 of 3 pairs in the real order; mean error 15.0 %"
+    level = PeerComparison("mine", 1, (peer("a", (5,), 7), peer("b", (5,), 9)))
+    assert level.ordered_pairs == (1, 1)
+    one = PeerComparison("mine", 1, PEERS.rows[:1])
+    assert one.verdict() == "fewer than two allocators have both numbers: nothing to rank"
+
+
+def test_rows_are_ranked_by_real_peaks() -> None:
+    rows = str(PEERS).splitlines()[3:8]
+    assert [row.split()[0] for row in rows] == ["a", "c", "d", "b", "e"]
+    assert " 2.000 " in rows[0]  # over live
+
+
+def test_requests_above_the_table() -> None:
+    ops = np.zeros(3, sw.OPS_DTYPE)
+    ops["object"], ops["size"] = range(3), [32768, 32769, 40000]
+    table = sw.SizeClassTable.go()
+    assert _above(sw.Recording.from_ops(ops), table) == 2
+    assert _above(sw.Recording.from_ops(ops), None) is None
