@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lib.errors import BenchError
-from bench_lib.targets import tomllib
+from bench_lib.targets_file import tomllib
 
 HERE = Path(__file__).resolve().parents[1] / "real"
 DRIVERS = ("process", "redis")
