@@ -42,6 +42,20 @@ foreach(source IN LISTS unit_sources)
   set_tests_properties(unit.${module} PROPERTIES LABELS "${labels}" TIMEOUT 300)
 endforeach()
 
+# The C++ header, where there is a compiler for it (a cross build may lack one). It starts no thread,
+# and MemorySanitizer knows nothing of what the C++ library has written.
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
+  enable_language(CXX)
+  add_executable(test_allocator "${PROJECT_SOURCE_DIR}/tests/unit/test_allocator.cpp")
+  spanwise_compile(test_allocator)
+  set_target_properties(test_allocator PROPERTIES CXX_STANDARD 11 CXX_STANDARD_REQUIRED ON)
+  target_link_libraries(test_allocator PRIVATE spanwise_static m)
+  add_test(NAME unit.allocator COMMAND test_allocator)
+  set_tests_properties(unit.allocator PROPERTIES LABELS unit TIMEOUT 300)
+endif()
+
 if(NOT SPANWISE_SANITIZE)
   # What users' programs see: sw_ names from the library, libc's names from a face.
   add_test(NAME exports.shared

@@ -5,7 +5,8 @@
  *     std::map<K, V, std::less<K>, spanwise::allocator<std::pair<const K, V>>> m;
  *
  * Node containers allocate one object of a constant size at a time: there the whole path is inline.
- * Throws std::bad_alloc when memory is exhausted. Stateless: all allocators are equal.
+ * A free tells the size, which must be the object's (else misuse SIZE_MISMATCH), as the standard
+ * asks. Throws std::bad_alloc when memory is exhausted. Stateless: all allocators are equal.
  */
 #ifndef SPANWISE_ALLOCATOR_HPP
 #define SPANWISE_ALLOCATOR_HPP
@@ -36,7 +37,15 @@ template <typename T> class allocator {
         return static_cast<T *>(p);
     }
 
-    void deallocate(T *p, std::size_t) noexcept { sw_fast_free(p); }
+    void deallocate(T *p, std::size_t count) noexcept {
+        if (over_aligned) {
+            sw_fast_free(p); /* of a class that the alignment decided, too */
+        } else if (count == 1) {
+            sw_fast_free_sized(p, sizeof(T));
+        } else {
+            sw_free_sized(p, count * sizeof(T));
+        }
+    }
 
   private:
     /* Slots of the default table are 16-aligned from 16 bytes up, 8-aligned below. */

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// spanwise::allocator: containers, sizes that are told to the free, and every size that is not the
+// object's.
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "spanwise/allocator.hpp"
+#include "spanwise/spanwise.h"
+
+namespace {
+
+int faults;
+sw_misuse last;
+std::string called;
+
+sw_fault_action remember(const sw_fault *fault, void *) {
+    last = fault->code;
+    called = fault->op;
+    faults++;
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+template <std::size_t N> struct Bytes {
+    char bytes[N];
+};
+struct alignas(64) Wide {
+    char bytes[72];
+};
+
+// As many objects as a class's word has and more, one at a time and as arrays, freed in both orders.
+template <typename T> void round_trip() {
+    spanwise::allocator<T> of;
+    std::vector<T *> held;
+    for (std::size_t count : {std::size_t{1}, std::size_t{0}, std::size_t{2}, std::size_t{3},
+                              std::size_t{1000}, std::size_t{40000}}) {
+        for (int i = 0; i < 200; i++) {
+            held.push_back(of.allocate(count));
+            CHECK(reinterpret_cast<std::uintptr_t>(held.back()) % alignof(T) == 0);
+            CHECK(sw_usable_size(held.back()) >= count * sizeof(T));
+        }
+        for (std::size_t i = 0; i < held.size() / 2; i++) of.deallocate(held[i], count);
+        for (std::size_t i = held.size(); i-- > held.size() / 2;) of.deallocate(held[i], count);
+        held.clear();
+    }
+    CHECK_EQ(faults, 0);
+    CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
+}
+
+// The object stays allocated, so that the right size frees it.
+template <typename T, typename U> void another_type(std::size_t count, std::size_t wrong) {
+    faults = 0;
+    T *p = spanwise::allocator<T>().allocate(count);
+    spanwise::allocator<U>().deallocate(reinterpret_cast<U *>(p), wrong);
+    CHECK_EQ(faults, 1);
+    CHECK_EQ(last, SW_MISUSE_SIZE_MISMATCH);
+    CHECK_STR(called.c_str(), "free_sized");
+    spanwise::allocator<T>().deallocate(p, count);
+    CHECK_EQ(faults, 1);
+    spanwise::allocator<T>().deallocate(p, count);
+    CHECK_EQ(faults, 2);
+    CHECK_EQ(last, SW_MISUSE_DOUBLE_FREE);
+    faults = 0;
+}
+
+void containers() {
+    std::list<int, spanwise::allocator<int>> nodes;
+    std::vector<int, spanwise::allocator<int>> row;
+    for (int i = 0; i < 10000; i++) {
+        nodes.push_back(i);
+        row.push_back(i);
+        if (i % 3 == 0) nodes.pop_front();
+    }
+    nodes.clear();
+    row.clear();
+    row.shrink_to_fit();
+    CHECK_EQ(faults, 0);
+}
+
+} // namespace
+
+int main() {
+    sw_set_fault_handler(remember, nullptr);
+    round_trip<char>();
+    round_trip<Bytes<16>>();
+    round_trip<Bytes<33>>();
+    round_trip<Bytes<1024>>();
+    round_trip<Wide>();
+    containers();
+    another_type<Bytes<48>, Bytes<64>>(1, 1);  // both of a constant size
+    another_type<Bytes<48>, Bytes<48>>(1, 2);  // a constant one, freed as an array
+    another_type<Bytes<48>, Bytes<48>>(3, 1);  // the reverse
+    another_type<Bytes<48>, Bytes<48>>(3, 30); // both arrays
+    another_type<Bytes<48>, Bytes<48>>(2000, 1);
+    another_type<Bytes<48>, Bytes<48>>(2000, 1000);
+    return check_result();
+}
