@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lib import claim, counts, journal, report, scripted, show, targets_file
+from bench_lib import claim, counts, journal, origins, report, scripted, show, targets_file
 from bench_lib.calm import calm_if
 from bench_lib.command import (
     add_calm_option,
+    add_flags_option,
     add_linked_option,
     add_peer_option,
     check_options,
@@ -86,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     add("--repetitions", type=int, metavar="N", help=f"default {REPETITIONS}")
     add_peer_option(made)
     add_linked_option(made)
+    add_flags_option(made)
     add_calm_option(made)
     add("--linked-peers", action="store_true", help="shows linked peers in the figures too")
     add("--memory", action="store_true", help="allocations and bytes an operation, in extra runs")
@@ -229,6 +231,9 @@ def execute(options: argparse.Namespace) -> int:
     if not options.json:
         show.say_missing(field)
     about = report.provenance(BENCH.parent, options.build)
+    cache = report.cmake_cache(options.build)
+    made = origins.origins(field.contenders, cache, origins.parse_flags(options.flags))
+    about["origins"] = [each.as_json() for each in made]
     free = free_gb()
     spared = {row.bench for row in targets if lacks_memory(row, free)}
     wanted = [job for job in jobs if job.bench not in spared]
@@ -249,6 +254,7 @@ def execute(options: argparse.Namespace) -> int:
     if not options.json:
         if options.scoreboard:
             show.say_rules(rules, len(run.repetitions))
+        show.say_origins(run, field, made)
         show.say_run(run, about, path)
     if options.gobench is not None:
         report.write_whole(options.gobench, report.go_benchmark_text(run, about))

@@ -23,6 +23,18 @@ def add_peer_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_flags_option(parser: argparse.ArgumentParser) -> None:
+    """The option that tells how an allocator was built."""
+    parser.add_argument(
+        "--flags",
+        action="append",
+        default=[],
+        metavar="NAME=TEXT",
+        help="the compiler's flags of an allocator, for the report, where its file does not tell "
+        "them (repeatable)",
+    )
+
+
 def add_linked_option(parser: argparse.ArgumentParser) -> None:
     """The option that adds a bench program of a linked allocator."""
     parser.add_argument(

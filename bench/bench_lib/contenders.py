@@ -42,6 +42,7 @@ class Contender:
         preload: library for LD_PRELOAD, or None.
         version: as the allocator or the user tells it, "" if nobody does.
         variables: what its environment has beside ours (Target.environment).
+        library: what serves malloc, as the program says; None if it does not.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Contender:
     preload: Path | None = None
     version: str = ""
     variables: tuple[tuple[str, str], ...] = ()
+    library: Path | None = None
 
     @property
     def options(self) -> str:
@@ -139,7 +141,11 @@ def identify(contender: Contender) -> Contender:
             f"{contender.name}: {contender.preload} does not define malloc "
             f"(it came from '{library}'); give a library made for LD_PRELOAD"
         )
-    return replace(contender, version=contender.version or version)
+    return replace(
+        contender,
+        version=contender.version or version,
+        library=Path(library) if library else None,
+    )
 
 
 def find_library(soname: str) -> Path | None:

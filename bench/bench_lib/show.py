@@ -14,6 +14,7 @@ from bench_lib import calm, claim, claim_plot, report
 from bench_lib.contenders import Field
 from bench_lib.judge import Rules
 from bench_lib.machine import UNKNOWN, this_machine
+from bench_lib.origins import Origin
 from bench_lib.plots import plot_figures, plot_scoreboard
 from bench_lib.runner import MemoryUse, Run
 from bench_lib.scoreboard import Score
@@ -39,6 +40,19 @@ def say_rules(rules: Rules, repetitions: int) -> None:
             f"not judged: {repetitions} repetitions were made, bench/targets.toml fixes "
             f"{rules.repetitions}"
         )
+
+
+def say_origins(run: Run, field: Field, made: Sequence[Origin]) -> None:
+    """Version, package, compiler and flags of each contender that was measured."""
+    ran = {(job.contender.name, job.contender.basis) for job in run.jobs}
+    shown = [
+        origin
+        for who, origin in zip(field.contenders, made, strict=True)
+        if (who.name, who.basis) in ran
+    ]
+    rows = [[o.label, o.basis, o.version, o.package, o.compiler, o.flags] for o in shown]
+    header = ["made of", "called", "version", "package", "compiler", "flags"]
+    print("\n" + report.text_table(header, [[cell or "-" for cell in row] for row in rows]))
 
 
 def say_run(run: Run, about: dict[str, Any], path: Path | None) -> None:
