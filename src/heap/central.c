@@ -16,10 +16,12 @@ sw_status sw_central_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *pa
     bool spare = __atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0;
     if (spare && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
     if (spare) sw_large_give_up_all(heap);
-    sw_status status = sw_pages_alloc(&heap->pages, n, align, page, needzero);
-    if (sw_likely(status == SW_OK)) return SW_OK;
-    sw_large_give_up_all(heap);
     return sw_pages_alloc(&heap->pages, n, align, page, needzero);
+}
+
+bool sw_central_relieve(sw_heap *heap) {
+    sw_large_give_up_all(heap);
+    return sw_pages_retreat(&heap->pages) != 0;
 }
 
 /* --- records ---------------------------------------------------------------------------------- */
@@ -41,7 +43,9 @@ static bool add_batch(sw_heap *heap) {
 }
 
 sw_span *sw_central_record(sw_heap *heap) {
-    if (heap->free_records == 0 && !add_batch(heap)) sw_large_give_up_all(heap);
+    if (heap->free_records == 0 && !add_batch(heap) && sw_central_relieve(heap) &&
+        heap->free_records == 0)
+        (void)add_batch(heap);
     if (heap->free_records == 0) return NULL;
     sw_span *span = sw_space_span(heap->space, heap->free_records);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
@@ -84,7 +88,8 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     *why = SW_NOMEM;
     sw_span *span = sw_central_record(heap);
     if (span == NULL) return NULL;
-    if (!take_metadata(heap, cls, &words, &slack)) {
+    if (!take_metadata(heap, cls, &words, &slack) &&
+        !(sw_central_relieve(heap) && take_metadata(heap, cls, &words, &slack))) {
         sw_central_drop_record(heap, span);
         return NULL;
     }

@@ -236,6 +236,9 @@ void sw_central_drop_record(sw_heap *heap, sw_span *span);
 void sw_central_release_idle(sw_heap *heap);
 /* Reads the clock (manual or system) and lets the page heap give back idle pages. */
 void sw_central_tick(sw_heap *heap);
+/* After the system has refused memory for metadata: what caches keep of large objects and the free
+ * pages at the windows' ends make up for it. False: they do not, another attempt would fail. */
+bool sw_central_relieve(sw_heap *heap);
 /* Pages for a span, as sw_pages_alloc. What caches keep of large objects is used up before fresh
  * pages are, and before a request is refused. */
 sw_status sw_central_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero);

@@ -26,6 +26,9 @@ void *sw_os_reserve(size_t bytes, size_t align);
 void *sw_os_reserve_readable(size_t bytes);
 /* Makes [p, p+bytes) readable and writable. False when refused (the range is unchanged). */
 bool sw_os_commit(void *p, size_t bytes);
+/* Takes access away again from whole pages that were purged: nobody is charged for them until they
+ * are committed again. False when refused (the range is unchanged). */
+bool sw_os_uncommit(void *p, size_t bytes);
 /* Gives the pages of [p, p+bytes) back; they read as zero when next touched.
  * False when refused (always, unless they are whole pages): contents and residency are
  * unchanged. */

@@ -78,6 +78,22 @@ void sw_pages_tick(sw_pages *pages, uint64_t now_ns);
 /* Every free page goes back now; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 
+/* After the system has refused memory: free pages at the windows' ends go back with their access,
+ * since a process may be charged for what it may write to (ulimit -d), used or not. Returns bytes;
+ * 0: another attempt would be refused as well. */
+uint64_t sw_pages_retreat(sw_pages *pages);
+
+/* --- windows.c ------------------------------------------------------------------------------- */
+
+/* Makes n free pages that follow each other accessible; those of a new window begin at a multiple of
+ * `align`. No run of n pages is free yet. False: refused, nothing has changed. */
+bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align);
+/* Moves a window's frontier up by at least n pages. False: refused. */
+bool sw_pages_advance(sw_pages *pages, sw_window *window, uint32_t n);
+/* Free pages at the end of the window's accessible part. */
+uint32_t sw_pages_free_before_frontier(const sw_pages *pages, const sw_window *window);
+void sw_pages_drop_windows(sw_pages *pages);
+
 uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
 /* Writes the span id into the page map for n pages. */
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);

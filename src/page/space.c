@@ -203,14 +203,21 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
     return best;
 }
 
+/* The first bytes of a window that its heap asks for at once: their refusal refuses the window. */
+static bool make_ready(const sw_space *space, const sw_window *window, uint64_t bytes) {
+    return space->dry || commit((void *)window->base, bytes);
+}
+
 /* Never a longer one than asked for: the layout of a heap must not depend on the heaps before
  * it. */
-static bool free_window(sw_space *space, uint64_t exact, uint64_t frames, sw_window *out) {
+static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t frames,
+                                    uint64_t ready_bytes, sw_window *out) {
     uint32_t i = choose_window(space, exact, frames);
-    if (i == space->free_window_count) return false;
+    if (i == space->free_window_count) return SW_WINDOW_NO_ADDRESSES;
     sw_window window = space->free_windows[i];
     bool whole = !is_main(space, &window);
-    if (!whole && !commit(window.map, frames * sizeof *window.map)) return false;
+    if (!whole && !commit(window.map, frames * sizeof *window.map)) return SW_WINDOW_NO_MEMORY;
+    if (!make_ready(space, &window, ready_bytes)) return SW_WINDOW_NO_MEMORY;
     (void)drop_window(space, i);
     while (!whole && window.frames > frames) {
         window.frames /= 2;
@@ -220,34 +227,41 @@ static bool free_window(sw_space *space, uint64_t exact, uint64_t frames, sw_win
         keep_window(space, &upper);
     }
     *out = window;
-    return true;
+    return SW_WINDOW_TAKEN;
 }
 
-/* A reservation of its own, with its own piece of page map. */
-static bool extra_window(sw_space *space, uint64_t frames, sw_window *out) {
-    if (space->dry || space->extra_count == SW_SPACE_EXTRAS) return false;
+/* A reservation of its own, with its own piece of page map. It is not told of before all of it is
+ * there, because one that others may look into stays for ever. */
+static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t ready_bytes,
+                                     sw_window *out) {
+    if (space->dry || space->extra_count == SW_SPACE_EXTRAS) return SW_WINDOW_NO_ADDRESSES;
     size_t bytes = (size_t)frames << SW_FRAME_SHIFT;
     void *base = sw_os_reserve(bytes, 1u << 16); /* the largest page of any table */
-    if (base == NULL) return false;
+    if (base == NULL) return SW_WINDOW_NO_ADDRESSES;
     uint32_t *map = sw_os_map(frames * sizeof *map);
-    if (map == NULL) {
+    sw_window window = {.base = (uintptr_t)base, .map = map, .frames = frames};
+    if (map == NULL || !make_ready(space, &window, ready_bytes)) {
         (void)sw_os_release(base, bytes);
-        return false;
+        if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* these are counted as well */
+        (void)sw_os_release(map, frames * sizeof *map);
+        return SW_WINDOW_NO_MEMORY;
     }
-    *out = (sw_window){.base = (uintptr_t)base, .map = map, .frames = frames};
-    space->extras[space->extra_count] = *out;
+    *out = window;
+    space->extras[space->extra_count] = window;
     __atomic_store_n(&space->extra_count, space->extra_count + 1, __ATOMIC_RELEASE);
-    return true;
+    return SW_WINDOW_TAKEN;
 }
 
-bool sw_space_take_window(sw_space *space, uint64_t bytes, sw_window *out) {
-    if (bytes == 0 || bytes > (1ull << SW_WINDOW_LOG2_MAX)) return false;
+sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t ready_bytes,
+                                      sw_window *out) {
+    if (bytes == 0 || bytes > (1ull << SW_WINDOW_LOG2_MAX)) return SW_WINDOW_NO_ADDRESSES;
     uint64_t exact = sw_align_up(bytes, 1u << 18) >> SW_FRAME_SHIFT;
     uint64_t frames = 1ull << sw_log2_ceil(exact);
     sw_os_lock_acquire(&space->lock);
-    bool ok = free_window(space, exact, frames, out) || extra_window(space, exact, out);
+    sw_window_answer answer = free_window(space, exact, frames, ready_bytes, out);
+    if (answer == SW_WINDOW_NO_ADDRESSES) answer = extra_window(space, exact, ready_bytes, out);
     sw_os_lock_release(&space->lock);
-    return ok;
+    return answer;
 }
 
 void sw_space_return_window(sw_space *space, const sw_window *window) {
@@ -255,6 +269,7 @@ void sw_space_return_window(sw_space *space, const sw_window *window) {
     memset(window->map, 0, window->frames * sizeof *window->map);
     /* Purged, so that the next heap finds zeroes. If the OS refuses, the addresses are given up. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
+    if (!space->dry) (void)sw_os_uncommit((void *)window->base, bytes);
     sw_os_lock_acquire(&space->lock);
     merge_window(space,
                  (sw_window){.base = window->base, .map = window->map, .frames = window->frames});

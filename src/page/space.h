@@ -84,9 +84,17 @@ extern sw_space sw_live_space;
 sw_space *sw_space_dry_create(void);
 void sw_space_dry_destroy(sw_space *space);
 
-/* A window of at least `bytes`. False when addresses or page-map memory are exhausted. */
-bool sw_space_take_window(sw_space *space, uint64_t bytes, sw_window *out);
-/* Returns it: purges, forgets its page-map entries. */
+typedef enum sw_window_answer {
+    SW_WINDOW_TAKEN,
+    SW_WINDOW_NO_ADDRESSES, /* a shorter one may be had */
+    SW_WINDOW_NO_MEMORY,    /* the system refuses its first bytes, or its piece of the page map */
+} sw_window_answer;
+
+/* A window of at least `bytes`, of which the first `ready_bytes` are accessible. A refusal leaves no
+ * address mapped that was not. */
+sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t ready_bytes,
+                                      sw_window *out);
+/* Returns it: purges, ends the access, forgets its page-map entries. */
 void sw_space_return_window(sw_space *space, const sw_window *window);
 
 /* The first id of SW_SPAN_BATCH fresh records; 0 when exhausted. */

@@ -22,6 +22,10 @@ static void check_window(const sw_space *space, const sw_window *w, uint64_t byt
     w->map[0] = w->map[frames - 1] = 7; /* writable; forgotten when it is returned */
 }
 
+static bool take(sw_space *space, uint64_t bytes, sw_window *w) {
+    return sw_space_take_window(space, bytes, 0, w) == SW_WINDOW_TAKEN;
+}
+
 static void windows(sw_space *space, uint64_t seed) {
     static sw_window held[WINDOWS];
     bool taken[WINDOWS] = {false};
@@ -33,7 +37,7 @@ static void windows(sw_space *space, uint64_t seed) {
             continue;
         }
         uint64_t bytes = 1 + (r >> 8) % (1ull << (16 + (r >> 40) % 9));
-        taken[i] = sw_space_take_window(space, bytes, &held[i]);
+        taken[i] = take(space, bytes, &held[i]);
         CHECK(taken[i]);
         check_window(space, &held[i], bytes);
         for (int k = 0; k < WINDOWS; k++) {
@@ -55,9 +59,9 @@ static void used_like_fresh(sw_space *space) {
     for (uint32_t big = 18; big < 30; big++)
         for (uint32_t small = 18; small <= big; small++) {
             sw_window w;
-            CHECK(sw_space_take_window(space, 1ull << big, &w));
+            CHECK(take(space, 1ull << big, &w));
             sw_space_return_window(space, &w);
-            CHECK(sw_space_take_window(space, 1ull << small, &w));
+            CHECK(take(space, 1ull << small, &w));
             CHECK_EQ(w.frames, 1ull << (small - SW_FRAME_SHIFT));
             sw_space_return_window(space, &w);
         }
@@ -67,9 +71,10 @@ static void used_like_fresh(sw_space *space) {
 static void zero_again(sw_space *space) {
     sw_window w;
     for (int round = 0; round < 3; round++) {
-        CHECK(sw_space_take_window(space, 1 << 20, &w));
+        CHECK_EQ(sw_space_take_window(space, 1 << 20, 1 << 19, &w), SW_WINDOW_TAKEN);
         char *p = (char *)w.base;
-        CHECK(sw_os_commit(p, 1 << 20));
+        p[(1 << 19) - 1] = 0; /* the first half can be written at once */
+        CHECK(sw_os_commit(p + (1 << 19), 1 << 19));
         for (size_t i = 0; i < 1 << 20; i += 4096) CHECK(p[i] == 0 && p[i + 4095] == 0);
         for (size_t i = 0; i < 1 << 20; i += 4096) p[i] = p[i + 4095] = 9;
         sw_space_return_window(space, &w);
@@ -78,9 +83,9 @@ static void zero_again(sw_space *space) {
 
 static void refusals(sw_space *space) {
     sw_window w = {.base = 5};
-    CHECK(!sw_space_take_window(space, 0, &w));
-    CHECK(!sw_space_take_window(space, (1ull << SW_WINDOW_LOG2_MAX) + 1, &w));
-    CHECK(!sw_space_take_window(space, UINT64_MAX, &w));
+    CHECK(!take(space, 0, &w));
+    CHECK(!take(space, (1ull << SW_WINDOW_LOG2_MAX) + 1, &w));
+    CHECK(!take(space, UINT64_MAX, &w));
     CHECK_EQ(w.base, 5);
     CHECK(sw_space_entry(space, 0) == NULL);
     CHECK(sw_space_entry(space, 4096) == NULL);

@@ -52,6 +52,8 @@ void *sw_os_reserve_readable(size_t bytes) { return map(bytes, PROT_READ); }
 
 bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0; }
 
+bool sw_os_uncommit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_NONE) == 0; }
+
 /* The system would round the end up, and take what lies there. */
 bool sw_os_purge(void *p, size_t bytes) {
     bool whole = (((uintptr_t)p | bytes) & (sw_os_page_bytes() - 1)) == 0;

@@ -48,6 +48,12 @@ bool sw_os_commit(void *p, size_t bytes) {
     return true;
 }
 
+bool sw_os_uncommit(void *p, size_t bytes) {
+    (void)p;
+    (void)bytes;
+    return true;
+}
+
 static bool is_zero(const char *p, size_t bytes) {
     return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0;
 }

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Free pages go back to the system: at decay ticks, when they are asked for, and with their access
+ * when the system has refused memory. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "page/pages.h"
+#include "size/table.h"
+
+/* Makes a run of free pages one of whole units: longer where what is missing is free as well, else
+ * shorter. Its new length. */
+static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
+    uint32_t unit = pages->unit, before = *page % unit, after = (unit - (*page + n) % unit) % unit;
+    uint32_t first = *page - before, end = *page + n + after;
+    if (sw_runs_count(&pages->runs, first, before) != before) first += unit;
+    if (sw_runs_count(&pages->runs, end - after, after) != after) end -= unit;
+    *page = first;
+    return end > first ? end - first : 0;
+}
+
+static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
+    if (pages->unit > 1) n = whole_units(pages, &page, n);
+    if (n == 0) return 0;
+    uint64_t length = (uint64_t)n << pages->page_shift;
+    uint32_t held = sw_bits_count(pages->held, page, n);
+    uint64_t bytes = (uint64_t)held << pages->page_shift;
+    if (!pages->space->dry && !sw_os_purge((void *)sw_pages_address(pages, page), length)) {
+        pages->retry_bytes += bytes;
+        return 0;
+    }
+    sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
+    sw_bits_clear(pages->held, page, n);
+    sw_bits_clear(pages->dirty, page, n);
+    sw_set_counter(&pages->held_pages, pages->held_pages - held);
+    pages->free_held_pages -= held;
+    pages->returned_bytes += bytes;
+    return bytes;
+}
+
+/* The next run at or after `from` of pages that are free and held (and idle, if asked).
+ * Returns its length, 0 at the end. */
+static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) {
+    uint32_t words = pages->capacity / 64, start = *from;
+    uint32_t length = 0;
+    for (uint32_t w = start / 64; w < words; w++) {
+        uint64_t bits = pages->runs.free[w] & pages->held[w];
+        if (idle_only) bits &= pages->idle[w];
+        if (w == start / 64) bits &= ~sw_low_mask(start % 64);
+        if (length == 0) {
+            if (bits == 0) continue;
+            *from = w * 64 + sw_ctz(bits);
+            bits >>= *from % 64;
+            length = bits == ~0ull ? 64 : sw_ctz(~bits);
+            if (*from % 64 + length < 64) return length;
+        } else {
+            uint32_t more = bits == ~0ull ? 64 : sw_ctz(~bits);
+            length += more;
+            if (more < 64) return length;
+        }
+    }
+    return length;
+}
+
+static uint64_t purge_all(sw_pages *pages, bool idle_only) {
+    uint64_t bytes = 0;
+    uint32_t page = 0, n;
+    while ((n = next_run(pages, &page, idle_only)) != 0) {
+        bytes += purge(pages, page, n);
+        page += n;
+    }
+    return bytes;
+}
+
+void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
+    if (!sw_pages_tick_due(pages, now_ns)) return;
+    bool late = now_ns - pages->tick_ns >= 2 * pages->decay_ns;
+    sw_set_counter(&pages->tick_ns, now_ns);
+    if (pages->free_held_pages == 0) return;
+    (void)purge_all(pages, !late);
+    for (uint32_t w = 0; w < pages->capacity / 64; w++)
+        pages->idle[w] = pages->runs.free[w] & pages->held[w];
+}
+
+uint64_t sw_pages_trim(sw_pages *pages) {
+    return pages->free_held_pages == 0 ? 0 : purge_all(pages, false);
+}
+
+/* Bytes of the free pages at the window's end that are accessible no longer. */
+static uint64_t retreat(sw_pages *pages, sw_window *window) {
+    uint32_t n = sw_pages_free_before_frontier(pages, window);
+    n -= n % pages->unit;
+    if (n == 0) return 0;
+    uint32_t page = window->first_page + window->frontier - n;
+    uint64_t bytes = (uint64_t)n << pages->page_shift;
+    if (sw_bits_any(pages->held, page, n) && purge(pages, page, n) == 0) return 0;
+    if (!sw_os_uncommit((void *)sw_pages_address(pages, page), bytes)) return 0;
+    sw_runs_set_used(&pages->runs, page, n);
+    sw_bits_clear(pages->idle, page, n);
+    window->frontier -= n;
+    sw_set_counter(&pages->frontier_pages, pages->frontier_pages - n);
+    return bytes;
+}
+
+uint64_t sw_pages_retreat(sw_pages *pages) {
+    uint64_t bytes = 0;
+    if (pages->space->dry) return 0;
+    for (uint32_t i = 0; i < pages->window_count; i++)
+        bytes += retreat(pages, &pages->windows[i]);
+    return bytes;
+}
+
+void sw_pages_holes(const sw_pages *pages, uint64_t *runs, uint64_t *longest) {
+    uint32_t page = 0, n;
+    *runs = 0;
+    *longest = 0;
+    while (pages->capacity > 0 && (n = next_run(pages, &page, false)) != 0) {
+        (*runs)++;
+        *longest = sw_max_u64(*longest, n);
+        page += n;
+    }
+}

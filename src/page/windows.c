@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The windows of a page heap: where a page is, and how the heap grows. A refusal adds nothing: no
+ * window, and no frontier that has moved. */
+#include "page/pages.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "size/table.h"
+
+enum {
+    GROW_MIN_BYTES = 1 << 20, /* made accessible at least this far ahead */
+    GROW_MAX_BYTES = 64 << 20,
+    HUGE_BYTES = 2 << 20,
+};
+
+/* --- where a page is -------------------------------------------------------------------------- */
+
+const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page) {
+    uint32_t i = pages->window_count - 1;
+    while (i > 0 && page < pages->windows[i].first_page) i--;
+    sw_assert2(page - pages->windows[i].first_page < pages->windows[i].pages);
+    return &pages->windows[i];
+}
+
+uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page) {
+    const sw_window *window = sw_pages_window_of(pages, page);
+    return window->base + ((uintptr_t)(page - window->first_page) << pages->page_shift);
+}
+
+void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) {
+    const sw_window *window = sw_pages_window_of(pages, page);
+    uint32_t shift = pages->page_shift - SW_FRAME_SHIFT;
+    uint64_t first = (uint64_t)(page - window->first_page) << shift;
+    uint64_t frames = (uint64_t)n << shift;
+    uint32_t *entry = window->map + first;
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* the record first: see sw_space_id_of */
+    /* In pieces: a large object has hundreds of entries. */
+    const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
+                             span_id, span_id, span_id, span_id};
+    for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
+    while (frames-- > 0) *entry++ = span_id;
+}
+
+/* --- growth ----------------------------------------------------------------------------------- */
+
+/* Makes room for the bits of pages below `end`, or changes nothing but the run index's length. */
+static bool grow_maps(sw_pages *pages, uint32_t end) {
+    if (end <= pages->capacity) return true;
+    if (!sw_runs_grow(&pages->runs, pages->meta, end)) return false;
+    size_t old_bytes = pages->capacity / 8, new_bytes = (size_t)pages->runs.leaves * 8;
+    uint64_t **maps[] = {&pages->held, &pages->dirty, &pages->idle};
+    uint64_t *wider[3] = {NULL, NULL, NULL};
+    for (size_t i = 0; i < 3; i++) wider[i] = sw_meta_alloc(pages->meta, new_bytes);
+    bool ok = wider[0] != NULL && wider[1] != NULL && wider[2] != NULL;
+    for (size_t i = 0; i < 3; i++) {
+        if (!ok) {
+            sw_meta_free(pages->meta, wider[i], new_bytes);
+            continue;
+        }
+        if (old_bytes > 0) memcpy(wider[i], *maps[i], old_bytes);
+        sw_meta_free(pages->meta, *maps[i], old_bytes);
+        *maps[i] = wider[i];
+    }
+    if (ok) pages->capacity = pages->runs.leaves * 64;
+    return ok;
+}
+
+/* Whether the system was asked for huge pages there; a refusal changes nothing for us. */
+static void advise(const sw_pages *pages, const sw_window *window, bool huge) {
+    if (!pages->huge || pages->space->dry) return;
+    (void)sw_os_advise_huge((void *)window->base, window->frames << SW_FRAME_SHIFT, huge);
+}
+
+/* Pages to make accessible where n are needed: ahead of need by a part of the heap. */
+static uint32_t with_pages_ahead(const sw_pages *pages, uint32_t n) {
+    uint64_t quarter = pages->held_pages << pages->page_shift >> 2;
+    uint64_t step = sw_min_u64(sw_max_u64(quarter, GROW_MIN_BYTES), GROW_MAX_BYTES);
+    uint32_t ahead = (uint32_t)sw_max_u64(step >> pages->page_shift, n);
+    /* A huge page is only given where all of it is accessible. */
+    return pages->huge ? (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift) : ahead;
+}
+
+/* The window's first n pages, or a few more, have become accessible. */
+static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
+    sw_runs_set_free(&pages->runs, window->first_page + window->frontier, n - window->frontier);
+    sw_set_counter(&pages->frontier_pages, pages->frontier_pages + n - window->frontier);
+    window->frontier = n;
+}
+
+/* A window of `bytes` whose first n pages are accessible, and further ones if the system gives them;
+ * *ready: how many. */
+static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, sw_window *window,
+                                   uint32_t *ready) {
+    uint64_t most = sw_min_u64(with_pages_ahead(pages, n), bytes >> pages->page_shift);
+    *ready = (uint32_t)sw_align_up(most, pages->unit);
+    sw_window_answer answer =
+        sw_space_take_window(pages->space, bytes, (uint64_t)*ready << pages->page_shift, window);
+    if (answer != SW_WINDOW_NO_MEMORY || *ready <= sw_align_up(n, pages->unit)) return answer;
+    *ready = (uint32_t)sw_align_up(n, pages->unit);
+    return sw_space_take_window(pages->space, bytes, (uint64_t)*ready << pages->page_shift, window);
+}
+
+/* A window for a run of n pages aligned to `align`. Windows double the heap; shorter ones are asked
+ * for only where addresses are scarce. */
+static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *window,
+                        uint32_t *ready) {
+    uint64_t total = SW_WINDOW_FIRST_BYTES;
+    for (uint32_t i = 0; i < pages->window_count; i++)
+        total += (uint64_t)pages->windows[i].pages << pages->page_shift;
+    uint64_t need = sw_max_u64((uint64_t)n << pages->page_shift, align);
+    uint64_t want = sw_max_u64(need, 1ull << sw_log2_floor(total));
+    sw_window_answer answer = take_ready(pages, want, n, window, ready);
+    while (answer == SW_WINDOW_NO_ADDRESSES && want > need) {
+        want = sw_max_u64(need, want / 2);
+        answer = take_ready(pages, want, n, window, ready);
+    }
+    return answer == SW_WINDOW_TAKEN;
+}
+
+/* A new window that begins with n accessible pages. */
+static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
+    sw_window window;
+    uint32_t ready;
+    if (pages->window_count == SW_WINDOWS_MAX) return false;
+    if (!take_window(pages, n, align, &window, &ready)) return false;
+    uint64_t count = window.frames >> (pages->page_shift - SW_FRAME_SHIFT);
+    uint64_t end = (uint64_t)pages->page_end + count + SW_PAGE_GAP;
+    if (end >= UINT32_MAX / 2 || !grow_maps(pages, (uint32_t)end)) {
+        sw_space_return_window(pages->space, &window);
+        return false;
+    }
+    window.first_page = pages->page_end;
+    window.pages = (uint32_t)count;
+    window.frontier = 0;
+    advise(pages, &window, true);
+    pages->page_end = (uint32_t)sw_align_up(end, 64);
+    pages->windows[pages->window_count] = window;
+    set_frontier(pages, &pages->windows[pages->window_count++], ready);
+    return true;
+}
+
+/* Moves a window's frontier up by n pages, or a few more: frontiers are whole units. */
+static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
+    n = (uint32_t)sw_align_up(n, pages->unit);
+    uintptr_t from = window->base + ((uintptr_t)window->frontier << pages->page_shift);
+    if (!pages->space->dry && !sw_os_commit((void *)from, (size_t)n << pages->page_shift))
+        return false;
+    set_frontier(pages, window, window->frontier + n);
+    return true;
+}
+
+uint32_t sw_pages_free_before_frontier(const sw_pages *pages, const sw_window *window) {
+    uint32_t n = 0;
+    while (n < window->frontier) {
+        uint32_t page = window->first_page + window->frontier - 1 - n, looked = page % 64 + 1;
+        uint64_t used = ~pages->runs.free[page / 64] << (64 - looked);
+        uint32_t more = used == 0 ? looked : sw_clz(used);
+        n += more;
+        if (more < looked) break;
+    }
+    return (uint32_t)sw_min_u64(n, window->frontier);
+}
+
+bool sw_pages_advance(sw_pages *pages, sw_window *window, uint32_t n) {
+    uint32_t room = window->pages - window->frontier, ahead = with_pages_ahead(pages, n);
+    if (advance(pages, window, ahead < room ? ahead : room)) return true;
+    return ahead > n && advance(pages, window, n);
+}
+
+bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align) {
+    for (uint32_t i = 0; i < pages->window_count; i++) {
+        sw_window *window = &pages->windows[i];
+        uint32_t have = sw_pages_free_before_frontier(pages, window);
+        sw_assert1(have < n); /* else first fit had found it */
+        if (window->pages - window->frontier < n - have) continue;
+        return sw_pages_advance(pages, window, n - have);
+    }
+    return add_window(pages, n, align);
+}
+
+void sw_pages_drop_windows(sw_pages *pages) {
+    for (uint32_t i = 0; i < pages->window_count; i++) {
+        advise(pages, &pages->windows[i], false);
+        sw_space_return_window(pages->space, &pages->windows[i]);
+    }
+    pages->window_count = 0;
+}
+
