@@ -76,7 +76,8 @@ SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers
 /* Called when `bytes` more, a large object or a span of small ones, would pass the heap's limit and
  * giving back free pages was not enough. It may free objects of the heap and trim it, from the
  * calling thread, but not allocate from it; no lock is held. Nonzero: try again (so it must answer
- * 0 when it could not free anything); 0: the allocation fails. */
+ * 0 when it could not free anything); 0, or the 65,536th answer for one request: the allocation
+ * fails. */
 typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
 /* NULL: none. May be called at any time; a call that is under way may still see the old hook. */
 SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);

@@ -276,16 +276,17 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
 }
 
 /* A refill failed: whether the hook of the heap's limit says to try again. */
-static bool may_retry(sw_cache *cache, uint32_t span_class) {
+static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
     const sw_table *table = cache->heap->table;
     uint64_t bytes = (uint64_t)table->classes[span_class / 2].pages << table->page_shift;
-    return sw_last_error()->status == SW_LIMIT && sw_heap_ask_limit(cache->heap, bytes);
+    return sw_last_error()->status == SW_LIMIT && sw_heap_ask_limit(cache->heap, bytes, asked);
 }
 
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
+    uint32_t asked = 0;
     bool done = refill(cache, span_class, &doubled);
-    while (sw_unlikely(!done) && may_retry(cache, span_class))
+    while (sw_unlikely(!done) && may_retry(cache, span_class, &asked))
         done = refill(cache, span_class, &doubled);
     if (sw_unlikely(doubled != 0)) sw_cache_report_double(cache, doubled);
     return done;
@@ -378,6 +379,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
     sw_os_lock_acquire(&heap->lock);
     sw_cache *cache = reuse_closed(heap);
     if (cache == NULL) cache = fresh_cache(heap);
+    if (cache == NULL && sw_central_relieve(heap)) cache = fresh_cache(heap);
     if (cache != NULL) {
         sw_cache_reset_slots(cache);
         link_cache(&heap->open_caches, cache);

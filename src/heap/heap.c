@@ -133,7 +133,8 @@ void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg) {
     sw_os_lock_release(&heap->lock);
 }
 
-bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes) {
+bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked) {
+    if ((*asked)++ == SW_LIMIT_ASKS_MAX) return false;
     sw_os_lock_acquire(&heap->lock);
     sw_limit_fn *hook = heap->limit_hook;
     void *arg = heap->limit_hook_arg;

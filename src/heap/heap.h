@@ -130,8 +130,10 @@ static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_s
 }
 
 /* After an allocation of `bytes` more failed with SW_LIMIT: asks the hook, if there is one. True:
- * try again. No lock is held. */
-bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes);
+ * try again. *asked counts a request's calls, which are bounded: a hook may promise what it does not
+ * do. No lock is held. */
+enum { SW_LIMIT_ASKS_MAX = 1 << 16 };
+bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked);
 
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);

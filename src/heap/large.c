@@ -148,10 +148,11 @@ static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t a
     sw_heap *heap = cache->heap;
     uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
     sw_span *span;
+    uint32_t asked = 0;
     do {
         sw_cache_trim(cache);
         span = take_locked(heap, pages, align, noscan, why);
-    } while (span == NULL && *why == SW_LIMIT && sw_heap_ask_limit(heap, bytes));
+    } while (span == NULL && *why == SW_LIMIT && sw_heap_ask_limit(heap, bytes, &asked));
     return span;
 }
 

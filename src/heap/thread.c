@@ -197,6 +197,14 @@ static sw_thread *make_thread(void) {
     return thread;
 }
 
+/* After a refusal: whether the heap's free pages make up for the record of a thread. */
+static bool relieved(sw_heap *heap) {
+    sw_os_lock_acquire(&heap->lock);
+    bool done = sw_central_relieve(heap);
+    sw_os_lock_release(&heap->lock);
+    return done;
+}
+
 /* Before the entry is written: whoever destroys the heap looks at those in use. */
 static void use_entry(sw_thread *thread, uint32_t index) {
     if (index < thread->used) return;
@@ -208,6 +216,7 @@ static void use_entry(sw_thread *thread, uint32_t index) {
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     sw_thread *thread = tls_thread;
     if (thread == NULL) thread = make_thread();
+    if (thread == NULL && relieved(heap)) thread = make_thread();
     if (thread == NULL) {
         sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
         return NULL;

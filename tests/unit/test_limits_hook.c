@@ -97,6 +97,30 @@ static void hook_serves_small_objects(bool dry) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* A hook that says "again" and frees nothing: the request fails all the same. */
+static int promise(sw_heap *heap, uint64_t bytes, void *arg) {
+    (void)heap;
+    (void)bytes;
+    ++*(int *)arg;
+    return 1;
+}
+
+static void empty_promises_end(bool dry) {
+    const size_t sizes[] = {2 * LIMIT, SMALL};
+    sw_heap *heap = make_heap(dry);
+    while (sw_heap_alloc(heap, SMALL, 0) != NULL) {
+    }
+    for (int i = 0; i < 2; i++) {
+        int calls = 0;
+        sw_heap_set_limit_hook(heap, promise, &calls);
+        errno = 0;
+        CHECK(sw_heap_alloc(heap, sizes[i], 0) == NULL && errno == ENOMEM);
+        CHECK_EQ(calls, 65536);
+    }
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 static void huge_pages_are_only_advice(bool dry) {
     sw_heap_options options;
     sw_heap *heap[2];
@@ -150,6 +174,7 @@ int main(void) {
     for (int dry = 0; dry < 2; dry++) {
         hook_makes_room(dry != 0);
         hook_serves_small_objects(dry != 0);
+        empty_promises_end(dry != 0);
         huge_pages_are_only_advice(dry != 0);
     }
     return check_result();

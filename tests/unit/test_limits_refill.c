@@ -2,6 +2,8 @@
 /* A process that may write to so much memory (ulimit -d) fills it with objects of one size, frees them
  * all and fills it with another: what was given up must serve again, for objects and for the metadata
  * that another size needs. */
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -60,7 +62,7 @@ static void free_all(sw_heap *heap, size_t keep_one_in) {
 
 typedef struct refill {
     const char *what;
-    size_t first, second; /* sizes of the objects */
+    size_t first, second; /* sizes of the objects; second 0: caches and a thread are what comes next */
     size_t keep_one_in;   /* of the first; 0: none is kept */
     bool other_heap;      /* the first heap is destroyed */
     uint32_t percent;     /* of the limit that the second filling must get */
@@ -73,12 +75,36 @@ static const refill refills[] = {
     {"large, then 100", 3 * MIB, 100, 0, false, LEAST_PERCENT},
     {"large, then larger", 3 * MIB, 150 * MIB, 0, false, 75}, /* one: two are beyond */
     {"5000, then 100 in another heap", 5000, 100, 0, true, LEAST_PERCENT},
+    {"5000, then caches and a thread", 5000, 0, 0, false, 0},
     {"5000, one in 1000 kept, then 100", 5000, 100, 1000, false, LEAST_PERCENT - 5},
 };
 
+/* A thread that is there already when memory is short, and allocates only then. */
+static sem_t turn;
+
+static void *first_allocation(void *arg) {
+    CHECK_EQ(sem_wait(&turn), 0);
+    return sw_heap_alloc(arg, 100, 0);
+}
+
+static void caches_and_a_thread(sw_heap *heap, pthread_t thread) {
+    enum { CACHES = 64 };
+    sw_cache *caches[CACHES];
+    void *p = NULL;
+    CHECK_EQ(sem_post(&turn), 0);
+    CHECK_EQ(pthread_join(thread, &p), 0);
+    CHECK(p != NULL);
+    for (int i = 0; i < CACHES; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
+    for (int i = 0; i < CACHES; i++) sw_cache_close(caches[i]);
+    sw_heap_free(heap, p);
+}
+
 static int fill_and_refill(const refill *r) {
     struct rlimit limit;
+    pthread_t thread;
     sw_heap *heap = make_heap();
+    CHECK_EQ(sem_init(&turn, 0, 0), 0);
+    if (r->second == 0) CHECK_EQ(pthread_create(&thread, NULL, first_allocation, heap), 0);
     uint64_t charged = data_bytes();
     CHECK_EQ(getrlimit(RLIMIT_DATA, &limit), 0);
     limit.rlim_cur = charged + DATA_BYTES;
@@ -89,12 +115,13 @@ static int fill_and_refill(const refill *r) {
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
         heap = make_heap();
     }
-    uint64_t second = fill(heap, r->second);
+    if (r->second == 0) caches_and_a_thread(heap, thread);
+    uint64_t second = r->second == 0 ? 0 : fill(heap, r->second);
     printf("%-34s %4llu MiB, then %4llu MiB of %u\n", r->what, (unsigned long long)first >> 20,
            (unsigned long long)second >> 20, DATA_BYTES / MIB);
     CHECK(first >= (uint64_t)DATA_BYTES / 100 * (LEAST_PERCENT - 1));
     CHECK(second >= (uint64_t)DATA_BYTES / 100 * r->percent);
-    free_all(heap, 0);
+    if (r->second != 0) free_all(heap, 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     fflush(stdout);
     return check_failed();
