@@ -74,10 +74,9 @@ static uint64_t purge_all(sw_pages *pages, bool idle_only) {
 
 void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
     if (!sw_pages_tick_due(pages, now_ns)) return;
-    bool late = now_ns - pages->tick_ns >= 2 * pages->decay_ns;
     sw_set_counter(&pages->tick_ns, now_ns);
     if (pages->free_held_pages == 0) return;
-    (void)purge_all(pages, !late);
+    (void)purge_all(pages, true);
     for (uint32_t w = 0; w < pages->capacity / 64; w++)
         pages->idle[w] = pages->runs.free[w] & pages->held[w];
 }

@@ -213,6 +213,8 @@ static void decay_takes_them(void) {
         if (kept == 1) CHECK_EQ(ledger_of(heap).cached_bytes, SIZE);
         sw_heap_set_time(heap, 100 + 15 * (uint64_t)(3 * kept)); /* a tick: idle from now on */
         CHECK_EQ(ledger_of(heap).cached_bytes, 0);
+        CHECK_EQ(ledger_of(heap).free_page_bytes, SIZE); /* late as that tick was */
+        CHECK_EQ(ledger_of(heap).returned_bytes, (uint64_t)kept * SIZE);
         sw_heap_set_time(heap, 115 + 15 * (uint64_t)(3 * kept));
         CHECK_EQ(ledger_of(heap).free_page_bytes, 0);
     }
