@@ -38,7 +38,9 @@ static bool add_batch(sw_heap *heap) {
     sw_space_cold(heap->space, sw_space_span(heap->space, first))->batch_next = heap->batches;
     heap->batches = first;
     heap->free_records = first;
-    heap->pages.fixed_bytes += SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold));
+    sw_set_counter(&heap->pages.fixed_bytes,
+                   heap->pages.fixed_bytes +
+                       SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold)));
     return true;
 }
 

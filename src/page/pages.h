@@ -43,7 +43,7 @@ typedef struct sw_pages {
     uint64_t held_pages; /* atomic: see sw_pages_held_bytes */
     uint64_t free_held_pages;
     uint64_t frontier_pages; /* atomic: sum of the windows' frontiers */
-    uint64_t fixed_bytes;    /* metadata that is in neither meta nor the page map */
+    uint64_t fixed_bytes;    /* atomic: metadata that is in neither meta nor the page map */
     uint64_t limit_bytes;    /* UINT64_MAX: none */
     uint64_t returned_bytes; /* over the heap's life */
     uint64_t retry_bytes;    /* the OS refused to take back; summed over attempts */
@@ -106,7 +106,8 @@ static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
     uint64_t frames = frontier << (pages->page_shift - SW_FRAME_BITS);
     uint64_t pool = __atomic_load_n(&pages->meta->held_bytes, __ATOMIC_RELAXED);
-    return pages->fixed_bytes + pool + frames * sizeof(uint32_t);
+    uint64_t fixed = __atomic_load_n(&pages->fixed_bytes, __ATOMIC_RELAXED);
+    return fixed + pool + frames * sizeof(uint32_t);
 }
 static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
     uint64_t held = __atomic_load_n(&pages->held_pages, __ATOMIC_RELAXED);

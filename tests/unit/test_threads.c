@@ -3,6 +3,7 @@
  * across threads, fork with threads at work. Run under ThreadSanitizer as well. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -273,6 +274,48 @@ static void clocks(void) {
     heap = shared;
 }
 
+/* --- what may be asked without a lock --------------------------------------------------------- */
+
+static _Atomic(bool) births_end;
+
+/* 300 spans, of 64 records a batch, in a heap that gives nothing back. */
+static void *give_birth(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 300; i++) {
+        sw_cache *cache;
+        if (sw_heap_alloc(heap, 40000, 0) == NULL) abort();
+        if (sw_cache_open(heap, &cache) != SW_OK) abort();
+        if (sw_cache_alloc(cache, 100, 0) == NULL) abort();
+        sw_cache_close(cache);
+    }
+    atomic_store(&births_end, true);
+    return NULL;
+}
+
+static void readers(void) {
+    sw_heap *shared = heap;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.decay_ns = SW_DECAY_NEVER;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    pthread_t thread;
+    atomic_store(&births_end, false);
+    uint64_t before = sw_heap_held_bytes(heap), fell = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, give_birth, NULL), 0);
+    while (!atomic_load(&births_end)) {
+        uint64_t now = sw_heap_held_bytes(heap);
+        fell += now < before;
+        before = now;
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(fell, 0);
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.held_bytes, sw_heap_held_bytes(heap));
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap = shared;
+}
+
 int main(void) {
     sw_set_fault_handler(count_fault, NULL);
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
@@ -282,6 +325,7 @@ int main(void) {
     handler_at_exit();
     run_threads(many_heaps, THREADS, 77);
     clocks();
+    readers();
     if (!UNDER_TSAN) forks(200); /* its runtime does not survive fork with threads */
     CHECK_EQ(atomic_load(&faults), 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
