@@ -149,7 +149,7 @@ void sw_cache_trim(sw_cache *cache) {
 void sw_cache_attend(sw_cache *cache, sw_span *span) {
     struct sw_cache_more *more = cache->more;
     sw_space *space = cache->heap->space;
-    span->needzero = 1;
+    sw_span_dirty(span);
     sw_span_set_owner(span, cache, SW_MARK_NONE);
     if (span->state != SW_SPAN_FULL) return;
     sw_span_list_remove(&more->full[span->span_class], space, span);
@@ -235,7 +235,7 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
     sw_span *span = slot->span;
     if (span == NULL) return;
     sw_span_enter(span, SW_SPAN_FULL);
-    span->needzero = 1; /* what is freed from now on was in use: frees need not say so */
+    sw_span_dirty(span); /* what is freed from now on was in use: frees need not say so */
     sw_span_set_owner(span, cache, SW_MARK_FULL);
     sw_span_list_push(&cache->more->full[span->span_class], cache->heap->space, span);
     empty_slot(slot);

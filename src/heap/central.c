@@ -211,7 +211,7 @@ sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot) {
     if (!sw_span_slot_live(span, slot)) return SW_REMOTE_DOUBLE;
     unlist(heap, span);
     sw_word_set_local(word, sw_word_local(word) | 1ull << (slot % 64));
-    span->needzero = 1;
+    sw_span_dirty(span);
     sw_central_put(heap, span);
     return SW_REMOTE_DONE;
 }

@@ -247,19 +247,22 @@ sw_status sw_central_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *pa
 
 /* --- slack: requested sizes of tracked heaps -------------------------------------------------- */
 
+/* Walks read what owners write. */
+
 /* Bytes of the slack array of a span of this class. */
 static inline size_t sw_slack_bytes(const sw_class *cls) {
     return (size_t)cls->slots * (cls->size > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
 }
 static inline uint32_t sw_slack_get(const void *slack, uint32_t slot_bytes, uint32_t slot) {
-    return slot_bytes > UINT16_MAX ? ((const uint32_t *)slack)[slot]
-                                   : ((const uint16_t *)slack)[slot];
+    return slot_bytes > UINT16_MAX
+               ? __atomic_load_n(&((const uint32_t *)slack)[slot], __ATOMIC_RELAXED)
+               : __atomic_load_n(&((const uint16_t *)slack)[slot], __ATOMIC_RELAXED);
 }
 static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot, uint32_t value) {
     if (slot_bytes > UINT16_MAX) {
-        ((uint32_t *)slack)[slot] = value;
+        __atomic_store_n(&((uint32_t *)slack)[slot], value, __ATOMIC_RELAXED);
     } else {
-        ((uint16_t *)slack)[slot] = (uint16_t)value;
+        __atomic_store_n(&((uint16_t *)slack)[slot], (uint16_t)value, __ATOMIC_RELAXED);
     }
 }
 

@@ -235,7 +235,7 @@ void sw_large_ended(sw_cache *cache, sw_span *span) {
         release_locked(heap, span);
         return;
     }
-    __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
+    sw_span_dirty(span);
     __atomic_store_n(place, kind | id, __ATOMIC_RELEASE);
     if (sw_unlikely(__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) == 0))
         __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
@@ -260,7 +260,7 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
     bool needzero, scanned = (span->span_class & 1) == 0;
     if (__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0) sw_large_give_up_all(heap);
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
-    if (needzero) span->needzero = 1;
+    if (needzero) sw_span_dirty(span);
     if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)
         (void)clear((void *)sw_pages_address(&heap->pages, first),
                     (size_t)more << heap->table->page_shift);

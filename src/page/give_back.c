@@ -104,8 +104,7 @@ static uint64_t retreat(sw_pages *pages, sw_window *window) {
 uint64_t sw_pages_retreat(sw_pages *pages) {
     uint64_t bytes = 0;
     if (pages->space->dry) return 0;
-    for (uint32_t i = 0; i < pages->window_count; i++)
-        bytes += retreat(pages, &pages->windows[i]);
+    for (uint32_t i = 0; i < pages->window_count; i++) bytes += retreat(pages, &pages->windows[i]);
     return bytes;
 }
 

@@ -97,9 +97,10 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
         found = grow(pages, run, align);
         if (found == SW_PAGE_NONE) return SW_NOMEM;
     }
-    uintptr_t address = sw_pages_address(pages, found);
-    found += (uint32_t)((sw_align_up(address, sw_max_u64(align, page_bytes)) - address) >>
-                        pages->page_shift);
+    if (slack > 0) {
+        uintptr_t address = sw_pages_address(pages, found);
+        found += (uint32_t)((sw_align_up(address, align) - address) >> pages->page_shift);
+    }
     if (!within_limit(pages, found, n)) return SW_LIMIT;
     take(pages, found, n, needzero);
     *page = found;
@@ -144,4 +145,3 @@ void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n) {
     sw_runs_set_free(&pages->runs, page, n);
     pages->free_held_pages += n;
 }
-

@@ -187,4 +187,3 @@ void sw_pages_drop_windows(sw_pages *pages) {
     }
     pages->window_count = 0;
 }
-

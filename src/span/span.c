@@ -87,7 +87,7 @@ void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *dou
         if (already != 0) *doubled = slot_address(span, k, already);
         sw_word_set_local(word, sw_word_local(word) | (bits & ~already));
     }
-    span->needzero = 1;
+    sw_span_dirty(span);
 }
 
 uint64_t sw_span_free_bits(const sw_span *span, uint32_t k) {

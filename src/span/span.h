@@ -121,7 +121,18 @@ static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
 }
 
 static inline void sw_span_enter(sw_span *span, sw_span_state state) {
-    span->state = (uint8_t)state;
+    __atomic_store_n(&span->state, (uint8_t)state, __ATOMIC_RELAXED);
+}
+/* From now on its slots may hold old bytes. */
+static inline void sw_span_dirty(sw_span *span) {
+    __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
+}
+/* The same two for walks, whose span may change meanwhile. */
+static inline sw_span_state sw_span_state_seen(const sw_span *span) {
+    return (sw_span_state)__atomic_load_n(&span->state, __ATOMIC_RELAXED);
+}
+static inline bool sw_span_dirty_seen(const sw_span *span) {
+    return __atomic_load_n(&span->needzero, __ATOMIC_RELAXED) != 0;
 }
 
 /* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(cls) bytes,

@@ -97,7 +97,7 @@ static void add_row(sw_ledger_class *to, const sw_ledger_class *row) {
 
 static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     tally *t = arg;
-    if (span->state == SW_SPAN_LARGE) {
+    if (sw_span_state_seen(span) == SW_SPAN_LARGE) {
         add_large(heap, span, t);
         return true;
     }
@@ -162,7 +162,7 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
     span_rows *out = arg;
     size_t i = out->count++;
     if (i >= out->capacity) return true;
-    bool large = span->state == SW_SPAN_LARGE;
+    bool large = sw_span_state_seen(span) == SW_SPAN_LARGE;
     const sw_cache *owner = large ? NULL : sw_span_owner(span);
     out->rows[i] = (sw_span_info){
         .address = span->base,
@@ -172,8 +172,8 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
         .live = large ? sw_span_large_lives(span) : span->slots - sw_span_free_slots(span),
         .cache = owner == NULL ? 0 : owner->more->number,
         .scan = (span->span_class & 1) == 0,
-        .current = span->state == SW_SPAN_CURRENT,
-        .needzero = span->needzero,
+        .current = sw_span_state_seen(span) == SW_SPAN_CURRENT,
+        .needzero = sw_span_dirty_seen(span),
     };
     return true;
 }
@@ -196,7 +196,7 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
     object_visit *visit = arg;
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
-    if (span->state == SW_SPAN_LARGE) {
+    if (sw_span_state_seen(span) == SW_SPAN_LARGE) {
         if (!sw_span_large_lives(span)) return true;
         uint64_t bytes = large_requested(heap, span);
         visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);

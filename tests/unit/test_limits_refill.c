@@ -62,7 +62,7 @@ static void free_all(sw_heap *heap, size_t keep_one_in) {
 
 typedef struct refill {
     const char *what;
-    size_t first, second; /* sizes of the objects; second 0: caches and a thread are what comes next */
+    size_t first, second; /* sizes; second 0: caches and a thread come next */
     size_t keep_one_in;   /* of the first; 0: none is kept */
     bool other_heap;      /* the first heap is destroyed */
     uint32_t percent;     /* of the limit that the second filling must get */
@@ -71,7 +71,7 @@ typedef struct refill {
 static const refill refills[] = {
     {"5000, then 100", 5000, 100, 0, false, LEAST_PERCENT},
     {"100, then 5000", 100, 5000, 0, false, LEAST_PERCENT},
-    {"100, then large", 100, 9 * MIB, 0, false, LEAST_PERCENT - 5}, /* the last one is in part beyond */
+    {"100, then large", 100, 9 * MIB, 0, false, LEAST_PERCENT - 5}, /* the last: in part beyond */
     {"large, then 100", 3 * MIB, 100, 0, false, LEAST_PERCENT},
     {"large, then larger", 3 * MIB, 150 * MIB, 0, false, 75}, /* one: two are beyond */
     {"5000, then 100 in another heap", 5000, 100, 0, true, LEAST_PERCENT},

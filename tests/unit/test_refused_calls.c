@@ -89,7 +89,8 @@ static size_t sizes[OBJECTS];
 static void *ask(sw_heap *heap, void *old, size_t size, unsigned flags) {
     uint64_t before = all_calls();
     errno = 0;
-    void *p = old == NULL ? sw_heap_alloc(heap, size, flags) : sw_heap_realloc(heap, old, size, flags);
+    void *p =
+        old == NULL ? sw_heap_alloc(heap, size, flags) : sw_heap_realloc(heap, old, size, flags);
     uint64_t calls = all_calls() - before;
     if (p != NULL) return p;
     CHECK_EQ(errno, ENOMEM);
@@ -227,8 +228,9 @@ static void refuse_each(const outcome *whole, call kind) {
             reached = got.made[kind] >= k;
             check_bounds(whole, &got, kind);
             if (check_failed())
-                fprintf(stderr, "%s refused: call %llu%s: %llu MiB mapped, %llu MiB resident, "
-                                "%llu calls, %llu requests refused, the worst by %llu calls\n",
+                fprintf(stderr,
+                        "%s refused: call %llu%s: %llu MiB mapped, %llu MiB resident, "
+                        "%llu calls, %llu requests refused, the worst by %llu calls\n",
                         call_names[kind], (unsigned long long)k, on ? " and on" : "",
                         (unsigned long long)got.most_mapped_bytes >> 20,
                         (unsigned long long)got.resident_bytes >> 20, (unsigned long long)got.calls,

@@ -278,12 +278,33 @@ static void clocks(void) {
 
 static _Atomic(bool) births_end;
 
+static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
+    (void)p;
+    (void)cls;
+    *(uint64_t *)arg += bytes;
+    return 0;
+}
+
+/* Walks beside threads that allocate and free: each span is read at a moment of its own. */
+static void walk(void) {
+    static sw_span_info rows[64];
+    sw_ledger ledger;
+    uint64_t bytes = 0;
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    (void)sw_heap_spans(heap, rows, 64);
+    CHECK_EQ(sw_heap_each_object(heap, count_object, &bytes), 0);
+}
+
 /* 300 spans, of 64 records a batch, in a heap that gives nothing back. */
 static void *give_birth(void *arg) {
     (void)arg;
     for (int i = 0; i < 300; i++) {
         sw_cache *cache;
-        if (sw_heap_alloc(heap, 40000, 0) == NULL) abort();
+        void *p = sw_heap_alloc(heap, 60000, 0);
+        if (p == NULL || sw_heap_alloc(heap, 40000, 0) == NULL) abort();
+        for (size_t size = 10; size < 700; size += 30)
+            sw_heap_free(heap, sw_heap_alloc(heap, size, 0));
+        sw_heap_free(heap, p);
         if (sw_cache_open(heap, &cache) != SW_OK) abort();
         if (sw_cache_alloc(cache, 100, 0) == NULL) abort();
         sw_cache_close(cache);
@@ -292,10 +313,11 @@ static void *give_birth(void *arg) {
     return NULL;
 }
 
-static void readers(void) {
+static void readers(bool tracked) {
     sw_heap *shared = heap;
     sw_heap_options options;
     sw_heap_options_init(&options);
+    options.tracked = tracked;
     options.decay_ns = SW_DECAY_NEVER;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     pthread_t thread;
@@ -306,6 +328,7 @@ static void readers(void) {
         uint64_t now = sw_heap_held_bytes(heap);
         fell += now < before;
         before = now;
+        walk();
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(fell, 0);
@@ -325,7 +348,8 @@ int main(void) {
     handler_at_exit();
     run_threads(many_heaps, THREADS, 77);
     clocks();
-    readers();
+    readers(false);
+    readers(true);
     if (!UNDER_TSAN) forks(200); /* its runtime does not survive fork with threads */
     CHECK_EQ(atomic_load(&faults), 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
