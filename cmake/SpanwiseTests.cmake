@@ -10,12 +10,12 @@ set(spanwise_needs_linux
     "^(thread|fork|record|space|unwind|limits|populate|purge_refused|refused|remote_late)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
-# (fail), limits of memory and addresses bind itself (limits, limits_refill,
-# runner), forks beside threads upset it
-# (threads, thread_births, fork, fork_large), some would take it minutes (runner, threads,
-# trace_damage), and what it does with advice about pages is its own affair (populate).
+# (fail), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
+# threads upset it (threads, thread_births, fork, fork_large), some would take it minutes (runner,
+# threads, trace_damage), and what it does with advice about pages is its own affair (populate).
 set(spanwise_needs_native
-    "^(fail|fork|fork_large|limits|limits_refill|populate|runner|thread_births|threads|trace_damage)$")
+    "^(fail|fork|fork_large|limits|limits_refill|populate|runner|thread_births|threads|trace_damage)$"
+)
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)
