@@ -6,8 +6,11 @@ about 5,000 lines (recorded with its children, so that the compiler proper is). 
 medians of wall seconds and the median of the ratios to the plain run of the same round, with its
 range.
 
+`spanwise record` is the whole command, from its start to the finished file: merge and compression
+included, as heaptrack's is. `recorder alone` is the part of it in which the program runs.
+
 Example:
-    python3 bench/record_cost.py --recorder build/release/libspanwise-record.so --rounds 9
+    .venv/bin/python bench/record_cost.py --rounds 9
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from spanwise import _lib
+from spanwise.recorder import RECORDER
 
 JSON_JOB = """import json
 rows = [{"id": i, "name": "n%d" % i, "tags": ["a", "b", str(i)], "v": i * 1.5} for i in range(3000)]
@@ -59,48 +65,72 @@ def seconds(command: list[str], environment: dict[str, str], cwd: Path) -> float
     return wall
 
 
-def variants(
-    job: list[str], recorder: Path, stacks: int
-) -> dict[str, tuple[list[str], dict[str, str]]]:
-    """The commands and their environments, by name."""
+Variant = tuple[list[str], dict[str, str]]
+"""A command and its environment."""
+PLAIN, WHOLE, ALONE = "plain", "spanwise record", "recorder alone"
+
+
+def variants(job: list[str], recorder: Path, stacks: int) -> dict[str, Variant]:
+    """The commands and their environments, by name.
+
+    Args:
+        job: the command that is recorded.
+        recorder: libspanwise-record.so.
+        stacks: return addresses a call.
+    """
     base = {**os.environ, "PYTHONMALLOC": "malloc"}
-    record = {
+    command = [sys.executable, "-m", "spanwise", "record", "-o", "job.swt", "--children"]
+    whole = {**os.environ, "SPANWISE_NATIVE_DIR": str(recorder.resolve().parent)}
+    alone = {
         **base,
         "LD_PRELOAD": str(recorder.resolve()),
         "SPANWISE_RECORD_FILE": "job.swt",
         "SPANWISE_RECORD_CHILDREN": "1",
         "SPANWISE_RECORD_STACKS": str(stacks),
     }
-    found = {"plain": (job, base), "spanwise": (job, record)}
+    found = {
+        PLAIN: (job, base),
+        WHOLE: ([*command, "--stacks", str(stacks), "--", *job], whole),
+        ALONE: (job, alone),
+    }
     if shutil.which("heaptrack"):
         found["heaptrack"] = (["heaptrack", "-o", "job.heaptrack", *job], base)
     return found
+
+
+def prepare(folder: Path) -> None:
+    """Puts what the jobs read into a new folder."""
+    folder.mkdir()
+    (folder / "job.c").write_text(c_source(), encoding="utf-8")
+    (folder / "job.py").write_text(JSON_JOB, encoding="utf-8")
 
 
 def measure(name: str, job: list[str], options: argparse.Namespace) -> dict[str, object]:
     """One job's rows."""
     runs = variants(job, options.recorder, options.stacks)
     walls: dict[str, list[float]] = {key: [] for key in runs}
+    size = 0
     with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder)
-        (where / "job.c").write_text(c_source(), encoding="utf-8")
-        (where / "job.py").write_text(JSON_JOB, encoding="utf-8")
-        for _ in range(options.rounds):
+        for number in range(options.rounds):
             for key, (command, environment) in runs.items():
+                where = Path(folder) / f"{number} {key}"  # a run finds nothing of another's
+                prepare(where)
                 walls[key].append(seconds(command, environment, where))
-        size = sum(path.stat().st_size for path in where.glob("job*.swt"))
+                if key == WHOLE:
+                    size = sum(path.stat().st_size for path in where.glob("job*.swt"))
+                shutil.rmtree(where)
     print(f"{name}, {options.rounds} rounds")
-    rows: dict[str, object] = {"job": name, "raw_bytes": size}
+    rows: dict[str, object] = {"job": name, "bytes": size}
     for key, times in walls.items():
-        ratios = [t / p for t, p in zip(times, walls["plain"], strict=True)]
+        ratios = [t / p for t, p in zip(times, walls[PLAIN], strict=True)]
         low, high = min(ratios), max(ratios)
         middle = statistics.median(ratios)
         print(
-            f"  {key:<10} {statistics.median(times):7.3f} s"
+            f"  {key:<15} {statistics.median(times):7.3f} s"
             f"   {middle:5.2f} x plain  [{low:.2f}, {high:.2f}]"
         )
         rows[key] = {"seconds": times, "ratio": middle}
-    print(f"  raw recordings of the last round: {size:,} bytes")
+    print(f"  recordings of the last round: {size:,} bytes")
     return rows
 
 
@@ -109,11 +139,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--recorder", type=Path, required=True, help="libspanwise-record.so")
+    parser.add_argument("--recorder", type=Path, help=f"another {RECORDER} than the package's")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--stacks", type=int, default=1, help="return addresses a call site")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON as well")
     options = parser.parse_args()
+    options.recorder = options.recorder or _lib.native_library(RECORDER)
     if not options.recorder.exists():
         parser.error(
             f"{options.recorder}: no such file; build the library first (./dev bench does)"
