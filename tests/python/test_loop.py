@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise import _lib
+from spanwise import _lib, _loop
 from spanwise._loop import ALIGN, CLASSES, OBJECTIVE, Loop, Measured, measure, same_environment
 from spanwise._parts import PARTS
 from spanwise.build import Build
+from spanwise.commands import demo
 from spanwise.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.recorder import finish, run_recorded
 from spanwise.running import MALLOC_FACE
@@ -116,6 +117,23 @@ def test_the_loop_names_the_winner(table: sw.SizeClassTable | str) -> None:
         assert "; no table that was found holds less, so c16 stays (one, 67 classes, " in said
         assert " beyond that); " in said and "less;" not in said
     assert " more" not in said
+
+
+def test_the_demo_goes_on_where_the_stock_table_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One class of 32 KiB for everything: the table is written and would be built."""
+    ops = make_ops(*((ALLOC, i, 48) for i in range(5000)))
+    monkeypatch.setattr(_loop, "CLASSES", 1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "")
+    loop = demo._close_loop(sw.Recording.from_ops(ops), tmp_path)
+    assert "demo: c16 stays: it holds " in capsys.readouterr().err
+    assert sw.SizeClassTable.from_json(tmp_path / "best.json").max_bytes == 32768
+    said = loop.sentence()
+    assert "; no table that was found holds less, so c16 stays (best-1-peak, 1 class, would" in said
+    assert said.endswith("no C compiler was found; install gcc or clang, or name one with --cc.")
+    assert loop.to_dict()["beats_stock"] is False
 
 
 def _told(ledger: sw.Ledger, held: int) -> ProcessLedger:
