@@ -74,18 +74,23 @@ class Trial:
 
     def verdict(self) -> str:
         """Which table holds least, without a full stop."""
-        stock, found = self.stock_ledger, self.found_ledger
+        stock, found, least = self.stock_ledger, self.found_ledger, self.comparison.best
+        # Told of a table that would hold less than every one that may win.
+        barred = least.table in self.barred
+        scope = f"of the tables aligned to {self.align}, " if barred else ""
+        aside = f" ({least.table}, not so aligned, would hold {_format.size(least.held_bytes)})"
         if self.beats_stock:
-            return (
+            text = (
                 f"{found.table} holds least: {_format.size(found.held_bytes)},"
                 f" {_format.size(self.saved_bytes)}"
                 f" ({_format.share(self.saved_bytes, stock.held_bytes)}) less than {stock.table}"
-                f"{self._barred_best()}"
             )
-        return (
-            f"{stock.table} stays: it holds {_format.size(stock.held_bytes)}, {found.table} would"
-            f" hold {self._beyond()}{self._barred_best()}"
-        )
+        else:
+            text = (
+                f"{stock.table} stays: it holds {_format.size(stock.held_bytes)};"
+                f" {found.table} would hold {self._beyond()}"
+            )
+        return scope + text + (aside if barred else "")
 
     def held_out_verdict(self) -> str:
         """The same of a recording that was held out, to follow `verdict`."""
@@ -100,7 +105,7 @@ class Trial:
             )
         return (
             f"on {self.name}, held out, {found.table} loses: {stock.table} holds"
-            f" {_format.size(stock.held_bytes)}, it would hold {self._beyond()}"
+            f" {_format.size(stock.held_bytes)}, {found.table} would hold {self._beyond()}"
         )
 
     def _beyond(self) -> str:
@@ -109,16 +114,6 @@ class Trial:
             return "as much"
         held = _format.size(self.found_ledger.held_bytes)
         return f"{held}, {_format.size(-self.saved_bytes)} above that"
-
-    def _barred_best(self) -> str:
-        """Tells of a table that would hold less than every one that is allowed."""
-        least = self.comparison.best
-        if least.table not in self.barred:
-            return ""
-        return (
-            f" ({least.table} would hold {_format.size(least.held_bytes)}, but its classes are not"
-            f" multiples of {self.align})"
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
