@@ -169,6 +169,14 @@ SW_API sw_status sw_trace_finish(const char *path, const char *out_path, unsigne
                                  const volatile int *cancel, volatile uint64_t *done,
                                  sw_trace_summary *out);
 
+/* Appends to a raw recording that has no end what its program left in a file of open blocks (the
+ * recorder's, see docs/design/recorder.md), after cutting off a block that was not written whole;
+ * and its end, with these counts of children, unless something is known to be lost. Nothing is done
+ * when the recording has its end, is ordered, or there is no such file. The program must have
+ * ended. Errors: SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
+SW_API sw_status sw_trace_salvage(const char *path, const char *areas_path,
+                                  uint64_t children_unrecorded, uint64_t children_recorded);
+
 #ifdef __cplusplus
 }
 #endif

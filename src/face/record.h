@@ -5,7 +5,9 @@
  *   record.c          the malloc family: real call, then one event
  *   record_thread.c   a thread's open block: birth, exit, full blocks, late and dropped events
  *   record_site.c     return-address chains -> site ids
+ *   record_area.c     memory of open blocks, which whoever started the program can still read
  *   record_file.c     the file: blocks out, clocks, modules, the END block
+ *   record_descriptor.c  a descriptor in a program that closes and reuses them
  *   record_options.c  the environment
  *   record_real.c     the functions underneath, and the arena that serves our own calls
  *   record_process.c  start, fork, exec, exit, children
@@ -16,8 +18,8 @@
  *   record_children.c names of child files, and the list of children
  *   record_meta.c     META and MODULES blocks
  *
- * Locks, in the order of taking: finish, sites, encoder[i], file. None is held in the program's
- * code, and none around the loader's.
+ * Locks, in the order of taking: finish, sites, encoder[i], file; chunk and areas are taken alone.
+ * None is held in the program's code, and none around the loader's.
  */
 #ifndef SW_FACE_RECORD_H
 #define SW_FACE_RECORD_H
@@ -39,11 +41,12 @@
 enum { RECORD_PATH_MAX = 4096 };
 
 typedef struct record_options {
-    char file[RECORD_PATH_MAX]; /* absolute; "" when recording was not asked for */
-    uint32_t stacks;            /* return addresses a call site, 0: call sites off */
-    bool children;              /* record child processes to files of their own */
-    bool compress;              /* blocks through zstd already here, not only when finished */
-    uint64_t root;              /* process that FILE belongs to; 0: not stated, so this one */
+    char file[RECORD_PATH_MAX];  /* absolute; "" when recording was not asked for */
+    uint32_t stacks;             /* return addresses a call site, 0: call sites off */
+    bool children;               /* record child processes to files of their own */
+    bool compress;               /* blocks through zstd already here, not only when finished */
+    uint64_t root;               /* process that FILE belongs to; 0: not stated, so this one */
+    char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks in private memory */
 } record_options;
 
 extern record_options record_option;
@@ -98,8 +101,12 @@ typedef enum record_phase {
     RECORD_OWN = 3,     /* the recorder's own errand: nested calls get arena memory */
 } record_phase;
 
+/* In memory that reads as zero in a fork child (MADV_WIPEONFORK): the child of a fork which no
+ * handler saw finds a block without room, comes to the slow road and is known there. It could
+ * otherwise go on in a block that it shares with its parent. */
 typedef struct record_thread {
     swt_raw raw;
+    struct swt_area *area;          /* that raw's slots are in */
     uint32_t phase;                 /* record_phase; written by its thread, read by all */
     uint32_t exit_rounds;           /* times that the exit function ran */
     uintptr_t stack_high;           /* one past the highest stack byte, 0 unknown */
@@ -110,6 +117,7 @@ typedef struct record_thread {
     uint64_t nested; /* calls made inside a call: the allocator's own, or a signal handler's */
     struct record_thread *next; /* all records, newest first; never unlinked */
     uint32_t taken;             /* 1: belongs to a thread */
+    bool is_shared;             /* the area is in a file */
 } record_thread;
 
 extern sw_tls_fast record_thread *record_self; /* NULL: not yet, or no more */
@@ -153,8 +161,12 @@ uint64_t record_dropped(void);
 /* Every record, also of threads that are gone. */
 record_thread *record_all_threads(void);
 uint64_t record_thread_count(void);
+/* Before a fork: the child will not find what this thread is doing. */
+void record_threads_before_fork(void);
 /* In a fork child: forgets other threads, empties the block of this one. */
 void record_threads_after_fork(void);
+/* The process has a file of areas now, and this thread a block already. */
+void record_threads_share(void);
 
 static sw_always_inline void record_set_phase(record_thread *thread, record_phase phase) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -198,6 +210,8 @@ static sw_always_inline uint32_t record_site(const record_thread *thread, sw_os_
 }
 
 void record_sites_flush(void); /* writes what is new */
+/* The process has a file of areas now: new sites wait there. */
+void record_sites_share(void);
 void record_sites_after_fork(void);
 
 /* --- the process (record_process.c) ----------------------------------------------------------- */
@@ -210,8 +224,10 @@ void record_before_exit(void);
 void record_before_exec(void);
 void record_exec_failed(void);
 void record_wait_for_exec(void);
-/* True in a process that came out of a fork which the handlers did not see. */
+/* True in a process that came out of a fork which the handlers did not see (yet). */
 bool record_is_stray_copy(void);
+/* Copies can be told from their originals. */
+bool record_marks_copies(void);
 void record_in_fork_child(void);
 /* In a recorded fork child, at its first event: creates its file. */
 void record_open_child(void);

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recording on disk. One descriptor, kept high and checked before each write, because programs
- * close and reuse descriptors that they did not open. System calls are made raw: the C library's
- * own are cancellation points, and a cancelled thread would leave malloc with our locks held. */
+/* The recording on disk. System calls are made raw: the C library's own are cancellation points,
+ * and a cancelled thread would leave malloc with our locks held. */
 #define _GNU_SOURCE
 #include "face/record_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "face/record.h"
+#include "face/record_area.h"
+#include "face/record_descriptor.h"
 #include "face/record_meta.h"
 
 enum {
-    ENCODERS = 4,          /* threads that may compress at once */
-    HIGH_DESCRIPTOR = 900, /* below the usual limit of 1024, above what programs use */
-    TAIL_MAX = 1024,       /* CLOCK and END blocks */
+    ENCODERS = 4,    /* threads that may compress at once */
+    TAIL_MAX = 1024, /* CLOCK and END blocks */
     CLOCK_EVERY_NS = 1000000000,
 };
 
@@ -30,25 +29,21 @@ typedef struct flusher {
 } flusher;
 
 static struct {
-    sw_os_lock lock; /* offset, the descriptor, writes */
-    int fd;          /* -1: none */
-    dev_t device;
-    ino_t inode;
-    bool regular;                     /* else a device: no cutting back */
+    sw_os_lock lock;                  /* offset, the descriptor, writes */
+    record_descriptor at;             /* a device: no cutting back */
     uint64_t offset;                  /* end of the last whole block that stays */
     uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
     uint64_t last_clock_ns, ns_per_tick_q32;
     uint64_t start_ticks, start_ns;
-    char path[RECORD_PATH_MAX];
-} file = {.fd = -1};
+} file = {.at = {.fd = -1}};
 
 static flusher flushers[ENCODERS];
 static uint64_t recorded_calls;
 static uint64_t given_up_calls; /* recorded, and then cut off to make room for END */
 static uint32_t drop_reason;
 
-bool record_file_is_open(void) { return file.fd >= 0; }
-bool record_file_is_regular(void) { return file.regular; }
+bool record_file_is_open(void) { return file.at.fd >= 0; }
+bool record_file_is_regular(void) { return file.at.regular; }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
@@ -59,38 +54,12 @@ void record_file_stop(swt_drop_reason reason) {
     __atomic_or_fetch(&record_special, RECORD_STOPPED, __ATOMIC_RELEASE);
 }
 
-static bool is_ours(int fd) {
-    struct stat now;
-    return fstat(fd, &now) == 0 && now.st_dev == file.device && now.st_ino == file.inode;
-}
-
-/* The program closed our descriptor, and perhaps opened something else there: open the file again
- * by name. The foreign descriptor is left alone. */
-static bool regain(void) {
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, file.path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
-    if (fd < 0) return false;
-    if (!is_ours(fd)) {
-        (void)syscall(SYS_close, fd);
-        return false;
-    }
-    int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
-    if (high >= 0) (void)syscall(SYS_close, fd);
-    file.fd = high >= 0 ? high : fd;
-    return true;
-}
-
-/* A write past this limit would raise SIGXFSZ in the program. */
-static bool within_size_limit(uint64_t end) {
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           end <= limit.rlim_cur;
-}
-
 static bool write_at(uint64_t offset, const uint8_t *data, size_t bytes) {
-    if (!within_size_limit(offset + bytes)) return false;
+    if (!record_within_size_limit(offset + bytes)) return false;
     while (bytes > 0) {
-        long n = syscall(SYS_pwrite64, file.fd, data, bytes, offset);
+        long n = syscall(SYS_pwrite64, file.at.fd, data, bytes, offset);
         if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
         if (n <= 0) return false;
         data += n;
         bytes -= (size_t)n;
@@ -101,20 +70,21 @@ static bool write_at(uint64_t offset, const uint8_t *data, size_t bytes) {
 
 /* Cuts the file back to its last whole block, which also frees room for the END block. */
 static void cut_back(void) {
-    if (file.regular) (void)syscall(SYS_ftruncate, file.fd, file.offset);
+    if (file.at.regular) (void)syscall(SYS_ftruncate, file.at.fd, file.offset);
 }
 
 /* With the lock held. On failure recording has stopped. */
 static bool write_whole(const uint8_t *data, size_t bytes) {
-    if (file.fd < 0) return false; /* closed in a fork child */
-    if (!is_ours(file.fd) && !regain()) {
-        file.fd = -1;
+    if (file.at.fd < 0) return false; /* closed in a fork child */
+    if (!record_descriptor_hold(&file.at)) {
         record_file_stop(SWT_DROP_OTHER);
         return false;
     }
     if (write_at(file.offset, data, bytes)) return true;
+    int saved = errno;
     cut_back();
     record_file_stop(SWT_DROP_DISK);
+    errno = saved;
     return false;
 }
 
@@ -135,7 +105,7 @@ static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
 /* Writes at the end without moving it, in place of what was written so before. */
 static bool put_at_end(const uint8_t *data, size_t bytes) {
     sw_os_lock_acquire(&file.lock);
-    if (file.fd >= 0 && is_ours(file.fd)) cut_back();
+    if (record_descriptor_is_ours(&file.at)) cut_back();
     bool done = write_whole(data, bytes);
     sw_os_lock_release(&file.lock);
     return done;
@@ -145,7 +115,7 @@ static bool put_at_end(const uint8_t *data, size_t bytes) {
  * stand before the events that need them. */
 static bool give_up_last_block(void) {
     sw_os_lock_acquire(&file.lock);
-    bool possible = file.fd >= 0 && file.regular && file.last_offset != 0;
+    bool possible = file.at.fd >= 0 && file.at.regular && file.last_offset != 0;
     if (possible) {
         file.offset = file.last_offset;
         file.last_offset = 0;
@@ -312,23 +282,6 @@ static int create(const char *path) {
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CREAT | O_EXCL, 0666);
 }
 
-static bool adopt(int fd, const char *path) {
-    int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
-    if (high >= 0) {
-        (void)syscall(SYS_close, fd);
-        fd = high;
-    }
-    struct stat now;
-    if (fstat(fd, &now) != 0) return false;
-    file.fd = fd;
-    file.device = now.st_dev;
-    file.inode = now.st_ino;
-    file.regular = S_ISREG(now.st_mode);
-    file.offset = file.last_offset = file.last_calls = 0;
-    memcpy(file.path, path, strlen(path) + 1); /* both are RECORD_PATH_MAX */
-    return true;
-}
-
 static bool write_head(void) {
     uint8_t header[SWT_FILE_HEADER_BYTES];
     swt_file_header(header);
@@ -337,27 +290,39 @@ static bool write_head(void) {
     return record_meta_write() && write_clock();
 }
 
+/* What could not even be begun leaves no file. errno stays. */
+static void give_up(void) {
+    int saved = errno;
+    if (file.at.regular) (void)syscall(SYS_unlinkat, AT_FDCWD, file.at.path, 0);
+    record_descriptor_close(&file.at);
+    errno = saved;
+}
+
 bool record_file_open(const char *path, bool fresh) {
     int fd = fresh ? create(path)
                    : (int)syscall(SYS_openat, AT_FDCWD, path,
                                   O_WRONLY | O_CLOEXEC | O_NOCTTY | O_CREAT | O_EXCL, 0666);
-    if (fd < 0 || !adopt(fd, path)) return false;
+    if (fd < 0 || !record_descriptor_adopt(&file.at, fd, path, O_WRONLY)) return false;
+    file.offset = file.last_offset = file.last_calls = 0;
     drop_reason = SWT_DROP_NONE;
     recorded_calls = given_up_calls = 0;
-    if (!write_head()) return true; /* stopped already, e.g. a full disk: the program goes on */
+    if (!write_head()) {
+        give_up();
+        return false;
+    }
     record_modules_flush();
+    if (file.at.regular) record_area_begin(path);
     return true;
 }
 
 void record_file_cut_tail(void) {
     sw_os_lock_acquire(&file.lock);
-    if (file.fd >= 0 && is_ours(file.fd)) cut_back();
+    if (record_descriptor_is_ours(&file.at)) cut_back();
     sw_os_lock_release(&file.lock);
 }
 
 void record_file_after_fork(void) {
-    if (file.fd >= 0 && is_ours(file.fd)) (void)syscall(SYS_close, file.fd);
-    file.fd = -1;
+    record_descriptor_close(&file.at);
     sw_os_lock_reset(&file.lock);
     for (int i = 0; i < ENCODERS; i++) sw_os_lock_reset(&flushers[i].lock);
 }

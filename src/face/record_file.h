@@ -12,7 +12,7 @@
 struct record_thread;
 
 /* Creates `path` and writes its first blocks. fresh: an existing file is replaced; else it is an
- * error (EEXIST). False: errno tells why. A disk that is full from the start is not an error. */
+ * error (EEXIST). False: errno tells why, and there is no file. */
 bool record_file_open(const char *path, bool fresh);
 bool record_file_is_open(void);
 bool record_file_is_regular(void); /* else a device; holds after the file is lost, too */

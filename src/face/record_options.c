@@ -5,6 +5,8 @@
  *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 1
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
  *   SPANWISE_RECORD_COMPRESS  1: compress each block already while recording; default 0
+ *   SPANWISE_RECORD_AREAS     folder for files of open blocks, which whoever started the program
+ *                             appends to the recordings of processes that did not end by exit
  *   SPANWISE_RECORD_PID       process that FILE belongs to. Whoever starts the program may set it;
  *                             when it is not set the first process sets it for those it starts
  */
@@ -57,6 +59,16 @@ static bool read_file_name(const char *text) {
     return true;
 }
 
+/* Only whoever reads the files afterwards asks for them, and has made the folder. */
+static void read_areas(const char *text) {
+    if (text == NULL || text[0] == '\0') return;
+    if (text[0] == '/' && strlen(text) < RECORD_PATH_MAX) {
+        memcpy(record_option.areas, text, strlen(text) + 1);
+        return;
+    }
+    sw_emergency_print("spanwise: record: SPANWISE_RECORD_AREAS is no absolute path; not used\n");
+}
+
 bool record_read_options(void) {
     const char *file = getenv("SPANWISE_RECORD_FILE");
     if (file == NULL || file[0] == '\0') {
@@ -72,6 +84,7 @@ bool record_read_options(void) {
     record_option.stacks = (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, 1);
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
     record_option.compress = read_number("SPANWISE_RECORD_COMPRESS", 1, 0) == 1;
+    read_areas(getenv("SPANWISE_RECORD_AREAS"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
     return true;
 }

@@ -24,6 +24,7 @@
 
 #include "base/fail.h"
 #include "face/record.h"
+#include "face/record_area.h"
 #include "face/record_file.h"
 #include "face/record_hooks.h"
 #include "face/record_meta.h"
@@ -75,6 +76,7 @@ static bool open_numbered(char *path) {
 static void open_own_file(void) {
     char path[RECORD_PATH_MAX];
     if (open_numbered(path)) {
+        record_sites_share();
         record_children_add(true);
     } else {
         report_open_failure(path);
@@ -86,7 +88,10 @@ static void set_earlier_image_aside(void) {
     char path[RECORD_PATH_MAX];
     for (uint64_t number = 1; number < 10000; number++) {
         record_child_name(path, process.pid, number);
-        if (syscall(SYS_linkat, AT_FDCWD, record_option.file, AT_FDCWD, path, 0) == 0) break;
+        if (syscall(SYS_linkat, AT_FDCWD, record_option.file, AT_FDCWD, path, 0) == 0) {
+            record_area_set_aside(record_option.file, path);
+            return;
+        }
         if (errno != EEXIST) return;
     }
 }
@@ -99,9 +104,10 @@ static void open_root_file(bool again) {
     if (again) set_earlier_image_aside();
     if (!record_file_open(record_option.file, true)) {
         report_open_failure(record_option.file);
-    } else if (!again && record_file_is_regular()) {
-        record_children_begin();
+        return;
     }
+    record_sites_share();
+    if (!again && record_file_is_regular()) record_children_begin();
 }
 
 /* For the processes that this one will start. The memory comes from the arena. */
@@ -128,6 +134,12 @@ static void choose_role(void) {
         record_children_add(false);
         record_off = true;
     }
+}
+
+/* Runs in a fork child. A handler of another library may have allocated before: then this process
+ * is no stray copy any more, and may have its file already. */
+static void fork_handler(void) {
+    if (!record_marks_copies() || record_is_stray_copy()) record_in_fork_child();
 }
 
 static void mark_original(void) {
@@ -158,7 +170,7 @@ static void start(void) {
         return;
     }
     choose_role();
-    (void)sw_os_at_fork(NULL, NULL, record_in_fork_child);
+    (void)sw_os_at_fork(record_threads_before_fork, NULL, fork_handler);
 }
 
 sw_cold void record_start(void) {
@@ -181,6 +193,8 @@ sw_cold void record_start(void) {
 bool record_is_stray_copy(void) {
     return process.original != NULL && __atomic_load_n(process.original, __ATOMIC_RELAXED) == 0;
 }
+
+bool record_marks_copies(void) { return process.original != NULL; }
 
 /* Runs in the child, where this thread is the only one. Locks are as some thread of the parent left
  * them, and what they protect is thrown away. */
@@ -209,6 +223,7 @@ void record_open_child(void) {
     uint32_t before = record_own_call_begin();
     __atomic_store_n(&record_special, 0, __ATOMIC_RELEASE);
     open_own_file();
+    record_threads_share();
     record_own_call_end(before);
 }
 
@@ -265,6 +280,7 @@ void record_before_exit(void) {
     write_end();
     __atomic_or_fetch(&record_special, RECORD_CLOSED, __ATOMIC_RELEASE);
     sw_os_lock_release(&process.finish);
+    record_area_end();
     if (process.is_root && record_file_is_regular()) record_children_end();
     record_own_call_end(before);
     errno = saved;

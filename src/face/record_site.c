@@ -4,8 +4,10 @@
  * which is written before the events that refer to it. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <string.h>
 
 #include "face/record.h"
+#include "face/record_area.h"
 #include "face/record_file.h"
 
 enum {
@@ -21,6 +23,7 @@ static struct {
     sw_os_lock lock; /* entering, buffer, writing */
     uint32_t bits, count;
     swt_buffer buffer;
+    uint8_t *own; /* memory of the buffer while there is no file of areas */
 } sites;
 
 static size_t table_bytes(void) { return sizeof(record_site_slot) << sites.bits; }
@@ -30,9 +33,9 @@ bool record_sites_init(void) {
     sites.bits = record_option.stacks > 1 ? SLOT_BITS_DEEP : SLOT_BITS_SHALLOW;
     record_site_shift = 64 - sites.bits;
     record_site_slots = sw_os_map(table_bytes());
-    sites.buffer.data = sw_os_map(BUFFER_BYTES);
+    sites.own = sites.buffer.data = sw_os_map(BUFFER_BYTES);
     sites.buffer.capacity = BUFFER_BYTES;
-    return record_site_slots != NULL && sites.buffer.data != NULL &&
+    return record_site_slots != NULL && sites.own != NULL &&
            (record_option.stacks == 1 || sw_os_unwind_init());
 }
 
@@ -40,6 +43,19 @@ static void write_buffer(void) {
     swt_buffer ready = sites.buffer;
     sites.buffer.used = 0;
     (void)record_file_put(SWT_BLOCK_SITES, &ready);
+    record_area_publish_sites(0);
+}
+
+void record_sites_share(void) {
+    if (record_option.stacks == 0) return;
+    sw_os_lock_acquire(&sites.lock);
+    uint8_t *shared = record_area_sites(BUFFER_BYTES);
+    if (shared != NULL) {
+        memcpy(shared, sites.buffer.data, sites.buffer.used);
+        sites.buffer.data = shared;
+        record_area_publish_sites(sites.buffer.used);
+    }
+    sw_os_lock_release(&sites.lock);
 }
 
 void record_sites_flush(void) {
@@ -61,6 +77,7 @@ static record_site_slot *probe(uint64_t key, uint64_t *found) {
 static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint32_t depth) {
     uint64_t found;
     uint32_t id = 0;
+    if (record_is_stray_copy()) return 0; /* the buffer and the lock are the parent's */
     int saved = errno;
     sw_os_lock_acquire(&sites.lock);
     record_site_slot *s = probe(key, &found);
@@ -72,6 +89,7 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
             write_buffer();
             (void)swt_put_site(&sites.buffer, id, addresses, depth);
         }
+        record_area_publish_sites(sites.buffer.used);
         s->id = id;
         __atomic_store_n(&s->key, key, __ATOMIC_RELEASE);
     }
@@ -116,6 +134,7 @@ uint32_t record_site_slow(const record_thread *thread, sw_os_frame frame) {
 void record_sites_after_fork(void) {
     if (record_option.stacks == 0) return;
     sw_os_lock_reset(&sites.lock);
+    sites.buffer.data = sites.own;
     sites.buffer.used = 0;
     sites.count = 0;
     if (!sw_os_purge(record_site_slots, table_bytes()))

@@ -5,8 +5,10 @@
  * even later borrows a record for the one call. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "face/record.h"
+#include "face/record_area.h"
 #include "face/record_file.h"
 #include "face/record_meta.h"
 
@@ -15,14 +17,20 @@ bool record_off;
 uint32_t record_special;
 
 enum {
-    THREAD_OWN_CALL = 1,  /* the recorder's own errand, before there is a record */
-    THREAD_GONE = 2,      /* the exit function has run */
-    THREAD_BORROWING = 4, /* in a call of a thread that is gone */
-    EXIT_ROUNDS = 4,      /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
+    THREAD_OWN_CALL = 1,     /* the recorder's own errand, before there is a record */
+    THREAD_GONE = 2,         /* the exit function has run */
+    THREAD_BORROWING = 4,    /* in a call of a thread that is gone */
+    EXIT_ROUNDS = 4,         /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
+    CHUNK_BYTES = 64 * 1024, /* of records */
 };
 
 typedef struct thread_state {
     uint32_t flags, id;
+    /* Of the record, for a fork child, where that reads as zero: */
+    struct swt_area *area;
+    bool shared;
+    uint32_t phase;
+    uintptr_t stack_high;
 } thread_state;
 
 static sw_tls_fast thread_state self_state;
@@ -30,6 +38,13 @@ static sw_tls_fast thread_state self_state;
 static record_thread *all_threads;
 static uint32_t thread_count;
 static uint64_t dropped_without_record;
+
+/* Where new records come from. */
+static struct {
+    sw_os_lock lock;
+    char *next;
+    size_t left;
+} chunk;
 
 static void leave_thread(void *arg);
 
@@ -57,13 +72,44 @@ static record_thread *reuse_record(void) {
     return NULL;
 }
 
+/* Memory that is wiped at a fork. */
+static char *new_chunk(void) {
+    char *memory = sw_os_map(CHUNK_BYTES);
+    if (memory == NULL || !record_marks_copies() ||
+        madvise(memory, CHUNK_BYTES, MADV_WIPEONFORK) == 0)
+        return memory;
+    (void)sw_os_release(memory, CHUNK_BYTES);
+    return NULL;
+}
+
+static record_thread *carve_record(void) {
+    size_t bytes = (sizeof(record_thread) + SW_CACHE_LINE - 1) / SW_CACHE_LINE * SW_CACHE_LINE;
+    char *memory = NULL;
+    sw_os_lock_acquire(&chunk.lock);
+    if (chunk.left < bytes && (chunk.next = new_chunk()) != NULL) chunk.left = CHUNK_BYTES;
+    if (chunk.next != NULL && chunk.left >= bytes) {
+        memory = chunk.next;
+        chunk.next += bytes;
+        chunk.left -= bytes;
+    }
+    sw_os_lock_release(&chunk.lock);
+    return (record_thread *)(void *)memory;
+}
+
+static void place(record_thread *thread, struct swt_area *area, uint32_t id) {
+    thread->area = area;
+    area->thread = id;
+    swt_raw_init(&thread->raw, swt_area_content(area), SWT_RAW_EVENTS_MAX, id, &area->base_stamp);
+}
+
 static record_thread *new_record(void) {
-    size_t head = (sizeof(record_thread) + SW_CACHE_LINE - 1) / SW_CACHE_LINE * SW_CACHE_LINE;
-    char *memory = sw_os_map(head + SWT_RAW_EVENTS_MAX * sizeof(swt_event));
-    if (memory == NULL) return NULL;
-    record_thread *thread = (record_thread *)(void *)memory;
+    bool shared;
+    record_thread *thread = carve_record();
+    struct swt_area *area = thread != NULL ? record_area_take(0, &shared) : NULL;
+    if (area == NULL) return NULL;
+    thread->area = area;
+    thread->is_shared = shared;
     thread->taken = 1;
-    thread->raw.events = (swt_event *)(void *)(memory + head);
     record_thread *head_now = record_all_threads();
     do {
         thread->next = head_now;
@@ -77,9 +123,10 @@ static record_thread *take_record(uint32_t id) {
     if (thread == NULL) thread = new_record();
     if (thread == NULL) {
         __atomic_add_fetch(&dropped_without_record, 1, __ATOMIC_RELAXED);
+        record_area_note_loss();
         return NULL;
     }
-    swt_raw_init(&thread->raw, thread->raw.events, SWT_RAW_EVENTS_MAX, id);
+    place(thread, thread->area, id);
     thread->exit_rounds = 0;
     thread->stack_high = 0;
     thread->ticks = 0;
@@ -119,6 +166,9 @@ static record_thread *attach(void) {
         if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
         (void)sw_os_at_thread_exit(leave_thread,
                                    thread); /* else: its last block comes at the end */
+        self_state.area = thread->area;
+        self_state.shared = thread->is_shared;
+        self_state.stack_high = thread->stack_high;
         record_self = thread;
     }
     self_state.flags &= ~(uint32_t)THREAD_OWN_CALL;
@@ -221,19 +271,39 @@ sw_cold void record_slow_put(record_thread *thread, const record_event *event) {
     errno = saved;
 }
 
+/* --- forks ------------------------------------------------------------------------------------ */
+
+void record_threads_before_fork(void) {
+    self_state.phase = record_self != NULL ? record_self->phase : RECORD_IDLE;
+}
+
+/* The record reads as zero but for the phase, if it was set since. Other records are left alone:
+ * there are no threads that they belong to. */
 void record_threads_after_fork(void) {
     record_thread *self = record_self;
-    for (record_thread *t = record_all_threads(); t != NULL; t = t->next) {
-        t->dropped = 0;
-        t->nested = 0;
-        t->reallocs = 0;
-        swt_raw_clear(&t->raw);
-        if (t == self) continue;
-        t->phase = RECORD_IDLE;
-        t->taken = 0;
-    }
+    sw_os_lock_reset(&chunk.lock);
+    record_area_after_fork(self != NULL ? self_state.area : NULL, self_state.shared);
     dropped_without_record = 0;
     thread_count = self != NULL ? 1 : 0;
+    all_threads = self;
     self_state.id = 0;
-    if (self != NULL) self->raw.thread = 0;
+    self_state.shared = false;
+    if (self == NULL) return;
+    uint32_t phase = self->phase != RECORD_IDLE ? self->phase : self_state.phase;
+    *self = (record_thread){.phase = phase,
+                            .taken = 1,
+                            .until_reading = 1,
+                            .stride = 1,
+                            .stack_high = self_state.stack_high};
+    place(self, self_state.area, 0);
+}
+
+void record_threads_share(void) {
+    bool shared;
+    record_thread *self = record_self;
+    struct swt_area *area = self != NULL ? record_area_take(0, &shared) : NULL;
+    if (area == NULL) return;
+    self_state.area = area;
+    self_state.shared = self->is_shared = shared;
+    place(self, area, self_state.id);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints what a recording holds, one "name value" a line, for the tests of the recorder.
  *   summary FILE          totals, form, metadata
+ *   summary --salvage AREAS FILE  appends what is in the areas
  *   summary --sites FILE  each call site: id and addresses, then the modules
  * Exit 1 and the error message when the recording can not be read whole. */
 #include <inttypes.h>
@@ -78,6 +79,8 @@ static int sites(const sw_trace *trace) {
 
 int main(int argc, char **argv) {
     sw_trace *trace;
+    if (argc == 4 && strcmp(argv[1], "--salvage") == 0)
+        return sw_trace_salvage(argv[3], argv[2], 0, 0) == SW_OK ? 0 : fail();
     int want_sites = argc == 3 && strcmp(argv[1], "--sites") == 0;
     unsigned flags = argc == 3 && !want_sites ? SW_TRACE_VALID_PREFIX : 0;
     if (argc < 2 || sw_trace_open(argv[argc - 1], flags, &trace) != SW_OK) return fail();

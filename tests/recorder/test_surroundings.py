@@ -4,12 +4,34 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.recorder.tools import ATEXIT_BLOCKS, Recorder, assert_consistent, lifecycle
+
+NOT_BEGUN = "spanwise: record: cannot create {}: No space left on device; not recording\n"
+
+
+@contextmanager
+def small_disk(place: Path, kib: int) -> Iterator[None]:
+    """A file system of so many KiB is mounted there."""
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", place],
+        capture_output=True,
+        check=False,
+    )
+    if mount.returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+
 
 # --- surroundings ---------------------------------------------------------------------------------
 
@@ -46,27 +68,58 @@ def test_full_device(recorder: Recorder, tmp_path: Path) -> None:
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", NOT_BEGUN.format("/dev/full"))
     assert Path("/dev/full").is_char_device()
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_disk_that_is_full_from_the_start(
+    recorder: Recorder, tmp_path: Path, blocks: int
+) -> None:
+    """Room for a file's name, or its first page, and no more: one line, and no half file."""
+    with small_disk(tmp_path, 64):
+        filler = tmp_path / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+        os.truncate(filler, filler.stat().st_size - 4096 * (blocks - 1))
+        # The head is more than a page with arguments of 4,000 bytes.
+        command = [recorder.program("lifecycle"), "churn", "20000", "x" * 4000]
+        run = recorder.run(command, tmp_path)
+        file_name = tmp_path / "out.swt"
+        assert run.process.returncode == 0
+        assert run.process.stderr == NOT_BEGUN.format(file_name)
+        assert (run.recordings, run.leftovers) == ({}, ["filler"])
+
+
+@pytest.mark.parametrize("limit", [0, 10, 100])
+def test_size_limit_that_the_head_does_not_fit(
+    recorder: Recorder, tmp_path: Path, limit: int
+) -> None:
+    file = tmp_path / "out.swt"
+    done = subprocess.run(
+        [recorder.program("lifecycle"), "churn", "20000"],
+        env=recorder.environment(file),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"spanwise: record: cannot create {file}: File too large; not recording\n"
+    )
+    assert not file.exists()
 
 
 def test_full_disk(recorder: Recorder, tmp_path: Path) -> None:
     """A file system of 64 KiB: what is on it is whole and says why it stops."""
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path],
-        capture_output=True,
-        check=False,
-    )
-    if mount.returncode != 0:
-        pytest.skip("mounting a small file system needs root")
-    try:
+    with small_disk(tmp_path, 64):
         run = recorder.run([recorder.program("pingpong"), "2", "200000"], tmp_path)
         assert (run.process.returncode, run.process.stderr) == (0, "")
         assert run.main["drop_reason"] == "1"
         assert run.number("calls") >= 800_000
         assert run.number("ops") > 4096  # a block at least
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")

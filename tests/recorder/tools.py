@@ -99,6 +99,16 @@ class Recorder:
         preload = {"LD_PRELOAD": str(self.library), "SPANWISE_RECORD_FILE": str(file)}
         return {**keep, **preload, **named}
 
+    def salvage(self, path: Path, areas: Path) -> None:
+        """Takes what a program left in its areas into its recording."""
+        done = subprocess.run(
+            [self.summary_tool, "--salvage", areas, path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
     def summarise(self, path: Path, *, prefix: bool = False) -> dict[str, str]:
         """The recording's totals and metadata, by name."""
         arguments = ["--valid-prefix"] if prefix else []

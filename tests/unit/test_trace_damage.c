@@ -36,7 +36,7 @@ static sample make_ordered(size_t count) {
 /* Two threads that take turns, in small blocks. */
 static sample make_raw(uint64_t steps) {
     sample s = {0};
-    swt_event events[2][40];
+    swt_event events[2][41];
     swt_raw raw[2];
     uint64_t seed = 3, address[2] = {0};
     uint64_t frame = 0x401000;
@@ -45,7 +45,7 @@ static sample make_raw(uint64_t steps) {
     begin_raw(&s.file);
     swt_put_site(&b, 1, &frame, 1);
     add_block(&s.file, SWT_BLOCK_SITES, b.data, b.used);
-    for (uint32_t i = 0; i < 2; i++) swt_raw_init(&raw[i], events[i], 40, i);
+    for (uint32_t i = 0; i < 2; i++) swt_raw_init(&raw[i], events[i], 40, i, NULL);
     for (uint64_t i = 1; i <= steps; i++) {
         uint64_t r = check_random(&seed), who = r & 1;
         swt_raw *own = &raw[who];

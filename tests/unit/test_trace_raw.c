@@ -158,7 +158,7 @@ static void simulate(uint64_t seed, uint32_t flags) {
     for (uint32_t i = 0; i < THREADS; i++) {
         actor *a = &m.actors[i];
         swt_raw_init(&a->raw, a->events, 2 + (uint32_t)(check_random(&m.seed) % (BLOCK_EVENTS - 2)),
-                     i * 1000 + 5);
+                     i * 1000 + 5, NULL);
     }
     for (size_t i = 0; i < STEPS; i++) {
         actor *a = &m.actors[check_random(&m.seed) % THREADS];
@@ -238,7 +238,7 @@ static void finish_file(bytes *file, const char *path) {
 
 static void unordered(void) {
     const char *path = fixture_path("unordered.swt");
-    swt_event events[16];
+    swt_event events[17];
     swt_raw raw;
     bytes file = {0};
     sw_trace_summary sum;
@@ -246,7 +246,7 @@ static void unordered(void) {
     sw_op *got;
     size_t n;
     begin_raw(&file);
-    swt_raw_init(&raw, events, 16, 0);
+    swt_raw_init(&raw, events, 16, 0, NULL);
     swt_raw_free(&raw, 1, 2000, 0x1000, 0);                          /* from before */
     swt_raw_realloc(&raw, 2, 3000, 0x2000, 3, 3000, 0x3000, 64, 0);  /* from before */
     swt_raw_alloc(&raw, SWT_RAW_MALLOC, 4, 4000, 0x3000, 100, 0, 7); /* free was missed */
@@ -337,9 +337,9 @@ static void notes(void) {
 
 /* A block that holds stamps more than 2^32 apart is refused by the slots, not torn. */
 static void wide_stamps(void) {
-    swt_event events[4];
+    swt_event events[5];
     swt_raw raw;
-    swt_raw_init(&raw, events, 4, 0);
+    swt_raw_init(&raw, events, 4, 0, NULL);
     CHECK(swt_raw_alloc(&raw, SWT_RAW_MALLOC, 10, 0, 0x10, 1, 0, 0));
     CHECK(!swt_raw_alloc(&raw, SWT_RAW_MALLOC, 10 + (1ull << 32), 0, 0x20, 1, 0, 0));
     CHECK(!swt_raw_realloc(&raw, 11, 0, 0x10, 11 + (1ull << 32), 0, 0x30, 1, 0));

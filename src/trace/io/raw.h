@@ -6,7 +6,7 @@
  * docs/design/trace.md.
  *
  *   recorder thread                               whoever flushes (same thread, or a writer)
- *   swt_raw_init(&raw, events, cap, thread)       enc = swt_encoder_init(mem, swt_encoder_bytes())
+ *   swt_raw_init(&raw, slots, cap, thread, NULL)  enc = swt_encoder_init(mem, swt_encoder_bytes())
  *   swt_raw_alloc / _free / _realloc -> false:    n = swt_encode_raw(enc, &raw, flags, &block)
  *   the block is full, flush, then try again      write(fd, block, n);  swt_raw_clear(&raw)
  *
@@ -65,20 +65,28 @@ typedef struct swt_raw {
     swt_event *limit;
     swt_event *events;
     uint64_t base_stamp; /* of the first event; every slot's stamp counts from it */
+    uint64_t *base_copy; /* base_stamp again, for whoever finds only the slots; or NULL */
     uint32_t thread;     /* the recorder's dense thread id */
 } swt_raw;
 
-/* events: memory for `capacity` slots, 2 <= capacity <= SWT_RAW_EVENTS_MAX. */
-static inline void swt_raw_init(swt_raw *raw, swt_event *events, uint32_t capacity,
-                                uint32_t thread) {
-    raw->next = events;
+/* No slot but those before raw->next is ever there for whoever finds only the slots. */
+static inline void swt_raw_clear(swt_raw *raw) {
+    raw->next = raw->events;
+    raw->events[0].word = 0;
+}
+
+/* events: memory for one slot more than `capacity`, 2 <= capacity <= SWT_RAW_EVENTS_MAX: the word
+ * behind the last slot is 0 (area.h). */
+static inline void swt_raw_init(swt_raw *raw, swt_event *events, uint32_t capacity, uint32_t thread,
+                                uint64_t *base_copy) {
     raw->limit = events + capacity;
     raw->events = events;
     raw->base_stamp = 0;
+    raw->base_copy = base_copy;
     raw->thread = thread;
+    swt_raw_clear(raw);
 }
 
-static inline void swt_raw_clear(swt_raw *raw) { raw->next = raw->events; }
 static inline uint32_t swt_raw_count(const swt_raw *raw) {
     return (uint32_t)(raw->next - raw->events);
 }
@@ -86,19 +94,26 @@ static inline uint32_t swt_raw_count(const swt_raw *raw) {
 static sw_always_inline void swt_slot_put(swt_event *slot, uint64_t address, uint64_t kind,
                                           uint64_t align_log2, uint64_t size, uint64_t ticks,
                                           uint64_t stamp, uint32_t site) {
-    slot->word = (address & 0xFFFFFFFFFFFFull) | kind << 48 | align_log2 << 56;
+    slot[1].word = 0;
     slot->size = size;
     slot->ticks = ticks;
     slot->stamp = (uint32_t)stamp;
     slot->site = site;
+    __atomic_signal_fence(__ATOMIC_RELEASE); /* a slot whose word is there is whole */
+    slot->word = (address & 0xFFFFFFFFFFFFull) | kind << 48 | align_log2 << 56;
+}
+
+static sw_cold void swt_raw_begin(swt_raw *raw, uint64_t stamp) {
+    raw->base_stamp = stamp;
+    if (raw->base_copy != NULL) *raw->base_copy = stamp;
 }
 
 /* True when `slots` more fit, the last of them with this stamp. */
 static sw_always_inline bool swt_raw_fits(swt_raw *raw, uint32_t slots, uint64_t first_stamp,
                                           uint64_t last_stamp) {
-    if (sw_unlikely(raw->next == raw->events)) raw->base_stamp = first_stamp;
-    return sw_likely((size_t)(raw->limit - raw->next) >= slots &&
-                     last_stamp - raw->base_stamp <= UINT32_MAX);
+    if (sw_unlikely((size_t)(raw->limit - raw->next) < slots)) return false; /* or all is zero */
+    if (sw_unlikely(raw->next == raw->events)) swt_raw_begin(raw, first_stamp);
+    return sw_likely(last_stamp - raw->base_stamp <= UINT32_MAX);
 }
 
 /* kind: SWT_RAW_MALLOC or SWT_RAW_CALLOC. align_log2: 0 unless an alignment was asked for.
