@@ -191,6 +191,51 @@ def _needed(file: BinaryIO, heads: list[tuple[int, ...]], order: str) -> Iterato
             yield os.fsdecode(file.read(256).split(b"\0", 1)[0])
 
 
+_RUNTIMES = (
+    ("libjvm.so", "the Java virtual machine"),
+    ("libcoreclr.so", ".NET"),
+    ("libmonosgen-2.0.so", "Mono"),
+    ("libnode.so", "Node.js"),
+)
+_GO_SECTION = b".go.buildinfo"
+
+
+def runtime_of(path: str) -> str:
+    """Whose heap a program or library brings along, beside malloc's; "": none that is known.
+
+    Go writes its build information into a section of every binary, stripped ones too; other
+    runtimes are known by their libraries.
+    """
+    name = Path(path).name
+    for start, runtime in _RUNTIMES:
+        if name.startswith(start):
+            return runtime
+    try:
+        with Path(path).open("rb") as file:
+            return "Go" if _GO_SECTION in _section_names(file) else ""
+    except (OSError, struct.error, ValueError):
+        return ""
+
+
+def _section_names(file: BinaryIO) -> list[bytes]:
+    """Of a 64-bit ELF file; none of any other."""
+    head = file.read(64)
+    if head[:5] != b"\x7fELF\x02":
+        return []
+    order = "<" if head[5] == 1 else ">"
+    start = struct.unpack_from(order + "Q", head, 40)[0]
+    entry_bytes, count, names = struct.unpack_from(order + "HHH", head, 58)
+    file.seek(start)
+    table = file.read(entry_bytes * count)
+    # name, type, flags, address, offset, bytes
+    sections = [struct.unpack_from(order + "IIQQQQ", table, i * entry_bytes) for i in range(count)]
+    if names >= count:
+        return []
+    file.seek(sections[names][4])
+    strings = file.read(min(sections[names][5], 1 << 20))
+    return [strings[section[0] :].split(b"\0", 1)[0] for section in sections]
+
+
 def _check_elf(path: str, elf: Elf, use: Use) -> None:
     own = read_elf("/proc/self/exe")
     if own is not None and (elf.bits, elf.machine) != (own.bits, own.machine):

@@ -9,20 +9,23 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
+import numpy as np
+
 from spanwise import _format, _lib, errors
 from spanwise._child import passing_on, preload_of, python_variables, seen_from, wait_for, words_of
-from spanwise._lib import ffi, lib
-from spanwise._program import examine
+from spanwise._lib import check, ffi, lib
+from spanwise._program import examine, runtime_of
 from spanwise._run import interruptible
 from spanwise.trace import Recording, RecordingSet
 
 RECORDER = "libspanwise-record.so"
+_MEMORY = "/dev/shm"
 STACKS_MAX = 128
 
 
@@ -35,19 +38,34 @@ class Outcome:
         others: recordings of its children, and of what the process was before it called exec.
         status: exit status of the program; negative: the signal that ended it.
         stopped_by: the signal by which we were asked to stop meanwhile; 0: none.
+        unordered: why recordings stayed as the recorder wrote them; "": they did not.
     """
 
     path: Path
     others: tuple[Path, ...]
     status: int
     stopped_by: int = 0
+    unordered: str = ""
 
     def recordings(self) -> RecordingSet:
         """The program's recording first, then the others."""
-        return RecordingSet.open([self.path, *self.others])
+        return RecordingSet(
+            Recording.open(path, valid_prefix=bool(self.unordered))
+            for path in (self.path, *self.others)
+        )
+
+    def findings(self) -> list[str]:
+        """What the recordings do not have of the program, and why; none: nothing is known."""
+        told = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
+        each = [(Path(str(one.path)).name, one) for one in self.recordings()]
+        return told + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
+
+    def outside(self) -> list[str]:
+        """Heaps in the program that do not go through malloc, which alone is recorded."""
+        return sorted({line for one in self.recordings() for line in _outside(one)})
 
     def lines(self) -> list[str]:
-        """What to tell: how the program ended if badly, and the counts, in the last line."""
+        """What to tell: how the program ended if badly, what is missing; last the counts."""
         told = []
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
@@ -56,7 +74,7 @@ class Outcome:
             told.append(f"the program was ended by signal {-self.status}")
         elif self.status > 0:
             told.append(f"the program exited with {self.status}")
-        return [*told, self._counts()]
+        return [*told, *self.outside(), *self.findings(), self._counts()]
 
     def _counts(self) -> str:
         first, *others = self.recordings()
@@ -231,9 +249,10 @@ def _run_recorded(
         "SPANWISE_RECORD_CHILDREN": str(int(children)),
     }
     variables.pop("SPANWISE_RECORD_PID", None)
-    with _workshop(output) as folder:
+    with _workshop(output) as folder, _areas_folder(folder) as areas:
         raw = folder / output.name
         variables["SPANWISE_RECORD_FILE"] = str(raw)
+        variables["SPANWISE_RECORD_AREAS"] = str(areas)
         executable = Path(program.path).absolute()
 
         def start() -> subprocess.Popen[bytes]:
@@ -247,10 +266,11 @@ def _run_recorded(
             status, stopped_by = _run_to_end(start, running, heard)
             if not raw.exists():
                 raise errors.ProgramError(
-                    f"{program.path}: nothing was recorded; the loader did not take the recorder"
+                    f"{program.path}: nothing was recorded; the recorder said why, or the loader"
+                    " did not take it"
                 )
-            others = _finish_all(folder, raw, output)
-        return Outcome(output, others, status, stopped_by)
+            others, unordered = _finish_all(folder, areas, raw, output)
+        return Outcome(output, others, status, stopped_by, unordered)
 
 
 def _run_to_end(
@@ -275,7 +295,7 @@ def _run_to_end(
 
 
 @contextmanager
-def _workshop(output: Path) -> Any:
+def _workshop(output: Path) -> Iterator[Path]:
     """A folder beside the output where files grow; it goes, whatever happens."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
@@ -289,18 +309,86 @@ def _workshop(output: Path) -> Any:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _finish_all(folder: Path, raw: Path, output: Path) -> tuple[Path, ...]:
-    """Ordered recordings in place of the raw ones; the files beside the program's own."""
+@contextmanager
+def _areas_folder(folder: Path) -> Iterator[Path]:
+    """Where open blocks outlive the program: in memory if there is such a place, else `folder`."""
+    try:
+        place = Path(tempfile.mkdtemp(prefix="spanwise-", dir=_MEMORY))
+    except OSError:
+        yield folder
+        return
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tuple[Path, ...], str]:
+    """Ordered recordings in place of the raw ones.
+
+    Returns:
+        The files beside the program's own. Why raw ones were put in place (no room for both on a
+        full disk), or "".
+    """
+    unordered = ""
     finished = {raw: output}
     stem = output.name.removesuffix(".swt")
     for child in sorted(folder.glob("*.swt")):
         if child != raw and child.name.startswith(stem + "."):
             finished[child] = output.with_name(child.name)
     for path in finished:
-        finish(path, path)
+        try:
+            _salvage(path, areas, raw)
+            finish(path, path)
+        except errors.RecordingIOError as error:
+            unordered = str(error)
     for path, place in finished.items():
         path.replace(place)
-    return tuple(place for path, place in finished.items() if path != raw)
+    return tuple(place for path, place in finished.items() if path != raw), unordered
+
+
+def _salvage(path: Path, areas: Path, root: Path) -> None:
+    """Takes in what a program had not written when it ended without a word.
+
+    Args:
+        path: its raw recording.
+        areas: the folder of open blocks.
+        root: the raw recording of the process that was started: it has the list of children.
+    """
+    unrecorded, recorded = _children_of(root) if path == root else (0, 0)
+    check(
+        lib.sw_trace_salvage(
+            _lib.c_path(path), _lib.c_path(areas / f"{path.name}.areas"), unrecorded, recorded
+        )
+    )
+
+
+def _children_of(raw: Path) -> tuple[int, int]:
+    """Children that were not recorded, and that were, by the list that the recorder keeps.
+
+    Each entry is a process id; the highest bit says that it was recorded. The first one counts.
+    """
+    try:
+        entries = np.fromfile(raw.with_name(raw.name.removesuffix(".swt") + ".children"), "<u4")
+    except OSError:
+        return 0, 0
+    own = Recording.open(raw, valid_prefix=True).info["pid"]
+    _, first = np.unique(entries & 0x7FFFFFFF, return_index=True)
+    kept = entries[first]
+    kept = kept[(kept & 0x7FFFFFFF) != own]
+    recorded = int((kept >> 31).sum())
+    return len(kept) - recorded, recorded
+
+
+def _outside(recording: Recording) -> list[str]:
+    """What is known to have a heap of its own, among the program and its modules."""
+    name = Path(recording.program).name
+    paths = {recording.program, *(module.path for module in recording.modules)}
+    runtimes = {runtime for path in paths if (runtime := runtime_of(path))}
+    return [
+        f"{name} has a heap of its own, {runtime}'s, which a recording of malloc does not see"
+        for runtime in sorted(runtimes)
+    ]
 
 
 def finish(raw: Path, output: Path) -> None:

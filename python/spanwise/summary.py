@@ -29,6 +29,12 @@ THREADS_DTYPE = np.dtype(
 
 _TABULATED = 1 << 16
 _DROP_REASONS = ("none", "disk", "memory", "other")
+_DROP_WORDS = (
+    "the recorder does not say why",
+    "the disk was full, or the file at its size limit",
+    "there was no memory for them",
+    "the recording's file was lost meanwhile",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,6 +105,20 @@ class Summary:
             ("children not recorded", self.children_unrecorded),
         ]
         return [(title, count) for title, count in named if count]
+
+    def gaps(self) -> list[str]:
+        """What the recording does not have of the program that it is of, in words; [] is whole."""
+        told = []
+        if self.dropped_calls:
+            told.append(
+                f"{self.dropped_calls:,} of {_format.plural(self.calls, 'call')} are missing:"
+                f" {_DROP_WORDS[min(self.drop_reason, len(_DROP_WORDS) - 1)]}"
+            )
+        if self.incomplete:
+            told.append("it has no end: what the program did last is missing")
+        if self.ops == 0:
+            told.append("it holds no events")
+        return told
 
     def __str__(self) -> str:
         return _format.table(self.rows(), left=1)

@@ -168,8 +168,8 @@ def test_a_recorded_ledger_is_that_of_a_live_heap(tmp_path: Path) -> None:
 def test_a_killed_program_leaves_a_recording(tmp_path: Path) -> None:
     code = "import os\nx = [str(i) for i in range(200000)]\nos.kill(os.getpid(), 9)"
     recording = sw.record([sys.executable, "-c", code], tmp_path / "a.swt")
-    assert len(recording) > 150_000
-    assert recording.summary.incomplete == 1
+    assert recording.summary.allocs > 200_000
+    assert recording.summary.incomplete == 0
     assert recording.ledger("go").requested_bytes > 0
 
 
@@ -301,7 +301,8 @@ def test_out_of_disk_does_not_disturb_the_program(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout == "300000\n"
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
+    assert " are missing: the disk was full, or the file at its size limit\n" in done.stderr
     assert "calls lost (disk): " in done.stderr
     recording = sw.Recording.open(output)
     assert recording.summary.dropped_calls > 0
@@ -323,13 +324,11 @@ def test_full_file_system(tmp_path: Path) -> None:
         code = "x = [str(i) for i in range(100000)]; print(len(x))"
         done = spanwise("record", "-o", place / "a.swt", "--", sys.executable, "-c", code)
         assert done.stdout == "100000\n"
-        assert done.returncode in (0, 2)
-        last = done.stderr.splitlines()[-1]
-        if done.returncode == 2:
-            assert last.startswith("spanwise: ")
-            assert "No space left on device" in last
-            assert list(place.iterdir()) == []
-        else:
-            assert "calls lost (disk): " in last
+        assert done.returncode == 1, done.stderr
+        assert "calls lost (disk): " in done.stderr.splitlines()[-1]
+        assert [path.name for path in place.iterdir()] == ["a.swt"]
+        summary = sw.Recording.open(place / "a.swt").summary
+        assert summary.ops > 1000
+        assert summary.drop_reason == 1
     finally:
         subprocess.run(["umount", place], check=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder: programs that end in a way that it does not see lose nothing.
 
-Each thread of sudden.c makes N blocks: a third is kept, a third is freed, a third is reallocated and
-freed. So N allocations, N // 3 reallocations or one more, and frees of all but every third.
+Of the N blocks of each thread of sudden.c a third is kept, a third is freed, and a third is
+reallocated and freed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def assert_counts(run: Run, allocs: int, frees: int, reallocs: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 10, 3000, 4096, 20_000])
 @pytest.mark.parametrize(("end", "status"), [("exit_group", 0), ("kill", -9), ("segv", -11)])
-def test_nothing_is_lost(
-    recorder: Recorder, tmp_path: Path, end: str, status: int, n: int
-) -> None:
+def test_nothing_is_lost(recorder: Recorder, tmp_path: Path, end: str, status: int, n: int) -> None:
     run = sudden(recorder, tmp_path, end, "0", str(n))
     assert run.process.returncode == status
     assert_consistent(run.main)

@@ -73,9 +73,7 @@ def test_full_device(recorder: Recorder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_disk_that_is_full_from_the_start(
-    recorder: Recorder, tmp_path: Path, blocks: int
-) -> None:
+def test_disk_that_is_full_from_the_start(recorder: Recorder, tmp_path: Path, blocks: int) -> None:
     """Room for a file's name, or its first page, and no more: one line, and no half file."""
     with small_disk(tmp_path, 64):
         filler = tmp_path / "filler"
@@ -84,7 +82,8 @@ def test_disk_that_is_full_from_the_start(
                 pass
         os.truncate(filler, filler.stat().st_size - 4096 * (blocks - 1))
         # The head is more than a page with arguments of 4,000 bytes.
-        command = [recorder.program("lifecycle"), "churn", "20000", "x" * 4000]
+        program = recorder.program("lifecycle")
+        command: list[str | Path] = [program, "churn", "20000", "x" * 4000]
         run = recorder.run(command, tmp_path)
         file_name = tmp_path / "out.swt"
         assert run.process.returncode == 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
@@ -49,10 +49,25 @@ def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
     return opened[0] if len(opened) == 1 else opened
 
 
+def told_gaps(recordings: Iterable[Recording]) -> bool:
+    """Says on stderr what recordings do not have of their programs; whether there was anything.
+
+    A result from such a recording is printed all the same, and the exit status is 1.
+    """
+    told = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
+    for line in told:
+        print(f"spanwise: {line}", file=sys.stderr)
+    return bool(told)
+
+
+def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
+    """The one, or those of the set."""
+    return [recordings] if isinstance(recordings, Recording) else list(recordings)
+
+
 def event_count(recordings: Recording | RecordingSet) -> int:
     """About how many operations will be run, without reading them."""
-    each = [recordings] if isinstance(recordings, Recording) else list(recordings)
-    return sum(one.info["ops"] for one in each)
+    return sum(one.info["ops"] for one in each_of(recordings))
 
 
 @contextmanager

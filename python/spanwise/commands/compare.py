@@ -9,11 +9,13 @@ from spanwise import errors, plots
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
+    each_of,
     event_count,
     new_command,
     open_recordings,
     print_json,
     progress_bar,
+    told_gaps,
 )
 from spanwise.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.sizeclass import SizeClassTable
@@ -60,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({**comparison.to_dict(), **({"peers": peers.to_dict()} if peers else {})})
     else:
         print(comparison, *(["", peers] if peers else []), sep="\n")
-    return 0
+    return int(told_gaps(each_of(recordings)))
 
 
 def _peers(
@@ -71,6 +73,8 @@ def _peers(
         return None
     if not isinstance(recordings, Recording):
         raise errors.InvalidError("--peers replays one recording; give one file")
+    if len(recordings) == 0:
+        return None
     total = event_count(recordings) * len(names) * max(options.repeat, 1)
     with progress_bar(total, "replay") as progress:
         return compare_peers(recordings, names, repeat=options.repeat, progress=progress)

@@ -9,11 +9,13 @@ from spanwise import _format, plots
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
+    each_of,
     event_count,
     new_command,
     open_recordings,
     print_json,
     progress_bar,
+    told_gaps,
 )
 from spanwise.ledger import Ledger
 from spanwise.sizeclass import SizeClassTable
@@ -58,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(ledger.to_dict())
     else:
         print(describe(ledger, max(options.classes, 0)))
-    return 0
+    return int(told_gaps(each_of(recordings)))
 
 
 def describe(ledger: Ledger, classes: int) -> str:

@@ -7,7 +7,13 @@ import argparse
 
 from spanwise import _format, plots
 from spanwise._profile import OBJECTIVES
-from spanwise.commands._common import SubParsers, new_command, print_json, progress_bar
+from spanwise.commands._common import (
+    SubParsers,
+    new_command,
+    print_json,
+    progress_bar,
+    told_gaps,
+)
 from spanwise.commands._options import add_plot_option, add_tables_option
 from spanwise.frontier import Frontier
 from spanwise.optimize import HELD, Optimum, optimize, simulated_operations
@@ -102,7 +108,11 @@ def add(commands: SubParsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Finds, tries, writes and prints the table; 1 where the stock table stays."""
-    best = _optimum(options)
+    fitted = RecordingSet.open(options.files)
+    held_out = RecordingSet.open(options.holdout) if options.holdout else None
+    if fitted.events == 0:
+        return int(told_gaps(fitted))
+    best = _optimum(options, fitted, held_out)
     frontier = _frontier(best) if options.frontier or options.plot else None
     if options.plot and frontier is not None:
         plots.save(frontier.plot(), options.plot)
@@ -116,13 +126,13 @@ def run(options: argparse.Namespace) -> int:
         _print(best, frontier if options.frontier else None)
         if options.output:
             print(_file_line(best, options.output, written is not None))
-    return 0 if best.holds else 1
+    return int(told_gaps([*fitted, *(held_out or ())]) or not best.holds)
 
 
-def _optimum(options: argparse.Namespace) -> Optimum:
+def _optimum(
+    options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
+) -> Optimum:
     """The search and the trial, with a progress bar over what is simulated."""
-    fitted = RecordingSet.open(options.files)
-    held_out = RecordingSet.open(options.holdout) if options.holdout else None
     tables = [SizeClassTable.named(name) for name in options.table or ()]
     total = simulated_operations(
         fitted, options.classes, options.objective, holdout=held_out, tables=len(tables)

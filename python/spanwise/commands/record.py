@@ -39,7 +39,7 @@ def add(commands: SubParsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Records; 1 when the program did not end well, 128 + N when signal N stopped us."""
+    """Records; 1: it ended badly, or the recording has gaps; 128 + N: signal N stopped us."""
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     outcome = run_recorded(
@@ -53,12 +53,11 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.json:
         print_json(_as_dict(outcome))
-    else:
-        for line in outcome.lines():
-            print(line, file=sys.stderr)
+    for line in outcome.findings() if options.json else outcome.lines():
+        print(line, file=sys.stderr)
     if outcome.stopped_by:
         return 128 + outcome.stopped_by
-    return 1 if outcome.status else 0
+    return 1 if outcome.status or outcome.findings() else 0
 
 
 def _as_dict(outcome: Outcome) -> dict[str, object]:
@@ -66,6 +65,7 @@ def _as_dict(outcome: Outcome) -> dict[str, object]:
     return {
         "file": str(outcome.path),
         "status": outcome.status,
+        "outside": outcome.outside(),
         "summary": first.summary.to_dict(),
         "others": [{"file": one.path, "summary": one.summary.to_dict()} for one in rest],
     }

@@ -8,7 +8,13 @@ import argparse
 from spanwise import errors, plots
 from spanwise._replay_process import TOUCHES, Allocator, allocator_named
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json, progress_bar
+from spanwise.commands._common import (
+    SubParsers,
+    new_command,
+    print_json,
+    progress_bar,
+    told_gaps,
+)
 from spanwise.ledger_check import check_ledger
 from spanwise.replay import DRAIN_SECONDS, describe, replay_many
 from spanwise.sizeclass import SizeClassTable
@@ -74,8 +80,10 @@ def add(commands: SubParsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints what was measured; 1 when an allocation was refused or ledgers differ."""
     recording = Recording.open(options.file, options.valid_prefix)
+    if len(recording) == 0:
+        return int(told_gaps([recording]))
     if options.ledger:
-        return _run_ledger(options, recording)
+        return _run_ledger(options, recording) | told_gaps([recording])
     allocators = _allocators(options)
     total = len(recording) * len(allocators) * max(options.repeat, 1)
     with progress_bar(total, "replay") as progress:
@@ -94,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         print_json([one.to_dict() for one in replays])
     else:
         print(describe(replays))
-    return int(any(one.failed for one in replays))
+    return int(told_gaps([recording]) or any(one.failed for one in replays))
 
 
 def _run_ledger(options: argparse.Namespace, recording: Recording) -> int:

@@ -7,17 +7,17 @@ import argparse
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from spanwise import _format, plots
 from spanwise._sweep_plan import expand
 from spanwise._sweep_result import Sweep
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.errors import InvalidError, UnsupportedError
+from spanwise.commands._common import SubParsers, new_command, print_json, told_gaps
+from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
 from spanwise.sweeps import SweepInterrupted, sweep
-from spanwise.trace import parse_seconds
+from spanwise.trace import Recording, parse_seconds
 
 
 def add(commands: SubParsers) -> None:
@@ -86,7 +86,15 @@ def run(options: argparse.Namespace) -> int:
         if ranking:
             name, value = ranking[0]
             print(f"{name} has the least {options.by}: {_shown(options.by, value)}")
-    return 1 if found.failures else 0
+    return int(_told_gaps(options) or bool(found.failures))
+
+
+def _told_gaps(options: argparse.Namespace) -> bool:
+    recordings = []
+    for path in expand(options.files):
+        with suppress(SpanwiseError):  # one that cannot be read is among the failures
+            recordings.append(Recording.open(path, options.valid_prefix))
+    return told_gaps(recordings)
 
 
 def _shown(field: str, value: float) -> str:

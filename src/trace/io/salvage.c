@@ -117,6 +117,11 @@ static sw_status append(salvage *s, const uint8_t *block, size_t bytes) {
     return fwrite(block, 1, bytes, s->out) == bytes ? SW_OK : io_failed(s, "append to it");
 }
 
+/* As a block of a thread: call sites are written all at once, by rising ids. */
+static bool are_written(const swt_notes *notes, const uint8_t *entries) {
+    return notes->site_count != 0 && swt_get32(entries) <= notes->sites[notes->site_count - 1].id;
+}
+
 static sw_status append_sites(salvage *s) {
     const uint8_t *block;
     size_t room = s->area_bytes - sizeof *s->area;
@@ -125,7 +130,9 @@ static sw_status append_sites(salvage *s) {
     if (s->area->used == 0) return SW_OK;
     swt_block sites = {.kind = SWT_BLOCK_SITES, .raw_bytes = s->area->used};
     const uint8_t *entries = swt_area_content(s->area);
-    if (s->area->used > room || swt_notes_add(&s->file.notes, &sites, entries) != NULL) {
+    if (are_written(&s->file.notes, entries)) return SW_OK;
+    if (s->area->used > room ||
+        swt_notes_add(&s->file.notes, &sites, entries, s->file.bytes + s->area->used) != NULL) {
         s->lost = true;
         return SW_OK;
     }

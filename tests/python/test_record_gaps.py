@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of programs that end without a word, and what commands say of those with gaps."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _program
+
+from tests.python.helpers import make_ops, needs_recorder, spanwise
+
+CC = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on this machine")
+
+SUDDEN = """
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    static void *kept[3000];
+    for (int i = 0; i < 3000; i++) kept[i] = malloc(100);
+    for (int i = 0; i < 1000; i++) free(kept[i]);
+    for (int i = 0; argc > 2 && i < atoi(argv[2]); i++) if (fork() == 0) _exit(0);
+    while (wait(NULL) > 0);
+    if (argc > 1 && argv[1][0] == 'k') kill(getpid(), SIGKILL);
+    if (argc > 1 && argv[1][0] == 's') *(volatile int *)8 = 0;
+    syscall(SYS_exit_group, 0);
+}
+"""
+CGO = """
+package main
+
+// #include <stdlib.h>
+import "C"
+
+func main() {
+	for i := 0; i < 3000; i++ {
+		C.free(C.malloc(100))
+	}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def sudden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that ends by a bare system call, or by a signal."""
+    folder = tmp_path_factory.mktemp("sudden")
+    (folder / "sudden.c").write_text(SUDDEN)
+    assert CC is not None
+    subprocess.run([CC, "-O0", "-o", folder / "sudden", folder / "sudden.c"], check=True)
+    return folder / "sudden"
+
+
+# --- programs that end without a word -------------------------------------------------------------
+
+
+@needs_recorder()
+@needs_compiler
+@pytest.mark.parametrize(
+    ("word", "status", "said"),
+    [
+        ("exit", 0, []),
+        ("kill", 1, ["the program was ended by signal 9"]),
+        ("segv", 1, ["the program was ended by signal 11"]),
+    ],
+)
+def test_every_event_is_there(
+    tmp_path: Path, sudden: Path, word: str, status: int, said: list[str]
+) -> None:
+    path = tmp_path / "a.swt"
+    done = spanwise("record", "-o", path, "--", sudden, word)
+    summary = sw.Recording.open(path).summary
+    assert (summary.allocs, summary.frees, summary.calls) == (3000, 1000, 4000)
+    assert summary.end_requested_bytes == 2000 * 100
+    assert summary.gaps() == []
+    assert done.stderr.splitlines()[:-1] == said
+    assert done.returncode == status
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.swt"]
+
+
+@needs_recorder()
+@needs_compiler
+def test_children_are_counted(tmp_path: Path, sudden: Path) -> None:
+    recording = sw.record([sudden, "exit", "3"], tmp_path / "a.swt")
+    assert recording.summary.children_unrecorded == 3
+
+
+@needs_recorder()
+@needs_compiler
+def test_areas_go_where_memory_is(tmp_path: Path, sudden: Path) -> None:
+    """Nothing stays there."""
+    place = Path("/dev/shm")
+    before = set(place.glob("spanwise-*")) if place.is_dir() else set()
+    sw.record([sudden, "kill"], tmp_path / "a.swt")
+    assert not place.is_dir() or set(place.glob("spanwise-*")) <= before
+
+
+@needs_recorder()
+def test_a_cgo_program(tmp_path: Path) -> None:
+    """Go ends by a bare system call, and has a heap of its own."""
+    go = shutil.which("go")
+    if go is None or CC is None:
+        pytest.skip("no go, or no C compiler for cgo, on this machine")
+    (tmp_path / "main.go").write_text(CGO)
+    made = subprocess.run(
+        [go, "build", "-o", tmp_path / "program", tmp_path / "main.go"],
+        env={**os.environ, "CGO_ENABLED": "1", "GOCACHE": str(tmp_path / "cache"),
+             "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    if made.returncode != 0:
+        pytest.skip(f"go cannot build it: {made.stderr.splitlines()[-1]}")
+    done = spanwise("record", "-o", tmp_path / "a.swt", "--", tmp_path / "program")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == (
+        "program has a heap of its own, Go's, which a recording of malloc does not see"
+    )
+    recording = sw.Recording.open(tmp_path / "a.swt")
+    sizes = {int(row["size"]): int(row["count"]) for row in recording.histogram()}
+    assert sizes[100] >= 3000
+    assert recording.summary.gaps() == []
+
+
+def test_runtimes(tmp_path: Path) -> None:
+    assert _program.runtime_of("/usr/lib/jvm/lib/server/libjvm.so") == "the Java virtual machine"
+    assert _program.runtime_of("/bin/ls") == ""
+    assert _program.runtime_of(str(tmp_path)) == ""
+    whole = Path("/bin/ls").read_bytes()
+    for length in [*range(0, 200, 7), len(whole) // 2, len(whole) - 100]:
+        (tmp_path / "cut").write_bytes(whole[:length])
+        assert _program.runtime_of(str(tmp_path / "cut")) == ""
+    for place in range(32, 64):
+        (tmp_path / "bad").write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+        assert _program.runtime_of(str(tmp_path / "bad")) == ""
+
+
+# --- what commands say of gaps --------------------------------------------------------------------
+
+CUT = "it has no end: what the program did last is missing"
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    """A recording whose last bytes are missing."""
+    rows = [(0, i, 100 + i % 50) for i in range(20_000)]
+    path = tmp_path / "cut.swt"
+    sw.Recording.from_ops(make_ops(*rows), path)
+    path.write_bytes(path.read_bytes()[:-60])
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ledger"],
+        ["ledger", "--json"],
+        ["compare"],
+        ["compare", "--json"],
+        ["replay"],
+        ["replay", "--ledger"],
+        ["sweep", "--table", "go", "--workers", "1"],
+    ],
+)
+def test_a_result_of_a_cut_recording_is_a_finding(cut: Path, words: list[str]) -> None:
+    done = spanwise(*words, cut, "--valid-prefix")
+    assert done.returncode == 1, done.stderr
+    assert f"spanwise: cut.swt: {CUT}" in done.stderr.splitlines()
+    assert len(done.stdout.splitlines()) > 3
+    if "--json" in words:
+        json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("words", [["ledger"], ["compare"], ["replay"], ["sweep"], ["optimize"]])
+def test_a_whole_recording_is_none(tmp_path: Path, words: list[str]) -> None:
+    sw.Recording.from_ops(make_ops(*[(0, i, 100) for i in range(5000)]), tmp_path / "a.swt")
+    done = spanwise(*words, tmp_path / "a.swt")
+    assert "missing" not in done.stderr and "no events" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ledger"],
+        ["compare"],
+        ["sweep", "--table", "go", "--workers", "1"],
+        ["replay"],
+        ["replay", "--ledger"],
+        ["optimize"],
+    ],
+)
+def test_an_empty_recording_is_a_finding(tmp_path: Path, words: list[str]) -> None:
+    sw.Recording.from_ops(make_ops(), tmp_path / "none.swt")
+    done = spanwise(*words, tmp_path / "none.swt")
+    assert done.returncode == 1, done.stderr
+    assert "spanwise: none.swt: it holds no events" in done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
+
+
+@needs_recorder()
+@needs_compiler
+def test_a_program_without_events_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int main(void) { return 0; }")
+    subprocess.run([str(CC), "-o", tmp_path / "a", tmp_path / "a.c"], check=True)
+    done = spanwise("record", "-o", tmp_path / "a.swt", "--", tmp_path / "a")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "a.swt: it holds no events"
