@@ -3,9 +3,11 @@
  *   summary FILE          totals, form, metadata
  *   summary --salvage AREAS FILE  appends what is in the areas
  *   summary --sites FILE  each call site: id and addresses, then the modules
+ *   summary --cleared BYTES FILE  how many allocations of so many bytes were to be cleared
  * Exit 1 and the error message when the recording can not be read whole. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "spanwise/trace.h"
@@ -77,14 +79,32 @@ static int sites(const sw_trace *trace) {
     return 0;
 }
 
+static int cleared(sw_trace *trace, uint64_t bytes) {
+    uint64_t found = 0;
+    const sw_op *ops;
+    size_t count;
+    for (;;) {
+        if (sw_trace_next(trace, &ops, &count) != SW_OK) return fail();
+        if (count == 0) break;
+        for (size_t i = 0; i < count; i++)
+            found += ops[i].kind == SW_OP_ALLOC && (ops[i].flags & SW_OP_ZEROED) != 0 &&
+                     ops[i].size == bytes;
+    }
+    printf("cleared %" PRIu64 "\n", found);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     sw_trace *trace;
     if (argc == 4 && strcmp(argv[1], "--salvage") == 0)
         return sw_trace_salvage(argv[3], argv[2], 0, 0) == SW_OK ? 0 : fail();
     int want_sites = argc == 3 && strcmp(argv[1], "--sites") == 0;
+    int want_cleared = argc == 4 && strcmp(argv[1], "--cleared") == 0;
     unsigned flags = argc == 3 && !want_sites ? SW_TRACE_VALID_PREFIX : 0;
     if (argc < 2 || sw_trace_open(argv[argc - 1], flags, &trace) != SW_OK) return fail();
-    int result = want_sites ? sites(trace) : totals(trace);
+    int result = want_cleared ? cleared(trace, strtoull(argv[2], NULL, 10))
+                 : want_sites ? sites(trace)
+                              : totals(trace);
     sw_trace_close(trace);
     return result;
 }

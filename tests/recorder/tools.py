@@ -118,6 +118,16 @@ class Recorder:
         assert done.returncode == 0, done.stderr
         return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
+    def cleared(self, path: Path, size: int) -> int:
+        """How many allocations of `size` bytes were to be cleared, as calloc's are."""
+        done = subprocess.run(
+            [self.summary_tool, "--cleared", str(size), path],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(done.stdout.split()[1])
+
     def run(
         self,
         command: Sequence[str | Path],
