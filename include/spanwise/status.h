@@ -4,8 +4,17 @@
  * Two worlds that are never mixed (docs/design/errors.md):
  *   - an *expected* failure (no memory, limit, bad argument, I/O) is a sw_status; out parameters
  *     stay untouched, the heap stays usable, nothing is printed;
- *   - *misuse* (double free, foreign pointer, broken invariant) is a sw_misuse; the fault handler
- *     is called once, and without one the process prints one line and aborts.
+ *   - *misuse* (double free, foreign pointer, a handle that was closed before, broken invariant) is
+ *     a sw_misuse; the fault handler is called once, and without one the process prints one line and
+ *     aborts.
+ *
+ * Handles are what this library hands out but objects: heaps, caches, tables, recordings and their
+ * writers, runners, profiles, optimisers. A function that is given a handle which was closed or
+ * destroyed says STALE_HANDLE; of NULL it says SW_INVALID where it returns a status, else
+ * NULL_HANDLE; of an address that is no handle of the kind, but aligned to 8 and readable,
+ * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns
+ * SW_INVALID, NULL or 0. Those that end a handle ignore NULL. What is promised for how long, and the
+ * calls that look less closely: docs/design/errors.md.
  */
 #ifndef SPANWISE_STATUS_H
 #define SPANWISE_STATUS_H
@@ -43,7 +52,11 @@ extern "C" {
     X(SIZE_MISMATCH, "stated size is not the object's size class")                                 \
     X(WRONG_HEAP, "object belongs to another heap")                                                \
     X(COLLECTED, "object of a collected heap cannot be freed by hand")                             \
-    X(CORRUPT, "heap invariant broken")
+    X(CORRUPT, "heap invariant broken")                                                            \
+    X(NULL_HANDLE, "handle is NULL")                                                               \
+    X(STALE_HANDLE, "handle was closed or destroyed before")                                       \
+    X(FOREIGN_HANDLE, "handle is not one of this kind")                                            \
+    X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")
 
 #define SW_STATUS_ENUM_(name, text) SW_##name,
 typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_status;
@@ -61,7 +74,7 @@ SW_API const char *sw_misuse_text(sw_misuse misuse);
 typedef struct sw_fault {
     sw_misuse code;
     const char *op;   /* the call that found it: "free", "realloc", ... (constant string) */
-    const void *ptr;  /* the offending pointer */
+    const void *ptr;  /* the offending pointer or handle */
     size_t size;      /* slot bytes, or the size that the caller stated; 0 when unknown */
     uint32_t heap_id; /* 0 when no heap owns the pointer */
     uint64_t thread;  /* the operating system's thread id */
@@ -79,11 +92,13 @@ typedef struct sw_error {
 SW_API const sw_error *sw_last_error(void);
 SW_API void sw_clear_error(void);
 
-/* What a fault handler answers. LEAK_AND_CONTINUE: the call returns, the object is leaked. */
+/* What a fault handler answers. LEAK_AND_CONTINUE: the call returns, the object is leaked, or
+ * nothing is done with the handle. */
 typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
 
 /* Called without any lock of the library held. Must not allocate from the heap in question.
- * May longjmp out: no lock is held and the object is leaked. */
+ * May longjmp out: no lock is held and the object is leaked. If it misuses the same pointer or handle
+ * again, it is not called a second time: the process prints the line and aborts. */
 typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
 
 /* Installs the process-wide handler (NULL: back to print and abort). Thread-safe. */

@@ -84,6 +84,12 @@ class MisuseError(SpanwiseError, RuntimeError):
     default_code = "FOREIGN"
 
 
+class HandleError(MisuseError):
+    """A heap, table or recording of the C library was misused after its end, or ended too early."""
+
+    default_code = "STALE_HANDLE"
+
+
 class CorruptionError(MisuseError):
     """An invariant of the heap is broken."""
 
@@ -117,5 +123,9 @@ MISUSE_ERRORS: dict[str, type[SpanwiseError]] = {
     "WRONG_HEAP": MisuseError,
     "COLLECTED": MisuseError,
     "CORRUPT": CorruptionError,
+    "NULL_HANDLE": HandleError,
+    "STALE_HANDLE": HandleError,
+    "FOREIGN_HANDLE": HandleError,
+    "BUSY_HANDLE": HandleError,
 }
 """sw_misuse (without SW_MISUSE_ and without NONE) -> exception."""

@@ -9,6 +9,12 @@
 #define sw_printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
 #define sw_aligned(n) __attribute__((aligned(n)))
 #define sw_unused __attribute__((unused))
+/* Reads of stack frames that may have been left, which sanitizers would tell of. */
+#if defined(__clang__)
+#define sw_left_stack __attribute__((no_sanitize("address", "memory", "thread")))
+#else
+#define sw_left_stack __attribute__((no_sanitize_address))
+#endif
 
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,15 +150,56 @@ static void print_fault(const sw_fault *fault) {
     sw_emergency_print("spanwise: %s\n", sw_misuse_text(fault->code));
 }
 
+/* A report whose handler runs. It lies on the stack of the thread, and the handler may jump out of
+ * it: then it is left behind, other frames write over it, and its stamp is no longer there. */
+typedef struct report {
+    const struct report *outer; /* of a report that was made by the handler of another */
+    const void *ptr;
+    uint64_t stamp;
+} report;
+
+static _Thread_local struct {
+    const report *at;
+    uint64_t stamp;
+} innermost;
+
+/* The innermost report whose handler still runs; NULL: none. `here` is in the caller's frame, and
+ * what lies beyond it belongs to callers, or to nobody. */
+static sw_noinline sw_left_stack const report *running_report(const volatile report *here) {
+    const volatile report *last = innermost.at;
+    bool runs = last != NULL && (uintptr_t)last > (uintptr_t)here && last->stamp == innermost.stamp;
+    return runs ? innermost.at : NULL;
+}
+
+static uint64_t new_stamp(void) {
+    static _Thread_local uint64_t count;
+    return ++count * UINT64_C(0x9E3779B97F4A7C15); /* no number that lies about on stacks */
+}
+
+static bool is_told(const report *running, const void *ptr) {
+    while (running != NULL && running->ptr != ptr) running = running->outer;
+    return running != NULL;
+}
+
+/* A handler that misuses the same pointer again would be called for ever. */
+static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fault) {
+    volatile report mine = {.ptr = fault->ptr};
+    mine.outer = running_report(&mine);
+    if (is_told(mine.outer, fault->ptr)) return SW_FAULT_ABORT;
+    innermost.stamp = mine.stamp = new_stamp();
+    innermost.at = (const report *)&mine;
+    sw_fault copy = *fault;
+    sw_fail(SW_INVALID, fault->op, "%s", sw_misuse_text(fault->code));
+    last_error.fault = copy;
+    sw_fault_action action = handler(&copy, atomic_load(&fault_handler_arg));
+    innermost.at = mine.outer;
+    innermost.stamp = mine.outer == NULL ? 0 : mine.outer->stamp;
+    return action;
+}
+
 void sw_misuse_report(const sw_fault *fault) {
     sw_fault_handler *handler = atomic_load(&fault_handler);
-    if (handler != NULL) {
-        sw_fault copy = *fault;
-        sw_fail(SW_INVALID, fault->op, "%s", sw_misuse_text(fault->code));
-        last_error.fault = copy;
-        sw_fault_action action = handler(&copy, atomic_load(&fault_handler_arg));
-        if (action == SW_FAULT_LEAK_AND_CONTINUE) return;
-    }
+    if (handler != NULL && ask_handler(handler, fault) == SW_FAULT_LEAK_AND_CONTINUE) return;
     print_fault(fault);
     abort();
 }

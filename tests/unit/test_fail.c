@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status and misuse names, the thread's last error, the fault handler, the fatal lines. */
+#include <setjmp.h>
+
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
@@ -90,6 +92,74 @@ static void handler(void) {
     sw_set_fault_handler(NULL, NULL);
 }
 
+/* --- handlers that misuse something themselves ------------------------------------------------ */
+
+static sw_fault nested;
+
+/* Misuses another pointer, then, in that report's handler, the first one again. */
+static sw_fault_action go_round(const sw_fault *fault, void *arg) {
+    calls++;
+    nested = *fault;
+    nested.ptr = (const char *)fault->ptr + (calls % 2 == 0 ? -8 : 8);
+    if (calls < *(int *)arg) sw_misuse_report(&nested);
+    return SW_FAULT_LEAK_AND_CONTINUE;
+}
+
+/* Told of once: without an end to it the stack would overflow, by SIGSEGV. */
+static void report_for_ever(void) {
+    int most = INT32_MAX;
+    sw_set_fault_handler(go_round, &most);
+    sw_misuse_report(&example);
+}
+
+static void handlers_that_misuse(void) {
+    char text[DYING_WORDS_MAX];
+    int most = 2;
+    calls = 0;
+    sw_set_fault_handler(go_round, &most);
+    sw_misuse_report(&example); /* another pointer: told of, too */
+    CHECK_EQ(calls, 2);
+    calls = 0;
+    sw_misuse_report(&example); /* the handler has returned: told of again */
+    CHECK_EQ(calls, 2);
+    sw_set_fault_handler(NULL, NULL);
+    calls = 0;
+    dying_words(report_for_ever, text);
+    CHECK_STR(text, "spanwise: fatal: INTERIOR op=realloc ptr=0xabcde size=48 heap=3 thread=12345\n"
+                    "spanwise: pointer is inside an object, not at its start\n");
+}
+
+static jmp_buf outside;
+
+static sw_fault_action jump_out(const sw_fault *fault, void *arg) {
+    (void)fault;
+    calls += *(int *)arg;
+    longjmp(outside, 1);
+}
+
+/* `depth` frames deeper than the caller. */
+static sw_noinline int report_deep(int depth) {
+    volatile char frame[200];
+    memset((void *)(uintptr_t)frame, depth, sizeof frame);
+    if (depth == 0) sw_misuse_report(&example);
+    return depth == 0 ? frame[0] : report_deep(depth - 1) + frame[1];
+}
+
+/* A report that the handler jumped out of is over: the same pointer is told of again, from wherever
+ * it is misused. */
+static void handlers_that_jump(void) {
+    static const int depths[] = {3, 3, 0, 8, 1, 20, 20, 2};
+    static volatile size_t i;
+    int step = 1;
+    calls = 0;
+    sw_set_fault_handler(jump_out, &step);
+    for (i = 0; i < sizeof depths / sizeof *depths; i++) {
+        if (setjmp(outside) == 0) (void)report_deep(depths[i]);
+        CHECK_EQ(calls, i + 1);
+    }
+    sw_set_fault_handler(NULL, NULL);
+}
+
 /* --- what goes to fd 2 before an abort -------------------------------------------------------- */
 
 static void report(void) { sw_misuse_report(&example); }
@@ -140,6 +210,8 @@ int main(void) {
     names();
     last_error();
     handler();
+    handlers_that_misuse();
+    handlers_that_jump();
     bit_tricks();
     const char *words =
         "spanwise: fatal: INTERIOR op=realloc ptr=0xabcde size=48 heap=3 thread=12345\n"
