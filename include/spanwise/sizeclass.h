@@ -56,7 +56,8 @@ SW_API const sw_table *sw_table_builtin(const char *name);
  * SW_NOMEM. */
 SW_API sw_status sw_table_create(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
                                  uint32_t count, sw_table **out);
-/* No heap may still use the table. Built-in tables, the default one and NULL are ignored. */
+/* Built-in tables, the default one and NULL are ignored. A table that a heap uses stays as it is:
+ * misuse BUSY_HANDLE. */
 SW_API void sw_table_destroy(sw_table *table);
 
 SW_API const char *sw_table_name(const sw_table *table);

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -36,6 +37,20 @@ _SOURCES = {
     "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class; up to"
     " 1 KiB spans of at least 1024 slots or 64 KiB",
 }
+
+
+def _destroy(
+    c_table: Any,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    destroy: Callable[[Any], None] = lib.sw_table_destroy,
+) -> None:
+    """Destroys a table that no heap uses.
+
+    Heaps that are open when the interpreter ends stay, and with them their tables. The functions
+    are arguments, since the module's names may be gone by then.
+    """
+    if not is_finalizing():
+        destroy(c_table)
 
 
 class SizeClassTable:
@@ -151,7 +166,7 @@ class SizeClassTable:
         out = ffi.new("sw_table **")
         raw = name_bytes(name)
         check(lib.sw_table_create(raw, page, c_specs, len(specs), out))
-        return cls(ffi.gc(out[0], lib.sw_table_destroy), f"spanwise table {name}")
+        return cls(ffi.gc(out[0], _destroy), f"spanwise table {name}")
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> SizeClassTable:

@@ -64,14 +64,17 @@ static bool add_chunk(sw_meta *meta, size_t need) {
     return true;
 }
 
+void *sw_meta_map(sw_meta *meta, size_t bytes) {
+    size_t size = sw_align_up(bytes, sw_os_page_bytes());
+    void *mapping = sw_os_map(size);
+    if (mapping != NULL) sw_set_counter(&meta->held_bytes, meta->held_bytes + size);
+    return mapping;
+}
+
 /* *stale: the block was in use before. */
 static void *take(sw_meta *meta, size_t size, bool *stale) {
     *stale = false;
-    if (size > SW_META_POOLED_MAX) {
-        void *mapping = sw_os_map(size);
-        if (mapping != NULL) sw_set_counter(&meta->held_bytes, meta->held_bytes + size);
-        return mapping;
-    }
+    if (size > SW_META_POOLED_MAX) return sw_meta_map(meta, size);
     sw_meta_block **list = &meta->lists[list_index(size)];
     if (*list != NULL) {
         sw_meta_block *block = *list;
@@ -97,14 +100,19 @@ void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes) {
     return take(meta, rounded(bytes), &stale);
 }
 
+void sw_meta_unmap(sw_meta *meta, void *mapping, size_t bytes) {
+    size_t size = sw_align_up(bytes, sw_os_page_bytes());
+    if (mapping != NULL && sw_os_release(mapping, size))
+        sw_set_counter(&meta->held_bytes, meta->held_bytes - size);
+}
+
 void sw_meta_free(sw_meta *meta, void *block, size_t bytes) {
     if (block == NULL) return;
     size_t size = rounded(bytes);
-    if (size <= SW_META_POOLED_MAX) {
+    if (size <= SW_META_POOLED_MAX)
         keep(meta, block, size);
-    } else if (sw_os_release(block, size)) {
-        sw_set_counter(&meta->held_bytes, meta->held_bytes - size);
-    }
+    else
+        sw_meta_unmap(meta, block, size);
 }
 
 void sw_meta_destroy(sw_meta *meta) {

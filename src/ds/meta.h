@@ -40,6 +40,10 @@ void sw_meta_init(sw_meta *meta);
 void *sw_meta_alloc(sw_meta *meta, size_t bytes);
 /* The same with any content: for those who set up every byte that they read. */
 void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes);
+/* Zeroed whole pages, a mapping of their own that sw_meta_destroy leaves alone. */
+void *sw_meta_map(sw_meta *meta, size_t bytes);
+/* NULL is ignored. */
+void sw_meta_unmap(sw_meta *meta, void *mapping, size_t bytes);
 /* bytes as in the allocation. NULL is ignored. */
 void sw_meta_free(sw_meta *meta, void *block, size_t bytes);
 /* Releases the chunks. Blocks above SW_META_POOLED_MAX must have been freed before. */

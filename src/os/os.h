@@ -40,6 +40,9 @@ bool sw_os_populate(void *p, size_t bytes);
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge);
 /* Ends a reservation, or a mapping of sw_os_map. False when refused (keep it and retry). */
 bool sw_os_release(void *p, size_t bytes);
+/* Gives back all but the first `kept` bytes, whole pages, of a mapping of sw_os_map. False when
+ * refused: it stays as long as it was. */
+bool sw_os_shorten(void *p, size_t bytes, size_t kept);
 /* Fresh zeroed memory, page aligned. NULL when refused. */
 void *sw_os_map(size_t bytes);
 /* Resident bytes of the process; 0 when unknown. */

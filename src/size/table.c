@@ -3,6 +3,7 @@
  *
  * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name], so
  * that making one never calls a malloc, which this library may be the face of.
+ * One that ended stays as a page with its mark (ds/handle.h).
  * Callers: every heap (look-up is inline in table.h), the public API.
  * The rules and their texts are those of scripts/sizeclasses_lib/rules.py, tested on both sides.
  * Design: docs/design/sizeclasses.md.
@@ -14,6 +15,7 @@
 
 #include "base/bits.h"
 #include "base/fail.h"
+#include "ds/handle.h"
 #include "os/os.h"
 
 enum {
@@ -27,6 +29,8 @@ enum {
 /* A run-time table and what it takes to release it. `table` is first: sw_table * is its address. */
 typedef struct table_block {
     sw_table table;
+    uint64_t mark;      /* ds/handle.h */
+    uint32_t users;     /* heaps; atomic */
     size_t block_bytes; /* of the whole mapping */
 } table_block;
 
@@ -45,6 +49,39 @@ const sw_table *sw_table_builtin(const char *name) {
     if (strcmp(name, sw_table_go_data.name) == 0) return &sw_table_go_data;
     if (strcmp(name, sw_table_c16_data.name) == 0) return &sw_table_c16_data;
     return NULL;
+}
+
+static bool is_builtin(const sw_table *table) {
+    return table == &sw_table_go_data || table == &sw_table_c16_data || table == sw_table_default();
+}
+
+/* --- tables as handles ------------------------------------------------------------------------ */
+
+static table_block *block_of(const sw_table *table) { return (table_block *)(uintptr_t)table; }
+enum { TABLE_MARK = offsetof(table_block, mark) };
+
+bool sw_table_check(const sw_table *table, const char *op) {
+    return is_builtin(table) || sw_handle_check(table, TABLE_MARK, SW_HANDLE_TABLE, op);
+}
+
+static sw_status table_status(const sw_table *table, const char *op) {
+    if (is_builtin(table)) return SW_OK;
+    return sw_handle_status(table, TABLE_MARK, SW_HANDLE_TABLE, op);
+}
+
+/* Counts first and looks then; whoever destroys does it the other way round. So one sees the
+ * other. */
+bool sw_table_hold(const sw_table *table, const char *op) {
+    if (is_builtin(table)) return true;
+    if (!sw_table_check(table, op)) return false;
+    __atomic_fetch_add(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
+    bool lives = sw_table_check(table, op);
+    if (!lives) sw_table_let_go(table);
+    return lives;
+}
+
+void sw_table_let_go(const sw_table *table) {
+    if (!is_builtin(table)) __atomic_fetch_sub(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
 }
 
 /* --- division by multiplication --------------------------------------------------------------- */
@@ -241,32 +278,52 @@ sw_status sw_table_create(const char *name, uint32_t page_bytes, const sw_class_
     fill_map(&block->table, small_map, SW_SMALL_MAP_LEN, 0, SIZE_UNIT);
     fill_map(&block->table, large_map, large_len, SW_SMALL_LIMIT, 1u << shift);
     block->table.hash = hash_of(&block->table);
+    sw_handle_begin(&block->mark, SW_HANDLE_TABLE);
     *out = &block->table;
     return SW_OK;
 }
 
 void sw_table_destroy(sw_table *table) {
-    if (table == NULL || table == &sw_table_go_data || table == &sw_table_c16_data ||
-        table == sw_table_default())
-        return;
-    table_block *block = (table_block *)(void *)table;
-    /* A refusal (the kernel's limit on mappings) leaves the block behind; nothing uses it. */
-    (void)sw_os_release(block, block->block_bytes);
+    const char *op = "table_destroy";
+    if (table == NULL || is_builtin(table) || !sw_table_check(table, op)) return;
+    table_block *block = block_of(table);
+    if (!sw_handle_try_end(&block->mark, SW_HANDLE_TABLE)) {
+        sw_handle_report(table, TABLE_MARK, SW_HANDLE_TABLE, op);
+    } else if (__atomic_load_n(&block->users, __ATOMIC_SEQ_CST) != 0) {
+        sw_handle_begin(&block->mark, SW_HANDLE_TABLE);
+        sw_misuse_report(&(sw_fault){
+            .code = SW_MISUSE_BUSY_HANDLE, .op = op, .ptr = table, .thread = sw_os_thread_id()});
+    } else {
+        sw_handle_retire(block, block->block_bytes, sizeof *block, SW_HANDLE_TABLE);
+    }
 }
 
 /* --- questions -------------------------------------------------------------------------------- */
 
-const char *sw_table_name(const sw_table *table) { return table->name; }
-uint32_t sw_table_page_bytes(const sw_table *table) { return 1u << table->page_shift; }
-uint32_t sw_table_class_count(const sw_table *table) { return table->class_count - 1; }
-uint32_t sw_table_max_bytes(const sw_table *table) { return table->max_size; }
-uint64_t sw_table_hash(const sw_table *table) { return table->hash; }
+const char *sw_table_name(const sw_table *table) {
+    return sw_table_check(table, "table_name") ? table->name : "";
+}
+uint32_t sw_table_page_bytes(const sw_table *table) {
+    return sw_table_check(table, "table_page_bytes") ? 1u << table->page_shift : 0;
+}
+uint32_t sw_table_class_count(const sw_table *table) {
+    return sw_table_check(table, "table_class_count") ? table->class_count - 1 : 0;
+}
+uint32_t sw_table_max_bytes(const sw_table *table) {
+    return sw_table_check(table, "table_max_bytes") ? table->max_size : 0;
+}
+uint64_t sw_table_hash(const sw_table *table) {
+    return sw_table_check(table, "table_hash") ? table->hash : 0;
+}
 
 uint32_t sw_table_class_of(const sw_table *table, size_t size) {
+    if (!sw_table_check(table, "table_class_of")) return 0;
     return size <= table->max_size ? sw_size_class(table, size) : 0;
 }
 
 sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out) {
+    sw_status status = table_status(table, "table_class");
+    if (status != SW_OK) return status;
     if (cls == 0 || cls >= table->class_count) {
         return sw_fail(SW_INVALID, "table_class", "class %" PRIu32 ": table %s has 1 to %" PRIu32,
                        cls, table->name, table->class_count - 1);
@@ -291,7 +348,7 @@ sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out
 }
 
 size_t sw_table_round_up(const sw_table *table, size_t size) {
-    if (size == 0) return 0;
+    if (!sw_table_check(table, "table_round_up") || size == 0) return 0;
     if (size <= table->max_size) return table->classes[sw_size_class(table, size)].size;
     return sw_pages_of(table, size) << table->page_shift;
 }

@@ -12,6 +12,8 @@
 #ifndef SW_SIZE_TABLE_H
 #define SW_SIZE_TABLE_H
 
+#include <stdbool.h>
+
 #include "base/attributes.h"
 #include "spanwise/sizeclass.h"
 
@@ -44,6 +46,13 @@ struct sw_table {
 /* The built-in tables, generated: src/gen/table_go.c, src/gen/table_c16.c. */
 extern const struct sw_table sw_table_go_data;
 extern const struct sw_table sw_table_c16_data;
+
+/* Whether a public function may use the table: built in, or alive; else misuse was reported. */
+bool sw_table_check(const sw_table *table, const char *op);
+/* A heap begins to use a table that was made at run time, which can not be destroyed until it lets
+ * go. False: it has ended, or is none; misuse was reported. */
+bool sw_table_hold(const sw_table *table, const char *op);
+void sw_table_let_go(const sw_table *table);
 
 /* The class of 0 <= size <= table->max_size. Larger sizes must be ruled out by the caller. */
 static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t size) {

@@ -114,3 +114,20 @@ def test_under_other_python_allocators(allocator: str) -> None:
     )
     done = python("-c", code, env={"PYTHONMALLOC": allocator})
     assert done.returncode == 0, done.stderr
+
+
+def test_a_table_whose_heap_is_open_at_the_end_is_no_misuse() -> None:
+    """The library refuses to destroy a table that a heap uses: at exit nobody asks it to."""
+    for order in ("table, heap, keep", "keep, heap, table"):
+        program = f"""
+import spanwise as sw
+table = sw.SizeClassTable.geometric(1.2)
+heap = sw.Heap(table=table)
+keep = [heap.alloc(33), heap, table]
+keep.append(keep)
+del {order.split(",")[0]}
+globals()["last"] = sw.SizeClassTable.geometric(1.3)
+sw.Heap(table=last).alloc(3)
+"""
+        done = python("-c", program)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -80,6 +80,10 @@ bool sw_os_advise_huge(void *p, size_t bytes, bool huge) {
 
 bool sw_os_release(void *p, size_t bytes) { return munmap(p, bytes) == 0; }
 
+bool sw_os_shorten(void *p, size_t bytes, size_t kept) {
+    return munmap((char *)p + kept, bytes - kept) == 0;
+}
+
 void *sw_os_map(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }
 
 /* The second number of /proc/self/statm is the resident pages. Raw system calls and no stdio: it

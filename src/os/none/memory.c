@@ -90,6 +90,11 @@ bool sw_os_release(void *p, size_t bytes) {
     return true;
 }
 
+bool sw_os_shorten(void *p, size_t bytes, size_t kept) {
+    (void)p;
+    return bytes == kept;
+}
+
 void *sw_os_map(size_t bytes) { return take(bytes, PAGE_BYTES); }
 
 uint64_t sw_os_resident_bytes(void) { return 0; }

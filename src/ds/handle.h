@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles that users may still name when they have ended: heaps, caches, tables, recordings and so
+ * on. The record of each has a mark, which says what kind of handle it is and whether it lives. When
+ * it ends, the pages with the mark stay mapped, until as many more of the kind have ended as
+ * SW_HANDLES_ENDED: so the next call that is given the handle finds what was done.
+ * Callers: every public function that takes a handle. Design: docs/design/errors.md.
+ */
+#ifndef SW_DS_HANDLE_H
+#define SW_DS_HANDLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attributes.h"
+#include "spanwise/status.h"
+
+typedef enum sw_handle_kind {
+    SW_HANDLE_TABLE,
+    SW_HANDLE_HEAP,
+    SW_HANDLE_CACHE,
+    SW_HANDLE_RUNNER,
+    SW_HANDLE_TRACE,
+    SW_HANDLE_WRITER,
+    SW_HANDLE_PROFILE,
+    SW_HANDLE_OPTIMIZER,
+    SW_HANDLE_KIND_COUNT
+} sw_handle_kind;
+
+enum { SW_HANDLES_ENDED = 64 }; /* of each kind: so many stay readable, the oldest goes first */
+
+/* What a mark holds; atomic. */
+#define SW_HANDLE_LIVE UINT64_C(0xB7E151628AED2A00)  /* + the kind */
+#define SW_HANDLE_ENDED UINT64_C(0x9E3779B97F4A7C00) /* + the kind */
+
+/* The mark of a handle, which may be any address: `at` bytes behind it. */
+static sw_always_inline const uint64_t *sw_handle_mark(const void *handle, size_t at) {
+    return (const uint64_t *)((uintptr_t)handle + at);
+}
+
+/* Alive, of this kind. */
+static sw_always_inline bool sw_handle_lives(const void *handle, size_t at, sw_handle_kind kind) {
+    return sw_likely(handle != NULL) && sw_likely((uintptr_t)handle % sizeof(uint64_t) == 0) &&
+           sw_likely(__atomic_load_n(sw_handle_mark(handle, at), __ATOMIC_ACQUIRE) ==
+                     SW_HANDLE_LIVE + (uint64_t)kind);
+}
+
+static inline void sw_handle_begin(uint64_t *mark, sw_handle_kind kind) {
+    __atomic_store_n(mark, SW_HANDLE_LIVE + (uint64_t)kind, __ATOMIC_RELEASE);
+}
+static inline void sw_handle_end(uint64_t *mark, sw_handle_kind kind) {
+    __atomic_store_n(mark, SW_HANDLE_ENDED + (uint64_t)kind, __ATOMIC_RELEASE);
+}
+/* True for one caller only: the one that ends it. */
+static inline bool sw_handle_try_end(uint64_t *mark, sw_handle_kind kind) {
+    uint64_t live = SW_HANDLE_LIVE + (uint64_t)kind;
+    return __atomic_compare_exchange_n(mark, &live, SW_HANDLE_ENDED + (uint64_t)kind, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* Reports NULL, an ended handle, or what is none of the kind. Returns if the program goes on. */
+sw_cold void sw_handle_report(const void *handle, size_t at, sw_handle_kind kind, const char *op);
+/* The same for calls that return a status, where NULL is one: SW_INVALID in each case. */
+sw_cold sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind,
+                                   const char *op);
+
+/* Whether the handle lives; else misuse was reported. */
+static sw_always_inline bool sw_handle_check(const void *handle, size_t at, sw_handle_kind kind,
+                                             const char *op) {
+    if (sw_handle_lives(handle, at, kind)) return true;
+    sw_handle_report(handle, at, kind, op);
+    return false;
+}
+static sw_always_inline sw_status sw_handle_status(const void *handle, size_t at,
+                                                   sw_handle_kind kind, const char *op) {
+    return sw_handle_lives(handle, at, kind) ? SW_OK : sw_handle_refuse(handle, at, kind, op);
+}
+
+/* A record of sw_os_map has ended: its first `kept` bytes, with the mark, stay for a while; the
+ * others go at once. */
+void sw_handle_retire(void *record, size_t bytes, size_t kept, sw_handle_kind kind);
+
+#endif
