@@ -127,8 +127,8 @@ struct sw_cache {
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
     sw_span *visited;             /* another cache's span that this one frees into; NULL: none */
     const uint8_t *small_map;     /* the table's */
-    uint64_t unused;
-    size_t straight_end; /* smaller sizes need no more than their class */
+    uint64_t mark;                /* atomic: whether it is open */
+    size_t straight_end;          /* smaller sizes need no more than their class */
     uint64_t unused_too[2];
     __extension__ sw_cache_slot slots[];
 };

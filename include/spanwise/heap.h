@@ -62,7 +62,8 @@ SW_API void sw_heap_options_init(sw_heap_options *options);
 /* options may be NULL: the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT. */
 SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
 /* Releases every page and record. No other thread may be inside a call on this heap; its objects
- * are gone. NULL is ignored; the default heap answers SW_STATE. */
+ * are gone, and its caches are closed. NULL is ignored; the default heap answers SW_STATE; a heap
+ * that was destroyed before is misuse (STALE_HANDLE), and SW_INVALID. */
 SW_API sw_status sw_heap_destroy(sw_heap *heap);
 SW_API sw_heap *sw_heap_default(void);
 /* Makes the default heap with options of one's own. Errors: SW_STATE when it has been used already,
@@ -115,9 +116,11 @@ SW_API size_t sw_usable_size(const void *ptr);
 /* A cache is one thread's front of one heap. Passing it explicitly saves the thread-local look-up,
  * and lets one thread play many (the replayer does). A cache made here belongs to the caller, who
  * must use it from one thread at a time and close it before the heap is destroyed. In the child of
- * a fork it is open, empty and usable, whichever thread was in it. */
+ * a fork it is open, empty and usable, whichever thread was in it. A closed one is refused by every
+ * call (STALE_HANDLE), also when its heap is gone. sw_cache_alloc and sw_cache_free do not ask
+ * whether the cache is NULL. */
 SW_API sw_status sw_cache_open(sw_heap *heap, sw_cache **out);
-SW_API void sw_cache_close(sw_cache *cache);
+SW_API void sw_cache_close(sw_cache *cache); /* NULL is ignored */
 SW_API void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags);
 SW_API void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags);
 SW_API void *sw_cache_realloc(sw_cache *cache, void *ptr, size_t size, unsigned flags);

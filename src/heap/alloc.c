@@ -12,6 +12,12 @@ static void *no_memory(void) {
     return NULL;
 }
 
+void *sw_cache_refuse(const sw_cache *cache) {
+    (void)sw_cache_check(cache, "alloc");
+    errno = EINVAL;
+    return NULL;
+}
+
 /* --- generic path ----------------------------------------------------------------------------- */
 
 /* Remembers the requested size of the object that has just been taken from the slot's word. */
@@ -77,6 +83,7 @@ static void *take_free(sw_cache *cache, sw_cache_slot *slot, size_t size, unsign
 /* From a word that sw_cache_refill finds. */
 static sw_noinline void *alloc_refilled(sw_cache *cache, size_t size, unsigned flags,
                                         uint32_t span_class) {
+    if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
     if (sw_likely(sw_cache_refill(cache, span_class)))
         return take_free(cache, &cache->slots[span_class], size, flags);
     void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
@@ -198,6 +205,7 @@ static uint32_t aligned_class(const sw_table *table, size_t size, size_t align) 
 }
 
 static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    if (sw_unlikely(cache == NULL)) return sw_cache_refuse(cache);
     if (!sw_is_pow2(align)) {
         sw_fail(SW_INVALID, "alloc_aligned", "alignment %zu is not a power of two", align);
         errno = EINVAL;
@@ -221,12 +229,12 @@ void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigne
 
 void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);
+    return cache == NULL ? sw_thread_no_cache() : sw_cache_alloc(cache, size, flags);
 }
 
 void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? no_memory() : alloc_aligned(cache, size, align, flags);
+    return cache == NULL ? sw_thread_no_cache() : alloc_aligned(cache, size, align, flags);
 }
 
 /* --- public: the default heap (plain) --------------------------------------------------------- */

@@ -138,6 +138,7 @@ static void give_up_idle(sw_cache *cache) {
 }
 
 void sw_cache_trim(sw_cache *cache) {
+    if (!sw_cache_check(cache, "cache_trim")) return;
     sw_visit_leave(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&cache->heap->lock);
@@ -304,17 +305,6 @@ static size_t more_bytes(const sw_heap *heap) {
            heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
 }
 
-void sw_cache_free_records(sw_heap *heap) {
-    for (sw_cache *cache = heap->caches; cache != NULL;) {
-        struct sw_cache_more *more = cache->more;
-        sw_cache *next = more->next;
-        sw_meta_free(&heap->meta, more, more_bytes(heap));
-        sw_meta_free(&heap->meta, cache, cache_bytes(heap));
-        cache = next;
-    }
-    heap->caches = NULL;
-}
-
 static void link_cache(sw_cache **list, sw_cache *cache) {
     cache->more->list_next = *list;
     cache->more->list_previous = NULL;
@@ -328,9 +318,29 @@ static void unlink_cache(sw_cache **list, sw_cache *cache) {
     if (next != NULL) next->more->list_previous = previous;
 }
 
+/* Closed handles wait, the oldest is reused first: a user who goes on with one is told. */
+static void queue_handle(sw_heap *heap, sw_cache *cache) {
+    sw_cache *last = heap->closed_handles_end;
+    cache->more->list_next = NULL;
+    cache->more->list_previous = last;
+    *(last == NULL ? &heap->closed_handles : &last->more->list_next) = cache;
+    heap->closed_handles_end = cache;
+    heap->closed_handle_count++;
+}
+
+static sw_cache *unqueue_handle(sw_heap *heap) {
+    enum { WAITING = 8 };
+    if (heap->closed_handle_count <= WAITING) return NULL;
+    sw_cache *cache = heap->closed_handles;
+    unlink_cache(&heap->closed_handles, cache);
+    heap->closed_handle_count--;
+    return cache;
+}
+
 static sw_cache *reuse_closed(sw_heap *heap) {
     sw_cache *cache = heap->closed_caches;
-    if (cache != NULL) unlink_cache(&heap->closed_caches, cache);
+    if (cache == NULL) return unqueue_handle(heap);
+    unlink_cache(&heap->closed_caches, cache);
     return cache;
 }
 
@@ -345,19 +355,9 @@ void sw_cache_reset_slots(sw_cache *cache) {
     }
 }
 
-static sw_cache *fresh_cache(sw_heap *heap) {
-    sw_cache *cache = sw_meta_alloc(&heap->meta, cache_bytes(heap));
-    struct sw_cache_more *more = sw_meta_alloc(&heap->meta, more_bytes(heap));
-    if (cache == NULL || more == NULL) {
-        sw_meta_free(&heap->meta, cache, cache_bytes(heap));
-        sw_meta_free(&heap->meta, more, more_bytes(heap));
-        return NULL;
-    }
-    more->partial = (sw_span_list *)(more + 1);
-    more->full = more->partial + heap->span_classes;
-    more->kept = (uint16_t *)(more->full + heap->span_classes);
-    more->number = ++heap->cache_numbers;
-    more->next = heap->caches;
+/* What the fast paths read of an open cache. */
+static void set_view(sw_cache *cache) {
+    sw_heap *heap = cache->heap;
     sw_space_view view = sw_heap_view(heap);
     cache->base = view.base;
     cache->frames = view.frames;
@@ -366,16 +366,63 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     cache->table = heap->table;
     cache->small_map = heap->table->small_map;
     cache->straight_end = sw_heap_straight_end(heap);
+    cache->paths = sw_paths_for(heap->table, heap->mode);
+    cache->mode = heap->mode;
+}
+
+/* No address is in the view, and every size is large, but for 0, whose class is 0. */
+static void clear_view(sw_cache *cache) {
+    static const uint8_t no_map[1];
+    static const sw_table no_table = {
+        .name = "", .page_shift = SW_FRAME_SHIFT, .small_map = no_map, .large_map = no_map};
+    cache->frames = 0;
+    cache->table = &no_table;
+    cache->small_map = no_map;
+    cache->straight_end = 0;
+    cache->paths = NULL;
+    cache->mode = 0;
+}
+
+/* What a cache has that ended with its heap: nothing, which nobody writes to. */
+static struct sw_cache_more no_more;
+
+void sw_cache_retire_records(sw_heap *heap) {
+    size_t kept = sizeof(sw_cache) + heap->span_classes * sizeof(sw_cache_slot);
+    for (sw_cache *cache = heap->caches; cache != NULL;) {
+        sw_cache *next = cache->more->next;
+        sw_cache_reset_slots(cache);
+        clear_view(cache);
+        sw_meta_free(&heap->meta, cache->more, more_bytes(heap));
+        cache->more = &no_more;
+        sw_handle_end(&cache->mark, SW_HANDLE_CACHE);
+        sw_handle_retire(cache, sw_align_up(cache_bytes(heap), sw_os_page_bytes()), kept,
+                         SW_HANDLE_CACHE);
+        cache = next;
+    }
+    heap->caches = NULL;
+}
+
+static sw_cache *fresh_cache(sw_heap *heap) {
+    sw_cache *cache = sw_meta_map(&heap->meta, cache_bytes(heap));
+    struct sw_cache_more *more = sw_meta_alloc(&heap->meta, more_bytes(heap));
+    if (cache == NULL || more == NULL) {
+        sw_meta_unmap(&heap->meta, cache, cache_bytes(heap));
+        sw_meta_free(&heap->meta, more, more_bytes(heap));
+        return NULL;
+    }
+    more->partial = (sw_span_list *)(more + 1);
+    more->full = more->partial + heap->span_classes;
+    more->kept = (uint16_t *)(more->full + heap->span_classes);
+    more->number = ++heap->cache_numbers;
+    more->next = heap->caches;
     cache->heap = heap;
     cache->hints = (sw_hint *)&cache->slots[heap->span_classes];
     cache->more = more;
-    cache->paths = sw_paths_for(heap->table, heap->mode);
-    cache->mode = heap->mode;
     heap->caches = cache;
     return cache;
 }
 
-sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
+sw_status sw_cache_make(sw_heap *heap, sw_looseness loose, sw_cache **out) {
     sw_os_lock_acquire(&heap->lock);
     sw_cache *cache = reuse_closed(heap);
     if (cache == NULL) cache = fresh_cache(heap);
@@ -384,8 +431,11 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache **out) {
         sw_cache_reset_slots(cache);
         link_cache(&heap->open_caches, cache);
         heap->cache_count++;
-        cache->more->loose = cache->more->refused = 0;
+        set_view(cache);
+        cache->more->loose = (uint16_t)loose;
+        cache->more->refused = 0;
         __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
+        sw_handle_begin(&cache->mark, SW_HANDLE_CACHE);
     }
     sw_os_lock_release(&heap->lock);
     if (cache == NULL)
@@ -410,8 +460,13 @@ static void disown_list(sw_heap *heap, sw_span_list *list) {
 
 void sw_cache_set_closed(sw_cache *cache) {
     sw_heap *heap = cache->heap;
+    sw_handle_end(&cache->mark, SW_HANDLE_CACHE);
+    clear_view(cache);
     unlink_cache(&heap->open_caches, cache);
-    link_cache(&heap->closed_caches, cache);
+    if (cache->more->loose == SW_CACHE_HANDLE)
+        queue_handle(heap, cache);
+    else
+        link_cache(&heap->closed_caches, cache);
     heap->cache_count--;
     __atomic_store_n(&cache->more->closed, 1, __ATOMIC_SEQ_CST);
 }

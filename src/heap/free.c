@@ -202,26 +202,25 @@ static sw_noinline void free_rest(sw_cache *cache, void *ptr, const char *op) {
     if (id < SW_SPAN_FIRST || !free_large(cache, id, ptr)) free_found(cache, ptr, op);
 }
 
-/* The first free of a thread that has no cache yet; without memory for one, the object is leaked. */
-static sw_noinline void free_first(void *ptr, const char *op) {
-    sw_cache *cache = sw_thread_default_cache();
+/* No address of the cache's view. The first free of a thread comes with a cache without a heap;
+ * without memory for one of its own, the object is leaked. */
+static sw_noinline void free_outside(sw_cache *cache, void *ptr, const char *op) {
+    if (ptr == NULL) return;
+    if (cache->heap == NULL)
+        cache = sw_thread_default_cache();
+    else if (!sw_cache_is_open(cache) && !sw_cache_check(cache, op))
+        return;
     if (cache != NULL) free_rest(cache, ptr, op);
 }
 
-/* Apart: what free_any says, where large objects are done with. */
-static sw_noinline void free_other(sw_cache *cache, void *ptr, const char *op) {
-    if (ptr == NULL) return;
-    if (cache->heap == NULL)
-        free_first(ptr, op);
-    else
-        free_rest(cache, ptr, op);
-}
-
-/* The uncommon rest: pages, another owner, misuse; a thread that has no cache yet. */
+/* The uncommon rest: pages, another owner, misuse; a thread that has no cache yet; a cache that has
+ * ended. */
 static sw_always_inline void free_uncommon(sw_cache *cache, void *ptr, const char *op) {
     uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;
-    if (sw_unlikely(frame >= cache->frames || !free_large(cache, cache->page_map[frame], ptr)))
-        free_other(cache, ptr, op);
+    if (sw_unlikely(frame >= cache->frames))
+        free_outside(cache, ptr, op);
+    else if (sw_unlikely(!free_large(cache, cache->page_map[frame], ptr)))
+        free_rest(cache, ptr, op);
 }
 
 static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {

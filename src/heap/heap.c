@@ -8,6 +8,8 @@
 #include "base/fail.h"
 #include "spanwise/spanwise.h"
 
+#define OP_CREATE "heap_create"
+
 const char *sw_version(void) { return SPANWISE_VERSION; }
 
 void sw_heap_options_init(sw_heap_options *options) {
@@ -24,14 +26,15 @@ static bool can_pack(const sw_table *table) {
 
 static sw_status check_options(const sw_heap_options *options) {
     if ((uint32_t)options->placement > SW_PLACE_FULLEST)
-        return sw_fail(SW_INVALID, "heap_create",
+        return sw_fail(SW_INVALID, OP_CREATE,
                        "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
                        (int)options->placement);
     if (options->batch_spans > UINT16_MAX)
-        return sw_fail(SW_INVALID, "heap_create", "batch_spans %u is above %u",
-                       options->batch_spans, (unsigned)UINT16_MAX);
+        return sw_fail(SW_INVALID, OP_CREATE, "batch_spans %u is above %u", options->batch_spans,
+                       (unsigned)UINT16_MAX);
+    if (options->table != NULL && !sw_table_check(options->table, OP_CREATE)) return SW_INVALID;
     if (options->tiny && options->table != NULL && !can_pack(options->table))
-        return sw_fail(SW_INVALID, "heap_create", "tiny: table %s has no class of 16 bytes",
+        return sw_fail(SW_INVALID, OP_CREATE, "tiny: table %s has no class of 16 bytes",
                        options->table->name);
     return SW_OK;
 }
@@ -54,6 +57,7 @@ static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->tiny_paths = sw_paths_tiny(heap->table);
 }
 
+/* All but the heap's own record. */
 static void release_all(sw_heap *heap) {
     sw_space *space = heap->space;
     sw_pages_destroy(&heap->pages);
@@ -62,10 +66,48 @@ static void release_all(sw_heap *heap) {
         sw_space_return_spans(space, first);
         first = next;
     }
-    sw_cache_free_records(heap);
+    sw_cache_retire_records(heap);
     sw_meta_destroy(&heap->meta);
     if ((heap->mode & SW_MODE_DRY) != 0) sw_space_dry_destroy(space);
+    sw_table_let_go(heap->table);
+}
+
+/* A record with its options, table and space; NULL: last error is set. */
+static sw_heap *make_record(const sw_heap_options *options, sw_status *why) {
+    sw_heap *heap = sw_os_map(sizeof *heap);
+    *why = SW_NOMEM;
+    if (heap == NULL) {
+        sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap");
+        return NULL;
+    }
+    set_options(heap, options);
+    heap->space = options->dry ? sw_space_dry_create() : sw_space_live();
+    if (heap->space != NULL && sw_table_hold(heap->table, OP_CREATE)) return heap;
+    if (heap->space == NULL) {
+        sw_fail(SW_NOMEM, OP_CREATE, "no address space for a heap");
+    } else {
+        *why = SW_INVALID;
+        if (options->dry) sw_space_dry_destroy(heap->space);
+    }
     (void)sw_os_release(heap, sizeof *heap);
+    return NULL;
+}
+
+static void begin(sw_heap *heap, const sw_heap_options *options) {
+    sw_meta_init(&heap->meta);
+    sw_pages_init(&heap->pages, heap->space, &heap->meta, heap->table->page_shift);
+    heap->pages.fixed_bytes = sizeof *heap;
+    heap->pages.decay_ns = heap->options.decay_ns;
+    heap->pages.huge = options->huge_pages != 0;
+    if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
+    if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
+    sw_handle_begin(&heap->mark, SW_HANDLE_HEAP);
+}
+
+static sw_status give_up(sw_heap *heap, sw_status status) {
+    release_all(heap);
+    (void)sw_os_release(heap, sizeof *heap);
+    return status;
 }
 
 sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
@@ -76,47 +118,42 @@ sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
     }
     sw_status status = check_options(options);
     if (status != SW_OK) return status;
-    sw_heap *heap = sw_os_map(sizeof *heap);
-    if (heap == NULL) return sw_fail(SW_NOMEM, "heap_create", "no memory for a heap");
-    set_options(heap, options);
-    heap->space = options->dry ? sw_space_dry_create() : sw_space_live();
-    if (heap->space == NULL) {
-        (void)sw_os_release(heap, sizeof *heap);
-        return sw_fail(SW_NOMEM, "heap_create", "no address space for a heap");
-    }
-    sw_meta_init(&heap->meta);
-    sw_pages_init(&heap->pages, heap->space, &heap->meta, heap->table->page_shift);
-    heap->pages.fixed_bytes = sizeof *heap;
-    heap->pages.decay_ns = heap->options.decay_ns;
-    heap->pages.huge = options->huge_pages != 0;
-    if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
-    if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
-    if (!make_central(heap)) {
-        release_all(heap);
-        return sw_fail(SW_NOMEM, "heap_create", "no memory for a heap");
-    }
-    if (!sw_registry_add(heap)) {
-        release_all(heap);
-        return sw_fail(SW_LIMIT, "heap_create", "%d heaps live already", SW_HEAPS_MAX);
-    }
+    sw_heap *heap = make_record(options, &status);
+    if (heap == NULL) return status;
+    begin(heap, options);
+    if (!make_central(heap))
+        return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));
+    if (!sw_registry_add(heap))
+        return give_up(heap, sw_fail(SW_LIMIT, OP_CREATE, "%d heaps live already", SW_HEAPS_MAX));
     *out = heap;
     return SW_OK;
 }
 
 sw_status sw_heap_destroy(sw_heap *heap) {
+    const char *op = "heap_destroy";
     if (heap == NULL) return SW_OK;
+    sw_status status = sw_heap_status(heap, op);
+    if (status != SW_OK) return status;
     if (heap->id == 1)
-        return sw_fail(SW_STATE, "heap_destroy", "the default heap lives as long as the process");
+        return sw_fail(SW_STATE, op, "the default heap lives as long as the process");
+    if (!sw_handle_try_end(&heap->mark, SW_HANDLE_HEAP))
+        return sw_handle_refuse(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
     sw_registry_remove(heap);
     release_all(heap);
+    sw_handle_retire(heap, sizeof *heap, offsetof(sw_heap, meta), SW_HANDLE_HEAP);
     return SW_OK;
 }
 
-uint32_t sw_heap_id(const sw_heap *heap) { return heap->id; }
-const sw_table *sw_heap_table(const sw_heap *heap) { return heap->table; }
-int sw_heap_is_dry(const sw_heap *heap) { return (heap->mode & SW_MODE_DRY) != 0; }
+uint32_t sw_heap_id(const sw_heap *heap) { return sw_heap_check(heap, "heap_id") ? heap->id : 0; }
+const sw_table *sw_heap_table(const sw_heap *heap) {
+    return sw_heap_check(heap, "heap_table") ? heap->table : NULL;
+}
+int sw_heap_is_dry(const sw_heap *heap) {
+    return sw_heap_check(heap, "heap_is_dry") && (heap->mode & SW_MODE_DRY) != 0;
+}
 
 void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
+    if (!sw_heap_check(heap, "heap_set_time")) return;
     if (!heap->options.manual_clock) return;
     sw_os_lock_acquire(&heap->lock);
     if (now_ns >= heap->now_ns) {
@@ -127,6 +164,7 @@ void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
 }
 
 void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg) {
+    if (!sw_heap_check(heap, "heap_set_limit_hook")) return;
     sw_os_lock_acquire(&heap->lock);
     heap->limit_hook = hook;
     heap->limit_hook_arg = arg;
@@ -143,6 +181,7 @@ bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked) {
 }
 
 size_t sw_heap_trim(sw_heap *heap) {
+    if (!sw_heap_check(heap, "heap_trim")) return 0;
     sw_cache *cache = sw_thread_open_cache(heap);
     if (cache != NULL) sw_cache_trim(cache);
     sw_os_lock_acquire(&heap->lock);
@@ -161,11 +200,15 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 }
 
 sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
-    sw_status status = sw_cache_make(heap, out);
-    if (status == SW_OK) (*out)->more->loose = 1;
-    return status;
+    sw_status status = sw_heap_status(heap, "cache_open");
+    return status == SW_OK ? sw_cache_make(heap, SW_CACHE_HANDLE, out) : status;
 }
 
 void sw_cache_close(sw_cache *cache) {
-    if (cache != NULL) sw_cache_shut(cache);
+    const char *op = "cache_close";
+    if (cache == NULL || !sw_cache_check(cache, op)) return;
+    if (sw_handle_try_end(&cache->mark, SW_HANDLE_CACHE))
+        sw_cache_shut(cache);
+    else
+        sw_handle_report(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
 }

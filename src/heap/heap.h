@@ -32,6 +32,7 @@
 #ifndef SW_HEAP_HEAP_H
 #define SW_HEAP_HEAP_H
 
+#include "ds/handle.h"
 #include "ds/meta.h"
 #include "page/pages.h"
 #include "size/table.h"
@@ -55,9 +56,11 @@ enum {
 typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
 
 struct sw_heap {
+    uint64_t mark;   /* ds/handle.h */
     sw_os_lock lock; /* pages, meta, central, caches, free records */
     uint32_t id;     /* never reused; 1 is the default heap */
-    uint32_t index;  /* place in the registry and in each thread's table; reused */
+    uint32_t index;  /* place in the registry and in each thread's table; reused. SW_HEAPS_MAX once
+                      * the heap is destroyed: no thread has a cache there */
     const sw_table *table;
     sw_space *space;
     sw_meta meta;
@@ -72,7 +75,9 @@ struct sw_heap {
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     sw_cache *caches; /* every cache ever opened, open or closed */
     sw_cache *open_caches;   /* cache_count of them */
-    sw_cache *closed_caches; /* the others: keep no large object and visit no span */
+    sw_cache *closed_caches; /* others keep no large object and visit no span */
+    sw_cache *closed_handles, *closed_handles_end; /* the other closed ones, the oldest first */
+    uint32_t closed_handle_count;
     uint32_t cache_count;
     uint32_t central_idle;   /* 0: no central span is wholly free */
     uint32_t cache_numbers;  /* opened so far, for numbering */
@@ -82,6 +87,13 @@ struct sw_heap {
     sw_limit_fn *limit_hook; /* both under the lock; NULL: none */
     void *limit_hook_arg;
 };
+
+/* Whose a cache is. */
+typedef enum sw_looseness {
+    SW_CACHE_OF_THREAD = 0,
+    SW_CACHE_LOOSE = 1,  /* nobody's own: any thread may have been in it */
+    SW_CACHE_HANDLE = 2, /* loose, and users have its address */
+} sw_looseness;
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
@@ -93,7 +105,7 @@ struct sw_cache_more {
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t visiting;     /* atomic: id of sw_cache.visited, for others; 0: none */
-    uint16_t loose;        /* 1: opened by sw_cache_open, no thread's own */
+    uint16_t loose;        /* sw_looseness */
     uint16_t refused;      /* 1: the central lists and the page heap had nothing at the last look */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
@@ -138,6 +150,29 @@ bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked);
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
 
+/* --- handles -----------------------------------------------------------------------------------
+ * Of a cache that has ended, no path finds anything: its slots are empty, no address is in its view,
+ * no size is small, no large object is kept. So only the slow ends of the paths look at its mark. A
+ * heap that was destroyed has an index at which no thread has a cache. */
+
+static sw_always_inline bool sw_heap_check(const sw_heap *heap, const char *op) {
+    return sw_handle_check(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
+}
+static sw_always_inline sw_status sw_heap_status(const sw_heap *heap, const char *op) {
+    return sw_handle_status(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
+}
+static sw_always_inline bool sw_cache_check(const sw_cache *cache, const char *op) {
+    return sw_handle_check(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
+}
+/* Of one that was open once: the slow ends of paths ask this. */
+static sw_always_inline bool sw_cache_is_open(const sw_cache *cache) {
+    uint64_t mark = __atomic_load_n(&cache->mark, __ATOMIC_RELAXED);
+    return sw_likely(mark == SW_HANDLE_LIVE + SW_HANDLE_CACHE);
+}
+/* Where an allocation ended that found no cache, or one that has ended: reports that. NULL, with
+ * errno EINVAL. */
+sw_cold void *sw_cache_refuse(const sw_cache *cache);
+
 /* --- hints ------------------------------------------------------------------------------------ */
 
 /* In place of a span class: that of the size, which is small, without pointers. */
@@ -178,12 +213,12 @@ bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slo
 /* No current span, no hint. */
 void sw_cache_reset_slots(sw_cache *cache);
 /* Opens or closes without taking the registry's lock. */
-sw_status sw_cache_make(sw_heap *heap, sw_cache **out);
+sw_status sw_cache_make(sw_heap *heap, sw_looseness loose, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
 /* Under the heap's lock: an open cache that owns nothing any more counts as closed. */
 void sw_cache_set_closed(sw_cache *cache);
-/* Before the heap's metadata goes: large records are mappings of their own. */
-void sw_cache_free_records(sw_heap *heap);
+/* Before the heap's metadata goes: the records stay for a while as those of ended handles. */
+void sw_cache_retire_records(sw_heap *heap);
 
 /* Says that a slot was found free twice: p its address. */
 void sw_cache_report_double(const sw_cache *cache, uintptr_t p);
@@ -346,8 +381,11 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
 /* --- thread.c --------------------------------------------------------------------------------- */
 
 /* sw_tls.cache (fast.h): this thread's cache of the default heap, or one without a heap. */
-/* This thread's cache of the heap, opened if need be; NULL: no memory (last error is set). */
+/* This thread's cache of the heap, opened if need be; NULL: no memory, or the heap is NULL or was
+ * destroyed, which was reported; last error is set. */
 sw_cache *sw_thread_cache(sw_heap *heap);
+/* NULL, with the errno that says why there was no cache. */
+sw_cold void *sw_thread_no_cache(void);
 /* The same if it is open, else NULL. */
 sw_cache *sw_thread_open_cache(const sw_heap *heap);
 /* This thread's cache of the default heap, which is created if need be. */

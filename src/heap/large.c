@@ -190,6 +190,7 @@ static sw_always_inline void *begin(sw_cache *cache, sw_span *span, size_t size,
 }
 
 static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+    if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
     bool noscan = (flags & SW_SCAN) == 0;
     make_place(cache, sw_pages_of(cache->table, size), noscan);
     sw_span *span = take_any(cache, size, align, noscan);

@@ -20,6 +20,7 @@ sw_path_fn *const *sw_paths_tiny(const sw_table *table) {
 }
 
 sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags) {
+    if (!sw_heap_check(heap, "heap_path")) return SW_PATH_SPECIALISED;
     const sw_paths *paths = sw_paths_for(heap->table, heap->mode);
     if (size > heap->table->max_size) return SW_PATH_LARGE;
     if (paths != NULL && size <= paths->cutoff) return SW_PATH_SPECIALISED;

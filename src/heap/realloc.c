@@ -78,17 +78,23 @@ static void *resize_own(sw_cache *cache, const sw_span *span, void *ptr, size_t 
     return same ? ptr : move(cache, ptr, old, size, flags);
 }
 
+static void *refuse(int code) {
+    errno = code;
+    return NULL;
+}
+
 static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
-    sw_heap *heap = cache->heap;
+    if (sw_unlikely(cache == NULL)) return sw_cache_refuse(cache);
     if (ptr == NULL) return sw_cache_alloc(cache, size, flags);
     const sw_span *own = find_own(cache, ptr);
     if (sw_likely(own != NULL)) return resize_own(cache, own, ptr, size, flags);
+    if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
+    sw_heap *heap = cache->heap;
     sw_target target = sw_target_find(heap, ptr);
     if (sw_target_is_shared(heap, &target)) target.misuse = SW_MISUSE_COLLECTED;
     if (target.misuse != SW_MISUSE_NONE) {
         sw_target_report(heap, &target, "realloc", ptr, size);
-        errno = ENOMEM;
-        return NULL;
+        return refuse(ENOMEM);
     }
     size_t old = known_bytes(heap, &target);
     if (!resize_in_place(heap, &target, ptr, size, flags))
@@ -103,16 +109,12 @@ void *sw_cache_realloc(sw_cache *cache, void *ptr, size_t size, unsigned flags) 
 
 void *sw_heap_realloc(sw_heap *heap, void *ptr, size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    if (cache != NULL) return resize(cache, ptr, size, flags);
-    errno = ENOMEM;
-    return NULL;
+    return cache != NULL ? resize(cache, ptr, size, flags) : sw_thread_no_cache();
 }
 
 void *sw_realloc(void *ptr, size_t size) {
     sw_cache *cache = sw_thread_default_cache();
-    if (cache != NULL) return resize(cache, ptr, size, 0);
-    errno = ENOMEM;
-    return NULL;
+    return cache != NULL ? resize(cache, ptr, size, 0) : refuse(ENOMEM);
 }
 
 static size_t usable(sw_heap *heap, const void *ptr) {
@@ -123,7 +125,9 @@ static size_t usable(sw_heap *heap, const void *ptr) {
     return 0;
 }
 
-size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) { return usable(heap, ptr); }
+size_t sw_heap_usable_size(sw_heap *heap, const void *ptr) {
+    return sw_heap_check(heap, "usable_size") ? usable(heap, ptr) : 0;
+}
 
 size_t sw_usable_size(const void *ptr) {
     const sw_span *own = find_own(sw_tls.cache, ptr);

@@ -6,6 +6,7 @@
  * table without a lock. The record of a thread that has ended serves the next one: a thread's birth
  * and death ask nothing of the system.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -16,7 +17,8 @@
 typedef struct sw_thread {
     struct sw_thread *next, **back; /* back: of a thread that lives */
     size_t used;                    /* the entries behind are NULL, and have never been written */
-    sw_cache *caches[SW_HEAPS_MAX]; /* by heap index */
+    /* By heap index; the last entry is that of heaps that were destroyed, and is never written. */
+    sw_cache *caches[SW_HEAPS_MAX + 1];
 } sw_thread;
 
 /* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
@@ -63,6 +65,7 @@ void sw_registry_remove(sw_heap *heap) {
         sw_os_lock_release(&registry_lock);
         sw_os_lock_acquire(&registry_lock);
     }
+    heap->index = SW_HEAPS_MAX;
     sw_os_lock_release(&registry_lock);
 }
 
@@ -214,6 +217,8 @@ static void use_entry(sw_thread *thread, uint32_t index) {
 }
 
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
+    if (!sw_heap_check(heap, "heap"))
+        return NULL; /* whichever call: nothing is kept for its name */
     sw_thread *thread = tls_thread;
     if (thread == NULL) thread = make_thread();
     if (thread == NULL && relieved(heap)) thread = make_thread();
@@ -224,7 +229,7 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     /* Registering the record may have allocated, where this heap serves malloc. */
     if (thread->caches[heap->index] != NULL) return thread->caches[heap->index];
     sw_cache *cache;
-    if (sw_cache_make(heap, &cache) != SW_OK) return NULL;
+    if (sw_cache_make(heap, SW_CACHE_OF_THREAD, &cache) != SW_OK) return NULL;
     use_entry(thread, heap->index);
     __atomic_store_n(&thread->caches[heap->index], cache, __ATOMIC_RELEASE);
     return cache;
@@ -237,8 +242,13 @@ sw_cache *sw_thread_open_cache(const sw_heap *heap) {
 }
 
 sw_cache *sw_thread_cache(sw_heap *heap) {
-    sw_cache *cache = sw_thread_open_cache(heap);
+    sw_cache *cache = sw_unlikely(heap == NULL) ? NULL : sw_thread_open_cache(heap);
     return sw_likely(cache != NULL) ? cache : open_for_thread(heap);
+}
+
+void *sw_thread_no_cache(void) {
+    errno = sw_last_error()->status == SW_INVALID ? EINVAL : ENOMEM;
+    return NULL;
 }
 
 /* The inline paths, which begin at sw_tls.cache, are for plain heaps: with another one it stays the
@@ -356,7 +366,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     }
     more->tiny_block = 0;
     more->tiny_used = 0;
-    if (more->loose != 0) return; /* its user may be the forking thread */
+    if (more->loose != SW_CACHE_OF_THREAD) return; /* its user may be the forking thread */
     sw_cache_set_closed(cache);
 }
 

@@ -83,21 +83,31 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
     }
 }
 
-static bool has_view(const sw_cache *cache, const sw_space_view *view) {
-    return cache->base == view->base && cache->frames == view->frames &&
-           cache->page_map == view->page_map && cache->spans == view->spans;
+static bool has_view(const sw_cache *cache, const sw_heap *heap) {
+    const sw_space_view view = sw_heap_view(heap);
+    return cache->base == view.base && cache->frames == view.frames &&
+           cache->page_map == view.page_map && cache->spans == view.spans &&
+           cache->table == heap->table && cache->mode == heap->mode &&
+           cache->small_map == heap->table->small_map &&
+           cache->straight_end == sw_heap_straight_end(heap);
+}
+
+/* A closed one is a handle that has ended, and no fast path finds anything in it. */
+static bool has_fields(const sw_cache *cache, const sw_heap *heap) {
+    const struct sw_cache_more *more = cache->more;
+    bool open = sw_handle_lives(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE);
+    if (cache->heap != heap || more->closed > 1 || open != (more->closed == 0)) return false;
+    return open ? has_view(cache, heap)
+                : cache->frames == 0 && cache->straight_end == 0 && cache->table->max_size == 0;
 }
 
 static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     const sw_heap *heap = a->heap;
     const struct sw_cache_more *more = cache->more;
-    const sw_space_view view = sw_heap_view(heap);
     uint32_t number = more->number, kept;
     uint64_t spans = 0;
-    if (cache->heap != heap || cache->table != heap->table || !has_view(cache, &view) ||
-        number == 0 || cache->mode != heap->mode || cache->small_map != heap->table->small_map ||
-        cache->straight_end != sw_heap_straight_end(heap) || number > heap->cache_numbers ||
-        more->closed > 1 || more->tiny_used > 16)
+    if (!has_fields(cache, heap) || number == 0 || number > heap->cache_numbers ||
+        more->tiny_used > 16)
         SW_BROKEN(a, "cache %u: its record is damaged", number);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         check_slot(a, cache, i);
@@ -210,10 +220,14 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
         if (++count > a->heap->cache_numbers) SW_BROKEN(a, "caches: their list has no end");
     }
     uint64_t open = check_cache_list(a, a->heap->open_caches, 0);
-    uint64_t closed = check_cache_list(a, a->heap->closed_caches, 1);
+    uint64_t handles = check_cache_list(a, a->heap->closed_handles, 1);
+    uint64_t closed = check_cache_list(a, a->heap->closed_caches, 1) + handles;
     if (a->status == SW_OK && open + closed != count)
         SW_BROKEN(a, "caches: %llu are open and %llu closed, of %llu", (unsigned long long)open,
                   (unsigned long long)closed, (unsigned long long)count);
+    else if (a->status == SW_OK && handles != a->heap->closed_handle_count)
+        SW_BROKEN(a, "caches: %llu closed ones wait, counted as %u", (unsigned long long)handles,
+                  a->heap->closed_handle_count);
     else if (a->status == SW_OK && open != a->heap->cache_count)
         SW_BROKEN(a, "caches: %llu are open, counted as %u", (unsigned long long)open,
                   a->heap->cache_count);

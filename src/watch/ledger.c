@@ -134,6 +134,8 @@ static void name_rows(const sw_heap *heap, sw_ledger_class *rows) {
 }
 
 sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, size_t capacity) {
+    sw_status status = sw_heap_status(heap, "ledger");
+    if (status != SW_OK) return status;
     if (rows != NULL && capacity < heap->table->class_count)
         return sw_fail(SW_INVALID, "ledger", "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
@@ -149,7 +151,9 @@ sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, s
     return SW_OK;
 }
 
-uint64_t sw_heap_held_bytes(const sw_heap *heap) { return sw_pages_held_bytes(&heap->pages); }
+uint64_t sw_heap_held_bytes(const sw_heap *heap) {
+    return sw_heap_check(heap, "heap_held_bytes") ? sw_pages_held_bytes(&heap->pages) : 0;
+}
 
 /* --- spans and objects ------------------------------------------------------------------------ */
 
@@ -179,6 +183,7 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
 }
 
 size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity) {
+    if (!sw_heap_check(heap, "heap_spans")) return 0;
     span_rows out = {.rows = rows, .capacity = rows == NULL ? 0 : capacity};
     sw_os_lock_acquire(&heap->lock);
     (void)sw_walk_spans(heap, add_span_info, &out);
@@ -214,6 +219,7 @@ static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
 }
 
 int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg) {
+    if (!sw_heap_check(heap, "heap_each_object")) return 0;
     object_visit visit = {.fn = fn, .arg = arg};
     sw_os_lock_acquire(&heap->lock);
     (void)sw_walk_spans(heap, visit_objects, &visit);

@@ -100,6 +100,8 @@ static void check_identity(sw_audit *a, const sw_ledger *l) {
 }
 
 sw_status sw_heap_verify(sw_heap *heap) {
+    sw_status status = sw_heap_status(heap, "heap_verify");
+    if (status != SW_OK) return status;
     sw_audit a = {.heap = heap, .status = SW_OK};
     sw_ledger ledger;
     sw_os_lock_acquire(&heap->lock);

@@ -140,6 +140,7 @@ static void late_announcement(void) {
     sw_span *span = span_of(own[0]);
     sw_cache_free(first, own[0]);
     CHECK_EQ(sw_span_remote_free(heap->space, span, 5), SW_REMOTE_ANNOUNCE);
+    first->more->loose = SW_CACHE_LOOSE; /* no user's: its record serves the next one at once */
     sw_cache_close(first);
     CHECK_EQ(sw_cache_open(heap, &caches[0]), SW_OK);
     CHECK(caches[0] == first && sw_cache_alloc(next, SMALL, 0) == own[0]);
