@@ -35,6 +35,10 @@ foreach(source IN LISTS unit_sources)
   add_executable(${name} "${source}")
   spanwise_compile(${name})
   target_link_libraries(${name} PRIVATE spanwise_static m)
+  if(module STREQUAL "handles") # it reads which functions there are
+    target_compile_definitions(${name} PRIVATE
+      TESTS_PUBLIC_HEADERS="${PROJECT_SOURCE_DIR}/include/spanwise")
+  endif()
   add_test(NAME unit.${module} COMMAND ${name})
   set(labels unit)
   if(module MATCHES "${spanwise_needs_native}")

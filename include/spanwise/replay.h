@@ -44,7 +44,8 @@ typedef struct sw_run_sample {
 
 /* The heap must outlive the runner. SW_NOMEM. */
 SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
-SW_API void sw_runner_destroy(sw_runner *runner); /* objects still live stay in the heap */
+/* Objects still live stay in the heap. NULL is ignored. */
+SW_API void sw_runner_destroy(sw_runner *runner);
 /* Runs ops[0..count); touch: 1 writes the first and last byte of each new object (never in a dry
  * heap). In a heap that packs tiny objects, one that dies or is resized leaves its bytes in their
  * block, which goes with the heap. Stops early, without error, when `*cancel` (may be NULL) becomes

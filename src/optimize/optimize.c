@@ -16,6 +16,7 @@
 
 #include "base/bits.h"
 #include "base/fail.h"
+#include "ds/handle.h"
 #include "optimize/choices.h"
 #include "optimize/hull.h"
 #include "os/os.h"
@@ -24,6 +25,7 @@
 #define OP_OPTIMIZE "optimize"
 
 struct sw_optimizer {
+    uint64_t mark; /* ds/handle.h */
     sw_choices choices;
     uint32_t classes;
     uint32_t align; /* of the options, like the next two */
@@ -161,6 +163,7 @@ sw_status sw_optimizer_create(const sw_optimize_options *options, const double *
                               sw_optimizer **out) {
     sw_optimizer *optimizer = sw_os_map(sizeof *optimizer);
     if (optimizer == NULL) return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for an optimiser");
+    sw_handle_begin(&optimizer->mark, SW_HANDLE_OPTIMIZER);
     sw_status status = fill(optimizer, options, weights);
     if (status != SW_OK) {
         sw_optimizer_destroy(optimizer);
@@ -171,10 +174,13 @@ sw_status sw_optimizer_create(const sw_optimize_options *options, const double *
 }
 
 void sw_optimizer_destroy(sw_optimizer *optimizer) {
-    if (optimizer == NULL) return;
+    if (optimizer == NULL || !sw_handle_check(optimizer, offsetof(sw_optimizer, mark),
+                                              SW_HANDLE_OPTIMIZER, "optimizer_destroy"))
+        return;
+    sw_handle_end(&optimizer->mark, SW_HANDLE_OPTIMIZER);
     sw_choices_drop(&optimizer->choices);
     if (optimizer->block != NULL) (void)sw_os_release(optimizer->block, optimizer->block_bytes);
-    (void)sw_os_release(optimizer, sizeof *optimizer);
+    sw_handle_retire(optimizer, sizeof *optimizer, sizeof *optimizer, SW_HANDLE_OPTIMIZER);
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
@@ -191,6 +197,9 @@ static uint32_t grown(const sw_optimizer *o, uint32_t size, uint32_t span, uint3
 
 sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw_class_spec *specs,
                              uint32_t *count, sw_optimize_result *out) {
+    sw_status status = sw_handle_status(optimizer, offsetof(sw_optimizer, mark),
+                                        SW_HANDLE_OPTIMIZER, "optimizer_table");
+    if (status != SW_OK) return status;
     const sw_choices *c = &optimizer->choices;
     if (classes == 0) return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes 0: must be at least 1");
     uint32_t best = 1;

@@ -7,8 +7,10 @@
 
 #include "base/bits.h"
 #include "base/fail.h"
+#include "ds/handle.h"
 #include "os/os.h"
 #include "spanwise/optimize.h"
+#include "trace/io/reader.h"
 
 #define OP_PROFILE "profile"
 
@@ -20,6 +22,7 @@ typedef struct live_object {
 } live_object;
 
 struct sw_profile {
+    uint64_t mark; /* ds/handle.h */
     double weights[SW_WEIGH_COUNT][SW_PROFILE_SIZES];
     sw_profile_large large[SW_WEIGH_COUNT];
     live_object *objects;
@@ -30,19 +33,29 @@ struct sw_profile {
     int ended;
 };
 
+static sw_status profile_status(const sw_profile *profile, const char *op) {
+    return sw_handle_status(profile, offsetof(sw_profile, mark), SW_HANDLE_PROFILE, op);
+}
+
+static bool check(const sw_profile *profile, const char *op) {
+    return sw_handle_check(profile, offsetof(sw_profile, mark), SW_HANDLE_PROFILE, op);
+}
+
 sw_status sw_profile_create(uint64_t peak_op, sw_profile **out) {
     sw_profile *profile = sw_os_map(sizeof *profile);
     if (profile == NULL) return sw_fail(SW_NOMEM, OP_PROFILE, "no memory for a profile");
     profile->peak_op = peak_op;
+    sw_handle_begin(&profile->mark, SW_HANDLE_PROFILE);
     *out = profile;
     return SW_OK;
 }
 
 void sw_profile_destroy(sw_profile *profile) {
-    if (profile == NULL) return;
+    if (profile == NULL || !check(profile, "profile_destroy")) return;
+    sw_handle_end(&profile->mark, SW_HANDLE_PROFILE);
     if (profile->objects != NULL)
         (void)sw_os_release(profile->objects, profile->capacity * sizeof(live_object));
-    (void)sw_os_release(profile, sizeof *profile);
+    sw_handle_retire(profile, sizeof *profile, sizeof profile->mark, SW_HANDLE_PROFILE);
 }
 
 static sw_status make_room(sw_profile *profile, uint32_t object) {
@@ -101,6 +114,8 @@ static void add_one(sw_profile *profile, const sw_op *op) {
 }
 
 sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count) {
+    sw_status known = profile_status(profile, "profile_add");
+    if (known != SW_OK) return known;
     if (profile->ended) return sw_fail(SW_STATE, OP_PROFILE, "the profile has ended; make another");
     for (size_t i = 0; i < count; i++) {
         if (sw_unlikely(ops[i].object >= profile->capacity)) {
@@ -113,6 +128,9 @@ sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count) {
 }
 
 sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace) {
+    sw_status known = profile_status(profile, "profile_trace");
+    if (known == SW_OK) known = swt_trace_status(trace, "profile_trace");
+    if (known != SW_OK) return known;
     for (;;) {
         const sw_op *ops;
         size_t count;
@@ -124,7 +142,7 @@ sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace) {
 }
 
 void sw_profile_end(sw_profile *profile, uint64_t time_ns) {
-    if (profile->ended) return;
+    if (!check(profile, "profile_end") || profile->ended) return;
     if (time_ns > profile->now_ns) profile->now_ns = time_ns;
     for (size_t i = 0; i < profile->capacity; i++) {
         if (profile->objects[i].size_plus_1 != 0) end_life(profile, &profile->objects[i], 0);
@@ -133,10 +151,13 @@ void sw_profile_end(sw_profile *profile, uint64_t time_ns) {
 }
 
 const double *sw_profile_weights(const sw_profile *profile, sw_weigh weigh) {
+    if (!check(profile, "profile_weights")) return NULL;
     return profile->ended && (unsigned)weigh < SW_WEIGH_COUNT ? profile->weights[weigh] : NULL;
 }
 
 sw_status sw_profile_get_large(const sw_profile *profile, sw_weigh weigh, sw_profile_large *out) {
+    sw_status known = profile_status(profile, "profile_get_large");
+    if (known != SW_OK) return known;
     if ((unsigned)weigh >= SW_WEIGH_COUNT)
         return sw_fail(SW_INVALID, OP_PROFILE, "kind %d of weights: there are %d", (int)weigh,
                        SW_WEIGH_COUNT);

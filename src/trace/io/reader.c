@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public reader: spanwise/trace.h. */
+#include "trace/io/reader.h"
+
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "ds/handle.h"
+#include "os/os.h"
 #include "trace/io/source.h"
 
 enum { MESSAGE_BYTES = 240 };
 
 struct sw_trace {
+    uint64_t mark; /* ds/handle.h */
     swt_file file;
     swt_source source;
     const sw_op *rest; /* sw_trace_read: operations of the last batch not copied yet */
@@ -17,6 +22,14 @@ struct sw_trace {
     sw_status failed; /* the error that ended reading, told again at every call */
     char message[MESSAGE_BYTES];
 };
+
+static bool check(const sw_trace *trace, const char *op) {
+    return sw_handle_check(trace, offsetof(sw_trace, mark), SW_HANDLE_TRACE, op);
+}
+
+sw_status swt_trace_status(const sw_trace *trace, const char *op) {
+    return sw_handle_status(trace, offsetof(sw_trace, mark), SW_HANDLE_TRACE, op);
+}
 
 static sw_status remember(sw_trace *trace, sw_status status) {
     trace->failed = status;
@@ -28,8 +41,9 @@ sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out) {
     if (path == NULL || out == NULL || (flags & ~(unsigned)SW_TRACE_VALID_PREFIX) != 0)
         return sw_fail(SW_INVALID, "sw_trace_open", "path or result is NULL, or flags 0x%x unknown",
                        flags);
-    sw_trace *trace = calloc(1, sizeof *trace);
+    sw_trace *trace = sw_os_map(sizeof *trace);
     if (trace == NULL) return sw_fail(SW_NOMEM, "sw_trace_open", "out of memory");
+    sw_handle_begin(&trace->mark, SW_HANDLE_TRACE);
     sw_status status = swt_file_open(&trace->file, path, (flags & SW_TRACE_VALID_PREFIX) != 0);
     if (status == SW_OK) status = swt_source_init(&trace->source, &trace->file);
     if (status != SW_OK) {
@@ -41,13 +55,16 @@ sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out) {
 }
 
 void sw_trace_close(sw_trace *trace) {
-    if (trace == NULL) return;
+    if (trace == NULL || !check(trace, "sw_trace_close")) return;
+    sw_handle_end(&trace->mark, SW_HANDLE_TRACE);
     swt_source_free(&trace->source);
     swt_file_close(&trace->file);
-    free(trace);
+    sw_handle_retire(trace, sizeof *trace, sizeof trace->mark, SW_HANDLE_TRACE);
 }
 
 sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
+    sw_status known = swt_trace_status(trace, "sw_trace_next");
+    if (known != SW_OK) return known;
     if (trace->failed != SW_OK)
         return sw_fail(trace->failed, "sw_trace_next", "%s", trace->message);
     size_t n;
@@ -59,6 +76,8 @@ sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
 }
 
 sw_status sw_trace_read(sw_trace *trace, sw_op *out, size_t capacity, size_t *count) {
+    sw_status known = swt_trace_status(trace, "sw_trace_read");
+    if (known != SW_OK) return known;
     size_t got = 0;
     while (got < capacity) {
         if (trace->rest_count == 0) {
@@ -77,6 +96,8 @@ sw_status sw_trace_read(sw_trace *trace, sw_op *out, size_t capacity, size_t *co
 }
 
 sw_status sw_trace_rewind(sw_trace *trace) {
+    sw_status known = swt_trace_status(trace, "sw_trace_rewind");
+    if (known != SW_OK) return known;
     swt_source_free(&trace->source);
     trace->rest_count = 0;
     sw_status status = swt_source_init(&trace->source, &trace->file);
@@ -90,6 +111,7 @@ static uint64_t number(const swt_file *file, const char *key) {
 }
 
 void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out) {
+    if (!check(trace, "sw_trace_get_info")) return;
     const swt_file *file = &trace->file;
     *out = (sw_trace_info){
         .file_bytes = file->bytes,
@@ -107,6 +129,8 @@ void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out) {
 }
 
 sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
+    sw_status known = swt_trace_status(trace, "sw_trace_get_summary");
+    if (known != SW_OK) return known;
     const swt_file *file = &trace->file;
     if (!trace->summarised && file->complete && !file->damaged &&
         file->header.form == SW_TRACE_ORDERED) {
@@ -124,9 +148,12 @@ sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-size_t sw_trace_meta_count(const sw_trace *trace) { return trace->file.notes.meta_used / 2; }
+size_t sw_trace_meta_count(const sw_trace *trace) {
+    return check(trace, "sw_trace_meta_count") ? trace->file.notes.meta_used / 2 : 0;
+}
 
 int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **key, const char **value) {
+    if (!check(trace, "sw_trace_meta_at")) return 0;
     const swt_notes *notes = &trace->file.notes;
     if (index >= notes->meta_used / 2) return 0;
     *key = notes->text + notes->meta[2 * index];
@@ -135,10 +162,12 @@ int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **key, cons
 }
 
 const char *sw_trace_meta_find(const sw_trace *trace, const char *key) {
-    return swt_notes_find(&trace->file.notes, key);
+    return check(trace, "sw_trace_meta_find") ? swt_notes_find(&trace->file.notes, key) : NULL;
 }
 
-size_t sw_trace_site_count(const sw_trace *trace) { return trace->file.notes.site_count; }
+size_t sw_trace_site_count(const sw_trace *trace) {
+    return check(trace, "sw_trace_site_count") ? trace->file.notes.site_count : 0;
+}
 
 uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses) {
     const swt_notes *notes = &trace->file.notes;
@@ -149,15 +178,19 @@ uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **
 }
 
 size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses) {
+    if (!check(trace, "sw_trace_site")) return 0;
     const swt_notes *notes = &trace->file.notes;
     size_t place = swt_notes_site(notes, site);
     if (sw_trace_site_at(trace, place, addresses) != site || site == 0) return 0;
     return notes->sites[place].depth;
 }
 
-size_t sw_trace_module_count(const sw_trace *trace) { return trace->file.notes.module_count; }
+size_t sw_trace_module_count(const sw_trace *trace) {
+    return check(trace, "sw_trace_module_count") ? trace->file.notes.module_count : 0;
+}
 
 int sw_trace_module_at(const sw_trace *trace, size_t index, sw_trace_module *out) {
+    if (!check(trace, "sw_trace_module_at")) return 0;
     const swt_notes *notes = &trace->file.notes;
     if (index >= notes->module_count) return 0;
     const swt_module *module = &notes->modules[index];

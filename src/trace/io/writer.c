@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/fail.h"
+#include "ds/handle.h"
 #include "os/os.h"
 #include "trace/io/ops.h"
 #include "trace/io/totals.h"
@@ -24,6 +25,7 @@ enum {
 };
 
 struct sw_trace_writer {
+    uint64_t mark; /* ds/handle.h */
     FILE *stream;
     char *path;
     char *part;   /* beside it, renamed at commit; NULL: `path` is a device, written directly */
@@ -127,23 +129,12 @@ static sw_status allocate(sw_trace_writer *w) {
     return SW_OK;
 }
 
-sw_status sw_trace_create(const char *path, sw_trace_writer **out) {
-    if (path == NULL || out == NULL || *path == '\0')
-        return sw_fail(SW_INVALID, "sw_trace_create", "path or result is missing");
-    sw_trace_writer *w = calloc(1, sizeof *w);
-    if (w == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
-    sw_status status = allocate(w);
-    if (status == SW_OK) status = open_stream(w, path);
-    if (status != SW_OK) {
-        sw_trace_abort(w);
-        return status;
-    }
-    *out = w;
-    return SW_OK;
+static sw_status writer_status(const sw_trace_writer *w, const char *op) {
+    return sw_handle_status(w, offsetof(sw_trace_writer, mark), SW_HANDLE_WRITER, op);
 }
 
-void sw_trace_abort(sw_trace_writer *w) {
-    if (w == NULL) return;
+static void end(sw_trace_writer *w) {
+    sw_handle_end(&w->mark, SW_HANDLE_WRITER);
     if (w->stream != NULL) fclose(w->stream);
     if (w->part != NULL) remove(w->part);
     free(w->path);
@@ -154,10 +145,32 @@ void sw_trace_abort(sw_trace_writer *w) {
     free(w->objects);
     swt_ids_free(&w->state.ids);
     swt_totals_free(&w->totals);
-    free(w);
+    sw_handle_retire(w, sizeof *w, sizeof w->mark, SW_HANDLE_WRITER);
+}
+
+sw_status sw_trace_create(const char *path, sw_trace_writer **out) {
+    if (path == NULL || out == NULL || *path == '\0')
+        return sw_fail(SW_INVALID, "sw_trace_create", "path or result is missing");
+    sw_trace_writer *w = sw_os_map(sizeof *w);
+    if (w == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    sw_handle_begin(&w->mark, SW_HANDLE_WRITER);
+    sw_status status = allocate(w);
+    if (status == SW_OK) status = open_stream(w, path);
+    if (status != SW_OK) {
+        end(w);
+        return status;
+    }
+    *out = w;
+    return SW_OK;
+}
+
+void sw_trace_abort(sw_trace_writer *w) {
+    if (w != NULL && writer_status(w, "sw_trace_abort") == SW_OK) end(w);
 }
 
 sw_status sw_trace_set_meta(sw_trace_writer *w, const char *key, const char *value) {
+    sw_status known = writer_status(w, "sw_trace_set_meta");
+    if (known != SW_OK) return known;
     if (w->started)
         return sw_fail(SW_STATE, "sw_trace_set_meta", "metadata comes before the first operation");
     if (swt_put_meta(&w->meta, key, value)) return SW_OK;
@@ -238,6 +251,8 @@ static sw_status append_one(sw_trace_writer *w, const sw_op *op) {
 }
 
 sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
+    sw_status known = writer_status(w, "sw_trace_append");
+    if (known != SW_OK) return known;
     if (w->failed)
         return sw_fail(SW_STATE, "sw_trace_append", "the recording failed before: abort it");
     sw_status status = start(w);
@@ -285,6 +300,8 @@ static sw_status put_in_place(sw_trace_writer *w) {
 }
 
 sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
+    sw_status known = writer_status(w, "sw_trace_commit");
+    if (known != SW_OK) return known;
     sw_status status = SW_OK;
     if (w->failed)
         status =
@@ -294,6 +311,6 @@ sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
     if (status == SW_OK) status = write_summary(w);
     if (status == SW_OK) status = put_in_place(w);
     if (status == SW_OK && out != NULL) *out = w->totals.sum;
-    sw_trace_abort(w); /* releases; after success there is nothing to remove */
+    end(w); /* releases; after success there is nothing to remove */
     return status;
 }

@@ -11,6 +11,7 @@
 #include "os/os.h"
 #include "spanwise/replay.h"
 #include "spanwise/stats.h"
+#include "trace/io/reader.h"
 
 enum { SAMPLES_MAX = 2048, THREADS_MAX = 1 << 20 };
 
@@ -20,6 +21,7 @@ typedef struct object {
 } object;
 
 struct sw_runner {
+    uint64_t mark; /* ds/handle.h */
     sw_heap *heap;
     const sw_space_view *view;
     object *objects;
@@ -54,7 +56,20 @@ static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes
     return true;
 }
 
+/* Whether the runner and its heap live; else misuse was reported. */
+static bool check(const sw_runner *runner, const char *op) {
+    return sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op) &&
+           sw_heap_check(runner->heap, op);
+}
+
+static sw_status check_status(const sw_runner *runner, const char *op) {
+    sw_status status = sw_handle_status(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op);
+    return status == SW_OK ? sw_heap_status(runner->heap, op) : status;
+}
+
 sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
+    sw_status status = sw_heap_status(heap, "runner_create");
+    if (status != SW_OK) return status;
     sw_runner *runner = sw_os_map(sizeof *runner);
     if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     runner->heap = heap;
@@ -63,20 +78,30 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
         (void)sw_os_release(runner, sizeof *runner);
         return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     }
+    sw_handle_begin(&runner->mark, SW_HANDLE_RUNNER);
     *out = runner;
     return SW_OK;
 }
 
-void sw_runner_destroy(sw_runner *runner) {
-    if (runner == NULL) return;
+/* The caches of a heap that is gone are gone, too. */
+static void close_caches(sw_runner *runner, const char *op) {
+    if (!sw_heap_check(runner->heap, op)) return;
     for (size_t i = 0; i < runner->cache_capacity; i++) sw_cache_close(runner->caches[i]);
+}
+
+void sw_runner_destroy(sw_runner *runner) {
+    const char *op = "runner_destroy";
+    if (runner == NULL || !sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op))
+        return;
+    sw_handle_end(&runner->mark, SW_HANDLE_RUNNER);
+    close_caches(runner, op);
     if (runner->objects != NULL)
         (void)sw_os_release(runner->objects, runner->object_capacity * sizeof(object));
     if (runner->caches != NULL)
         (void)sw_os_release(runner->caches, runner->cache_capacity * sizeof(sw_cache *));
     if (runner->samples != NULL)
         (void)sw_os_release(runner->samples, SAMPLES_MAX * sizeof *runner->samples);
-    (void)sw_os_release(runner, sizeof *runner);
+    sw_handle_retire(runner, sizeof *runner, sizeof *runner, SW_HANDLE_RUNNER);
 }
 
 /* --- one operation ---------------------------------------------------------------------------- */
@@ -88,7 +113,8 @@ static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint6
                        thread, THREADS_MAX);
     bool room = thread < runner->cache_capacity ||
                 grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *));
-    sw_status status = room ? sw_cache_open(runner->heap, &runner->caches[thread]) : SW_NOMEM;
+    sw_status status =
+        room ? sw_cache_make(runner->heap, SW_CACHE_LOOSE, &runner->caches[thread]) : SW_NOMEM;
     if (status != SW_OK)
         return sw_fail(status, "run", "op %" PRIu64 ": no cache for thread %u: %s", index, thread,
                        sw_status_text(status));
@@ -311,11 +337,16 @@ static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, ui
 
 sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                         const volatile int *cancel, size_t *done) {
+    sw_status status = check_status(runner, "runner_run");
+    if (status != SW_OK) return status;
     return run_batch(runner, ops, count, 0, touch, cancel, done);
 }
 
 sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                               const volatile int *cancel, volatile uint64_t *progress) {
+    sw_status known = check_status(runner, "runner_run_trace");
+    if (known == SW_OK) known = swt_trace_status(trace, "runner_run_trace");
+    if (known != SW_OK) return known;
     while (runner->stats.ops < until && (cancel == NULL || *cancel == 0)) {
         sw_status status = SW_OK;
         if (runner->rest_count == 0)
@@ -333,11 +364,14 @@ sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until
 }
 
 void sw_runner_stats(const sw_runner *runner, sw_run_stats *out) {
+    if (!check(runner, "runner_stats")) return;
     *out = runner->stats;
     out->held_bytes = sw_heap_held_bytes(runner->heap);
 }
 
 sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
+    sw_status status = check_status(runner, "runner_sample_every");
+    if (status != SW_OK) return status;
     if (every != 0 && runner->samples == NULL) {
         runner->samples = sw_os_map(SAMPLES_MAX * sizeof *runner->samples);
         if (runner->samples == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for samples");
@@ -349,16 +383,19 @@ sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
 }
 
 size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity) {
+    if (!check(runner, "runner_samples")) return 0;
     size_t n = runner->sample_count < capacity ? runner->sample_count : capacity;
     if (n > 0) memcpy(rows, runner->samples, n * sizeof *rows);
     return runner->sample_count;
 }
 
 void *sw_runner_address(const sw_runner *runner, uint32_t id) {
+    if (!check(runner, "runner_address")) return NULL;
     return id < runner->object_capacity ? runner->objects[id].address : NULL;
 }
 
 void sw_runner_drain(sw_runner *runner) {
+    if (!check(runner, "runner_drain")) return;
     sw_cache *cache = NULL;
     if (cache_of(runner, 0, 0, &cache) != SW_OK) return;
     for (size_t id = 0; id < runner->object_capacity; id++) {

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every public function that takes a handle, with NULL, with a handle that has ended, and with what is
+ * no handle of the kind. The functions are read from the headers: a new one without a row here fails.
+ * What programs do with handles in turn is in test_stale.c. */
+#include <errno.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "faults.h"
+#include "spanwise/fast.h"
+#include "spanwise/spanwise.h"
+
+/* --- the functions ---------------------------------------------------------------------------- */
+
+typedef enum kind { HEAP, CACHE, TABLE, RUNNER, TRACE, WRITER, PROFILE, OPTIMIZER, KINDS } kind;
+
+/* The types by kind, as headers write them. */
+static const char *const types[KINDS] = {
+    "sw_heap *",  "sw_cache *",        "sw_table *",   "sw_runner *",
+    "sw_trace *", "sw_trace_writer *", "sw_profile *", "sw_optimizer *",
+};
+
+/* What a call does with NULL. UNTOLD: the processor tells, as docs/design/errors.md says. */
+typedef enum answer { STATUS, NAMED, IGNORED, UNTOLD } answer;
+
+typedef struct row {
+    const char *name;
+    kind kind;
+    answer null;
+    bool looks;      /* at the mark first: what is no handle is named FOREIGN_HANDLE */
+    uint64_t result; /* of misuse */
+    uint64_t (*call)(void *handle);
+} row;
+
+static void *live[KINDS];
+static sw_heap_options options;
+static union {
+    sw_heap *heap;
+    sw_cache *cache;
+    sw_runner *runner;
+    sw_trace *trace;
+    sw_ledger ledger;
+    sw_class_info cls;
+    sw_run_stats stats;
+    sw_trace_info info;
+    sw_trace_summary summary;
+    sw_trace_module module;
+    sw_profile_large large;
+} out;
+static sw_run_sample sample;
+static sw_class_spec spec[8];
+static sw_optimize_result result;
+static const sw_op *ops;
+static const char *key, *value;
+static const uint64_t *addresses;
+static sw_op op;
+static size_t count;
+static uint32_t classes;
+
+static int no_limit_hook(sw_heap *heap, uint64_t bytes, void *arg) {
+    (void)heap;
+    (void)bytes;
+    (void)arg;
+    return 0;
+}
+static int no_object(void *p, size_t bytes, uint32_t cls, void *arg) {
+    (void)p;
+    (void)bytes;
+    (void)cls;
+    (void)arg;
+    return 1;
+}
+static sw_status heap_of_table(const sw_table *table) {
+    options.table = table;
+    sw_status status = sw_heap_create(&options, &out.heap);
+    if (status == SW_OK) sw_heap_destroy(out.heap);
+    return status;
+}
+
+/* name, kind, NULL, looks, result, call: `h` is the handle. */
+#define ROWS(X)                                                                                    \
+    X(sw_heap_destroy, HEAP, IGNORED, true, SW_INVALID, sw_heap_destroy(h))                        \
+    X(sw_heap_id, HEAP, NAMED, true, 0, sw_heap_id(h))                                             \
+    X(sw_heap_table, HEAP, NAMED, true, 0, (uintptr_t)sw_heap_table(h))                            \
+    X(sw_heap_is_dry, HEAP, NAMED, true, 0, (uint64_t)sw_heap_is_dry(h))                           \
+    X(sw_heap_set_limit_hook, HEAP, NAMED, true, 0,                                                \
+      (sw_heap_set_limit_hook(h, no_limit_hook, NULL), 0))                                         \
+    X(sw_heap_alloc, HEAP, NAMED, false, 0, (uintptr_t)sw_heap_alloc(h, 33, 0))                    \
+    X(sw_heap_path, HEAP, NAMED, true, 0, (uint64_t)sw_heap_path(h, 33, 0))                        \
+    X(sw_heap_alloc_aligned, HEAP, NAMED, false, 0,                                                \
+      (uintptr_t)sw_heap_alloc_aligned(h, 33, 64, 0))                                              \
+    X(sw_heap_realloc, HEAP, NAMED, false, 0, (uintptr_t)sw_heap_realloc(h, &op, 33, 0))           \
+    X(sw_heap_free, HEAP, NAMED, false, 0, (sw_heap_free(h, &op), 0))                              \
+    X(sw_heap_free_sized, HEAP, NAMED, false, 0, (sw_heap_free_sized(h, &op, 33), 0))              \
+    X(sw_heap_usable_size, HEAP, NAMED, true, 0, sw_heap_usable_size(h, &op))                      \
+    X(sw_heap_set_time, HEAP, NAMED, true, 0, (sw_heap_set_time(h, 1), 0))                         \
+    X(sw_heap_trim, HEAP, NAMED, true, 0, sw_heap_trim(h))                                         \
+    X(sw_heap_ledger, HEAP, STATUS, true, SW_INVALID, sw_heap_ledger(h, &out.ledger, NULL, 0))     \
+    X(sw_heap_held_bytes, HEAP, NAMED, true, 0, sw_heap_held_bytes(h))                             \
+    X(sw_heap_spans, HEAP, NAMED, true, 0, sw_heap_spans(h, NULL, 0))                              \
+    X(sw_heap_each_object, HEAP, NAMED, true, 0,                                                   \
+      (uint64_t)sw_heap_each_object(h, no_object, NULL))                                           \
+    X(sw_heap_verify, HEAP, STATUS, true, SW_INVALID, sw_heap_verify(h))                           \
+    X(sw_cache_open, HEAP, STATUS, true, SW_INVALID, sw_cache_open(h, &out.cache))                 \
+    X(sw_runner_create, HEAP, STATUS, true, SW_INVALID, sw_runner_create(h, &out.runner))          \
+    X(sw_cache_close, CACHE, IGNORED, true, 0, (sw_cache_close(h), 0))                             \
+    X(sw_cache_alloc, CACHE, UNTOLD, false, 0, (uintptr_t)sw_cache_alloc(h, 33, 0))                \
+    X(sw_cache_alloc_aligned, CACHE, NAMED, false, 0,                                              \
+      (uintptr_t)sw_cache_alloc_aligned(h, 33, 64, 0))                                             \
+    X(sw_cache_realloc, CACHE, NAMED, false, 0, (uintptr_t)sw_cache_realloc(h, &op, 33, 0))        \
+    X(sw_cache_free, CACHE, UNTOLD, false, 0, (sw_cache_free(h, &op), 0))                          \
+    X(sw_cache_trim, CACHE, NAMED, true, 0, (sw_cache_trim(h), 0))                                 \
+    X(sw_table_destroy, TABLE, IGNORED, true, 0, (sw_table_destroy(h), 0))                         \
+    X(sw_table_name, TABLE, NAMED, true, 0, (uint64_t)sw_table_name(h)[0])                         \
+    X(sw_table_page_bytes, TABLE, NAMED, true, 0, sw_table_page_bytes(h))                          \
+    X(sw_table_class_count, TABLE, NAMED, true, 0, sw_table_class_count(h))                        \
+    X(sw_table_max_bytes, TABLE, NAMED, true, 0, sw_table_max_bytes(h))                            \
+    X(sw_table_hash, TABLE, NAMED, true, 0, sw_table_hash(h))                                      \
+    X(sw_table_class_of, TABLE, NAMED, true, 0, sw_table_class_of(h, 33))                          \
+    X(sw_table_class, TABLE, STATUS, true, SW_INVALID, sw_table_class(h, 1, &out.cls))             \
+    X(sw_table_round_up, TABLE, NAMED, true, 0, sw_table_round_up(h, 33))                          \
+    X(sw_heap_create, TABLE, UNTOLD, true, SW_INVALID, heap_of_table(h))                           \
+    X(sw_runner_destroy, RUNNER, IGNORED, true, 0, (sw_runner_destroy(h), 0))                      \
+    X(sw_runner_run, RUNNER, STATUS, true, SW_INVALID, sw_runner_run(h, &op, 1, 0, NULL, NULL))    \
+    X(sw_runner_run_trace, RUNNER, STATUS, true, SW_INVALID,                                       \
+      sw_runner_run_trace(h, live[TRACE], 1, 0, NULL, NULL))                                       \
+    X(sw_runner_run_trace, TRACE, STATUS, true, SW_INVALID,                                        \
+      sw_runner_run_trace(live[RUNNER], h, 1, 0, NULL, NULL))                                      \
+    X(sw_runner_stats, RUNNER, NAMED, true, 0, (sw_runner_stats(h, &out.stats), 0))                \
+    X(sw_runner_sample_every, RUNNER, STATUS, true, SW_INVALID, sw_runner_sample_every(h, 1))      \
+    X(sw_runner_samples, RUNNER, NAMED, true, 0, sw_runner_samples(h, &sample, 1))                 \
+    X(sw_runner_address, RUNNER, NAMED, true, 0, (uintptr_t)sw_runner_address(h, 0))               \
+    X(sw_runner_drain, RUNNER, NAMED, true, 0, (sw_runner_drain(h), 0))                            \
+    X(sw_trace_close, TRACE, IGNORED, true, 0, (sw_trace_close(h), 0))                             \
+    X(sw_trace_next, TRACE, STATUS, true, SW_INVALID, sw_trace_next(h, &ops, &count))              \
+    X(sw_trace_read, TRACE, STATUS, true, SW_INVALID, sw_trace_read(h, &op, 1, &count))            \
+    X(sw_trace_rewind, TRACE, STATUS, true, SW_INVALID, sw_trace_rewind(h))                        \
+    X(sw_trace_get_info, TRACE, NAMED, true, 0, (sw_trace_get_info(h, &out.info), 0))              \
+    X(sw_trace_get_summary, TRACE, STATUS, true, SW_INVALID,                                       \
+      sw_trace_get_summary(h, &out.summary))                                                       \
+    X(sw_trace_meta_count, TRACE, NAMED, true, 0, sw_trace_meta_count(h))                          \
+    X(sw_trace_meta_at, TRACE, NAMED, true, 0, (uint64_t)sw_trace_meta_at(h, 0, &key, &value))     \
+    X(sw_trace_meta_find, TRACE, NAMED, true, 0, (uintptr_t)sw_trace_meta_find(h, "pid"))          \
+    X(sw_trace_site_count, TRACE, NAMED, true, 0, sw_trace_site_count(h))                          \
+    X(sw_trace_site, TRACE, NAMED, true, 0, sw_trace_site(h, 1, &addresses))                       \
+    X(sw_trace_module_count, TRACE, NAMED, true, 0, sw_trace_module_count(h))                      \
+    X(sw_trace_module_at, TRACE, NAMED, true, 0, (uint64_t)sw_trace_module_at(h, 0, &out.module))  \
+    X(sw_trace_set_meta, WRITER, STATUS, true, SW_INVALID, sw_trace_set_meta(h, "a", "b"))         \
+    X(sw_trace_append, WRITER, STATUS, true, SW_INVALID, sw_trace_append(h, &op, 1))               \
+    X(sw_trace_commit, WRITER, STATUS, true, SW_INVALID, sw_trace_commit(h, &out.summary))         \
+    X(sw_trace_abort, WRITER, IGNORED, true, 0, (sw_trace_abort(h), 0))                            \
+    X(sw_profile_destroy, PROFILE, IGNORED, true, 0, (sw_profile_destroy(h), 0))                   \
+    X(sw_profile_add, PROFILE, STATUS, true, SW_INVALID, sw_profile_add(h, &op, 1))                \
+    X(sw_profile_trace, PROFILE, STATUS, true, SW_INVALID, sw_profile_trace(h, live[TRACE]))       \
+    X(sw_profile_trace, TRACE, STATUS, true, SW_INVALID, sw_profile_trace(live[PROFILE], h))       \
+    X(sw_profile_end, PROFILE, NAMED, true, 0, (sw_profile_end(h, 1), 0))                          \
+    X(sw_profile_weights, PROFILE, NAMED, true, 0, (uintptr_t)sw_profile_weights(h, 0))            \
+    X(sw_profile_get_large, PROFILE, STATUS, true, SW_INVALID,                                     \
+      sw_profile_get_large(h, SW_WEIGH_PEAK, &out.large))                                          \
+    X(sw_optimizer_destroy, OPTIMIZER, IGNORED, true, 0, (sw_optimizer_destroy(h), 0))             \
+    X(sw_optimizer_table, OPTIMIZER, STATUS, true, SW_INVALID,                                     \
+      sw_optimizer_table(h, 1, spec, &classes, &result))
+
+#define CALL(name, kind, null, looks, result, call)                                                \
+    static uint64_t name##_of_##kind(void *h) { return call; }
+#define ROW(name, kind, null, looks, result, call)                                                 \
+    {#name, kind, null, looks, (uint64_t)(result), name##_of_##kind},
+
+ROWS(CALL)
+static const row rows[] = {ROWS(ROW)};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+/* Continuations of inline code, which calls them with a cache that it has looked at. */
+static const char *const continuations[] = {"sw_alloc_slow", "sw_free_slow", "sw_cache_emptied"};
+
+/* --- are they all? ---------------------------------------------------------------------------- */
+
+static bool has_row(const char *name, size_t length, kind of) {
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (rows[i].kind == of && strlen(rows[i].name) == length &&
+            strncmp(rows[i].name, name, length) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof continuations / sizeof *continuations; i++)
+        if (strlen(continuations[i]) == length && strncmp(continuations[i], name, length) == 0)
+            return true;
+    return false;
+}
+
+/* Whether `type` stands in the text as a word, and no pointer to a pointer follows it. */
+static bool takes(const char *text, const char *end, const char *type) {
+    size_t length = strlen(type);
+    for (const char *at = text; (at = strstr(at, type)) != NULL && at < end; at += length)
+        if ((at[-1] == ' ' || at[-1] == '(') && at[length] != '*') return true;
+    return false;
+}
+
+/* One declaration, behind SW_API. Returns how many handles it takes. */
+static int check_declaration(const char *text) {
+    const char *end = strchr(text, ';'), *open = strchr(text, '('), *name = open;
+    int handles = 0;
+    if (end == NULL || open == NULL || open > end) return 0;
+    while (name > text && (name[-1] == '_' || (name[-1] >= '0' && name[-1] <= '9') ||
+                           (name[-1] >= 'a' && name[-1] <= 'z')))
+        name--;
+    for (kind of = 0; of < KINDS; of++) {
+        if (!takes(open, end, types[of])) continue;
+        handles++;
+        if (has_row(name, (size_t)(open - name), of)) continue;
+        fprintf(stderr, "%.*s(%s) has no row\n", (int)(open - name), name, types[of]);
+        CHECK(false);
+    }
+    return handles;
+}
+
+static int check_header(const char *name) {
+    static char text[1 << 20];
+    char path[4096];
+    int handles = 0;
+    snprintf(path, sizeof path, "%s/%s", TESTS_PUBLIC_HEADERS, name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        perror(path);
+        exit(1);
+    }
+    size_t bytes = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[bytes] = '\0';
+    for (const char *at = text; (at = strstr(at, "\nSW_API ")) != NULL; at++)
+        handles += check_declaration(at + strlen("\nSW_API "));
+    return handles;
+}
+
+static void every_function_has_rows(void) {
+    static const char *const headers[] = {"ablate.h",    "fast.h",     "fast_abi.h", "heap.h",
+                                          "ops.h",       "optimize.h", "replay.h",   "status.h",
+                                          "sizeclass.h", "stats.h",    "trace.h",    "spanwise.h"};
+    int handles = 0;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        handles += check_header(headers[i]);
+    /* One row is of a table that lies in options, three functions have none. */
+    CHECK_EQ(handles, ROW_COUNT - 1 + sizeof continuations / sizeof *continuations);
+}
+
+/* --- handles ---------------------------------------------------------------------------------- */
+
+static char path[64];
+static double weights[SW_PROFILE_SIZES];
+
+static void *make(kind of) {
+    void *handle = NULL;
+    static const sw_class_spec specs[] = {{16, 1}, {48, 1}};
+    sw_optimize_options search;
+    sw_optimize_options_init(&search);
+    sw_heap *heap = live[HEAP];
+    sw_status status = SW_OK;
+    switch (of) {
+    case HEAP: status = sw_heap_create(NULL, (sw_heap **)&handle); break;
+    case CACHE: status = sw_cache_open(heap, (sw_cache **)&handle); break;
+    case TABLE: status = sw_table_create("two", 8192, specs, 2, (sw_table **)&handle); break;
+    case RUNNER: status = sw_runner_create(heap, (sw_runner **)&handle); break;
+    case TRACE: status = sw_trace_open(path, 0, (sw_trace **)&handle); break;
+    case WRITER: status = sw_trace_create(path, (sw_trace_writer **)&handle); break;
+    case PROFILE: status = sw_profile_create(0, (sw_profile **)&handle); break;
+    case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
+    case KINDS:
+    default: abort();
+    }
+    if (status != SW_OK) fprintf(stderr, "%s: %s\n", types[of], sw_last_error()->message);
+    CHECK_EQ(status, SW_OK);
+    return handle;
+}
+
+static void end(kind of, void *handle) {
+    switch (of) {
+    case HEAP: CHECK_EQ(sw_heap_destroy(handle), SW_OK); break;
+    case CACHE: sw_cache_close(handle); break;
+    case TABLE: sw_table_destroy(handle); break;
+    case RUNNER: sw_runner_destroy(handle); break;
+    case TRACE: sw_trace_close(handle); break;
+    case WRITER: sw_trace_abort(handle); break;
+    case PROFILE: sw_profile_destroy(handle); break;
+    case OPTIMIZER: sw_optimizer_destroy(handle); break;
+    case KINDS:
+    default: abort();
+    }
+}
+
+/* --- cases ------------------------------------------------------------------------------------ */
+
+/* Told of once, with the name and the handle; the call does nothing. */
+static void expect_named(const row *r, void *handle, sw_misuse want) {
+    seen_count = 0;
+    sw_clear_error();
+    uint64_t got = r->call(handle);
+    bool good = seen_count == 1 && seen.code == want && seen.ptr == handle && strlen(seen.op) > 2 &&
+                got == r->result && sw_last_error()->fault.code == want;
+    if (!good)
+        fprintf(stderr, "%s of a %s: %d faults, the last %s op=%s, result %" PRIu64 "\n", r->name,
+                types[r->kind], seen_count, sw_misuse_name(seen.code), seen.op, got);
+    CHECK(good);
+}
+
+static void with_null(const row *r) {
+    if (r->null == UNTOLD) return;
+    if (r->null == NAMED) {
+        expect_named(r, NULL, SW_MISUSE_NULL_HANDLE);
+        return;
+    }
+    seen_count = 0;
+    sw_clear_error();
+    uint64_t got = r->call(NULL);
+    CHECK_EQ(seen_count, 0);
+    CHECK_EQ(got, r->null == STATUS ? (uint64_t)SW_INVALID : 0);
+    CHECK_EQ(sw_last_error()->status, r->null == STATUS ? SW_INVALID : SW_OK);
+    if (r->null == STATUS) CHECK(strstr(sw_last_error()->message, "is NULL") != NULL);
+}
+
+static void with_ended(const row *r) {
+    void *handle = make(r->kind);
+    end(r->kind, handle);
+    expect_named(r, handle, SW_MISUSE_STALE_HANDLE);
+    expect_named(r, handle, SW_MISUSE_STALE_HANDLE);
+}
+
+static void with_foreign(const row *r) {
+    static _Alignas(4096) unsigned char garbage[16384];
+    if (!r->looks) return;
+    for (int fill = 0; fill < 256; fill += 85) {
+        memset(garbage, fill, sizeof garbage);
+        expect_named(r, garbage, SW_MISUSE_FOREIGN_HANDLE);
+        expect_named(r, garbage + 3, SW_MISUSE_FOREIGN_HANDLE);
+    }
+    for (kind other = 0; other < KINDS; other++)
+        if (other != r->kind) expect_named(r, live[other], SW_MISUSE_FOREIGN_HANDLE);
+}
+
+static void each_case(void) {
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        with_null(&rows[i]);
+        with_ended(&rows[i]);
+        with_foreign(&rows[i]);
+    }
+    CHECK_EQ(sw_heap_verify(live[HEAP]), SW_OK);
+}
+
+int main(void) {
+    sw_trace_writer *writer;
+    sw_heap_options_init(&options);
+    weights[33] = 1;
+    snprintf(path, sizeof path, "/tmp/spanwise-handles-%d.swt", (int)getpid());
+    CHECK_EQ(sw_trace_create(path, &writer), SW_OK);
+    CHECK_EQ(sw_trace_commit(writer, NULL), SW_OK);
+    every_function_has_rows();
+    for (kind of = 0; of < KINDS; of++) live[of] = make(of);
+    remember_faults();
+    each_case();
+    sw_set_fault_handler(NULL, NULL);
+    for (kind of = KINDS; of-- > 0;) end(of, live[of]);
+    remove(path);
+    return check_result();
+}
