@@ -144,6 +144,7 @@ static sw_status heap_of_table(const sw_table *table) {
     X(sw_trace_meta_find, TRACE, NAMED, true, 0, (uintptr_t)sw_trace_meta_find(h, "pid"))          \
     X(sw_trace_site_count, TRACE, NAMED, true, 0, sw_trace_site_count(h))                          \
     X(sw_trace_site, TRACE, NAMED, true, 0, sw_trace_site(h, 1, &addresses))                       \
+    X(sw_trace_site_at, TRACE, NAMED, true, 0, sw_trace_site_at(h, 0, &addresses))                 \
     X(sw_trace_module_count, TRACE, NAMED, true, 0, sw_trace_module_count(h))                      \
     X(sw_trace_module_at, TRACE, NAMED, true, 0, (uint64_t)sw_trace_module_at(h, 0, &out.module))  \
     X(sw_trace_set_meta, WRITER, STATUS, true, SW_INVALID, sw_trace_set_meta(h, "a", "b"))         \

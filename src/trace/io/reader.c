@@ -170,6 +170,7 @@ size_t sw_trace_site_count(const sw_trace *trace) {
 }
 
 uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses) {
+    if (!check(trace, "sw_trace_site_at")) return 0;
     const swt_notes *notes = &trace->file.notes;
     if (index >= notes->site_count) return 0;
     const swt_site *site = &notes->sites[index];
