@@ -36,7 +36,7 @@ def test_the_command_is_timed_not_the_recorder(
         return 1.5 if "LD_PRELOAD" in environment else 1.0
 
     monkeypatch.setattr(record_cost, "seconds", seconds)
-    monkeypatch.setattr(record_cost.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     rows = record_cost.measure("a job", JOB, options(2))
     assert rows["spanwise record"] == {"seconds": [3.0, 3.0], "ratio": 3.0}
     assert rows["recorder alone"] == {"seconds": [1.5, 1.5], "ratio": 1.5}
