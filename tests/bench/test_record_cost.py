@@ -11,12 +11,13 @@ import pytest
 import record_cost
 import spanwise as sw
 from spanwise import _lib
+from spanwise.recorder import RECORDER
 
 JOB = [sys.executable, "-c", "print(sum(range(1000)))"]
 
 
 def options(rounds: int) -> argparse.Namespace:
-    recorder = _lib.native_library(record_cost.RECORDER)
+    recorder = _lib.native_library(RECORDER)
     return argparse.Namespace(recorder=recorder, stacks=1, rounds=rounds)
 
 
