@@ -31,21 +31,26 @@ struct alignas(64) Wide {
     char bytes[72];
 };
 
-// As many objects as a class's word has and more, one at a time and as arrays, freed in both orders.
-template <typename T> void round_trip() {
+// Objects of `count`, allocated, and freed one half in order and the other in reverse.
+template <typename T> void round_trip(std::size_t count, std::size_t objects) {
     spanwise::allocator<T> of;
     std::vector<T *> held;
-    for (std::size_t count : {std::size_t{1}, std::size_t{0}, std::size_t{2}, std::size_t{3},
-                              std::size_t{1000}, std::size_t{40000}}) {
-        for (int i = 0; i < 200; i++) {
-            held.push_back(of.allocate(count));
-            CHECK(reinterpret_cast<std::uintptr_t>(held.back()) % alignof(T) == 0);
-            CHECK(sw_usable_size(held.back()) >= count * sizeof(T));
-        }
-        for (std::size_t i = 0; i < held.size() / 2; i++) of.deallocate(held[i], count);
-        for (std::size_t i = held.size(); i-- > held.size() / 2;) of.deallocate(held[i], count);
-        held.clear();
+    for (std::size_t i = 0; i < objects; i++) {
+        held.push_back(of.allocate(count));
+        CHECK(reinterpret_cast<std::uintptr_t>(held.back()) % alignof(T) == 0);
+        CHECK(sw_usable_size(held.back()) >= count * sizeof(T));
     }
+    for (std::size_t i = 0; i < objects / 2; i++) of.deallocate(held[i], count);
+    for (std::size_t i = objects; i-- > objects / 2;) of.deallocate(held[i], count);
+}
+
+// One at a time, more than a class's word has, and arrays, up to whole pages.
+template <typename T> void round_trips() {
+    round_trip<T>(1, 150);
+    round_trip<T>(0, 10);
+    round_trip<T>(2, 150);
+    round_trip<T>(3, 10);
+    round_trip<T>(1000, 3);
     CHECK_EQ(faults, 0);
     CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
 }
@@ -84,11 +89,11 @@ void containers() {
 
 int main() {
     sw_set_fault_handler(remember, nullptr);
-    round_trip<char>();
-    round_trip<Bytes<16>>();
-    round_trip<Bytes<33>>();
-    round_trip<Bytes<1024>>();
-    round_trip<Wide>();
+    round_trips<char>();
+    round_trips<Bytes<16>>();
+    round_trips<Bytes<33>>();
+    round_trips<Bytes<1024>>();
+    round_trips<Wide>();
     containers();
     another_type<Bytes<48>, Bytes<64>>(1, 1);  // both of a constant size
     another_type<Bytes<48>, Bytes<48>>(1, 2);  // a constant one, freed as an array
