@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         _start.loud()
-        options = make_parser().parse_args(argv)
+        options = _parse(argv)
         status = int(options.run(options))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone: no reason to complain
@@ -73,6 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return _fail(str(error) or "out of memory", EXIT_BAD)
     return status
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command's options; a word that it does not know points at the help of that command."""
+    options, unknown = make_parser().parse_known_args(argv)
+    if unknown:
+        options.parser.refuse(unknown)
+    return options
 
 
 def _fail(message: str, status: int) -> int:

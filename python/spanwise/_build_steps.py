@@ -63,8 +63,12 @@ class Compiler:
             found = shutil.which(words[0]) if words else None
             if found is None:
                 continue
-            said = run_step([found, *words[1:], "--version"], f"{one} --version")
-            return cls((found, *words[1:]), (said.splitlines() or [""])[0])
+            words = [found, *words[1:]]
+            if "__STDC__" not in _said([*words, "-E", "-dM", "-x", "c", os.devnull]):
+                raise BuildError(
+                    f"{one}: is not a C compiler; install gcc or clang, or name one with --cc"
+                )
+            return cls(tuple(words), (_said([*words, "--version"]).splitlines() or [""])[0])
         what = f"{name}: no such C compiler" if name else "no C compiler was found"
         raise BuildError(f"{what}; install gcc or clang, or name one with --cc")
 
@@ -75,6 +79,14 @@ class Compiler:
         if found is None:
             raise BuildError(f"{name}: not found; install binutils")
         return found
+
+
+def _said(words: Sequence[str]) -> str:
+    """What a program prints; nothing where it fails."""
+    try:
+        return run_step(words, words[0])
+    except BuildError:
+        return ""
 
 
 def source_root() -> Path:

@@ -34,7 +34,10 @@ def work_folder(place: Path) -> Iterator[Path]:
     """
     parent = place.absolute().parent
     remove_stale(parent)
-    work = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be made: {error.strerror}", str(place)) from None
     lock = None
     try:
         lock = _lock(work)

@@ -24,6 +24,14 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
+def seconds(nanoseconds: int) -> str:
+    """A length of time, in a unit that suits it."""
+    for unit_ns, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
+        if nanoseconds >= unit_ns:
+            return f"{nanoseconds / unit_ns:.3f} {unit}"
+    return f"{nanoseconds} ns"
+
+
 def share(part: float, whole: float) -> str:
     """A part in percent; "-" of nothing."""
     return f"{100 * part / whole:.1f} %" if whole else "-"

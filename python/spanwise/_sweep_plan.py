@@ -133,7 +133,7 @@ def make_plan(
     if not plan.tables:
         raise first_error or errors.InvalidError("no table to sweep; give at least one")
     for one in _each(recordings, (str, os.PathLike, Recording)):
-        error = _add_recording(plan, one, valid_prefix)
+        error = _add_recording(plan, one, valid_prefix, at)
         first_error = first_error or error
     if not plan.recordings:
         raise first_error or errors.InvalidError("no recording to sweep; give at least one")
@@ -174,9 +174,11 @@ def _add_table(plan: Plan, given: SizeClassTable | str) -> Exception | None:
     return None
 
 
-def _add_recording(plan: Plan, given: Any, valid_prefix: bool) -> Exception | None:
+def _add_recording(plan: Plan, given: Any, valid_prefix: bool, at: str | float) -> Exception | None:
+    """A file that is missing, damaged or ends before the moment is part of the plan."""
     try:
         known = _describe_recording(given, valid_prefix)
+        known[0]._check_moment(at)
     except (errors.SpanwiseError, OSError) as error:
         name = given.name if isinstance(given, Recording) else os.fspath(given)
         plan.bad["recordings"][name] = describe(error)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
+from spanwise._outputs import check_output
 from spanwise._parts import PARTS
 from spanwise.errors import InvalidError
 
@@ -296,6 +297,23 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuses, before there is a picture, a place where `save` could not put it.
+
+    Raises:
+        OSError, InvalidError: as `save`.
+    """
+    check_output(path)
+    _check_ending(Path(path))
+
+
+def _check_ending(place: Path) -> None:
+    bases = importlib.import_module("matplotlib.backend_bases")
+    known = sorted(bases.FigureCanvasBase.get_supported_filetypes())
+    if place.suffix[1:].lower() not in known:
+        raise InvalidError(f"{place}: no picture has this ending; use one of {', '.join(known)}")
+
+
 def save(ax: Axes, path: str | os.PathLike[str]) -> None:
     """Writes the picture that an Axes is part of, and closes it; the file appears whole.
 
@@ -308,14 +326,12 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
     place = Path(path)
     growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
     try:
+        _check_ending(place)
         with _styled():
             figure.savefig(growing)
         growing.replace(place)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(place)) from None
-    except ValueError:
-        known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
-        raise InvalidError(f"{place}: no picture has this ending; use one of {known}") from None
     finally:
         with suppress(OSError):
             growing.unlink()

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -359,7 +360,8 @@ class SizeClassTable:
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(place)) from None
             finally:
-                growing.unlink(missing_ok=True)
+                with suppress(OSError):
+                    growing.unlink()
         return content
 
     def rows(self) -> list[tuple[str, ...]]:

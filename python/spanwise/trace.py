@@ -199,13 +199,39 @@ class Recording:
             The ledger; `stats` and the Johnstone-Wilson ratios are of the whole recording.
 
         Raises:
-            InvalidError: for an argument that is not allowed.
+            InvalidError: for an argument that is not allowed, such as a time after the end.
             TraceFormatError: the file is damaged.
         """
-        name, stop_op, stop_ns = self._moment(at)
-        simulation = Simulation(
-            as_table(table), placement=placement, decay_ms=decay_ms, batch=batch, limit=limit
+        self._check_moment(at)
+        return self._ledger(
+            table,
+            at,
+            placement=placement,
+            decay_ms=decay_ms,
+            batch=batch,
+            limit=limit,
+            progress=progress,
         )
+
+    def _check_moment(self, at: str | float) -> None:
+        """Refuses a time after the end: the ledger there would be the end's in silence."""
+        if at not in ("peak", "end") and _after(at, self.summary.duration_ns):
+            raise errors.InvalidError(
+                f"{self.name}: moment {at!r} is after its end; it lasts"
+                f" {_format.seconds(self.summary.duration_ns)}"
+            )
+
+    def _ledger(
+        self,
+        table: SizeClassTable | str,
+        at: str | float,
+        *,
+        progress: Progress | None = None,
+        **knobs: Any,
+    ) -> Ledger:
+        """As `ledger`; of a time after the end, the ledger of the end."""
+        name, stop_op, stop_ns = self._moment(at)
+        simulation = Simulation(as_table(table), **knobs)
         try:
             if at == "end":
                 simulation.time_ns = self.summary.duration_ns
@@ -355,9 +381,13 @@ class RecordingSet(Sequence[Recording]):
     def ledger(
         self, table: SizeClassTable | str = "c16", at: str | float = "peak", **knobs: Any
     ) -> Ledger:
-        """The sum of the ledgers; `parts` has each of them. Arguments as of `Recording.ledger`."""
+        """The sum of the ledgers; `parts` has each of them. Arguments as of `Recording.ledger`.
+
+        A time may be after the end of some of them, which are taken at their end.
+        """
         made = as_table(table)
-        return add_ledgers([one.ledger(made, at, **knobs) for one in self], self.name)
+        max(self, key=lambda one: one.summary.duration_ns)._check_moment(at)
+        return add_ledgers([one._ledger(made, at, **knobs) for one in self], self.name)
 
     def compare(
         self, tables: Iterable[SizeClassTable | str], at: str | float = "peak", **knobs: Any
@@ -410,6 +440,11 @@ def parse_seconds(value: str | float) -> float:
     if isinstance(value, bool) or not 0 <= seconds < 2**63 / 1e9:
         raise errors.InvalidError(f"moment {value!r}: give peak, end, or a time such as 1.5s")
     return seconds
+
+
+def _after(at: str | float, end_ns: int) -> bool:
+    """Whether a time is after the end; a nanosecond of rounding is none."""
+    return round(parse_seconds(at) * 1e9) > end_ns + 1
 
 
 def _matches(path: str) -> list[str]:

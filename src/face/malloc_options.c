@@ -31,18 +31,23 @@ static bool parse_number(const char **text, uint64_t *out) {
     return true;
 }
 
-static bool set_limit(const char *text) {
-    uint64_t value;
-    if (!parse_number(&text, &value)) return false;
+/* As python/spanwise/_sizes.py: K and KiB are 1024, KB is 1000, in any case. */
+static bool parse_unit(const char *text, uint64_t *value) {
     static const char units[] = "KMGT";
     const char *unit = *text == '\0' ? NULL : strchr(units, *text & ~0x20);
-    if (unit != NULL) {
-        unsigned shift = 10 * ((unsigned)(unit - units) + 1);
-        if (value > UINT64_MAX >> shift) return false;
-        value <<= shift;
-        text++;
-    }
-    if (*text != '\0') return false;
+    text += unit != NULL;
+    bool binary = unit != NULL && (*text & ~0x20) == 'I';
+    bool bytes = (text[binary] & ~0x20) == 'B';
+    if ((binary && !bytes) || text[binary + bytes] != '\0') return false;
+    uint64_t step = unit != NULL && bytes && !binary ? 1000 : 1024;
+    for (long power = unit == NULL ? 0 : unit - units + 1; power > 0; power--)
+        if (__builtin_mul_overflow(*value, step, value)) return false;
+    return true;
+}
+
+static bool set_limit(const char *text) {
+    uint64_t value;
+    if (!parse_number(&text, &value) || !parse_unit(text, &value)) return false;
     face_option.heap.limit_bytes = value;
     return true;
 }
@@ -128,7 +133,7 @@ typedef struct option {
 } option;
 
 static const option options[] = {
-    {"LIMIT", set_limit, "bytes, with K, M, G or T behind them", "no limit"},
+    {"LIMIT", set_limit, "bytes, such as 512M, 512MiB or 512MB", "no limit"},
     {"DECAY_MS", set_decay, "milliseconds, or never", "500"},
     {"PLACEMENT", set_placement, "lifo, address or fullest", "lifo"},
     {"BATCH", set_batch, "a number from 0 to 65535", "0"},

@@ -338,7 +338,10 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
 
 def test_goes_without_zstd(tmp_path: Path) -> None:
     """Only the heap is compiled then; a stand-in for cc stops the build after it was told."""
-    body = 'case "$*" in *probe*) exit 1;; *trace*|*optimize*) echo "error: trace"; exit 1;;'
+    body = (
+        'case "$*" in *" -dM "*) echo "#define __STDC__ 1"; exit;; *probe*) exit 1;;'
+        ' *trace*|*optimize*) echo "error: trace"; exit 1;;'
+    )
     compiler = script(
         tmp_path / "cc-bare", body + ' *" -c "*) echo "error: stop" >&2; exit 1;; esac'
     )

@@ -21,6 +21,7 @@ from spanwise._parts import PARTS
 
 from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
 
+SIZES = "4096, 4K and 4KiB are the same, 4KB is 4000"
 NAMES = (
     *("classes", "explain", "record", "run", "ledger", "compare"),
     *("optimize", "build", "replay", "sweep", "demo"),
@@ -169,8 +170,8 @@ def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) ->
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        ("x", "size 'x' is not a number; give bytes, e.g. 33"),
-        ("1.5", "size '1.5' is not a number; give bytes, e.g. 33"),
+        ("x", f"size 'x' is not a number of bytes: {SIZES}"),
+        ("1.5", f"size '1.5' is not a number of bytes: {SIZES}"),
         (str(2**63), f"size {2**63} is too large; give at most {2**63 - 1}"),
         (str(2**63 - 1), f"size {2**63 - 1} is too large to round up to whole pages"),
     ],
@@ -238,7 +239,7 @@ def test_plots_are_written_whole(
         assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert len(list(tmp_path.iterdir())) == 2
     assert told(capsys, "ledger", stored, "--plot", tmp_path / "no/a.png") == (
-        f"spanwise: {tmp_path}/no/a.png: No such file or directory"
+        f"spanwise: {tmp_path}/no/a.png: cannot be written: No such file or directory"
     )
     message = told(capsys, "ledger", stored, "--plot", tmp_path / "a.doc")
     assert message.startswith(
@@ -283,6 +284,7 @@ def test_record(tmp_path: Path) -> None:
     events = len(sw.Recording.open(tmp_path / "ls.swt"))
     line = done.stderr.splitlines()[-1]
     assert line.startswith(f"{tmp_path}/ls.swt: {events:,} events (")
+    (tmp_path / "ls.swt").unlink()
     done = spanwise("record", "/bin/ls", "-d", "/bin/ls", cwd=tmp_path)
     assert done.returncode == 0
     assert (tmp_path / "ls.swt").exists()
@@ -303,7 +305,8 @@ def test_record_tells_how_the_program_ended(tmp_path: Path) -> None:
     done = spanwise("record", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "exit 7")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2] == "the program exited with 7"
-    done = spanwise("record", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "kill -9 $$")
+    words = ("-f", "-o", tmp_path / "a.swt", "--", "/bin/sh", "-c", "kill -9 $$")
+    done = spanwise("record", *words)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2] == "the program was ended by signal 9"
     assert (tmp_path / "a.swt").exists()

@@ -165,9 +165,9 @@ static void messages(sample *s) {
         ": byte 0: the file header is damaged; copy the file again from its source, or record "
         "again");
     snprintf(want, sizeof want,
-             ": byte %zu: the recording has no end (the file is cut); use --valid-prefix to read "
-             "the %d operations before it",
-             (size_t)SWT_FILE_HEADER_BYTES, 0);
+             ": byte %zu: the recording has no end (the file is cut); nothing before it can be "
+             "used, record again",
+             (size_t)SWT_FILE_HEADER_BYTES);
     CHECK_STR(message_of(s->file.data, 64), want);
     CHECK_EQ(sw_trace_open("no/such/file.swt", 0, &(sw_trace *){0}), SW_IO);
     CHECK_STR(sw_last_error()->message,

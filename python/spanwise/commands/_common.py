@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
@@ -19,11 +20,34 @@ SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `new_command` adds a command to."""
 
 
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """What may have been meant, to be put behind an error; "" when nothing is near."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, with what may have been meant."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Ends with an error for words that it has no use for."""
+        word = words[0].partition("=")[0]
+        if not word.startswith("-") or word == "-":
+            self.error(f"unexpected {words[0]!r}")
+        known = [name for action in self._actions for name in action.option_strings]
+        self.error(f"unknown option {word}{suggestion(word, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            known = [str(choice) for choice in action.choices or ()]
+            raise argparse.ArgumentError(
+                action, f"{error.message}{suggestion(str(value), known)}"
+            ) from None
 
 
 def new_command(
@@ -38,7 +62,7 @@ def new_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
     return parser
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Protocol
 
+from spanwise._sizes import parse_size
 from spanwise.errors import InvalidError
 from spanwise.families import NAMES_HELP
 from spanwise.heap import PLACEMENTS
@@ -16,6 +17,14 @@ class Group(Protocol):
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """Declares one."""
+
+
+def size(word: str) -> int:
+    """For `type=` of an option that is a number of bytes."""
+    try:
+        return parse_size(word)
+    except InvalidError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import sys
 
 from spanwise.build import build
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.commands._options import add_table_option
+from spanwise.commands._options import add_table_option, size
 
 
 def add(commands: SubParsers) -> None:
@@ -32,7 +32,7 @@ def add(commands: SubParsers) -> None:
     )
     parser.add_argument(
         "--cutoff",
-        type=int,
+        type=size,
         metavar="N",
         help="largest size with a specialised path, 0 to 1024 bytes (default 512)",
     )

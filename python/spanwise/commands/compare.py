@@ -49,6 +49,8 @@ def add(commands: SubParsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the comparison."""
+    if options.plot:
+        plots.check_place(options.plot)
     tables = [SizeClassTable.named(name) for name in options.table or ("go", "c16")]
     recordings = open_recordings(options)
     with progress_bar(event_count(recordings) * len(tables), "compare") as progress:

@@ -16,6 +16,7 @@ from pathlib import Path
 from spanwise import _format, _loop, plots
 from spanwise._build_programs import BuildError
 from spanwise._build_steps import Compiler
+from spanwise._outputs import made_folder
 from spanwise._parts import PARTS
 from spanwise.build import build
 from spanwise.commands._common import SubParsers, new_command, print_json
@@ -92,7 +93,11 @@ def add(commands: SubParsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Records, accounts, draws, closes the loop; the last line says what was found."""
     folder = Path(options.output)
-    folder.mkdir(parents=True, exist_ok=True)
+    with made_folder(folder):
+        return _run_in(folder, options)
+
+
+def _run_in(folder: Path, options: argparse.Namespace) -> int:
     quiet = bool(options.json)
     python = _show(_record_python(folder), "python3", "python", folder, quiet)
     shown = [python]

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import argparse
 
+from spanwise import _sizes
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option
-from spanwise.errors import InvalidError
 from spanwise.sizeclass import SizeClassTable
 
 
@@ -20,29 +20,16 @@ def add(commands: SubParsers) -> None:
         "spanwise explain 33 --table go",
         run,
     )
-    parser.add_argument("size", metavar="SIZE", help="bytes requested")
+    parser.add_argument("size", metavar="SIZE", help=f"bytes requested; {_sizes.HELP}")
     add_table_option(parser, "go")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     table = SizeClassTable.named(options.table)
-    explanation = table.explain(parse_size(options.size))
+    explanation = table.explain(_sizes.parse_size(options.size))
     if options.json:
         print_json(explanation.to_dict())
     else:
         print(explanation)
     return 0
-
-
-def parse_size(word: str) -> int:
-    """Digits, perhaps with a sign or underscores between.
-
-    Raises:
-        InvalidError: it is no number.
-    """
-    try:
-        return int(word)
-    except ValueError:
-        shown = word if len(word) <= 40 else word[:37] + "..."
-        raise InvalidError(f"size {shown!r} is not a number; give bytes, e.g. 33") from None

@@ -48,6 +48,8 @@ def add(commands: SubParsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the ledger."""
+    if options.plot:
+        plots.check_place(options.plot)
     table = SizeClassTable.named(options.table)
     recordings = open_recordings(options)
     with progress_bar(event_count(recordings), "ledger") as progress:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 
 from spanwise import _format, plots
+from spanwise._outputs import check_output
 from spanwise._profile import OBJECTIVES
+from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     new_command,
@@ -78,10 +80,18 @@ def add(commands: SubParsers) -> None:
     )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
-        "--max-size", type=int, default=32768, metavar="N", help="largest class, bytes (32768)"
+        "--max-size",
+        type=_options.size,
+        default=32768,
+        metavar="N",
+        help="largest class, bytes (32768)",
     )
     rules.add_argument(
-        "--page-bytes", type=int, default=8192, metavar="N", help="page of the table (8192)"
+        "--page-bytes",
+        type=_options.size,
+        default=8192,
+        metavar="N",
+        help="page of the table (8192)",
     )
     rules.add_argument(
         "--pages", type=int, default=10, metavar="N", help="most pages of a span (10)"
@@ -108,6 +118,10 @@ def add(commands: SubParsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Finds, tries, writes and prints the table; 1 where the stock table stays."""
+    if options.output:
+        check_output(options.output)
+    if options.plot:
+        plots.check_place(options.plot)
     fitted = RecordingSet.open(options.files)
     held_out = RecordingSet.open(options.holdout) if options.holdout else None
     if fitted.events == 0:

@@ -7,8 +7,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from spanwise._outputs import check_output
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_program_options, program_of
+from spanwise.errors import InvalidError
 from spanwise.recorder import Outcome, run_recorded
 
 
@@ -23,6 +25,9 @@ def add(commands: SubParsers) -> None:
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
     parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="replace FILE.swt when it exists"
+    )
     parser.add_argument(
         "--children",
         action="store_true",
@@ -42,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     """Records; 1: it ended badly, or the recording has gaps; 128 + N: signal N stopped us."""
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
+    _check_place(output, options.force)
     outcome = run_recorded(
         command,
         output,
@@ -58,6 +64,13 @@ def run(options: argparse.Namespace) -> int:
     if outcome.stopped_by:
         return 128 + outcome.stopped_by
     return 1 if outcome.status or outcome.findings() else 0
+
+
+def _check_place(output: Path, force: bool) -> None:
+    """Before the program runs: a recording that is replaced can not be made again."""
+    if output.is_file() and not force:
+        raise InvalidError(f"{output}: exists already; give another name with -o, or --force")
+    check_output(output, replace=force)
 
 
 def _as_dict(outcome: Outcome) -> dict[str, object]:

@@ -79,6 +79,8 @@ def add(commands: SubParsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints what was measured; 1 when an allocation was refused or ledgers differ."""
+    if options.plot:
+        plots.check_place(options.plot)
     recording = Recording.open(options.file, options.valid_prefix)
     if len(recording) == 0:
         return int(told_gaps([recording]))

@@ -6,18 +6,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from spanwise import _format, errors
+from spanwise._outputs import check_output
+from spanwise._sizes import parse_size
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command
 from spanwise.commands.ledger import describe
 from spanwise.ledger import add_ledgers
 from spanwise.process_ledger import ProcessLedger
 from spanwise.running import RunResult, find_face, heap_variables, run_under
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _MORE = """\
 The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no
@@ -26,7 +27,7 @@ program's affair, the second ends it. The ledger of the peak is of a moment when
 most 1/32 below their highest.
 
 The malloc face without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
-  SPANWISE_LIMIT=BYTES       most that the heap holds, with K, M, G or T
+  SPANWISE_LIMIT=BYTES       most that the heap holds, e.g. 512M, 512MiB or 512MB
   SPANWISE_DECAY_MS=MS       idle pages go back after this; never
   SPANWISE_PLACEMENT=NAME    lifo, address or fullest
   SPANWISE_BATCH=N           wholly free spans that a thread keeps per class
@@ -77,7 +78,7 @@ def add(commands: SubParsers) -> None:
 def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     heap = parser.add_argument_group("heap")
     heap.add_argument(
-        "--limit", default="0", metavar="BYTES", help="most that it may hold, e.g. 512M"
+        "--limit", default="0", metavar="BYTES", help="most that it may hold, e.g. 512M or 512MiB"
     )
     _options.add_placement_options(heap)
     heap.add_argument(
@@ -90,13 +91,13 @@ def run(options: argparse.Namespace) -> int:
     command = _options.program_of(options, "run")
     variables = heap_variables(
         plain=options.plain,
-        limit=_bytes(options.limit),
+        limit=_limit(options.limit),
         **_options.placement_of(options),
         huge_pages=options.thp == "advise",
     )
     face = find_face(options.lib, options.table)
     if options.output:
-        _check_output(Path(options.output))
+        check_output(options.output)
     result = run_under(command, face, variables, keep_pymalloc=options.keep_pymalloc, patient=True)
     status = result.returncode if result.returncode >= 0 else 128 - result.returncode
     if result.main is None:
@@ -110,20 +111,14 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _bytes(text: str) -> int:
-    digits, unit = (text[:-1], text[-1].upper()) if text and text[-1].isalpha() else (text, "")
-    if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS:
-        raise errors.InvalidError(f"--limit {text}: give bytes, with K, M, G or T behind them")
-    return int(digits) * _UNITS[unit]
+def _limit(text: str) -> int:
+    limit = parse_size(text, "--limit")
+    if limit < 0:
+        raise errors.InvalidError(f"--limit {text} is negative; give 0 (no limit) or more")
+    return limit
 
 
 # --- output ---------------------------------------------------------------------------------------
-
-
-def _check_output(path: Path) -> None:
-    """Before the program runs, not after."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise errors.InvalidError(f"{path}: cannot be written; give a file in a folder that exists")
 
 
 def _write(path: Path, text: str) -> None:
@@ -132,7 +127,8 @@ def _write(path: Path, text: str) -> None:
         fresh.write_text(text + "\n", encoding="utf-8")
         fresh.replace(path)
     except OSError:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink()
         raise
 
 

@@ -11,13 +11,22 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from spanwise import _format, plots
+from spanwise._outputs import check_output
 from spanwise._sweep_plan import expand
 from spanwise._sweep_result import Sweep
 from spanwise.commands import _options
-from spanwise.commands._common import SubParsers, new_command, print_json, told_gaps
+from spanwise.commands._common import (
+    SubParsers,
+    new_command,
+    print_json,
+    suggestion,
+    told_gaps,
+)
 from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
 from spanwise.sweeps import SweepInterrupted, sweep
 from spanwise.trace import Recording, parse_seconds
+
+EXECUTORS = ("threads", "processes", "dask")
 
 
 def add(commands: SubParsers) -> None:
@@ -57,6 +66,11 @@ def add(commands: SubParsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the ranking; 1 when a row failed."""
+    _check_executor(options.executor)
+    if options.output:
+        check_output(options.output)
+    if options.plot:
+        plots.check_place(options.plot)
     tables = expand(options.table or ("go", "c16"))
     at = options.at if options.at in ("peak", "end") else parse_seconds(options.at)
     Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
@@ -112,6 +126,16 @@ def _tell(found: Sweep) -> None:
             " computes only what is missing",
             file=sys.stderr,
         )
+
+
+def _check_executor(name: str) -> None:
+    kind, _, address = name.partition(":")
+    if kind in EXECUTORS and (kind == "dask" or not address):
+        return
+    raise InvalidError(
+        f"--executor {name}: give {EXECUTORS[0]}, {EXECUTORS[1]}, dask or dask:tcp://HOST:PORT"
+        f"{suggestion(kind, EXECUTORS)}"
+    )
 
 
 @contextmanager

@@ -43,14 +43,23 @@ static uint64_t count_before(const swt_file *file, uint64_t at) {
     return count;
 }
 
+/* Names the damage, and what --valid-prefix would still give. */
+static sw_status damaged(const swt_file *file, uint64_t at, const char *reason) {
+    uint64_t count = count_before(file, at);
+    if (count == 0)
+        return sw_fail(SW_FORMAT, op,
+                       "%s: byte %" PRIu64 ": %s; nothing before it can be used, record again",
+                       file->name, at, reason);
+    return sw_fail(
+        SW_FORMAT, op,
+        "%s: byte %" PRIu64 ": %s; use --valid-prefix to read the %" PRIu64 " %s%s before it",
+        file->name, at, reason, count, file->header.form == SW_TRACE_RAW ? "event" : "operation",
+        count == 1 ? "" : "s");
+}
+
 sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason) {
     if (reason == swt_no_memory) return swt_file_no_memory(file);
-    if (!file->prefix)
-        return sw_fail(SW_FORMAT, op,
-                       "%s: byte %" PRIu64 ": %s; use --valid-prefix to read the %" PRIu64
-                       " %s before it",
-                       file->name, at, reason, count_before(file, at),
-                       file->header.form == SW_TRACE_RAW ? "events" : "operations");
+    if (!file->prefix) return damaged(file, at, reason);
     if (!file->damaged || at < file->damage_at) file->damage_at = at;
     file->damaged = true;
     return SW_OK;

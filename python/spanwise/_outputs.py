@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where results are written: looked at before the work, so that none is done in vain."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from spanwise.errors import InvalidError
+
+_MAGIC = b"\x89SWT\r\n\x1a\n"
+
+
+def check_output(path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Refuses a file that could not be written, or that is a recording.
+
+    Args:
+        path: of the file; the system may have it already.
+        replace: also a recording may be replaced.
+
+    Raises:
+        OSError: its folder does not exist or takes no files, or it is a folder.
+        InvalidError: it is a recording, which nothing brings back.
+    """
+    place = Path(path)
+    try:
+        if place.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if place.exists() and not place.is_file():
+            return  # a device is written as it is
+        with tempfile.TemporaryFile(dir=place.absolute().parent):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
+    if not replace and is_recording(place):
+        raise InvalidError(f"{place}: is a recording, which would be lost; give another name")
+
+
+def is_recording(path: Path) -> bool:
+    """Whether the file begins as a recording does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """The folder exists. Where it was made and the work fails, it goes again, unless it is used.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for one in made:
+                one.rmdir()
+        raise

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands say to words that are wrong, and what they look at before they work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise import _sizes, workloads
+from spanwise.__main__ import main
+from spanwise.commands import demo
+
+from tests.python.helpers import needs_recorder, random_ops, script
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands run in tmp_path, beside a.swt of many seconds and b.swt of 0.2 ms."""
+    monkeypatch.chdir(tmp_path)
+    sw.Recording.from_ops(random_ops(1, 3000), "a.swt")
+    sw.Recording.from_ops(workloads.steady_replacement(10, 100).ops, "b.swt")
+    yield
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line of a command that refuses; nothing was printed and no file was made."""
+    before = sorted(Path().iterdir())
+    try:
+        status = main(words)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (2, ""), captured.err
+    assert sorted(Path().iterdir()) == before
+    assert captured.err.count("\n") == 1
+    return captured.err.rstrip("\n").removeprefix("spanwise: ")
+
+
+# --- outputs are looked at before the work --------------------------------------------------------
+
+
+@pytest.fixture
+def no_work(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a recording, running a program or compiling fails the test."""
+
+    def worked(*_: object, **__: object) -> None:
+        pytest.fail("the work was begun")
+
+    monkeypatch.setattr(sw.Recording, "open", worked)
+    monkeypatch.setattr(sw.RecordingSet, "open", worked)
+    for module in ("sweep.sweep", "record.run_recorded", "run.run_under"):
+        monkeypatch.setattr(f"spanwise.commands.{module}", worked)
+
+
+PLOTS = (("ledger", "a.swt"), ("compare", "a.swt"), ("replay", "a.swt"))
+FILES = (("optimize", "a.swt"), ("sweep", "a.swt"))
+PROGRAMS = (("record",), ("run",))
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("words", [*PLOTS, *FILES], ids=str)
+def test_a_picture_that_cannot_be_written(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, why in (
+        ("no/a.png", "cannot be written: No such file or directory"),
+        ("a.swt/a.png", "cannot be written: Not a directory"),
+        (".", "cannot be written: Is a directory"),
+        ("a.swt", "is a recording, which would be lost; give another name"),
+    ):
+        assert told(capsys, *words, "--plot", name) == f"{name}: {why}"
+    for name in ("a.doc", "picture"):
+        message = told(capsys, *words, "--plot", name)
+        assert message.startswith(f"{name}: no picture has this ending; use one of ")
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("words", [*FILES, *PROGRAMS], ids=str)
+def test_a_file_that_cannot_be_written(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *files = words
+    behind = [] if files else ["--", "/bin/ls"]
+    for name, why in (
+        ("no/a.out", "cannot be written: No such file or directory"),
+        ("a.swt/a.out", "cannot be written: Not a directory"),
+        (".", "cannot be written: Is a directory"),
+    ):
+        assert told(capsys, command, *files, "-o", name, *behind) == f"{name}: {why}"
+    if command != "record":
+        assert told(capsys, command, *files, "-o", "a.swt", *behind) == (
+            "a.swt: is a recording, which would be lost; give another name"
+        )
+
+
+def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    parent = Path("a.swt").absolute()
+    assert told(capsys, "build", "--table", "c16", "-o", "a.swt/b") == (
+        f"{parent}: no such folder; make it first"
+    )
+    message = told(capsys, "build", "--table", "c16", "-o", "/proc/b")
+    assert message.startswith("/proc/b: cannot be made: ")
+    assert told(capsys, "demo", "-o", "a.swt/b") == "a.swt/b: Not a directory"
+
+
+def test_saving_names_the_picture_and_not_its_hidden_file() -> None:
+    ledger = sw.Recording.open("a.swt").ledger()
+    for name in ("a.swt/a.png", "no/a.png"):
+        with pytest.raises(OSError) as caught:
+            sw.plots.save(ledger.plot(), name)
+        assert caught.value.filename == name
+    with pytest.raises(OSError) as caught:
+        sw.SizeClassTable.go().to_json("a.swt/go.json")
+    assert caught.value.filename == "a.swt/go.json"
+    with pytest.raises(sw.InvalidError, match="picture: no picture has this ending"):
+        sw.plots.save(ledger.plot(), "picture")
+
+
+# --- record does not overwrite --------------------------------------------------------------------
+
+
+def test_record_refuses_a_file_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("a.swt").read_bytes()
+    for words in (["-o", "a.swt"], ["-o", "notes.txt"], []):
+        Path("notes.txt").write_text("mine")
+        Path("ls.swt").write_text("mine")
+        name = words[-1] if words else "ls.swt"
+        assert told(capsys, "record", *words, "--", "/bin/ls") == (
+            f"{name}: exists already; give another name with -o, or --force"
+        )
+    assert Path("a.swt").read_bytes() == before
+    assert Path("notes.txt").read_text() == "mine"
+
+
+@needs_recorder()
+@pytest.mark.parametrize("word", ["-f", "--force"])
+def test_record_replaces_by_force(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", word, "-o", "a.swt", "--", "/bin/ls", "/bin/ls"]) == 0
+    assert sw.Recording.open("a.swt").program.endswith("/ls")
+    capsys.readouterr()
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["ledger", "compare"])
+def test_a_moment_after_the_end(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    last = sw.Recording.open("b.swt").summary.duration_ns
+    assert last == 209_000
+    assert told(capsys, command, "b.swt", "--at", "9999s") == (
+        "b.swt: moment '9999s' is after its end; it lasts 209.000 us"
+    )
+    assert main([command, "b.swt", "--at", f"{last / 1e9}s"]) == 0
+    assert main([command, "b.swt", "--at", "0s"]) == 0
+    capsys.readouterr()
+
+
+def test_a_moment_after_the_end_of_a_set(capsys: pytest.CaptureFixture[str]) -> None:
+    """A set has a moment as long as one of its recordings goes on."""
+    assert main(["ledger", "a.swt", "b.swt", "--at", "1s"]) == 0
+    capsys.readouterr()
+    assert told(capsys, "ledger", "a.swt", "b.swt", "--at", "9999s").startswith(
+        "a.swt: moment '9999s' is after its end; it lasts "
+    )
+    ops = sw.Recording.open("b.swt")
+    with pytest.raises(sw.InvalidError, match=r"moment 1\.5 is after its end"):
+        ops.ledger("go", 1.5)
+
+
+def test_a_sweep_at_a_moment_after_the_end() -> None:
+    found = sw.sweep(["a.swt", "b.swt"], ["go"], at="1s")
+    assert len(found) == 2
+    assert [str(row["error"]) for row in found.failures] == [
+        "b.swt: moment '1s' is after its end; it lasts 209.000 us"
+    ]
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "size"),
+    [
+        *(("33", 33), ("0", 0), ("-5", -5), ("1_000", 1000), ("12B", 12), ("12 b", 12)),
+        *(("33K", 33792), ("33KiB", 33792), ("33kib", 33792), ("33KB", 33000), ("33 kB", 33000)),
+        *(("2M", 2097152), ("2MiB", 2097152), ("2MB", 2000000), ("1G", 1 << 30), ("1GB", 10**9)),
+        *(("3T", 3 << 40), ("3TiB", 3 << 40), ("3tb", 3 * 10**12)),
+    ],
+)
+def test_sizes(word: str, size: int) -> None:
+    assert _sizes.parse_size(word) == size
+
+
+@pytest.mark.parametrize(
+    "word", ["", "K", "x", "1.5K", "1e3", "4Ki", "4iB", "4 K B", "0x10", "1__0", "_", "4KBB", "٣"]
+)
+def test_words_that_are_no_sizes(word: str) -> None:
+    with pytest.raises(sw.InvalidError) as caught:
+        _sizes.parse_size(word, "--limit")
+    assert str(caught.value) == (
+        f"--limit {word!r} is not a number of bytes: 4096, 4K and 4KiB are the same, 4KB is 4000"
+    )
+
+
+def test_every_command_takes_the_same_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "33KiB"]) == 0
+    assert "40960" in capsys.readouterr().out.replace(",", "")  # 33 KiB: five pages of 8 KiB
+    rule = "is not a number of bytes: 4096, 4K and 4KiB are the same, 4KB is 4000"
+    assert told(capsys, "run", "--limit", "many", "--", "ls") == f"--limit 'many' {rule}"
+    assert told(capsys, "run", "--limit=-1K", "--", "ls") == (
+        "--limit -1K is negative; give 0 (no limit) or more"
+    )
+    for command, option in (("optimize", "--max-size"), ("optimize", "--page-bytes")):
+        assert told(capsys, command, "a.swt", option, "x") == (
+            f"spanwise {command}: argument {option}: size 'x' {rule}; see spanwise {command} --help"
+        ).removeprefix("spanwise: ")
+    assert told(capsys, "build", "--table", "go", "-o", "out", "--cutoff", "x") == (
+        f"spanwise build: argument --cutoff: size 'x' {rule}; see spanwise build --help"
+    )
+
+
+# --- words that are misspelt ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("ledger", "a.swt", "--tabel", "go"),
+            "spanwise ledger: unknown option --tabel; did you mean --table?;"
+            " see spanwise ledger --help",
+        ),
+        (
+            ("classes", "--fromat=md"),
+            "spanwise classes: unknown option --fromat; did you mean --format?;"
+            " see spanwise classes --help",
+        ),
+        (
+            ("explain", "33", "--qqqq"),
+            "spanwise explain: unknown option --qqqq; see spanwise explain --help",
+        ),
+        (
+            ("explain", "33", "44"),
+            "spanwise explain: unexpected '44'; see spanwise explain --help",
+        ),
+        (
+            ("record", "--stcks", "3", "--", "ls"),
+            "spanwise record: unknown option --stcks; did you mean --stacks?;"
+            " see spanwise record --help",
+        ),
+    ],
+)
+def test_misspelt_options(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(capsys, *words) == message
+
+
+def test_misspelt_commands_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    message = told(capsys, "ledgr", "a.swt")
+    assert message.startswith("argument COMMAND: invalid choice: 'ledgr'")
+    assert message.endswith("; did you mean ledger?; see spanwise --help")
+    message = told(capsys, "ledger", "a.swt", "--placement", "adress")
+    assert message.endswith("; did you mean address?; see spanwise ledger --help")
+
+
+def test_executors(capsys: pytest.CaptureFixture[str]) -> None:
+    known = "give threads, processes, dask or dask:tcp://HOST:PORT"
+    assert told(capsys, "sweep", "a.swt", "--executor", "foo") == f"--executor foo: {known}"
+    assert told(capsys, "sweep", "a.swt", "--executor", "treads") == (
+        f"--executor treads: {known}; did you mean threads?"
+    )
+    assert told(capsys, "sweep", "a.swt", "--executor", "threads:4") == (
+        f"--executor threads:4: {known}; did you mean threads?"
+    )
+
+
+@pytest.mark.parametrize("name", ["false", "true", "echo"])
+def test_a_program_that_is_no_compiler(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "build", "--table", "c16", "-o", "out", "--cc", name) == (
+        f"{name}: is not a C compiler; install gcc or clang, or name one with --cc"
+    )
+
+
+def test_a_compiler_that_does_not_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    crashing = script(tmp_path / "cc-crashing", "kill -SEGV $$")
+    message = told(capsys, "build", "--table", "c16", "-o", "out", "--cc", crashing)
+    assert message == (
+        f"{crashing}: is not a C compiler; install gcc or clang, or name one with --cc"
+    )
+
+
+# --- files that are cut ---------------------------------------------------------------------------
+
+
+def test_a_cut_file_offers_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = Path("b.swt").read_bytes()
+    Path("cut.swt").write_bytes(whole[:64])
+    assert told(capsys, "ledger", "cut.swt") == (
+        "cut.swt: byte 64: the recording has no end (the file is cut);"
+        " nothing before it can be used, record again"
+    )
+    sw.Recording.from_ops(random_ops(1, 1), "one.swt")
+    summary_bytes = 48 + 26 * 8  # a block header and as many fields
+    Path("cut.swt").write_bytes(Path("one.swt").read_bytes()[:-40])
+    message = told(capsys, "ledger", "cut.swt")
+    assert message.endswith("; use --valid-prefix to read the 1 operation before it")
+    assert summary_bytes > 40
+
+
+# --- the demo's folder ----------------------------------------------------------------------------
+
+
+def test_a_demo_that_fails_at_once_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_record_python", stopped)
+    assert main(["demo", "-o", "new/out"]) == 130
+    assert not Path("new").exists()
+    Path("old").mkdir()
+    assert main(["demo", "-o", "old"]) == 130
+    assert Path("old").is_dir()
+
+    def stopped_later(folder: Path) -> None:
+        (folder / "python.swt").write_text("something")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_record_python", stopped_later)
+    assert main(["demo", "-o", "new/out"]) == 130
+    assert Path("new/out/python.swt").exists()
+    capsys.readouterr()
+
+
+@needs_recorder()
+def test_ctrl_c_in_a_demo_leaves_no_empty_folder() -> None:
+    words = [sys.executable, "-m", "spanwise", "demo", "-o", "out"]
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stderr is not None
+    child.stderr.readline()  # "demo: recording ...": the work has begun
+    os.killpg(child.pid, signal.SIGINT)
+    child.communicate(timeout=120)
+    deadline = time.monotonic() + 60
+    while Path("out").exists() and not any(Path("out").iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path("out").exists() or any(Path("out").iterdir())
