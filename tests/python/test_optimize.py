@@ -546,7 +546,10 @@ def test_command_leaves_no_file_behind_an_error(
     assert not (stored / "t.json").exists()
     place = stored / "none/t.json"
     assert main(["optimize", str(stored / "a.swt"), "-o", str(place)]) == 2
-    assert capsys.readouterr().err == f"spanwise: {place}: No such file or directory\n"
+    assert (
+        capsys.readouterr().err
+        == f"spanwise: {place}: cannot be written: No such file or directory\n"
+    )
     assert sorted(path.name for path in stored.iterdir()) == ["a.swt", "b.swt"]
 
 
