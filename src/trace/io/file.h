@@ -54,8 +54,9 @@ typedef struct swt_notes {
     size_t site_count, site_capacity;
     swt_clock first_clock, last_clock;
     size_t clock_count;
-    sw_trace_summary summary; /* of SUMMARY, or only the recorder's part of it from END */
-    uint64_t bytes;           /* of small blocks so far, decompressed: has a limit */
+    sw_trace_summary summary;   /* of SUMMARY, or only the recorder's part of it from END */
+    uint64_t bytes, site_bytes; /* of small blocks so far, decompressed: have limits; call sites
+                                 * apart */
 } swt_notes;
 
 typedef struct swt_file {

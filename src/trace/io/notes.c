@@ -14,6 +14,7 @@ enum {
     NOTE_BYTES_MAX = 1 << 30,
     NOTE_BYTES_FREE = 1 << 20, /* however short the file is */
     NOTE_RATIO_MAX = 64,       /* beyond that: decompressed over the bytes of the whole file */
+    SITE_RATIO_MAX = 1024,     /* stacks of deep recursion are nearly the same; 31 were seen */
 };
 
 static const char *const cut = "an entry of a block is cut short";
@@ -137,9 +138,11 @@ static const char *add_summary(swt_notes *notes, const uint8_t *p, size_t bytes)
 const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
                           uint64_t file_bytes) {
     size_t bytes = block->raw_bytes;
-    notes->bytes += bytes;
-    if (notes->bytes > NOTE_BYTES_MAX ||
-        notes->bytes / NOTE_RATIO_MAX > NOTE_BYTES_FREE / NOTE_RATIO_MAX + file_bytes)
+    bool sites = block->kind == SWT_BLOCK_SITES;
+    uint64_t *sum = sites ? &notes->site_bytes : &notes->bytes;
+    uint64_t ratio = sites ? SITE_RATIO_MAX : NOTE_RATIO_MAX;
+    *sum += bytes;
+    if (*sum > NOTE_BYTES_MAX || *sum / ratio > NOTE_BYTES_FREE / ratio + file_bytes)
         return "more metadata than any program has";
     switch (block->kind) {
     case SWT_BLOCK_META: return add_meta(notes, payload, bytes);
