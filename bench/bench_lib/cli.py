@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,8 @@ def execute(options: argparse.Namespace) -> int:
     free = free_gb()
     spared = {row.bench for row in targets if lacks_memory(row, free)}
     wanted = [job for job in jobs if job.bench not in spared]
+    if options.scoreboard:
+        about["rules"] = asdict(rules)
     usual = rules.repetitions if options.scoreboard else REPETITIONS
     run, path = _measure(options, field, wanted, races_of(targets, field), about, usual=usual)
     used = _measure_memory(jobs) if options.memory and not run.interrupted else {}

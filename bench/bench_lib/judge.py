@@ -67,7 +67,7 @@ def bar_of(target: Target, rules: Rules, repetitions: int) -> Bar:
     if target.weaker and rules.machine == UNKNOWN:
         refusal = "machine class unknown"
     elif target.peers != "counts" and repetitions != rules.repetitions:
-        refusal = f"{repetitions} repetitions, {rules.repetitions} are fixed"
+        refusal = f"repetitions made: {repetitions}, fixed: {rules.repetitions}"
     return Bar(limit, weaker, refusal)
 
 

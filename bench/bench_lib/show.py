@@ -36,10 +36,8 @@ def say_rules(rules: Rules, repetitions: int) -> None:
     if rules.machine == UNKNOWN:
         print("rows with weaker targets on known classes are reported, beside what was asked")
     if repetitions != rules.repetitions:
-        print(
-            f"not judged: {repetitions} repetitions were made, bench/targets.toml fixes "
-            f"{rules.repetitions}"
-        )
+        fixed = f"fixed in the file of targets: {rules.repetitions}"
+        print(f"not judged: repetitions made: {repetitions}, {fixed}")
 
 
 def say_origins(run: Run, field: Field, made: Sequence[Origin]) -> None:

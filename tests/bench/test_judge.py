@@ -194,7 +194,7 @@ def test_a_row_is_judged_with_the_fixed_repetitions_alone(made: int, said: str) 
     run = make_run({INLINE: [2.0] * made, SNMALLOC: [2.0] * made})
     found = scoreboard.score(make_target(), FIELD, run, Rules(10))
     assert found.verdict == said
-    assert found.note == ("" if made == 10 else f"{made} repetitions, 10 are fixed")
+    assert found.note == ("" if made == 10 else f"repetitions made: {made}, fixed: 10")
     assert found.ratio is not None
 
 
@@ -232,7 +232,7 @@ def test_a_script_that_ran_less_often_is_not_judged() -> None:
         for rounds in (10, 9)
     )
     assert (ten.verdict, ten.note) == ("met", "")
-    assert (nine.verdict, nine.note) == ("reported", "9 repetitions, 10 are fixed")
+    assert (nine.verdict, nine.note) == ("reported", "repetitions made: 9, fixed: 10")
 
 
 def test_what_was_fixed_is_printed(
@@ -247,7 +247,7 @@ def test_what_was_fixed_is_printed(
     assert capsys.readouterr().out.splitlines()[1:] == [
         "machine class: unknown (AuthenticAMD family 25 model 17, some EPYC)",
         "rows with weaker targets on known classes are reported, beside what was asked",
-        "not judged: 3 repetitions were made, bench/targets.toml fixes 10",
+        "not judged: repetitions made: 3, fixed in the file of targets: 10",
     ]
 
 
@@ -313,6 +313,9 @@ def test_a_scoreboard_from_end_to_end(
     words = ["--build", str(build), "--results", str(build / "results"), *options[1:]]
     assert cli.main(["--scoreboard", "--json", "--targets", f"{build}/targets.toml", *words]) == 0
     (row,) = json.loads(capsys.readouterr().out)
+    (raw,) = (build / "results").glob("*.json")
+    key = "slow" if options[0] == "slow" else machine.UNKNOWN
+    assert json.loads(raw.read_text())["rules"] == {"repetitions": 4, "machine": key}
     assert ((row["verdict"], row["target"]), row["asked"]) == (said, 1.5)
     assert row["ratio"] == pytest.approx(1.75)
 
