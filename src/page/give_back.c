@@ -81,6 +81,42 @@ void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
         pages->idle[w] = pages->runs.free[w] & pages->held[w];
 }
 
+/* Free held pages right before `end`. */
+static uint32_t run_before(const sw_pages *pages, uint32_t end) {
+    uint32_t n = 0;
+    while (n < end) {
+        uint32_t w = (end - n - 1) / 64, looked = (end - n - 1) % 64 + 1;
+        uint64_t gap = ~(pages->runs.free[w] & pages->held[w]) << (64 - looked);
+        uint32_t ones = gap == 0 ? looked : sw_clz(gap);
+        n += ones;
+        if (ones < looked) break;
+    }
+    return n;
+}
+
+/* The end of the highest run of free held pages below `end`; 0: there is none. */
+static uint32_t run_end_before(const sw_pages *pages, uint32_t end) {
+    while (end > 0) {
+        uint32_t w = (end - 1) / 64, looked = (end - 1) % 64 + 1;
+        uint64_t bits = (pages->runs.free[w] & pages->held[w]) << (64 - looked);
+        if (bits != 0) return end - sw_clz(bits);
+        end -= looked;
+    }
+    return 0;
+}
+
+void sw_pages_make_up(sw_pages *pages, uint32_t n) {
+    uint32_t end = pages->capacity;
+    while (n > 0 && (end = run_end_before(pages, end)) != 0) {
+        uint32_t run = run_before(pages, end), part = run < n ? run : n;
+        if (run >= SW_MAKE_UP_RUN) {
+            (void)purge(pages, end - part, part);
+            n -= part;
+        }
+        end -= run;
+    }
+}
+
 uint64_t sw_pages_trim(sw_pages *pages) {
     return pages->free_held_pages == 0 ? 0 : purge_all(pages, false);
 }

@@ -16,6 +16,7 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
     pages->unit = (uint32_t)sw_max_u64(sw_os_page_bytes() >> page_shift, 1);
     pages->limit_bytes = UINT64_MAX;
     pages->decay_ns = SW_DECAY_NEVER;
+    pages->make_up_pages = (uint32_t)SW_MAKE_UP_BYTES >> page_shift;
 }
 
 void sw_pages_destroy(sw_pages *pages) {
@@ -34,10 +35,12 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     uint32_t held = sw_bits_count(pages->held, page, n);
     *needzero = sw_bits_any(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
+    pages->free_held_pages -= held;
+    if (sw_unlikely(n - held >= pages->make_up_pages) && pages->free_held_pages != 0)
+        sw_pages_make_up(pages, n - held);
     sw_bits_set(pages->held, page, n);
     sw_bits_clear(pages->idle, page, n);
     sw_set_counter(&pages->held_pages, pages->held_pages + n - held);
-    pages->free_held_pages -= held;
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
 }
 

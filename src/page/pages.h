@@ -24,6 +24,8 @@ enum {
     SW_WINDOWS_MAX = 64,
     SW_WINDOW_FIRST_BYTES = 64 << 20,
     SW_PAGE_GAP = 64,
+    SW_MAKE_UP_BYTES = 1 << 20, /* see sw_pages_make_up */
+    SW_MAKE_UP_RUN = 16,
 };
 
 typedef struct sw_pages {
@@ -34,10 +36,11 @@ typedef struct sw_pages {
     uint64_t *dirty;
     uint64_t *idle;
     uint32_t page_shift;
-    uint32_t unit;     /* pages that the system makes accessible and takes back together: 1, or
+    uint32_t unit;          /* pages that the system makes accessible and takes back together: 1, or
                         * as many as one of its own pages (16 or 64 KiB) has */
-    uint32_t capacity; /* pages that held, dirty and idle have bits for */
-    uint32_t page_end; /* logical number after the last window and its gap */
+    uint32_t make_up_pages; /* SW_MAKE_UP_BYTES in pages */
+    uint32_t capacity;      /* pages that held, dirty and idle have bits for */
+    uint32_t page_end;      /* logical number after the last window and its gap */
     uint32_t window_count;
     sw_window windows[SW_WINDOWS_MAX];
     uint64_t held_pages; /* atomic: see sw_pages_held_bytes */
@@ -77,6 +80,11 @@ static inline bool sw_pages_tick_due(const sw_pages *pages, uint64_t now_ns) {
 void sw_pages_tick(sw_pages *pages, uint64_t now_ns);
 /* Every free page goes back now; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
+
+/* A request takes n pages that are not held, SW_MAKE_UP_BYTES or more, while free pages are held that
+ * it could not use: as many of them go back, the highest first, in runs of SW_MAKE_UP_RUN pages or
+ * more. So large objects of many sizes do not each leave a hole of resident memory. */
+void sw_pages_make_up(sw_pages *pages, uint32_t n);
 
 /* After the system has refused memory: free pages at the windows' ends go back with their access,
  * since a process may be charged for what it may write to (ulimit -d), used or not. Returns bytes;

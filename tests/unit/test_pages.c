@@ -46,12 +46,28 @@ static uint32_t model_first_fit(uint32_t n) {
     return SW_PAGE_NONE;
 }
 
-static bool model_take(uint32_t page, uint32_t n) {
+/* A megabyte or more of fresh pages: as many free ones go back, from the highest run down. */
+static void model_make_up(uint32_t fresh) {
+    for (uint32_t end = m.end; end > 0 && fresh > 0;) {
+        uint32_t run = 0;
+        while (run < end && m.free[end - 1 - run] && m.held[end - 1 - run]) run++;
+        for (uint32_t i = 0; run >= 16 && i < run && fresh > 0; i++, fresh--)
+            m.held[end - 1 - i] = m.dirty[end - 1 - i] = false;
+        end -= run == 0 ? 1 : run;
+    }
+}
+
+static bool model_take(uint32_t page, uint32_t n, uint32_t page_shift) {
     bool needzero = false;
+    uint32_t fresh = 0;
+    for (uint32_t i = page; i < page + n; i++) fresh += !m.held[i];
     for (uint32_t i = page; i < page + n; i++) {
         CHECK(m.free[i]);
-        needzero = needzero || m.dirty[i];
         m.free[i] = false;
+    }
+    if ((uint64_t)fresh << page_shift >= 1 << 20) model_make_up(fresh);
+    for (uint32_t i = page; i < page + n; i++) {
+        needzero = needzero || m.dirty[i];
         m.held[i] = true;
         m.idle[i] = false;
     }
@@ -156,7 +172,7 @@ static void allocate(sw_pages *pages, run *r, uint64_t *rng, bool live) {
     uint32_t want = model_first_fit(n + slack);
     while (sw_pages_address(pages, want) % sw_max_u64(align, page_bytes) != 0) want++;
     CHECK_EQ(page, want);
-    CHECK_EQ(model_take(page, n), needzero);
+    CHECK_EQ(model_take(page, n, pages->page_shift), needzero);
     *r = (run){.page = page, .n = n};
     if (live) use_memory(pages, *r, needzero);
 }
@@ -263,6 +279,34 @@ static void late_tick(sw_space *space) {
     tear_down();
 }
 
+/* Pages 0..199 and 250..449 are free and held, 50 are in use between them. 300 that fit neither are
+ * taken behind them, all fresh: 300 free ones pay, 200 of the upper run, then the upper 100 of the
+ * lower one. A request of 127 pages, less than 1 MiB, makes none pay. */
+static void fresh_pages_are_paid_for(sw_space *space) {
+    uint32_t a, b, c, d;
+    bool needzero;
+    const uint64_t bytes = 1 << 13;
+    set_up(space, 13);
+    CHECK_EQ(sw_pages_alloc(&pages, 200, 1, &a, &needzero), SW_OK);
+    CHECK_EQ(sw_pages_alloc(&pages, 50, 1, &b, &needzero), SW_OK);
+    CHECK_EQ(sw_pages_alloc(&pages, 200, 1, &c, &needzero), SW_OK);
+    CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &d, &needzero), SW_OK);
+    sw_pages_free(&pages, a, 200);
+    sw_pages_free(&pages, c, 200);
+    CHECK_EQ(sw_pages_alloc(&pages, 300, 1, &a, &needzero), SW_OK);
+    CHECK_EQ(a, 451);
+    CHECK_EQ(pages.returned_bytes, 300 * bytes);
+    CHECK_EQ(pages.free_held_pages, 100);
+    CHECK_EQ(pages.held_pages, 50 + 1 + 300 + 100);
+    CHECK_EQ(pages.peak_held_bytes, (451 << 13) + sw_pages_metadata_bytes(&pages));
+    CHECK_EQ(sw_pages_alloc(&pages, 100, 1, &c, &needzero), SW_OK);
+    CHECK_EQ(c, 0);
+    CHECK(needzero);
+    CHECK_EQ(sw_pages_alloc(&pages, 127, 1, &d, &needzero), SW_OK); /* less than 1 MiB */
+    CHECK_EQ(pages.returned_bytes, 300 * bytes);
+    tear_down();
+}
+
 /* A page that is used again before the second tick stays. */
 static void busy_pages_stay(sw_space *space) {
     uint32_t page;
@@ -320,6 +364,7 @@ int main(void) {
             decay_interval(spaces[s], when, DECAY);
         }
         late_tick(spaces[s]);
+        fresh_pages_are_paid_for(spaces[s]);
         busy_pages_stay(spaces[s]);
         refusals(spaces[s]);
     }
