@@ -62,7 +62,18 @@ class Outcome:
 
     def outside(self) -> list[str]:
         """Heaps in the program that do not go through malloc, which alone is recorded."""
-        return sorted({line for one in self.recordings() for line in _outside(one)})
+        brought: dict[str, str] = {}
+        told = set()
+        for one in self.recordings():
+            for path in {one.program, *(module.path for module in one.modules)}:
+                if path not in brought:
+                    brought[path] = runtime_of(path)
+                if brought[path]:
+                    told.add((Path(one.program).name, brought[path]))
+        return [
+            f"{name} has a heap of its own, {runtime}'s, which a recording of malloc does not see"
+            for name, runtime in sorted(told)
+        ]
 
     def lines(self) -> list[str]:
         """What to tell: how the program ended if badly, what is missing; last the counts."""
@@ -378,17 +389,6 @@ def _children_of(raw: Path) -> tuple[int, int]:
     kept = kept[(kept & 0x7FFFFFFF) != own]
     recorded = int((kept >> 31).sum())
     return len(kept) - recorded, recorded
-
-
-def _outside(recording: Recording) -> list[str]:
-    """What is known to have a heap of its own, among the program and its modules."""
-    name = Path(recording.program).name
-    paths = {recording.program, *(module.path for module in recording.modules)}
-    runtimes = {runtime for path in paths if (runtime := runtime_of(path))}
-    return [
-        f"{name} has a heap of its own, {runtime}'s, which a recording of malloc does not see"
-        for runtime in sorted(runtimes)
-    ]
 
 
 def finish(raw: Path, output: Path) -> None:

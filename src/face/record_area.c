@@ -13,6 +13,8 @@
 #include "face/record.h"
 #include "face/record_descriptor.h"
 
+enum { AREAS_MAX = 1024 }; /* 132 MiB: of threads that live at once, since areas are used again */
+
 static struct {
     sw_os_lock lock;
     record_descriptor file;
@@ -41,7 +43,9 @@ static bool name_of(char *out, const char *recording) {
 static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
     size_t bytes = area_bytes();
     uint64_t at = areas.count * bytes;
-    if (!record_within_size_limit(at + bytes) || !record_descriptor_hold(&areas.file)) return NULL;
+    if (areas.count == AREAS_MAX || !record_within_size_limit(at + bytes) ||
+        !record_descriptor_hold(&areas.file))
+        return NULL;
     if (syscall(SYS_fallocate, areas.file.fd, 0, at, bytes) != 0) return NULL;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, areas.file.fd, (off_t)at);
     if (p == MAP_FAILED) return NULL;

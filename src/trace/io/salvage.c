@@ -91,13 +91,15 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
     return false;
 }
 
-/* Of a RAW payload: a reallocation is two events and one call. */
+/* A reallocation is two events and one call. */
+static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
+
+/* Of a RAW payload. */
 static uint64_t count_calls(const uint8_t *payload, const swt_block *block) {
     uint64_t calls = 0;
     if (block->raw_bytes < SWT_RAW_HEAD_BYTES + (size_t)block->count) return 0;
     for (uint32_t i = 0; i < block->count; i++)
-        calls +=
-            (payload[SWT_RAW_HEAD_BYTES + i] & (SWT_RAW_TAG_ALIGNED - 1)) != SWT_RAW_REALLOC_OLD;
+        calls += is_call(payload[SWT_RAW_HEAD_BYTES + i] & (SWT_RAW_TAG_ALIGNED - 1));
     return calls;
 }
 
@@ -151,8 +153,7 @@ static sw_status append_thread(salvage *s) {
                    .base_stamp = s->area->base_stamp,
                    .thread = s->area->thread};
     size_t bytes = swt_encode_raw(s->encoder, &raw, 0, &block);
-    for (uint32_t i = 0; i < count; i++)
-        s->calls += (slots[i].word >> 48 & 0xFF) != SWT_RAW_REALLOC_OLD;
+    for (uint32_t i = 0; i < count; i++) s->calls += is_call(slots[i].word >> 48 & 0xFF);
     return append(s, block, bytes);
 }
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sw_trace_salvage: recordings without an end and files of areas, both made here by hand. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "check.h"
+#include "spanwise/trace.h"
+#include "trace/io/area.h"
+#include "trace/io/format.h"
+
+enum { AREA = 135168, AREAS = 4 };
+
+static char recording[] = "/tmp/salvage-XXXXXX", areas_file[] = "/tmp/areas-XXXXXX";
+static struct swt_area *areas[AREAS];
+static swt_encoder *encoder;
+
+static void make_areas(void) {
+    for (uint32_t i = 0; i < AREAS; i++) {
+        memset(areas[i], 0, AREA);
+        *areas[i] = (struct swt_area){.magic = SWT_AREA_MAGIC,
+                                      .area_bytes = AREA,
+                                      .kind = i == 0 ? SWT_AREA_SITES : SWT_AREA_THREAD};
+    }
+}
+
+static void open_block(swt_raw *raw, uint32_t area, uint32_t thread) {
+    areas[area]->thread = thread;
+    swt_raw_init(raw, swt_area_content(areas[area]), SWT_RAW_EVENTS_MAX, thread,
+                 &areas[area]->base_stamp);
+}
+
+static void write_areas(void) {
+    FILE *file = fopen(areas_file, "wb");
+    for (uint32_t i = 0; i < AREAS; i++) CHECK_EQ(fwrite(areas[i], 1, AREA, file), (size_t)AREA);
+    fclose(file);
+}
+
+/* A raw recording without an end: a block (NULL: none), and bytes of one that was cut. */
+static void write_recording(const swt_raw *written, size_t cut) {
+    uint8_t header[SWT_FILE_HEADER_BYTES];
+    const uint8_t *block;
+    FILE *file = fopen(recording, "wb");
+    swt_file_header(header);
+    CHECK_EQ(fwrite(header, 1, sizeof header, file), sizeof header);
+    if (written != NULL) {
+        size_t n = swt_encode_raw(encoder, written, 0, &block);
+        CHECK_EQ(fwrite(block, 1, n, file), n);
+        CHECK_EQ(fwrite(block, 1, cut, file), cut);
+    }
+    fclose(file);
+}
+
+static sw_trace_summary salvaged(void) {
+    sw_trace *trace;
+    sw_trace_summary sum;
+    CHECK_EQ(sw_trace_salvage(recording, areas_file, 3, 2), SW_OK);
+    CHECK_EQ(sw_trace_open(recording, SW_TRACE_VALID_PREFIX, &trace), SW_OK);
+    CHECK_EQ(sw_trace_get_summary(trace, &sum), SW_OK);
+    sw_trace_close(trace);
+    return sum;
+}
+
+/* Two threads: 3 allocations, 1 free; 1 allocation, 1 reallocation. */
+static void fill(swt_raw *one, swt_raw *two) {
+    make_areas();
+    open_block(one, 1, 0);
+    open_block(two, 2, 7);
+    CHECK(swt_raw_alloc(one, SWT_RAW_MALLOC, 10, 100, 0x1000, 11, 0, 1));
+    CHECK(swt_raw_alloc(two, SWT_RAW_CALLOC, 11, 101, 0x2000, 22, 0, 0));
+    CHECK(swt_raw_alloc(one, SWT_RAW_MALLOC, 12, 102, 0x3000, 33, 4, 0));
+    CHECK(swt_raw_realloc(two, 13, 103, 0x2000, 14, 104, 0x4000, 44, 0));
+    CHECK(swt_raw_free(one, 15, 105, 0x1000, 0));
+    CHECK(swt_raw_alloc(one, SWT_RAW_MALLOC, 16, 106, 0x5000, 55, 0, 0));
+}
+
+static void check_all_there(const sw_trace_summary *sum) {
+    CHECK_EQ(sum->incomplete, 0);
+    CHECK_EQ(sum->allocs, 4);
+    CHECK_EQ(sum->frees, 1);
+    CHECK_EQ(sum->reallocs, 1);
+    CHECK_EQ(sum->calls, 6);
+    CHECK_EQ(sum->end_requested_bytes, 33 + 44 + 55);
+    CHECK_EQ(sum->unknown_frees + sum->missed_frees + sum->unknown_reallocs, 0);
+    CHECK_EQ(sum->children_unrecorded, 3);
+    CHECK_EQ(sum->children_recorded, 2);
+}
+
+static void test_open_blocks(void) {
+    swt_raw one, two;
+    fill(&one, &two);
+    uint64_t address = 0xABC;
+    swt_buffer sites = {.data = swt_area_content(areas[0]), .capacity = 1000};
+    CHECK(swt_put_site(&sites, 1, &address, 1));
+    areas[0]->used = (uint32_t)sites.used;
+    write_areas();
+    write_recording(NULL, 0);
+    sw_trace_summary sum = salvaged();
+    check_all_there(&sum);
+    CHECK_EQ(sum.sites, 1);
+    sum = salvaged(); /* has its end: nothing is appended again */
+    check_all_there(&sum);
+}
+
+/* Killed after the block was written, before it was emptied; and while the next one was. */
+static void test_written_block(void) {
+    swt_raw one, two;
+    fill(&one, &two);
+    write_areas();
+    for (size_t cut = 0; cut < 60; cut += 20) {
+        write_recording(&one, cut);
+        sw_trace_summary sum = salvaged();
+        check_all_there(&sum);
+    }
+}
+
+static void test_half_reallocation(void) {
+    swt_raw one, two;
+    fill(&one, &two);
+    two.next[-1].word = 0; /* its second slot was not written yet: the object is where it was */
+    write_areas();
+    write_recording(NULL, 0);
+    sw_trace_summary sum = salvaged();
+    CHECK_EQ(sum.incomplete, 0);
+    CHECK_EQ(sum.reallocs, 0);
+    CHECK_EQ(sum.calls, 5);
+    CHECK_EQ(sum.end_requested_bytes, 33 + 22 + 55);
+}
+
+static void test_known_loss(void) {
+    swt_raw one, two;
+    fill(&one, &two);
+    areas[0]->lost = 1;
+    write_areas();
+    write_recording(NULL, 0);
+    sw_trace_summary sum = salvaged();
+    CHECK_EQ(sum.incomplete, 1);
+    CHECK_EQ(sum.ops, 6);
+}
+
+/* A block begins again where the last one began: what stands behind its end is not there. */
+static void test_emptied_block(void) {
+    swt_raw one, two;
+    fill(&one, &two);
+    swt_raw_clear(&one);
+    CHECK(swt_raw_alloc(&one, SWT_RAW_MALLOC, 20, 200, 0x6000, 66, 0, 0));
+    swt_raw_clear(&two);
+    write_areas();
+    write_recording(NULL, 0);
+    sw_trace_summary sum = salvaged();
+    CHECK_EQ(sum.ops, 1);
+    CHECK_EQ(sum.end_requested_bytes, 66);
+}
+
+static void test_nothing_to_take(void) {
+    swt_raw one, two;
+    fill(&one, &two);
+    write_recording(&one, 0);
+    remove(areas_file);
+    CHECK_EQ(salvaged().incomplete, 1);
+    areas[0]->area_bytes = 1 << 30; /* a length that no such file has */
+    write_areas();
+    CHECK_EQ(salvaged().incomplete, 1);
+    CHECK_EQ(sw_trace_salvage(NULL, areas_file, 0, 0), SW_INVALID);
+    CHECK_EQ(sw_trace_salvage("/nonexistent", areas_file, 0, 0), SW_IO);
+}
+
+int main(void) {
+    size_t bytes = (size_t)sw_align_up(swt_encoder_bytes(), 64);
+    close(mkstemp(recording));
+    close(mkstemp(areas_file));
+    void *memory = aligned_alloc(64, bytes);
+    for (uint32_t i = 0; i < AREAS; i++) areas[i] = aligned_alloc(64, AREA);
+    encoder = swt_encoder_init(memory, bytes);
+    test_open_blocks();
+    test_written_block();
+    test_half_reallocation();
+    test_known_loss();
+    test_emptied_block();
+    test_nothing_to_take();
+    for (uint32_t i = 0; i < AREAS; i++) free(areas[i]);
+    free(memory);
+    remove(recording);
+    remove(areas_file);
+    return check_result();
+}
