@@ -20,11 +20,13 @@ typedef struct sw_runner sw_runner;
  * problem: solved?" (1998), over held bytes and requested bytes. */
 typedef struct sw_run_stats {
     uint64_t ops, allocs, frees, reallocs;
-    uint64_t failed;               /* allocations that the heap refused */
-    uint64_t skipped;              /* operations on objects that are not live (or ids taken) */
-    uint64_t requested_bytes;      /* live now */
-    uint64_t live_objects;         /* now */
-    uint64_t allocated_bytes;      /* requested, over all allocations */
+    uint64_t thread_ends;     /* caches closed because their thread ended */
+    uint64_t failed;          /* allocations that the heap refused */
+    uint64_t skipped;         /* operations on objects that are not live (or ids taken), ends of
+                                      * threads that have no cache */
+    uint64_t requested_bytes; /* live now */
+    uint64_t live_objects;    /* now */
+    uint64_t allocated_bytes; /* requested, over all allocations */
     uint64_t peak_requested_bytes; /* most requested bytes live at once */
     uint64_t peak_op;              /* after how many operations that was first reached */
     uint64_t peak_live_objects;

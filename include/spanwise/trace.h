@@ -31,7 +31,7 @@ typedef struct sw_trace sw_trace;
 typedef struct sw_trace_writer sw_trace_writer;
 
 enum {
-    SW_TRACE_VERSION = 1,    /* of the format that this library writes; it reads 1..this */
+    SW_TRACE_VERSION = 2,    /* of the format that this library writes; it reads 1..this */
     SW_TRACE_OPS_MAX = 8192, /* most operations in one batch of sw_trace_next */
     SW_TRACE_VALID_PREFIX =
         1, /* flag: a cut or damaged file gives what is whole before the damage */
@@ -63,7 +63,7 @@ typedef struct sw_trace_info {
 } sw_trace_info;
 
 /* Totals of a whole recording: all of them 64 bits, in the order of the file's SUMMARY block.
- * ops == allocs + frees + reallocs. */
+ * ops == allocs + frees + reallocs + thread_ends. */
 typedef struct sw_trace_summary {
     uint64_t ops, allocs, frees, reallocs;
     uint64_t zeroed_allocs;        /* of allocs: calloc */
@@ -90,6 +90,10 @@ typedef struct sw_trace_summary {
     uint64_t children_unrecorded; /* processes that the program started, not recorded */
     uint64_t children_recorded;   /* ... recorded to files of their own */
     uint64_t incomplete;          /* 1: made from the valid prefix of a cut or damaged file */
+    /* Since version 2. Files of version 1 do not tell where threads end: each thread but the first
+     * is taken to end after its last operation. */
+    uint64_t thread_ends;
+    uint64_t inferred_ends; /* of these, so taken */
 } sw_trace_summary;
 
 /* A mapped range of a module of the recorded program. Strings and bytes live as long as the
@@ -154,7 +158,8 @@ SW_API sw_status sw_trace_set_meta(sw_trace_writer *writer, const char *key, con
  * freed id is taken first), so ids read back differ but name the same objects.
  * SW_INVALID, naming the operation's index: unknown kind or flag, ALLOC of a live object, FREE or
  * REALLOC of one that is not, time that falls, thread id that skips (a new thread has the next id),
- * alignment above 2^47, size above 2^63 - 1, FREE with a size. Nothing after it may be appended. */
+ * alignment above 2^47, size above 2^63 - 1, FREE with a size, THREAD_END of a thread that made no
+ * operation. Nothing after it may be appended. */
 SW_API sw_status sw_trace_append(sw_trace_writer *writer, const sw_op *ops, size_t count);
 /* Writes the summary (also to *out unless NULL), puts the file in place and ends the writer, also
  * when it fails (then there is no file). */

@@ -17,6 +17,7 @@ from spanwise.errors import InvalidError
 
 _FLAGS = lib.SW_OP_ZEROED | lib.SW_OP_SCAN
 _KINDS = ("ALLOC", "FREE", "REALLOC")
+_END = lib.SW_OP_THREAD_END
 
 
 def check_ops(ops: NDArray[np.void]) -> None:
@@ -26,19 +27,33 @@ def check_ops(ops: NDArray[np.void]) -> None:
         InvalidError: naming the first operation that is not, by its index.
     """
     rules = (
-        (ops["kind"] > 2, "kind {kind} is unknown; use 0 (alloc), 1 (free) or 2 (realloc)"),
+        (
+            ops["kind"] > _END,
+            "kind {kind} is unknown; use 0 (alloc), 1 (free), 2 (realloc) or 3 (end of a thread)",
+        ),
         ((ops["flags"] & ~np.uint16(_FLAGS)) != 0, "flags {flags:#x} are unknown"),
         (ops["align_log2"] > 47, "alignment 2^{align_log2} is impossible"),
         (ops["size"] > np.uint64((1 << 63) - 1), "size {size} is too large"),
         ((ops["kind"] == 1) & (ops["size"] != 0), "a free has size {size}; it must be 0"),
         (ops["object"] >= max(len(ops), 1), "object {object} is not dense: fewer operations exist"),
         (ops["thread"] >= max(len(ops), 1), "thread {thread} is not dense: fewer operations exist"),
+        (_has_more(ops), "an end of a thread has a time and a thread, nothing else"),
         (_falls(ops["time_ns"]), "time {time_ns} ns is before that of the operation before"),
     )
     for broken, message in rules:
         if broken.any():
             _refuse(ops, int(np.argmax(broken)), message)
     _check_lives(ops)
+    _check_ends(ops)
+
+
+def _has_more(ops: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Ends of threads that say what no end has."""
+    names = ("size", "object", "site", "align_log2", "flags")
+    more: NDArray[np.bool_] = np.zeros(len(ops), bool)
+    for name in names:
+        more |= (ops["kind"] == _END) & (ops[name] != 0)
+    return more
 
 
 def _falls(times: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -59,10 +74,24 @@ def _by_object(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.boo
     return order, first
 
 
+def _check_ends(ops: NDArray[np.void]) -> None:
+    ends = ops["kind"] == _END
+    if not ends.any():
+        return
+    first = np.full(int(ops["thread"].max()) + 1, len(ops))
+    np.minimum.at(first, ops["thread"][~ends], np.flatnonzero(~ends))
+    early = np.flatnonzero(ends)
+    early = early[first[ops["thread"][early]] > early]
+    if len(early):
+        _refuse(ops, int(early[0]), "thread {thread} ends, and made no operation before")
+
+
 def _check_lives(ops: NDArray[np.void]) -> None:
-    order, first = _by_object(ops)
+    rows = np.flatnonzero(ops["kind"] != _END)
+    order, first = _by_object(ops[rows])
+    order = rows[order]
     kind = ops["kind"][order]
-    live_before = np.zeros(len(ops), bool)
+    live_before = np.zeros(len(rows), bool)
     live_before[1:] = (kind[:-1] != 1) & ~first[1:]
     wrong = order[(kind == 0) == live_before]
     if not len(wrong):
@@ -74,11 +103,13 @@ def _check_lives(ops: NDArray[np.void]) -> None:
 
 def requested_after(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Requested bytes and live objects after each operation, two arrays of shape (n,)."""
-    order, first = _by_object(ops)
+    rows = np.flatnonzero(ops["kind"] != _END)
+    order, first = _by_object(ops[rows])
+    order = rows[order]
     size = ops["size"][order].astype(np.int64)
-    before = np.zeros(len(ops), np.int64)
+    before = np.zeros(len(rows), np.int64)
     before[1:] = np.where(first[1:], 0, size[:-1])  # a free's size is 0
-    change = np.empty(len(ops), np.int64)
+    change = np.zeros(len(ops), np.int64)
     change[order] = size - before
     births = (ops["kind"] == 0).astype(np.int64) - (ops["kind"] == 1)
     return np.cumsum(change), np.cumsum(births)
@@ -109,6 +140,7 @@ def summarize_ops(ops: NDArray[np.void]) -> dict[str, Any]:
         "duration_ns": int(ops["time_ns"][-1]) if some else 0,
         "threads": len(np.unique(ops["thread"])),
         "sites": len(np.unique(ops["site"][ops["site"] != 0])),
+        "thread_ends": int((kind == _END).sum()),
         **dict.fromkeys(_RECORDER_TOTALS, 0),
     }
 
@@ -123,4 +155,5 @@ _RECORDER_TOTALS = (
     "children_unrecorded",
     "children_recorded",
     "incomplete",
+    "inferred_ends",
 )

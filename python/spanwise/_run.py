@@ -30,7 +30,8 @@ class RunStats:
     Attributes:
         ops: operations executed; allocs, frees, reallocs of them.
         failed: allocations that the heap refused (its limit, the system's memory).
-        skipped: operations on objects that were not live, or on ids that were taken.
+        skipped: operations on objects that were not live, or on ids that were taken, and ends of
+            threads that have no cache.
         requested_bytes: asked for by what is live now; live_objects of them.
         allocated_bytes: asked for, over all allocations.
         peak_requested_bytes: most requested bytes live at once, first after peak_op operations.
@@ -41,6 +42,7 @@ class RunStats:
         mean_held_over_requested: mean over all operations after which anything was live.
         shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
             which stays with the heap.
+        thread_ends: caches that closed because their thread ended; of a run, 0.
     """
 
     ops: int
@@ -61,6 +63,12 @@ class RunStats:
     requested_at_peak_held: int
     mean_held_over_requested: float | None
     shared_frees: int = 0
+    thread_ends: int = 0
+
+    @property
+    def events(self) -> int:
+        """Operations without the ends of threads."""
+        return self.ops - self.thread_ends
 
     @classmethod
     def read(cls, runner: Any) -> RunStats:
@@ -78,7 +86,7 @@ class RunStats:
 
     def __str__(self) -> str:
         rows = [
-            ("operations", _format.number(self.ops)),
+            ("operations", _format.number(self.events)),
             ("allocations", _format.number(self.allocs)),
             ("frees", _format.number(self.frees)),
             ("reallocations", _format.number(self.reallocs)),

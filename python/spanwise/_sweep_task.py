@@ -263,7 +263,7 @@ class _Lane:
         stats = self.simulation.stats()
         found = {name: getattr(self.ledger, name) for name in LEDGER_FIELDS}
         found.update({name: getattr(stats, name) for name in STATS_FIELDS})
-        return {**found, "events": stats.ops}
+        return {**found, "events": stats.events}
 
     def close(self) -> None:
         """Ends the heap."""

@@ -60,7 +60,8 @@ class Comparison:
         when = f"at {first.at}" if first.at in ("peak", "end") else f"({first.at})"
         what = f"{first.source} " if first.source else ""
         table = _format.table(rows, self.head, indent="  ")
-        return f"{what}{when}, bytes\n{table}\n{self.verdict()}"
+        lines = [f"{what}{when}, bytes", table, first.remark, self.verdict()]
+        return "\n".join(line for line in lines if line)
 
     __repr__ = __str__
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, plots
-from spanwise._lib import pointer
+from spanwise._lib import lib, pointer
 from spanwise._trace import Batch, FileSource, Source
 from spanwise.ledger import Ledger, add_ledgers
 from spanwise.simulate import FILE_STEP, Progress, Simulation
@@ -60,7 +60,8 @@ class _SpreadSource:
     def batches(self) -> Iterator[Batch]:
         for batch in self._source.batches():
             ops = batch.array().copy()
-            ops["thread"] = ops["object"] % self._caches
+            ends = ops["kind"] == lib.SW_OP_THREAD_END  # of no cache: these stay open
+            ops["thread"] = np.where(ends, self._caches, ops["object"] % self._caches)
             yield Batch(pointer(ops, "const sw_op *"), len(ops))
 
 

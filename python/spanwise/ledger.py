@@ -49,7 +49,7 @@ class Ledger:
         free_page_bytes: free pages that were not given back to the system.
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
-        events: operations that led here.
+        events: operations that led here, without ends of threads.
         live_objects: objects live; large_objects of them on pages of their own.
         spans: spans of slots.
         largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
@@ -62,6 +62,7 @@ class Ledger:
         tracked: whether requested sizes are known.
         stats: what the runner saw of the whole run; None where nothing was run.
         parts: the ledgers that were added up to this one.
+        remark: what everybody must know who reads it, in a sentence; mostly empty.
     """
 
     requested_bytes: int
@@ -91,6 +92,7 @@ class Ledger:
     tracked: bool = True
     stats: RunStats | None = None
     parts: tuple[Ledger, ...] = field(default=())
+    remark: str = ""
 
     # --- sums ---
 
@@ -124,6 +126,8 @@ class Ledger:
         ]
         value["measures"] = {name: m._asdict() for name, m in self.measures.items()}
         value["run"] = self.stats.to_dict() if self.stats else None
+        if self.remark:
+            value["remark"] = self.remark
         if self.parts:
             value["parts"] = [part.to_dict() for part in self.parts]
         return value
@@ -163,13 +167,15 @@ class Ledger:
         lines = [self.title, _format.table(rows, indent="  ")]
         if self.rss_bytes is not None:
             lines.append(f"  resident bytes of the process: {_format.size(self.rss_bytes)}")
+        if self.remark:
+            lines.append(f"  {self.remark}")
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         head = ("part", "", "bytes", "of held")
-        return _format.html_table(self.rows(), head, self.title)
+        return _format.html_table(self.rows(), head, " ".join([self.title, self.remark]).strip())
 
     def class_rows(self) -> list[tuple[str, ...]]:
         """The classes in use as text, in the order of CLASS_HEAD."""
@@ -305,7 +311,7 @@ def read_ledger(
     return Ledger(
         **copied,
         rss_bytes=rss_bytes,
-        events=stats.ops if stats else 0,
+        events=stats.events if stats else 0,
         classes=rows,
         table=table.name,
         at=at,
@@ -343,4 +349,5 @@ def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
         source=source,
         tracked=all(one.tracked for one in ledgers),
         parts=tuple(ledgers),
+        remark=next((one.remark for one in ledgers if one.remark), ""),
     )

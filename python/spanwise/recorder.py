@@ -93,7 +93,7 @@ class Outcome:
         kinds = (("allocation", own.allocs), ("free", own.frees), ("reallocation", own.reallocs))
         counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
         parts = [
-            f"{_format.plural(own.ops, 'event')} ({counts})",
+            f"{_format.plural(own.events, 'event')} ({counts})",
             f"peak {_format.size(own.peak_requested_bytes)}",
             *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
         ]
@@ -101,7 +101,7 @@ class Outcome:
         children = [one for one in others if one.info["pid"] != first.info["pid"]]
         images = [one for one in others if one.info["pid"] == first.info["pid"]]
         for group, noun in ((images, "image before exec"), (children, "child")):
-            events = _format.plural(sum(len(one) for one in group), "event")
+            events = _format.plural(sum(one.events for one in group), "event")
             line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
         if own.children_unrecorded:
             line += f"; {_format.plural(own.children_unrecorded, 'child')} not recorded"

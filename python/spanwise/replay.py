@@ -319,7 +319,7 @@ def replay_many(
         Replay(
             source=source.name,
             allocator=allocator.label,
-            ops=len(source),
+            ops=source.events,
             threads=results[i][0]["threads"],
             crossings=results[i][0]["crossings"],
             peak_live_bytes=source.summary.peak_requested_bytes,

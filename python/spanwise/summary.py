@@ -43,6 +43,7 @@ class Summary:
 
     Sizes are in bytes, duration_ns in nanoseconds. What could not be ordered is counted in
     unknown_frees, unknown_reallocs and missed_frees; what the recorder lost in dropped_calls.
+    Of the ends of threads inferred_ends were not recorded, but taken from last calls.
     """
 
     ops: int
@@ -71,6 +72,24 @@ class Summary:
     children_unrecorded: int
     children_recorded: int
     incomplete: int
+    thread_ends: int
+    inferred_ends: int
+
+    @property
+    def events(self) -> int:
+        """Allocations, frees and reallocations: the operations without the ends of threads."""
+        return self.ops - self.thread_ends
+
+    @property
+    def remark(self) -> str:
+        """What everybody must know who uses the recording, in a sentence; mostly empty."""
+        if not self.inferred_ends:
+            return ""
+        threads = _format.plural(self.inferred_ends, "thread")
+        return (
+            "The recording does not say where threads end (its format is 1):"
+            f" {threads} were taken to end after their last call."
+        )
 
     def to_dict(self) -> dict[str, int]:
         """All of it, for JSON."""
@@ -79,7 +98,7 @@ class Summary:
     def rows(self) -> list[tuple[str, str]]:
         """What people want to know first."""
         rows = [
-            ("operations", _format.number(self.ops)),
+            ("operations", _format.number(self.events)),
             ("allocations", _format.number(self.allocs)),
             ("frees", _format.number(self.frees)),
             ("reallocations", _format.number(self.reallocs)),
@@ -103,6 +122,7 @@ class Summary:
             ("reallocations of unknown addresses", self.unknown_reallocs),
             ("frees that were missed", self.missed_frees),
             ("children not recorded", self.children_unrecorded),
+            ("threads taken to end after their last call", self.inferred_ends),
         ]
         return [(title, count) for title, count in named if count]
 
@@ -154,7 +174,8 @@ def count_sizes(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
     small = np.zeros(_TABULATED, np.uint64)
     large: dict[int, int] = {}
     for block in blocks:
-        sizes = block["size"][block["kind"] != _lib.lib.SW_OP_FREE]
+        kind = block["kind"]
+        sizes = block["size"][(kind == _lib.lib.SW_OP_ALLOC) | (kind == _lib.lib.SW_OP_REALLOC)]
         few = sizes < _TABULATED
         small += np.bincount(sizes[few].astype(np.int64), minlength=_TABULATED).astype(np.uint64)
         for size, count in zip(*np.unique(sizes[~few], return_counts=True), strict=True):
@@ -168,14 +189,15 @@ def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
     """What each thread did; rows of THREADS_DTYPE."""
     counts = np.zeros((5, 0), np.uint64)
     for block in blocks:
-        thread, kind = block["thread"].astype(np.int64), block["kind"]
-        wide = max(counts.shape[1], int(thread.max()) + 1)
+        events = block[block["kind"] != _lib.lib.SW_OP_THREAD_END]
+        thread, kind = events["thread"].astype(np.int64), events["kind"]
+        wide = max(counts.shape[1], int(thread.max(initial=-1)) + 1)
         counts = np.pad(counts, ((0, 0), (0, wide - counts.shape[1])))
         counts[0] += np.bincount(thread, minlength=wide).astype(np.uint64)
         for row, which in enumerate((0, 1, 2), 1):
             counts[row] += np.bincount(thread[kind == which], minlength=wide).astype(np.uint64)
         alloc = kind == _lib.lib.SW_OP_ALLOC
-        np.add.at(counts[4], thread[alloc], block["size"][alloc])
+        np.add.at(counts[4], thread[alloc], events["size"][alloc])
     rows = np.zeros(counts.shape[1], THREADS_DTYPE)
     rows["thread"] = np.arange(len(rows))
     for name, column in zip((THREADS_DTYPE.names or ())[1:], counts, strict=True):

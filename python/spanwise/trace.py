@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,21 @@ class Recording:
         return Summary(**_trace.read_summary(self._source.open()))
 
     def __len__(self) -> int:
+        """Operations: events, and ends of threads."""
         return self.summary.ops
+
+    @property
+    def events(self) -> int:
+        """Allocations, frees and reallocations."""
+        return self.summary.events
+
+    @property
+    def remark(self) -> str:
+        """What everybody must know who uses the recording, in a sentence; mostly empty."""
+        raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
+        if raw and self.info["version"] > 1:
+            return ""  # without a pass
+        return self.summary.remark
 
     # --- operations ---
 
@@ -235,7 +250,7 @@ class Recording:
         try:
             if at == "end":
                 simulation.time_ns = self.summary.duration_ns
-            return account(
+            found = account(
                 self._source,
                 simulation,
                 at=name,
@@ -244,6 +259,7 @@ class Recording:
                 stop_ns=stop_ns,
                 progress=progress,
             )
+            return replace(found, remark=self.remark)
         finally:
             simulation.close()
 
@@ -338,7 +354,7 @@ class Recording:
     def __repr__(self) -> str:
         s = self.summary
         return (
-            f"<Recording {self.name}: {_format.plural(s.ops, 'event')},"
+            f"<Recording {self.name}: {_format.plural(s.events, 'event')},"
             f" {_format.plural(s.threads, 'thread')},"
             f" peak {_format.size(s.peak_requested_bytes)}>"
         )
@@ -407,8 +423,8 @@ class RecordingSet(Sequence[Recording]):
 
     @property
     def events(self) -> int:
-        """Operations of all of them."""
-        return sum(len(one) for one in self)
+        """Events of all of them."""
+        return sum(one.events for one in self)
 
     def largest(self) -> Recording:
         """The recording with the highest peak of requested bytes."""

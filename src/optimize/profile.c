@@ -107,6 +107,7 @@ static void add_one(sw_profile *profile, const sw_op *op) {
     int live = object->size_plus_1 != 0;
     int at_peak = profile->ops++ < profile->peak_op;
     if (op->time_ns > profile->now_ns) profile->now_ns = op->time_ns;
+    if (op->kind == SW_OP_THREAD_END) return;
     if (op->kind == SW_OP_ALLOC ? live : !live) return;
     if (op->size > INT64_MAX) return;
     if (op->kind != SW_OP_ALLOC) end_life(profile, object, at_peak);

@@ -96,7 +96,12 @@ def test_bad_rows(stored: sw.Recording) -> None:
             {},
             "operation 2: REALLOC of object 0, which is not live",
         ),
-        ([(7, 0, 8)], {}, "operation 0: kind 7 is unknown; use 0 (alloc), 1 (free) or 2 (realloc)"),
+        (
+            [(7, 0, 8)],
+            {},
+            "operation 0: kind 7 is unknown;"
+            " use 0 (alloc), 1 (free), 2 (realloc) or 3 (end of a thread)",
+        ),
         ([(ALLOC, 0, 8), (FREE, 0, 3)], {}, "operation 1: a free has size 3; it must be 0"),
         ([(ALLOC, 5, 8)], {}, "operation 0: object 5 is not dense: fewer operations exist"),
         ([(ALLOC, 0, 2**63)], {}, f"operation 0: size {2**63} is too large"),
@@ -305,7 +310,7 @@ def test_version_from_the_future(stored: sw.Recording, tmp_path: Path) -> None:
     path = tmp_path / "new.swt"
     path.write_bytes(raw)
     assert refused(path) == (
-        f"{path}: byte 8: written by a newer spanwise (format 7, this reads up to 1): upgrade"
+        f"{path}: byte 8: written by a newer spanwise (format 7, this reads up to 2): upgrade"
         " spanwise"
     )
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "heap/heap.h"
 #include "spanwise/spanwise.h"
 #include "trace_fixture.h"
 
@@ -178,7 +179,7 @@ static void bad_input(bool dry) {
     sw_run_stats s;
     size_t done = 0;
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
-    refused(runner, (sw_op){.kind = SW_OP_KIND_COUNT}, "kind 3");
+    refused(runner, (sw_op){.kind = SW_OP_KIND_COUNT}, "kind 4");
     refused(runner, (sw_op){.kind = 255}, "kind 255");
     refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 48, .object = 1}, "2^48");
     refused(runner, (sw_op){.kind = SW_OP_ALLOC, .align_log2 = 255, .object = 1}, "2^255");
@@ -241,6 +242,81 @@ static void many_threads(void) {
     CHECK_EQ(ledger.caches, 50);
     sw_runner_destroy(runner);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- threads that end ---------------------------------------------------------------------------- */
+
+enum { LIVES = 300, OBJECTS_A_LIFE = 60 };
+
+static size_t size_in_life(uint32_t life, uint32_t i) { return (life * 31 + i * 53) % 900 + 1; }
+
+/* By hand, as real threads do it: one cache a thread, closed at its end. Every sixth object stays. */
+static void live_by_hand(sw_heap *heap) {
+    void *objects[OBJECTS_A_LIFE];
+    for (uint32_t life = 0; life < LIVES; life++) {
+        sw_cache *cache;
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_THREAD, &cache), SW_OK);
+        for (uint32_t i = 0; i < OBJECTS_A_LIFE; i++)
+            objects[i] = sw_cache_alloc(cache, size_in_life(life, i), 0);
+        for (uint32_t i = 0; i < OBJECTS_A_LIFE; i++)
+            if (i % 6 != 0) sw_cache_free(cache, objects[i]);
+        sw_cache_shut(cache);
+    }
+}
+
+/* The same as operations. numbers: so many thread numbers in turn, which come back after their
+ * ends. */
+static void live_by_runner(sw_heap *heap, uint32_t numbers) {
+    sw_runner *runner;
+    sw_run_stats s;
+    static sw_op list[2 * OBJECTS_A_LIFE + 1];
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    for (uint32_t life = 0; life < LIVES; life++) {
+        uint32_t n = 0, first = life * OBJECTS_A_LIFE, thread = life % numbers;
+        for (uint32_t i = 0; i < OBJECTS_A_LIFE; i++)
+            list[n++] =
+                (sw_op){.object = first + i, .thread = thread, .size = size_in_life(life, i)};
+        for (uint32_t i = 0; i < OBJECTS_A_LIFE; i++)
+            if (i % 6 != 0)
+                list[n++] = (sw_op){.kind = SW_OP_FREE, .object = first + i, .thread = thread};
+        list[n++] = (sw_op){.kind = SW_OP_THREAD_END, .thread = thread};
+        CHECK_EQ(sw_runner_run(runner, list, n, 0, NULL, NULL), SW_OK);
+    }
+    sw_runner_stats(runner, &s);
+    CHECK_EQ(s.ops, LIVES * (OBJECTS_A_LIFE + OBJECTS_A_LIFE * 5 / 6 + 1));
+    CHECK_EQ(s.thread_ends, LIVES);
+    CHECK_EQ(s.skipped, 0);
+    const sw_op ended = {.kind = SW_OP_THREAD_END, .thread = 0};
+    CHECK_EQ(sw_runner_run(runner, &ended, 1, 0, NULL, NULL), SW_OK); /* it has no cache any more */
+    sw_runner_stats(runner, &s);
+    CHECK_EQ(s.skipped, 1);
+    CHECK_EQ(s.thread_ends, LIVES);
+    sw_runner_destroy(runner);
+}
+
+/* What the ended threads leave is what closed caches leave, to the byte. */
+static void threads_end(bool dry) {
+    static const uint32_t numbers[] = {LIVES, 7, 1};
+    sw_ledger want, got;
+    sw_heap *heap = make_heap(dry);
+    live_by_hand(heap);
+    CHECK_EQ(sw_heap_ledger(heap, &want, NULL, 0), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    CHECK_EQ(want.caches, 0);
+    CHECK_EQ(want.live_objects, LIVES * OBJECTS_A_LIFE / 6);
+    for (int i = 0; i < 3; i++) {
+        heap = make_heap(dry);
+        live_by_runner(heap, numbers[i]);
+        CHECK_EQ(sw_heap_ledger(heap, &got, NULL, 0), SW_OK);
+        CHECK_EQ(got.caches, 0);
+        CHECK_EQ(got.held_bytes, want.held_bytes);
+        CHECK_EQ(got.cached_bytes, 0);
+        CHECK_EQ(got.free_slot_bytes, want.free_slot_bytes);
+        CHECK_EQ(got.metadata_bytes, want.metadata_bytes);
+        CHECK_EQ(got.requested_bytes, want.requested_bytes);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
 }
 
 /* --- what a realloc asks for ------------------------------------------------------------------ */
@@ -381,6 +457,8 @@ static void recordings(void) {
 }
 
 int main(void) {
+    threads_end(true);
+    threads_end(false);
     stats_are_true(true);
     stats_are_true(false);
     batches_do_not_matter();

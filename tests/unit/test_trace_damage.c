@@ -156,7 +156,7 @@ static void messages(sample *s) {
         ": byte 20: the file is cut within its header; there is nothing to read, record again");
     swt_header_encode(header, &(swt_header){.version = 9, .form = 1});
     CHECK_STR(message_of(header, sizeof header),
-              ": byte 8: written by a newer spanwise (format 9, this reads up to 1): upgrade "
+              ": byte 8: written by a newer spanwise (format 9, this reads up to 2): upgrade "
               "spanwise");
     memcpy(header, s->file.data, sizeof header);
     header[20] ^= 1;
@@ -241,7 +241,7 @@ static void hostile_payloads(void) {
             payload[i] = (uint8_t)(check_random(&seed) & (round % 3 ? 0xFF : 0x03));
         bytes file = {0};
         uint8_t header[SWT_FILE_HEADER_BYTES];
-        swt_header_encode(header, &(swt_header){.version = 1, .form = ordered ? 2 : 1});
+        swt_header_encode(header, &(swt_header){.version = 1 + round % 2, .form = ordered ? 2 : 1});
         bytes_add(&file, header, sizeof header);
         add_sealed(&file, (swt_block){.kind = kind, .count = count}, payload, n);
         file_write(path, file.data, file.used);
@@ -291,9 +291,14 @@ static bool rules_hold(const sw_op *got, size_t n) {
     bool good = true;
     for (size_t i = 0; good && i < n; i++) {
         good = got[i].object < n && got[i].time_ns >= time && got[i].kind < SW_OP_KIND_COUNT &&
-               got[i].size <= INT64_MAX && (live[got[i].object] != 0) == (got[i].kind != 0);
-        if (good) live[got[i].object] = got[i].kind != SW_OP_FREE;
+               got[i].size <= INT64_MAX;
         time = got[i].time_ns;
+        if (good && got[i].kind == SW_OP_THREAD_END) {
+            good = got[i].object == 0 && got[i].size == 0 && got[i].align_log2 == 0;
+            continue;
+        }
+        good = good && (live[got[i].object] != 0) == (got[i].kind != 0);
+        if (good) live[got[i].object] = got[i].kind != SW_OP_FREE;
     }
     free(live);
     return good;

@@ -22,11 +22,13 @@ static void write_ops(const char *path, const sw_op *from, size_t count, sw_trac
 /* The totals again, counted in another way. */
 static void check_summary(const sw_trace_summary *sum, size_t count) {
     static uint64_t size[IDS];
-    uint64_t live = 0, bytes = 0, peak = 0, peak_op = 0, most = 0, allocs = 0, frees = 0;
+    uint64_t live = 0, bytes = 0, peak = 0, peak_op = 0, most = 0, allocs = 0, frees = 0, ends = 0;
     memset(size, 0, sizeof size);
     for (size_t i = 0; i < count; i++) {
         allocs += ops[i].kind == SW_OP_ALLOC;
         frees += ops[i].kind == SW_OP_FREE;
+        ends += ops[i].kind == SW_OP_THREAD_END;
+        if (ops[i].kind == SW_OP_THREAD_END) continue;
         live = allocs - frees;
         bytes = bytes - size[ops[i].object] + ops[i].size;
         size[ops[i].object] = ops[i].size;
@@ -37,7 +39,9 @@ static void check_summary(const sw_trace_summary *sum, size_t count) {
     CHECK_EQ(sum->ops, count);
     CHECK_EQ(sum->allocs, allocs);
     CHECK_EQ(sum->frees, frees);
-    CHECK_EQ(sum->reallocs, count - allocs - frees);
+    CHECK_EQ(sum->reallocs, count - allocs - frees - ends);
+    CHECK_EQ(sum->thread_ends, ends);
+    CHECK_EQ(sum->inferred_ends, 0);
     CHECK_EQ(sum->peak_requested_bytes, peak);
     CHECK_EQ(sum->peak_op, peak_op);
     CHECK_EQ(sum->peak_live_objects, most);
@@ -121,8 +125,12 @@ static void validation(void) {
             "operation 1 (kind 1, object 4): its object is not live");
     refused((sw_op){.time_ns = 10, .object = 2, .kind = SW_OP_REALLOC},
             "operation 1 (kind 2, object 2): its object is not live");
-    refused((sw_op){.time_ns = 10, .object = 2, .kind = 3},
-            "operation 1 (kind 3, object 2): its kind is unknown");
+    refused((sw_op){.time_ns = 10, .object = 2, .kind = 4},
+            "operation 1 (kind 4, object 2): its kind is unknown");
+    refused((sw_op){.time_ns = 10, .object = 2, .kind = SW_OP_THREAD_END},
+            "operation 1 (kind 3, object 2): a THREAD_END has a time and a thread, nothing else");
+    refused((sw_op){.time_ns = 10, .thread = 1, .kind = SW_OP_THREAD_END},
+            "operation 1 (kind 3, object 0): its thread made no operation");
     refused((sw_op){.time_ns = 9, .object = 2},
             "operation 1 (kind 0, object 2): its time is before the last operation's");
     refused((sw_op){.time_ns = 10, .object = 2, .thread = 2},

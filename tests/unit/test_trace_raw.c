@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raw recordings: what threads did, in any interleaving and block order, comes back as the one
  * history that its stamps tell. A model of threads over a shared allocator does the recording: it
- * stamps after an allocation, before a free, and both around a reallocation, with any delay.
+ * stamps after an allocation, before a free, and both around a reallocation, with any delay. Threads
+ * end, and some go on after their end.
  */
 #include "trace_fixture.h"
 
@@ -18,6 +19,7 @@ typedef struct actor {
     uint64_t address, old_address, old_stamp, size;
     uint32_t object;
     bool zeroed;
+    bool is_new; /* told nothing since its birth or its last end */
     swt_raw raw;
     swt_event events[BLOCK_EVENTS];
     bytes blocks[STEPS / 8]; /* finished, in order */
@@ -35,7 +37,7 @@ typedef struct model {
     size_t live_count;
     truth truth[OPS];
     size_t truth_count;
-    uint32_t objects;
+    uint32_t objects, ends;
     uint32_t flags;
     actor actors[THREADS];
 } model;
@@ -51,6 +53,7 @@ static void flush_block(actor *a) {
 }
 
 static void tell(actor *a, uint64_t stamp, sw_op_kind kind) {
+    a->is_new = false;
     m.truth[m.truth_count++] =
         (truth){stamp,
                 {.size = kind == SW_OP_FREE ? 0 : a->size,
@@ -63,8 +66,23 @@ static void tell(actor *a, uint64_t stamp, sw_op_kind kind) {
 /* The recorder's view of stamps: none at all where ticks order the events. */
 static uint64_t recorded(uint64_t stamp) { return m.flags != 0 ? 0 : stamp; }
 
+/* The end of a thread that made no operation since the last one is no operation. */
+static void end_thread(actor *a) {
+    uint64_t stamp = stamp_now();
+    while (!swt_raw_end(&a->raw, recorded(stamp), stamp)) flush_block(a);
+    if (a->is_new) return;
+    m.truth[m.truth_count++] =
+        (truth){stamp, {.thread = (uint32_t)(a - m.actors), .kind = SW_OP_THREAD_END}};
+    a->is_new = true;
+    m.ends++;
+}
+
 static void begin(actor *a) {
     uint64_t r = check_random(&m.seed);
+    if ((r >> 54) % 128 == 0) {
+        end_thread(a);
+        return;
+    }
     a->size = r % 5000;
     if (m.live_count != 0 && (r >> 20) % 16 < 8) {
         size_t pick = (size_t)(r >> 40) % m.live_count;
@@ -157,6 +175,7 @@ static void simulate(uint64_t seed, uint32_t flags) {
     for (size_t i = 0; i < ADDRESSES; i++) m.free_addresses[m.free_count++] = base + i * 48;
     for (uint32_t i = 0; i < THREADS; i++) {
         actor *a = &m.actors[i];
+        a->is_new = true;
         swt_raw_init(&a->raw, a->events, 2 + (uint32_t)(check_random(&m.seed) % (BLOCK_EVENTS - 2)),
                      i * 1000 + 5, NULL);
     }
@@ -184,6 +203,12 @@ static void compare(const sw_op *got, size_t n) {
         uint32_t *name = &names[want->object];
         uint32_t *thread = &threads[want->thread];
         if (*thread == UINT32_MAX) *thread = got[i].thread;
+        if (want->kind == SW_OP_THREAD_END) {
+            wrong += got[i].kind != SW_OP_THREAD_END || got[i].thread != *thread ||
+                     got[i].object != 0 || got[i].size != 0 || got[i].time_ns < last;
+            last = got[i].time_ns;
+            continue;
+        }
         wrong += got[i].kind != want->kind || got[i].size != want->size ||
                  got[i].flags != want->flags || got[i].thread != *thread;
         wrong += want->kind == SW_OP_ALLOC ? *name != 0 : *name != got[i].object + 1;
@@ -214,6 +239,8 @@ static void threads_merge(uint64_t seed, uint32_t flags, int late) {
     CHECK_EQ(sum.threads, THREADS);
     CHECK_EQ(sum.children_unrecorded, 3);
     CHECK_EQ(sum.calls, m.truth_count);
+    CHECK_EQ(sum.thread_ends, m.ends);
+    CHECK_EQ(sum.inferred_ends, 0);
 
     volatile uint64_t progress = 0;
     CHECK_EQ(sw_trace_finish(raw, done, 0, NULL, &progress, &finished), SW_OK);

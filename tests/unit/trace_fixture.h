@@ -111,7 +111,7 @@ static inline void end_raw(bytes *file, const swt_end *end) {
 }
 
 /* Valid random operations with ids of the caller's own choice (any free one); returns the count.
- * Four threads, sites, alignments, some huge sizes. */
+ * Four threads that end at times and come back, sites, alignments, some huge sizes. */
 static inline size_t random_ops(uint64_t *seed, sw_op *ops, size_t count, uint32_t ids) {
     uint32_t *live = calloc(ids, sizeof *live), *dead = calloc(ids, sizeof *dead);
     uint32_t live_count = 0, dead_count = ids, threads = 0;
@@ -121,11 +121,14 @@ static inline size_t random_ops(uint64_t *seed, sw_op *ops, size_t count, uint32
         uint64_t r = check_random(seed);
         uint32_t thread = (uint32_t)(r >> 40) % 4;
         if (thread > threads) thread = threads;
-        if (thread == threads) threads++;
         time += (r >> 20) % 300;
         sw_op op = {.time_ns = time, .thread = thread, .site = (uint32_t)(r >> 50) % 20};
         bool can_alloc = dead_count != 0, can_free = live_count != 0;
-        if (can_alloc && (!can_free || r % 10 < 5)) {
+        if (i > 0 && r >> 20 & 1 && (r >> 21) % 64 == 0) {
+            op.thread = ops[i - 1].thread;
+            op.kind = SW_OP_THREAD_END;
+            op.site = 0;
+        } else if (can_alloc && (!can_free || r % 10 < 5)) {
             uint32_t pick = (uint32_t)(r >> 8) % dead_count;
             op.object = live[live_count++] = dead[pick];
             dead[pick] = dead[--dead_count];
@@ -145,6 +148,7 @@ static inline size_t random_ops(uint64_t *seed, sw_op *ops, size_t count, uint32
                 op.size = (r >> 12) % 100000;
             }
         }
+        if (op.thread == threads) threads++;
         ops[i] = op;
     }
     free(live);
@@ -180,6 +184,10 @@ static inline bool same_history(const sw_op *a, const sw_op *b, size_t count, ui
                a[i].thread == b[i].thread && a[i].site == b[i].site && a[i].flags == b[i].flags &&
                a[i].align_log2 == b[i].align_log2 && a[i].object < ids;
         if (!same) break;
+        if (a[i].kind == SW_OP_THREAD_END) {
+            same = b[i].object == 0;
+            continue;
+        }
         uint32_t *known = &name[a[i].object];
         if (a[i].kind == SW_OP_ALLOC)
             same = *known == 0;

@@ -221,7 +221,7 @@ def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool
     plots.save(recording.plot_live("go"), folder / f"{stem}-live.png")
     plots.save(recording.plot_histogram(), folder / f"{stem}-sizes.png")
     if not quiet:
-        print(f"== {label} ({name}: {_format.plural(len(recording), 'event')})\n")
+        print(f"== {label} ({name}: {_format.plural(recording.events, 'event')})\n")
         print(comparison, end="\n\n")
         for ledger in comparison.ledgers:
             print(f"classes with the most waste under {ledger.table}, bytes")

@@ -146,7 +146,7 @@ static sw_always_inline void put_event(columns *c, const swt_event *e, bool site
     *c->tag++ = (uint8_t)(kind | (align != 0 ? SWT_RAW_TAG_ALIGNED : 0));
     c->address = swt_varint_put(c->address, swt_zigzag(address - c->last_address));
     c->last_address = address;
-    if (kind != SWT_RAW_FREE && kind != SWT_RAW_REALLOC_OLD) {
+    if (swt_raw_has_size(kind)) {
         if (align != 0) *c->size++ = (uint8_t)(align & 0x3F);
         c->size = swt_varint_put(c->size, e->size);
     }

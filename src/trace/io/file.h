@@ -72,6 +72,8 @@ typedef struct swt_file {
     uint8_t *stored;  /* header and payload as in the file */
     uint8_t *payload; /* of the block that was loaded last */
     size_t stored_capacity, payload_capacity;
+    uint64_t *last_ops; /* by thread: index of its last operation (source.c); NULL: not sought */
+    size_t last_ops_count, last_ops_capacity;
     bool prefix;   /* opened for the valid prefix */
     bool complete; /* the last block is END or SUMMARY */
     bool damaged;  /* and this is the prefix */

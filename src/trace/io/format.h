@@ -71,6 +71,9 @@ typedef struct swt_block {
     uint64_t payload_sum;
 } swt_block;
 
+/* Whether the file says where threads end: since version 2. */
+static inline bool swt_tells_ends(const swt_header *header) { return header->version >= 2; }
+
 /* 64 bits over the bytes. A change confined to one 8-byte word, so every single bit flip, always
  * changes it: each step is a bijection of the word that it takes in. */
 uint64_t swt_sum(const void *data, size_t bytes);

@@ -94,6 +94,7 @@ static uint64_t time_of(swt_merge *m, uint64_t ticks) {
 static void emit(swt_merge *m, swt_stream *s, const swt_seen *event, sw_op_kind kind,
                  uint32_t object) {
     if (sw_unlikely(s->thread == UINT32_MAX)) s->thread = m->threads++;
+    s->has_ended = kind == SW_OP_THREAD_END;
     bool is_free = kind == SW_OP_FREE;
     m->ops[m->count++] = (sw_op){
         .time_ns = time_of(m, event->ticks),
@@ -155,6 +156,21 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_seen *event) {
     return true;
 }
 
+/* Of a thread that made no operation, or none since its last end, there is nothing to tell. */
+static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
+    if (s->thread == UINT32_MAX || s->has_ended) return;
+    emit(m, s, &(swt_seen){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
+}
+
+/* A file that does not tell where threads end: here, at its last event. The first thread is most
+ * likely the program's own, which ends with it. */
+static void infer_end(swt_merge *m, swt_stream *s) {
+    if (swt_tells_ends(&m->file->header) || m->ended || s->thread == 0) return;
+    size_t before = m->count;
+    on_end(m, s, 0);
+    m->lost.inferred_ends += m->count - before;
+}
+
 /* At most two operations come of an event. False: no memory. */
 static bool on_event(swt_merge *m, swt_stream *s, const swt_seen *event) {
     switch (event->kind) {
@@ -163,6 +179,7 @@ static bool on_event(swt_merge *m, swt_stream *s, const swt_seen *event) {
         s->is_moving = swt_addresses_remove(&m->addresses, event->address, &s->moving);
         return true;
     case SWT_RAW_REALLOC_NEW: return on_realloc_new(m, s, event);
+    case SWT_RAW_THREAD_END: on_end(m, s, event->ticks); return true;
     default: return on_alloc(m, s, event);
     }
 }
@@ -177,10 +194,13 @@ static uint64_t horizon(const swt_merge *m) {
     return least;
 }
 
+/* What one event makes, at most: a free that was missed, the operation, an inferred end. */
+enum { OPS_AN_EVENT = 3 };
+
 /* Events of one stream up to the horizon, or until the batch is full. */
 static sw_status run_stream(swt_merge *m, swt_stream *s) {
     uint64_t last = horizon(m);
-    while (s->next_stamp <= last && m->count + 2 <= SW_TRACE_OPS_MAX) {
+    while (s->next_stamp <= last && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
         swt_seen event;
         bool good = swt_stream_next(s, &event);
         if (sw_unlikely(!good)) {
@@ -190,6 +210,7 @@ static sw_status run_stream(swt_merge *m, swt_stream *s) {
         if (sw_unlikely(!on_event(m, s, &event))) return swt_file_no_memory(m->file);
         if (s->left == 0) {
             sw_status status = swt_stream_load(m, s);
+            if (status == SW_OK && s->left == 0) infer_end(m, s);
             if (status != SW_OK || s->left == 0) return status;
         }
     }
@@ -199,7 +220,7 @@ static sw_status run_stream(swt_merge *m, swt_stream *s) {
 sw_status swt_merge_next(swt_merge *m, sw_op *ops, size_t *count) {
     m->ops = ops;
     m->count = 0;
-    while (m->heap_count != 0 && !m->ended && m->count + 2 <= SW_TRACE_OPS_MAX) {
+    while (m->heap_count != 0 && !m->ended && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
         swt_stream *s = &m->streams[m->heap[0].stream];
         sw_status status = SW_OK;
         if (s->left == 0)

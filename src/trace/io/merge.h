@@ -28,6 +28,7 @@ typedef struct swt_stream {
     uint32_t thread;     /* dense id; UINT32_MAX before its first operation */
     uint32_t moving;     /* object of a reallocation between its two events ... */
     bool is_moving;      /* ... when there is one */
+    bool has_ended;      /* and made no operation since */
 } swt_stream;
 
 typedef struct swt_heap_item {
@@ -51,7 +52,7 @@ typedef struct swt_merge {
     uint32_t threads;
     sw_op *ops; /* the batch under way */
     size_t count;
-    sw_trace_summary lost; /* the three counts of what could not be ordered */
+    sw_trace_summary lost; /* the counts of what could not be ordered, and of inferred ends */
 } swt_merge;
 
 sw_status swt_merge_init(swt_merge *merge, swt_file *file);

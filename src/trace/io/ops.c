@@ -28,8 +28,8 @@ void swt_ops_put(swt_ops_columns *c, swt_ops_state *state, const sw_op *op) {
         tag |= SWT_TAG_ALIGNED;
         *c->size++ = op->align_log2;
     }
-    if (op->kind != SW_OP_FREE) c->size = swt_varint_put(c->size, op->size);
-    if (op->kind != SW_OP_ALLOC)
+    if (swt_op_has_size(op->kind)) c->size = swt_varint_put(c->size, op->size);
+    if (swt_op_stores_object(op->kind))
         c->object =
             swt_varint_put(c->object, swt_zigzag((uint64_t)op->object - (uint64_t)state->object));
     c->time = swt_varint_put(c->time, op->time_ns - state->time_ns);
@@ -41,7 +41,7 @@ void swt_ops_put(swt_ops_columns *c, swt_ops_state *state, const sw_op *op) {
     c->any_site |= op->site;
     *c->tag++ = (uint8_t)tag;
     c->count++;
-    state->object = op->object;
+    if (op->kind != SW_OP_THREAD_END) state->object = op->object;
     state->time_ns = op->time_ns;
     state->thread = op->thread;
 }
@@ -78,19 +78,20 @@ typedef struct cursors {
 
 /* Proves that every column holds exactly the varints that the tags ask for, so that the loop below
  * needs no bounds. */
-static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes, size_t count) {
+static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes, size_t count,
+                                bool tells_ends) {
     if (bytes < SWT_OPS_HEAD_BYTES + count) return "columns of a block are cut short";
     c->sites = (payload[0] & SWT_OPS_FLAG_SITES) != 0;
     c->tags = payload + SWT_OPS_HEAD_BYTES;
     uint32_t sizes = 0, objects = 0, threads = 0, odd = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t tag = c->tags[i], kind = tag & SWT_TAG_KIND;
-        sizes += (kind != SW_OP_FREE) + (tag >> 4 & 1);
-        objects += kind != SW_OP_ALLOC;
+        sizes += swt_op_has_size(kind) + (tag >> 4 & 1);
+        objects += swt_op_stores_object(kind);
         threads += tag >> 5 & 1;
         odd |= tag & SWT_TAG_UNUSED;
-        odd |= kind == 3;
-        odd |= kind == SW_OP_FREE && (tag & ~(uint32_t)SWT_TAG_THREAD) != SW_OP_FREE;
+        odd |= kind == SW_OP_THREAD_END && !tells_ends;
+        odd |= !swt_op_has_size(kind) && (tag & ~(uint32_t)SWT_TAG_THREAD) != kind;
     }
     if (odd || payload[0] > SWT_OPS_FLAG_SITES) return "unknown kind of operation";
     const uint8_t *at = c->tags + count, *end = payload + bytes;
@@ -118,11 +119,15 @@ static sw_always_inline const char *decode_object(swt_ops_state *state, cursors 
         op->align_log2 = (uint8_t)align;
     }
     uint32_t kind = tag & SWT_TAG_KIND;
-    if (kind != SW_OP_FREE) op->size = swt_varint_get(&c->size, bad);
+    if (swt_op_has_size(kind)) op->size = swt_varint_get(&c->size, bad);
     if (sw_unlikely(op->size > INT64_MAX)) return "impossible size";
     if (kind == SW_OP_ALLOC) {
         if (sw_unlikely(!swt_ids_take(&state->ids, &state->object))) return swt_no_memory;
         op->object = state->object;
+        return NULL;
+    }
+    if (sw_unlikely(kind == SW_OP_THREAD_END)) {
+        op->object = 0;
         return NULL;
     }
     object = state->object + swt_unzigzag(swt_varint_get(&c->object, bad));
@@ -144,7 +149,10 @@ static sw_always_inline const char *decode_op(swt_ops_state *state, cursors *c, 
         if (thread > state->threads) return "impossible thread";
         state->thread = (uint32_t)thread;
     }
-    if (state->thread == state->threads) state->threads++;
+    bool is_new = state->thread == state->threads;
+    if (sw_unlikely(is_new && (tag & SWT_TAG_KIND) == SW_OP_THREAD_END))
+        return "end of a thread that did nothing";
+    state->threads += is_new;
     op->thread = state->thread;
     uint64_t site = c->sites ? swt_varint_get(&c->site, &bad) : 0;
     op->site = (uint32_t)site;
@@ -159,7 +167,7 @@ const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t 
                            sw_op *ops, size_t *good) {
     cursors c;
     *good = 0;
-    const char *wrong = open_columns(&c, payload, bytes, count);
+    const char *wrong = open_columns(&c, payload, bytes, count, state->tells_ends);
     for (size_t i = 0; wrong == NULL && i < count; i++) {
         wrong = decode_op(state, &c, c.tags[i], &ops[i]);
         *good = i;

@@ -26,14 +26,23 @@ enum {
         SW_TRACE_OPS_MAX * (1 + SWT_VARINT_BYTES_MAX + 1 + 5 + SWT_VARINT_BYTES_MAX + 5 + 5),
 };
 
+static inline bool swt_op_has_size(uint32_t kind) {
+    return kind == SW_OP_ALLOC || kind == SW_OP_REALLOC;
+}
+/* Of an ALLOC it follows from the rule of ids.h. */
+static inline bool swt_op_stores_object(uint32_t kind) {
+    return kind == SW_OP_FREE || kind == SW_OP_REALLOC;
+}
+
 /* What both sides know after an operation. */
 typedef struct swt_ops_state {
     swt_ids ids;
     uint64_t count; /* operations so far */
     uint64_t time_ns;
-    uint32_t object; /* of the last operation */
+    uint32_t object; /* of the last operation that had one */
     uint32_t thread;
     uint32_t threads; /* seen: a new one has this id */
+    bool tells_ends;  /* decoding: the file may hold SW_OP_THREAD_END */
 } swt_ops_state;
 
 /* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES). */

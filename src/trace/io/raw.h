@@ -7,8 +7,8 @@
  *
  *   recorder thread                               whoever flushes (same thread, or a writer)
  *   swt_raw_init(&raw, slots, cap, thread, NULL)  enc = swt_encoder_init(mem, swt_encoder_bytes())
- *   swt_raw_alloc / _free / _realloc -> false:    n = swt_encode_raw(enc, &raw, flags, &block)
- *   the block is full, flush, then try again      write(fd, block, n);  swt_raw_clear(&raw)
+ *   swt_raw_alloc / _free / _realloc / _end       n = swt_encode_raw(enc, &raw, flags, &block)
+ *     -> false: full, flush, then try again       write(fd, block, n);  swt_raw_clear(&raw)
  *
  * A raw file is, in this order: swt_file_header; a META block; a CLOCK block; then RAW, SITE, MAPS
  * and CLOCK blocks as they come; last a CLOCK and an END block. Append each block whole with one
@@ -47,8 +47,14 @@ typedef enum swt_raw_kind {
     SWT_RAW_FREE = 2,
     SWT_RAW_REALLOC_OLD = 3, /* internal: first slot of a reallocation */
     SWT_RAW_REALLOC_NEW = 4, /* internal: second slot */
+    SWT_RAW_THREAD_END = 5,  /* no address, no size; since version 2 */
     SWT_RAW_KIND_COUNT
 } swt_raw_kind;
+
+/* Whether an event of this kind has a size: whether it makes an object, or makes one anew. */
+static inline bool swt_raw_has_size(uint32_t kind) {
+    return kind <= SWT_RAW_CALLOC || kind == SWT_RAW_REALLOC_NEW;
+}
 
 /* One slot, 32 bytes. word = address | kind << 48 | align_log2 << 56. */
 typedef struct swt_event {
@@ -144,6 +150,15 @@ static sw_always_inline bool swt_raw_realloc(swt_raw *raw, uint64_t old_stamp, u
                  old_stamp - raw->base_stamp, 0);
     swt_slot_put(raw->next++, new_address, SWT_RAW_REALLOC_NEW, 0, size, new_ticks,
                  new_stamp - raw->base_stamp, site);
+    return true;
+}
+
+/* The thread ends. What it does after that begins anew, and is followed by another end. The address
+ * is the last event's, whose difference costs one byte. */
+static inline bool swt_raw_end(swt_raw *raw, uint64_t stamp, uint64_t ticks) {
+    if (!swt_raw_fits(raw, 1, stamp, stamp)) return false;
+    uint64_t address = raw->next == raw->events ? 0 : raw->next[-1].word;
+    swt_slot_put(raw->next++, address, SWT_RAW_THREAD_END, 0, 0, ticks, stamp - raw->base_stamp, 0);
     return true;
 }
 

@@ -133,7 +133,7 @@ sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
     if (known != SW_OK) return known;
     const swt_file *file = &trace->file;
     if (!trace->summarised && file->complete && !file->damaged &&
-        file->header.form == SW_TRACE_ORDERED) {
+        file->header.form == SW_TRACE_ORDERED && !swt_infers_ends(file)) {
         trace->summary = file->notes.summary;
         trace->summarised = true;
     }

@@ -13,7 +13,15 @@ typedef struct swt_source {
     swt_merge merge;     /* raw form */
     swt_ops_state state; /* ordered form */
     size_t entry;        /* ordered form: the next block */
+    bool infers;         /* swt_infers_ends: then a block, what of it was handed out, its ends */
+    sw_op *decoded;
+    size_t decoded_count, decoded_at;
+    uint64_t inferred;
 } swt_source;
+
+/* Whether ends of threads must be put in: the file is ordered, does not tell them, and has more
+ * than one thread. */
+bool swt_infers_ends(const swt_file *file);
 
 sw_status swt_source_init(swt_source *source, swt_file *file);
 void swt_source_free(swt_source *source);

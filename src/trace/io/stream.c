@@ -7,24 +7,24 @@
 
 enum { OPEN_MAX = 1 << 16 }; /* threads in the middle of a block at once: bounds memory */
 
-/* Varints that the tags ask for in the size column; SIZE_MAX: impossible tags. */
-static size_t check_tags(const uint8_t *tags, size_t count) {
+/* Varints that the tags ask for in the size column; SIZE_MAX: impossible tags. kinds: how many
+ * there are in this version. */
+static size_t check_tags(const uint8_t *tags, size_t count, uint32_t kinds) {
     size_t sizes = 0;
     bool moving = false;
     for (size_t i = 0; i < count; i++) {
         uint32_t kind = tags[i] & (SWT_RAW_TAG_ALIGNED - 1);
         bool aligned = (tags[i] & SWT_RAW_TAG_ALIGNED) != 0;
-        if (kind >= SWT_RAW_KIND_COUNT || tags[i] >= 2 * SWT_RAW_TAG_ALIGNED) return SIZE_MAX;
+        if (kind >= kinds || tags[i] >= 2 * SWT_RAW_TAG_ALIGNED) return SIZE_MAX;
         if (aligned && kind > SWT_RAW_CALLOC) return SIZE_MAX;
         if ((kind == SWT_RAW_REALLOC_NEW) != moving) return SIZE_MAX;
         moving = kind == SWT_RAW_REALLOC_OLD;
-        bool sized = kind != SWT_RAW_FREE && kind != SWT_RAW_REALLOC_OLD;
-        sizes += (size_t)sized + (size_t)aligned;
+        sizes += (size_t)swt_raw_has_size(kind) + (size_t)aligned;
     }
     return moving ? SIZE_MAX : sizes;
 }
 
-static const char *open_columns(swt_stream *s, size_t bytes, size_t count) {
+static const char *open_columns(swt_stream *s, size_t bytes, size_t count, uint32_t kinds) {
     const uint8_t *head = s->payload;
     if (bytes < SWT_RAW_HEAD_BYTES + count) return "columns of a block are cut short";
     s->flags = head[0];
@@ -35,7 +35,7 @@ static const char *open_columns(swt_stream *s, size_t bytes, size_t count) {
     if (s->flags > 7 || s->tick_shift > 63 || s->address_shift > 47)
         return "impossible head of a block";
     s->tag = head + SWT_RAW_HEAD_BYTES;
-    size_t sizes = check_tags(s->tag, count);
+    size_t sizes = check_tags(s->tag, count, kinds);
     if (sizes == SIZE_MAX) return "unknown kind of event";
     bool stamps = (s->flags & SWT_RAW_FLAG_STAMPS) != 0, sites = s->flags & SWT_RAW_FLAG_SITES;
     size_t wanted[] = {count, sizes, count, stamps ? count : 0, sites ? count : 0};
@@ -83,7 +83,8 @@ static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block
     }
     if (!swt_grow(&s->payload, &s->payload_capacity, block->raw_bytes, 1)) return swt_no_memory;
     memcpy(s->payload, merge->file->payload, block->raw_bytes);
-    const char *wrong = open_columns(s, block->raw_bytes, block->count);
+    uint32_t kinds = swt_tells_ends(&merge->file->header) ? SWT_RAW_KIND_COUNT : SWT_RAW_THREAD_END;
+    const char *wrong = open_columns(s, block->raw_bytes, block->count, kinds);
     if (wrong != NULL) return wrong;
     s->left = block->count;
     return advance_stamp(s, block->first, true) ? NULL : "a number runs over";
@@ -124,7 +125,7 @@ bool swt_stream_next(swt_stream *s, swt_seen *event) {
         bad |= align == 0 || align > 47;
         event->align_log2 = (uint32_t)align & 63;
     }
-    if (event->kind != SWT_RAW_FREE && event->kind != SWT_RAW_REALLOC_OLD) {
+    if (swt_raw_has_size(event->kind)) {
         event->size = swt_varint_get(&s->size, &bad);
         bad |= event->size > INT64_MAX;
     }

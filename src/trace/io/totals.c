@@ -39,6 +39,7 @@ static void add(sw_trace_summary *sum, const sw_op *op, uint64_t *size) {
         sum->reallocated_bytes += op->size;
         resize(sum, size, op->size);
         break;
+    case SW_OP_THREAD_END: sum->thread_ends++; break;
     default:
         sum->frees++;
         sum->end_live_objects--;

@@ -5,7 +5,10 @@
 
 #include "spanwise/trace.h"
 
-enum { SWT_SUMMARY_FIELDS = sizeof(sw_trace_summary) / sizeof(uint64_t) };
+enum {
+    SWT_SUMMARY_FIELDS = sizeof(sw_trace_summary) / sizeof(uint64_t),
+    SWT_SUMMARY_FIELDS_1 = SWT_SUMMARY_FIELDS - 2, /* of version 1 */
+};
 
 typedef struct swt_totals {
     sw_trace_summary sum;

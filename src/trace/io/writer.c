@@ -181,6 +181,12 @@ sw_status sw_trace_set_meta(sw_trace_writer *w, const char *key, const char *val
 
 /* --- operations ------------------------------------------------------------------------------- */
 
+static const char *check_end(const sw_trace_writer *w, const sw_op *op) {
+    if (op->size != 0 || op->object != 0 || op->site != 0 || op->align_log2 != 0 || op->flags != 0)
+        return "a THREAD_END has a time and a thread, nothing else";
+    return op->thread < w->state.threads ? NULL : "its thread made no operation";
+}
+
 /* What is wrong with an operation by itself and after the one before; NULL: nothing. */
 static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     if (op->kind >= SW_OP_KIND_COUNT) return "its kind is unknown";
@@ -192,12 +198,14 @@ static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     if (op->size > INT64_MAX) return "its size is above 2^63 - 1";
     if (op->kind == SW_OP_FREE && (op->size != 0 || op->align_log2 != 0 || op->flags != 0))
         return "a FREE has no size, alignment or flags";
+    if (op->kind == SW_OP_THREAD_END) return check_end(w, op);
     if (op->object > w->totals.sum.allocs * 16 + DENSE_SLACK) return "its object id is not dense";
     return NULL;
 }
 
 /* The file's id for the caller's; NULL or what is wrong. */
 static const char *rename_object(sw_trace_writer *w, const sw_op *op, uint32_t *id) {
+    if (op->kind == SW_OP_THREAD_END) return NULL;
     uint32_t known = op->object < w->object_capacity ? w->objects[op->object] : 0;
     *id = known - 1;
     if (op->kind == SW_OP_REALLOC || op->kind == SW_OP_FREE) {
@@ -277,6 +285,7 @@ static void complete(sw_trace_writer *w) {
     sum->children_unrecorded = told->children_unrecorded;
     sum->children_recorded = told->children_recorded;
     sum->incomplete = told->incomplete;
+    sum->inferred_ends = told->inferred_ends;
 }
 
 static sw_status write_summary(sw_trace_writer *w) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its
- * own, so that frees across threads take the same path as in the recorded program.
+ * own, so that frees across threads take the same path as in the recorded program; it closes where
+ * the thread ended.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -26,7 +27,7 @@ struct sw_runner {
     const sw_space_view *view;
     object *objects;
     size_t object_capacity;
-    sw_cache **caches; /* by recorded thread; NULL: not seen yet */
+    sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
     size_t cache_capacity;
     sw_run_stats stats;
     sw_run_sample *samples;
@@ -231,6 +232,17 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     touch_ends(runner, p, op->size);
 }
 
+/* As the thread's exit closed its cache. Should its number come back, it gets a new one. */
+static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
+    if (thread >= runner->cache_capacity || runner->caches[thread] == NULL) {
+        runner->stats.skipped++;
+        return;
+    }
+    sw_cache_close(runner->caches[thread]);
+    runner->caches[thread] = NULL;
+    runner->stats.thread_ends++;
+}
+
 /* --- measures --------------------------------------------------------------------------------- */
 
 static void note_peaks(sw_runner *runner) {
@@ -295,7 +307,8 @@ static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op
 
 static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
     sw_cache *cache = NULL;
-    sw_status status = cache_of(runner, op->thread, index, &cache);
+    bool ends = op->kind == SW_OP_THREAD_END;
+    sw_status status = sw_unlikely(ends) ? SW_OK : cache_of(runner, op->thread, index, &cache);
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(sw_heap_tick_due(runner->heap, op->time_ns)))
         sw_heap_set_time(runner->heap, op->time_ns);
@@ -307,6 +320,7 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
         return run_alloc(runner, cache, op, index);
     case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
     case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
+    case SW_OP_THREAD_END: end_thread(runner, op->thread); return SW_OK;
     case SW_OP_KIND_COUNT:
     default: break;
     }

@@ -303,7 +303,7 @@ static void replay(const options *o, int fd, const ops_head *head) {
     faults = minor_faults() - faults;
     told_text(&out, "{");
     told_string(&out, "malloc", malloc_library());
-    told_number(&out, "ops", p.count);
+    told_number(&out, "ops", p.count - p.ends);
     told_number(&out, "threads", p.thread_count);
     told_number(&out, "crossings", p.crossings);
     told_number(&out, "plan_bytes", p.bytes + objects_bytes);

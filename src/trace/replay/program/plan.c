@@ -201,8 +201,19 @@ static uint64_t what_of(const sw_op *op) {
            (uint64_t)((op->flags & SW_OP_ZEROED) != 0) << STEP_ZEROED;
 }
 
+/* Bound to no object. */
+static void place_end(maker *m, const sw_op *op) {
+    plan *p = m->plan;
+    p->steps[p->starts[op->thread] + m->builders[op->thread].placed++].what = what_of(op);
+    p->ends++;
+}
+
 static void place_step(maker *m, const sw_op *op, uint64_t index) {
     plan *p = m->plan;
+    if (op->kind == SW_OP_THREAD_END) {
+        place_end(m, op);
+        return;
+    }
     uint32_t object = place_of(m, op, index);
     place *at = &m->places[object];
     builder *own = &m->builders[op->thread];

@@ -48,6 +48,7 @@ typedef struct plan {
     plan_thread *threads;
     epoch *epochs;
     uint64_t count;
+    uint64_t ends;      /* of threads, among them */
     uint64_t objects;   /* places */
     uint64_t crossings; /* steps that wait for another thread */
     uint64_t bytes;     /* mapped for this plan */

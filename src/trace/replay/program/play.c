@@ -116,6 +116,29 @@ static sw_always_inline void give(const worker *me, sw_heap *heap, void *p) {
     }
 }
 
+/* --- caches ----------------------------------------------------------------------------------- */
+
+static void open_cache(worker *me) {
+    if (me->player->heap == NULL || me->cache != NULL) return;
+    if (sw_cache_open(me->player->heap, &me->cache) != SW_OK)
+        replay_die("thread %u: %s", me->number, sw_last_error()->message);
+}
+
+static void close_cache(worker *me) {
+    sw_cache_close(me->cache);
+    me->cache = NULL;
+}
+
+/* The recorded thread ended here. Its cache closes; this thread, which can not come back, goes on
+ * until it rests, with a new one should the recorded thread's number have come back. */
+static sw_noinline void end_thread(worker *me, sw_heap *heap) {
+    if (heap == NULL) return;
+    close_cache(me);
+    open_cache(me);
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
 static sw_always_inline void do_step(worker *me, sw_heap *heap, touch how, object *o,
                                      const step *s) {
     uint64_t size = step_size(s), before = 0;
@@ -127,6 +150,7 @@ static sw_always_inline void do_step(worker *me, sw_heap *heap, touch how, objec
         before = o->size;
         p = resize(me, heap, o->address, size);
         break;
+    case SW_OP_THREAD_END: end_thread(me, heap); return;
     case SW_OP_FREE:
     case SW_OP_KIND_COUNT:
         if (o->address != NULL) give(me, heap, o->address);
@@ -188,17 +212,6 @@ static void play_epoch(worker *me, uint32_t e) {
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
-
-static void open_cache(worker *me) {
-    if (me->player->heap == NULL || me->cache != NULL) return;
-    if (sw_cache_open(me->player->heap, &me->cache) != SW_OK)
-        replay_die("thread %u: %s", me->number, sw_last_error()->message);
-}
-
-static void close_cache(worker *me) {
-    sw_cache_close(me->cache);
-    me->cache = NULL;
-}
 
 static void *work(void *arg) {
     worker *me = arg;

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ends of threads in recordings: what they change, what they leave, files that do not tell them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from numpy.typing import NDArray
+from spanwise.frontier import peak_ledger
+
+from tests.python.helpers import ALLOC, FREE, ROOT, random_ops, spanwise
+
+END = 3
+OLD = [ROOT / "tests/data/births-v1.swt", ROOT / "tests/data/births-v1-raw.swt"]
+"""Recordings of format 1: six threads besides the first, 11,963 events (as told then)."""
+REMARK = (
+    "The recording does not say where threads end (its format is 1): 6 threads were taken to end"
+    " after their last call."
+)
+
+
+def births(threads: int, at_once: int, each: int = 300, *, told: bool = True) -> NDArray[np.void]:
+    """Waves of threads that allocate, free all but one in ten of it, and end.
+
+    Args:
+        threads: so many in all.
+        at_once: in a wave: all of it allocate before the first of it frees.
+        each: objects of a thread.
+        told: with their ends.
+    """
+    rows = []
+    for first in range(0, threads, at_once):
+        wave = range(first, first + at_once)
+        rows += [(ALLOC, i, t, i * 37 % 800 + 1) for t in wave for i in _own(t, each)]
+        rows += [(FREE, i, t, 0) for t in wave for i in _own(t, each) if i % 10]
+        rows += [(END, 0, t, 0) for t in wave] if told else []
+    ops = np.zeros(len(rows), sw.OPS_DTYPE)
+    ops["kind"], ops["object"], ops["thread"], ops["size"] = np.array(rows).T
+    ops["time_ns"] = np.arange(len(ops))
+    return ops
+
+
+def _own(thread: int, each: int) -> range:
+    return range(thread * each, (thread + 1) * each)
+
+
+# --- what they change -----------------------------------------------------------------------------
+
+
+def test_a_ledger_has_the_caches_of_living_threads_only() -> None:
+    """What 200 threads, four at a time, hold is about what four hold, and what they left."""
+    few = sw.Recording.from_ops(births(4, 4)).ledger("c16")
+    many = sw.Recording.from_ops(births(200, 4)).ledger("c16")
+    untold = sw.Recording.from_ops(births(200, 4, told=False)).ledger("c16")
+    left = 196 * 30 * (800 + 16)  # at most: 196 threads, 30 objects each
+    assert few.held_bytes < many.held_bytes < few.held_bytes + left
+    assert untold.held_bytes > 10 * many.held_bytes
+    assert many.events == untold.events
+
+
+def test_real_memory_equals_the_simulator_to_the_byte() -> None:
+    recording = sw.Recording.from_ops(births(60, 4))
+    for at in ("peak", "end"):
+        assert sw.check_ledger(recording, "c16", at).different == {}
+
+
+@pytest.mark.parametrize("allocator", ["spanwise", "glibc"])
+def test_a_replay(allocator: str) -> None:
+    """A thread's number may come back; an end is no operation that is timed."""
+    ops = np.concatenate([births(12, 4), births(12, 4)])
+    second = (np.arange(len(ops)) >= len(ops) // 2) & (ops["kind"] != END)
+    ops["object"][second] += 12 * 300
+    ops["time_ns"] = np.arange(len(ops))
+    table = "c16" if allocator == "spanwise" else None
+    recording = sw.Recording.from_ops(ops)
+    seen = sw.replay(recording, allocator, table=table, drain=[0.0])
+    assert seen.failed == 0 and seen.threads == 12
+    assert seen.ops == len(ops) - 24 == recording.events
+    assert seen.samples["live_objects"][-1] == 2 * 12 * 30
+
+
+# --- what they leave ------------------------------------------------------------------------------
+
+
+def test_counts_are_of_events() -> None:
+    told = sw.Recording.from_ops(births(20, 4))
+    untold = sw.Recording.from_ops(births(20, 4, told=False))
+    assert len(told) == len(told.ops) == len(untold) + 20
+    assert told.events == untold.events == len(untold)
+    assert repr(told) == repr(untold)
+    assert (told.histogram() == untold.histogram()).all()
+    assert (told.threads == untold.threads).all()
+    assert told.sites == untold.sites
+    ends = {"ops": len(told), "thread_ends": 20}
+    times = ("peak_op", "duration_ns")
+    same = {name: untold.summary.to_dict()[name] for name in told.summary.to_dict()}
+    same.update(ends, **{name: told.summary.to_dict()[name] for name in times})
+    assert told.summary.to_dict() == same
+    peak = told.ops[: told.summary.peak_op]
+    assert untold.summary.peak_op == int((peak["kind"] != END).sum())
+
+
+def test_as_a_file(tmp_path: Path) -> None:
+    ops = births(20, 4)
+    stored = sw.Recording.from_ops(ops, tmp_path / "a.swt")
+    assert stored.info["version"] == 2
+    assert stored.summary.to_dict() == sw.Recording.from_ops(ops).summary.to_dict()
+    for name in ("kind", "thread", "size", "time_ns"):
+        assert (stored.ops[name] == ops[name]).all()
+    assert stored.remark == "" and "remark" not in stored.ledger().to_dict()
+    assert stored.ledger().held_bytes == sw.Recording.from_ops(ops).ledger().held_bytes
+
+
+def test_the_optimiser_does_not_see_them() -> None:
+    told = sw.Recording.from_ops(births(20, 4))
+    untold = sw.Recording.from_ops(births(20, 4, told=False))
+    first, second = (sw.optimize(one, classes=8, objective="peak").table for one in (told, untold))
+    assert first.hash == second.hash
+    held = [peak_ledger([one], first, 3).held_bytes for one in (told, untold)]
+    assert held[0] == held[1]
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 1}, "operation 9: an end of a thread has a time and a thread, nothing else"),
+        ({"object": 1}, "operation 9: an end of a thread has a time and a thread, nothing else"),
+        ({"thread": 5}, "operation 9: thread 5 ends, and made no operation before"),
+        (
+            {"kind": 4},
+            "operation 9: kind 4 is unknown;"
+            " use 0 (alloc), 1 (free), 2 (realloc) or 3 (end of a thread)",
+        ),
+    ],
+)
+def test_impossible_ends(change: dict[str, int], message: str) -> None:
+    ops = np.concatenate([random_ops(1, 9, threads=1), births(1, 1, 0)])
+    ops["time_ns"] = np.arange(10)
+    for name, value in change.items():
+        ops[name][9] = value
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.Recording.from_ops(ops)
+    assert str(caught.value) == message
+
+
+# --- files of format 1 ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_an_old_file_is_read_and_says_so(path: Path) -> None:
+    recording = sw.Recording.open(path)
+    assert recording.info["version"] == 1
+    assert recording.events == 11_963
+    summary = recording.summary
+    assert (summary.threads, summary.thread_ends, summary.inferred_ends) == (7, 6, 6)
+    assert ("threads taken to end after their last call", "6") in summary.rows()
+    kinds, threads = recording.ops["kind"], recording.ops["thread"]
+    for thread in range(7):
+        own = kinds[threads == thread]
+        assert (own[:-1] != END).all() and (own[-1] == END) == (thread > 0)
+    ledger = recording.ledger()
+    assert ledger.remark == recording.remark == ledger.to_dict()["remark"] == REMARK
+    assert REMARK in str(ledger) and REMARK in ledger._repr_html_()
+    assert REMARK in str(recording.compare(["go", "c16"]))
+    untold = np.ascontiguousarray(recording.ops[kinds != END])
+    assert ledger.held_bytes <= sw.Recording.from_ops(untold).ledger().held_bytes
+    end, untold_end = (
+        one.ledger(at="end").held_bytes for one in (recording, sw.Recording.from_ops(untold))
+    )
+    assert end < untold_end
+
+
+def test_an_old_file_on_the_command_line() -> None:
+    done = spanwise("ledger", OLD[0])
+    assert done.returncode == 0 and REMARK in done.stdout
+    told = json.loads(spanwise("ledger", "--json", OLD[0], OLD[1]).stdout)
+    assert told["remark"] == REMARK
