@@ -75,7 +75,7 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
     uint32_t site = record_site(thread, frame);
     if (sw_likely(record_special == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
                                                          stamp, ticks, (uintptr_t)p, size, site))) {
-        thread->reallocs++;
+        thread->uncounted++;
         return;
     }
     record_event event = {.kind = RECORD_REALLOC,

@@ -112,9 +112,10 @@ typedef struct record_thread {
     uintptr_t stack_high;           /* one past the highest stack byte, 0 unknown */
     uint64_t ticks;                 /* last reading of the clock */
     uint32_t until_reading, stride; /* events until the next one; events that share one */
-    uint64_t reallocs;              /* in the open block: two slots, one call */
-    uint64_t dropped;               /* calls not recorded */
-    uint64_t nested; /* calls made inside a call: the allocator's own, or a signal handler's */
+    uint64_t uncounted; /* slots of the open block that are no call of their own: a reallocation's
+                         * second one, a thread's end */
+    uint64_t dropped;   /* calls not recorded */
+    uint64_t nested;    /* calls made inside a call: the allocator's own, or a signal handler's */
     struct record_thread *next; /* all records, newest first; never unlinked */
     uint32_t taken;             /* 1: belongs to a thread */
     bool is_shared;             /* the area is in a file */

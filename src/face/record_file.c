@@ -195,8 +195,8 @@ static void lose(record_thread *thread, uint64_t calls) {
 }
 
 void record_file_flush(record_thread *thread) {
-    uint64_t calls = swt_raw_count(&thread->raw) - thread->reallocs;
-    thread->reallocs = 0;
+    uint64_t calls = swt_raw_count(&thread->raw) - thread->uncounted;
+    thread->uncounted = 0;
     if ((record_special & RECORD_STOPPED) != 0) {
         lose(thread, calls);
         swt_raw_clear(&thread->raw);

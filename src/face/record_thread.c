@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of the recorded program. A thread gets a record with an open block at its first call.
- * Records are listed for ever and used again; the last flush is in the last round of the thread's
- * key destructors, so that what other destructors free is still recorded in the block. What comes
- * even later borrows a record for the one call. */
+ * Records are listed for ever and used again; the thread's end and its last flush are in the last
+ * round of its key destructors, so that what other destructors free is still recorded before it. What
+ * comes even later borrows a record for the one call, and ends again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/mman.h>
@@ -147,9 +147,22 @@ static bool may_write(record_thread *thread) {
     }
 }
 
+/* The thread ends, or the one call of a thread that has: whoever replays this closes its cache. */
+static void note_end(record_thread *thread) {
+    uint64_t stamp = record_stamp(), ticks = record_read_ticks();
+    bool noted = swt_raw_end(&thread->raw, stamp, ticks);
+    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: wiped, in a fork that no handler saw */
+        record_file_flush(thread);
+        noted = swt_raw_end(&thread->raw, stamp, ticks);
+    }
+    thread->uncounted += noted;
+}
+
 static void give_record(record_thread *thread) {
     record_set_phase(thread, RECORD_WRITING);
-    bool open = may_write(thread) || (record_special & RECORD_STOPPED) != 0; /* then it counts */
+    bool open = may_write(thread);
+    if (open && record_special == 0) note_end(thread);
+    open = open || (record_special & RECORD_STOPPED) != 0; /* then it counts */
     if (open && swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
     record_set_phase(thread, RECORD_IDLE);
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
@@ -251,7 +264,7 @@ static bool put(record_thread *thread, const record_event *e) {
         if (!swt_raw_realloc(raw, e->old_stamp, e->old_ticks, e->old_address, e->stamp, e->ticks,
                              e->address, e->size, e->site))
             return false;
-        thread->reallocs++;
+        thread->uncounted++;
         return true;
     }
 }

@@ -4,6 +4,8 @@
  *   summary --salvage AREAS FILE  appends what is in the areas
  *   summary --sites FILE  each call site: id and addresses, then the modules
  *   summary --cleared BYTES FILE  how many allocations of so many bytes were to be cleared
+ *   summary --threads FILE  each thread: number, operations, ends, whether the last one is an end,
+ *                           ends behind an end
  * Exit 1 and the error message when the recording can not be read whole. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,6 +46,8 @@ static void print_totals(const sw_trace_summary *s) {
     LINE(children_unrecorded);
     LINE(children_recorded);
     LINE(incomplete);
+    LINE(thread_ends);
+    LINE(inferred_ends);
 #undef LINE
 }
 
@@ -94,17 +98,41 @@ static int cleared(sw_trace *trace, uint64_t bytes) {
     return 0;
 }
 
+/* The threads of the tests' programs are few. */
+static int threads(sw_trace *trace) {
+    static struct {
+        unsigned ops, ends, ended, empty;
+    } seen[4096];
+    const sw_op *ops;
+    size_t count = 1;
+    while (count != 0) {
+        if (sw_trace_next(trace, &ops, &count) != SW_OK) return fail();
+        for (size_t i = 0; i < count && ops[i].thread < 4096; i++) {
+            unsigned is_end = ops[i].kind == SW_OP_THREAD_END;
+            seen[ops[i].thread].empty += is_end & seen[ops[i].thread].ended;
+            seen[ops[i].thread].ended = is_end;
+            seen[ops[i].thread].ends += is_end;
+            seen[ops[i].thread].ops++;
+        }
+    }
+    for (int i = 0; i < 4096 && seen[i].ops != 0; i++)
+        printf("%d %u %u %u %u\n", i, seen[i].ops, seen[i].ends, seen[i].ended, seen[i].empty);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     sw_trace *trace;
     if (argc == 4 && strcmp(argv[1], "--salvage") == 0)
         return sw_trace_salvage(argv[3], argv[2], 0, 0) == SW_OK ? 0 : fail();
     int want_sites = argc == 3 && strcmp(argv[1], "--sites") == 0;
+    int want_threads = argc == 3 && strcmp(argv[1], "--threads") == 0;
     int want_cleared = argc == 4 && strcmp(argv[1], "--cleared") == 0;
-    unsigned flags = argc == 3 && !want_sites ? SW_TRACE_VALID_PREFIX : 0;
+    unsigned flags = argc == 3 && !want_sites && !want_threads ? SW_TRACE_VALID_PREFIX : 0;
     if (argc < 2 || sw_trace_open(argv[argc - 1], flags, &trace) != SW_OK) return fail();
-    int result = want_cleared ? cleared(trace, strtoull(argv[2], NULL, 10))
-                 : want_sites ? sites(trace)
-                              : totals(trace);
+    int result = want_cleared   ? cleared(trace, strtoull(argv[2], NULL, 10))
+                 : want_threads ? threads(trace)
+                 : want_sites   ? sites(trace)
+                                : totals(trace);
     sw_trace_close(trace);
     return result;
 }

@@ -39,6 +39,15 @@ class Run:
         return int(self.recordings[recording][name])
 
 
+@dataclass
+class ThreadSeen:
+    """Operations of a thread, its ends among them, and whether an end is the last."""
+
+    ops: int
+    ends: int
+    ended: bool
+
+
 class Recorder:
     """Builds what the tests need, once, and runs programs under the recorder."""
 
@@ -128,6 +137,16 @@ class Recorder:
         )
         return int(done.stdout.split()[1])
 
+    def threads(self, path: Path) -> list[ThreadSeen]:
+        """What each thread did, by its number."""
+        done = subprocess.run(
+            [self.summary_tool, "--threads", path], capture_output=True, text=True, check=True
+        )
+        rows = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+        assert [row[0] for row in rows] == list(range(len(rows)))
+        assert not any(row[4] for row in rows), "an end behind an end"
+        return [ThreadSeen(row[1], row[2], bool(row[3])) for row in rows]
+
     def run(
         self,
         command: Sequence[str | Path],
@@ -159,4 +178,6 @@ def lifecycle(recorder: Recorder, directory: Path, mode: str, n: int, **options:
 def assert_consistent(summary: dict[str, str]) -> None:
     for name in ("unknown_frees", "unknown_reallocs", "missed_frees", "incomplete"):
         assert summary[name] == "0", name
-    assert int(summary["calls"]) == int(summary["ops"]) + int(summary["dropped_calls"])
+    events = int(summary["ops"]) - int(summary["thread_ends"])
+    assert int(summary["calls"]) == events + int(summary["dropped_calls"])
+    assert summary["inferred_ends"] == "0"
