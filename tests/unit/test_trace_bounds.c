@@ -8,7 +8,7 @@
 #include "sanitizer.h"
 #include "trace_fixture.h"
 
-enum { PEAK_BASE = 16 << 20, WRITTEN_BASE = 64 << 10, TIMES = 8 };
+enum { PEAK_BASE = 24 << 20, WRITTEN_BASE = 64 << 10, TIMES = 8 };
 
 static const char *path, *out_path;
 
