@@ -24,7 +24,10 @@ CLASSES, ALIGN, OBJECTIVE = 32, 16, "peak"
 """The rules of the table that the loop is closed with."""
 
 
-_VARIABLES = ("RECORD_FILE", "RECORD_STACKS", "RECORD_CHILDREN", "RECORD_PID", "TRACKED", "LEDGER")
+_VARIABLES = (
+    *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_CHILDREN", "RECORD_PID"),
+    *("TRACKED", "LEDGER"),
+)
 """What recorder and malloc face find in a program's environment, after SPANWISE_."""
 
 
