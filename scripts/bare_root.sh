@@ -8,8 +8,8 @@
 #
 #   scripts/bare_root.sh root|user FOLDER [MIRROR]
 #
-# Variables that tell where certificates and packages come from (PIP_*, SSL_*, *_proxy) reach the
-# commands, and the certificates of this system are copied, so that a registry behind a proxy works.
+# Variables that tell where packages come from (PIP_INDEX_URL, *_proxy) reach the commands, and so
+# do the certificates that this system trusts: a registry behind a proxy works.
 set -eu
 
 case $#-${1-} in
@@ -30,8 +30,12 @@ if [ ! -e "$folder/etc/debian_version" ]; then
     # shellcheck disable=SC2086
     debootstrap --variant=minbase bookworm "$folder" $mirror >"$folder.debootstrap.log" 2>&1
 fi
-mkdir -p "$folder/etc/ssl/certs"
-cp -RL /etc/ssl/certs/. "$folder/etc/ssl/certs/" 2>/dev/null || true
+certificates=/etc/ssl/certs/ca-certificates.crt
+trusted=''
+if [ -f "$certificates" ]; then
+    cp "$certificates" "$folder/trusted.crt"
+    trusted='PIP_CERT=/trusted.crt SSL_CERT_FILE=/trusted.crt'
+fi
 cp /etc/resolv.conf /etc/hosts "$folder/etc/"
 
 mounted=''
@@ -58,9 +62,9 @@ mount_at tmp -t tmpfs tmpfs
 
 # inside USER COMMAND: in the root, with the variables of the registries.
 inside() {
-    # shellcheck disable=SC2046
+    # shellcheck disable=SC2046,SC2086
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="/home/$user" \
-        LC_ALL=C.UTF-8 $(env | grep -E '^(PIP_(CERT|INDEX_URL|DEFAULT_TIMEOUT)|SSL_|[a-z]+_proxy)') \
+        LC_ALL=C.UTF-8 $trusted $(env | grep -E '^(PIP_INDEX_URL|[a-z]+_proxy)=') \
         chroot --userspec="$1" "$folder" /bin/sh -c "cd /home/$user/spanwise && $2"
 }
 
