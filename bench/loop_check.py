@@ -12,6 +12,9 @@ peak), builds library and malloc face with it, and checks
 
 both for the stock table and for the best one. Exit 1: one of them does not hold.
 
+What is held depends on the clock, too: the decay gives idle spans and pages back, at other moments
+on a busy machine. --quick switches the decay off, in the simulator and in the runs.
+
 Examples:
     ./dev demo && .venv/bin/python bench/loop_check.py            a python program; half a minute
     .venv/bin/python bench/loop_check.py -o loop.json -- perl -e 'my @a = (1..100000)'
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -43,13 +47,23 @@ assert again == rows
 ROWS, QUICK_ROWS = 40_000, 10_000
 
 
-def close(argv: list[str], folder: Path, runs: int) -> tuple[_loop.Loop, list[sw.LedgerCheck]]:
+def close(
+    argv: list[str], folder: Path, runs: int, decay_ms: float | None
+) -> tuple[_loop.Loop, list[sw.LedgerCheck]]:
     """The loop on a program, with its files in a folder; and the checks of the simulator.
+
+    Args:
+        argv: program and arguments.
+        folder: where recording and build go.
+        runs: of the program under each malloc face.
+        decay_ms: of the simulated heaps and of the faces: None the default, `math.inf` never.
 
     Raises:
         SpanwiseError: a step failed; the message names it.
     """
     env = _loop.same_environment()
+    if decay_ms is not None:
+        env["SPANWISE_DECAY_MS"] = "never" if math.isinf(decay_ms) else str(decay_ms)
     outcome = run_recorded(argv, folder / "program.swt", env=env)
     _say(outcome.lines()[-1])
     recording = sw.Recording.open(outcome.path)
@@ -57,7 +71,7 @@ def close(argv: list[str], folder: Path, runs: int) -> tuple[_loop.Loop, list[sw
     made = build(best, folder / "best", say=_say)
     _say(f"{runs} runs under each malloc face")
     measured = [
-        _loop.measure(argv, recording.ledger(table), runs, lib=lib)
+        _loop.measure(argv, recording.ledger(table, decay_ms=decay_ms), runs, lib=lib, env=env)
         for table, lib in ((FACE_TABLE, None), (best, made.folder))
     ]
     _say("replays by one thread on tracked heaps")
@@ -106,7 +120,7 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=RUNS, metavar="N", help=f"default {RUNS}")
     parser.add_argument(
-        "--quick", action="store_true", help=f"a small program, {QUICK_RUNS} runs of it"
+        "--quick", action="store_true", help=f"a small program, {QUICK_RUNS} runs of it, no decay"
     )
     parser.add_argument("-o", "--output", metavar="FILE.json", help="all figures")
     parser.add_argument("command", nargs="*", metavar="PROGRAM ARGS", help="after --")
@@ -115,10 +129,10 @@ def main() -> int:
         parser.error(f"--runs {options.runs}: give 1 or more")
     job = JOB.replace("COUNT", str(QUICK_ROWS if options.quick else ROWS))
     argv = options.command or [sys.executable, "-c", job]
-    runs = QUICK_RUNS if options.quick else options.runs
+    runs, decay_ms = (QUICK_RUNS, math.inf) if options.quick else (options.runs, None)
     try:
         with tempfile.TemporaryDirectory(prefix="spanwise-loop-") as folder:
-            loop, checks = close(argv, Path(folder), runs)
+            loop, checks = close(argv, Path(folder), runs, decay_ms)
     except sw.SpanwiseError as error:
         print(f"loop_check: {error}", file=sys.stderr)
         return 2
