@@ -206,6 +206,13 @@ def test_comparison() -> None:
     assert [cell.split()[0] for cell in rows["waste of held"]] == ["66.7", "58.3", "75.0"]
 
 
+def test_best_holds_least_whatever_it_wastes() -> None:
+    busy = made_up(table="busy", requested_bytes=1900, held_bytes=2900)
+    idle = made_up(table="idle", requested_bytes=1000, held_bytes=2400, free_page_bytes=610)
+    assert busy.waste_bytes < idle.waste_bytes
+    assert sw.compare([busy, idle]).best.table == "idle"
+
+
 def test_of_equal_ledgers_the_first_is_best() -> None:
     comparison = sw.compare([holding(3000, "x"), holding(2400, "y"), holding(2400, "z")])
     assert comparison.best.table == "y"
