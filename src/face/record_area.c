@@ -30,10 +30,10 @@ static bool name_of(char *out, const char *recording) {
     base = base == NULL ? recording : base + 1;
     size_t folder = strlen(record_option.areas), name = strlen(base);
     if (folder == 0 || folder + name + 16 > RECORD_PATH_MAX) return false;
-    memcpy(out, record_option.areas, folder);
-    out[folder] = '/';
-    memcpy(out + folder + 1, base, name);
-    memcpy(out + folder + 1 + name, ".areas", sizeof ".areas");
+    char *end = stpcpy(out, record_option.areas);
+    *end++ = '/';
+    end = stpcpy(end, base);
+    (void)stpcpy(end, ".areas");
     return true;
 }
 

@@ -85,8 +85,10 @@ static void refused_others(void) {
     REQUIRE(posix_memalign(&p, 64, (size_t)1 << 42) == ENOMEM && p == &p);
 }
 
-/* Rounds of all that. Bytes that the first round got. */
-static size_t live_without(hoard *h, uint64_t seed, unsigned long rounds) {
+/* Rounds of all that. Bytes that the first round got. Alone: no other thread takes what was freed. A
+ * thread beside others may have so little that what it frees makes up no whole span for a size of
+ * which it has none. */
+static size_t live_without(hoard *h, uint64_t seed, unsigned long rounds, bool alone) {
     uint64_t rng = seed;
     size_t first = 0;
     for (unsigned long round = 0; round < rounds; round++) {
@@ -100,11 +102,11 @@ static size_t live_without(hoard *h, uint64_t seed, unsigned long rounds) {
         size_t before = h->count;
         if (h->count > 10) {
             block *b = malloc(64); /* there is memory again */
-            REQUIRE(b != NULL);
+            REQUIRE(b != NULL || !alone);
             free(b);
         }
         (void)take_all(h, &rng);
-        REQUIRE(first < 100000 || h->count > before);
+        REQUIRE(first < 100000 || h->count > before || !alone);
         if (round % 2 == 1) give_some(h, 1);
         progress();
     }
@@ -114,7 +116,7 @@ static size_t live_without(hoard *h, uint64_t seed, unsigned long rounds) {
 
 static void *live_in_thread(void *arg) {
     hoard *h = arg;
-    (void)live_without(h, (uint64_t)(h - hoards) + 100, 2);
+    (void)live_without(h, (uint64_t)(h - hoards) + 100, 2, false);
     return NULL;
 }
 
@@ -194,11 +196,11 @@ static int live_under(int which, unsigned long rounds) {
         set_limit(l);
     }
     stage(1, l->what, "one thread");
-    size_t first = live_without(&hoards[0], 1, rounds);
+    size_t first = live_without(&hoards[0], 1, rounds, true);
     stage(1, l->what, "several threads");
     live_in_threads();
     stage(1, l->what, "again one thread");
-    size_t again = live_without(&hoards[0], 2, 1);
+    size_t again = live_without(&hoards[0], 2, 1, true);
     printf("%-40s %8zu KiB given at first, %8zu KiB at the end\n", l->what, first >> 10,
            again >> 10);
     REQUIRE(first >= l->least && again >= l->least / 2);

@@ -108,7 +108,7 @@ static sw_status next_inferring(swt_source *source, size_t *count) {
     size_t n = 0;
     *count = 0;
     if (source->decoded == NULL) {
-        source->decoded = malloc(SW_TRACE_OPS_MAX * sizeof(sw_op));
+        source->decoded = calloc(SW_TRACE_OPS_MAX, sizeof(sw_op));
         if (source->decoded == NULL) return swt_file_no_memory(source->file);
         status = seek_last_ops(source);
     }
