@@ -205,7 +205,7 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
 
 /* The first bytes of a window that its heap asks for at once: their refusal refuses the window. */
 static bool make_ready(const sw_space *space, const sw_window *window, uint64_t bytes) {
-    return space->dry || commit((void *)window->base, bytes);
+    return space->dry || bytes == 0 || commit((void *)window->base, bytes);
 }
 
 /* Never a longer one than asked for: the layout of a heap must not depend on the heaps before

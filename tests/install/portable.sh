@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # portable.sh NM ARCHIVE: fails when the archive of a SPANWISE_OS=none build needs anything beyond
-# ISO C, four POSIX calls (write, stat, fseeko, ftello), zstd and the compiler's own helpers.
+# ISO C, six POSIX calls (write, stat, fileno, fseeko, ftello, ftruncate), zstd and the compiler's
+# own helpers.
 set -eu
 nm=$1 archive=$2
 
@@ -9,7 +10,7 @@ iso_c='abort|aligned_alloc|calloc|malloc|realloc|free|qsort|strtod|strtol|strtou
 mem(cpy|set|move|cmp|chr)|str(cmp|ncmp|len|chr|rchr|error|cpy|ncpy)
 f(open|close|read|write|seek|tell|eof|error|flush|puts|printf|gets|putc|getc)|setvbuf|remove|rename
 v?(s|sn|f)?printf|time|timespec_get|std(in|out|err)'
-posix='write|stat|fseeko|ftello'
+posix='write|stat|fileno|fseeko|ftello|ftruncate'
 helpers='_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__errno_location|__(u?div|u?mod|popcount)[a-z]i[0-9]'
 helpers="$helpers|__stack_chk_fail|__(memcpy|memset|memmove|snprintf|vsnprintf)_chk|__isoc[0-9a-z_]*"
 
