@@ -175,6 +175,7 @@ PARTS = (
 # Small functions that many parts use: whoever calls them decides.
 HELPERS = (
     "sw_span_class_of",
+    "sw_cache_is_open",
     "sw_word_local",
     "sw_word_remote",
     "sw_word_set_local",

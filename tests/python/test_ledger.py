@@ -130,7 +130,7 @@ def test_the_source_makes_no_difference(stored: bool, tmp_path: Any) -> None:
     path = tmp_path / "a.swt" if stored else None
     recording = sw.Recording.from_ops(ops, path)
     plain = sw.Recording.from_ops(ops)
-    for at in ("peak", "end", 0.0, 1.5, 1e6):
+    for at in ("peak", "end", 0.0, 1.5, 231.0):
         ours, theirs = recording.ledger("go", at), plain.ledger("go", at)
         assert parts_of(ours) == parts_of(theirs)
         assert (ours.events, ours.time_ns, ours.stats) == (
@@ -140,7 +140,7 @@ def test_the_source_makes_no_difference(stored: bool, tmp_path: Any) -> None:
 
 def test_nothing_recorded() -> None:
     recording = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE))
-    for at in ("peak", "end", 1.0):
+    for at in ("peak", "end", 0.0):
         ledger = recording.ledger("go", at)
         assert ledger.requested_bytes == ledger.events == 0
         assert_identity(ledger)
