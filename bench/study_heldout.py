@@ -12,6 +12,7 @@ Example:
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -119,15 +120,21 @@ def _line(cells: Sequence[str]) -> str:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def page(pairs: Sequence[Pair]) -> str:
-    """The study as a page of documentation."""
+def _commit() -> str:
+    if shutil.which("git") is None:
+        return "unknown"
     command = ["git", "rev-parse", "--short", "HEAD"]
     asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or "unknown"
+
+
+def page(pairs: Sequence[Pair]) -> str:
+    """The study as a page of documentation."""
     parts = [
         "<!-- Made by bench/study_heldout.py; do not edit. -->",
         "# Held-out gain of fitted tables",
         "",
-        f"Commit `{asked.stdout.strip() or 'unknown'}`, command `{COMMAND}`.",
+        f"Commit `{_commit()}`, command `{COMMAND}`.",
         "",
         f"{len(pairs)} programs, each recorded twice with different inputs: tables are fitted to",
         "the first recording and judged on the second. Percent of requested bytes; in brackets the",
