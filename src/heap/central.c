@@ -112,8 +112,8 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
     return span;
 }
 
-/* Whether some open cache is looking at the span in order to free a slot of it: the slot must have been
- * freed twice at once, because every slot is free. One that has left again has made its free
+/* Whether some open cache is looking at the span in order to free a slot of it: the slot must have
+ * been freed twice at once, because every slot is free. One that has left again has made its free
  * pending. The caller has taken the span out of the page map before. The fence is the counterpart
  * of the one in sw_visit_enter. */
 static bool is_visited(const sw_heap *heap, const sw_span *span) {
