@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What goes into the wheel (component `python`): the extension, which carries the whole library; the
-# faces and the replayer in spanwise/_native; and headers, sources and generator in spanwise/_source,
-# from which an installed spanwise builds an allocator for another table.
+# faces and the replayer in spanwise/_native; and headers, sources and the generator's script in
+# spanwise/_source, from which an installed spanwise builds an allocator for another table. The
+# generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
 set(ffi_cdef "${PROJECT_SOURCE_DIR}/python/spanwise/_ffi.cdef.txt")
@@ -34,6 +35,6 @@ if(spanwise_programs)
 endif()
 install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.c")
-install(DIRECTORY scripts DESTINATION spanwise/_source COMPONENT python
-        FILES_MATCHING PATTERN "*.py" PATTERN "build_check.c" PATTERN "check_layers.py" EXCLUDE)
+install(FILES scripts/sizeclasses.py scripts/build_check.c
+        DESTINATION spanwise/_source/scripts COMPONENT python)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generates, proves and checks size-class tables; `--help` has examples. Code: sizeclasses_lib/.
+"""Generates, proves and checks size-class tables; `--help` has examples.
 
-Needs nothing but the standard library, and runs from a checkout as well as from the sources that
-the wheel carries.
+The code is the package `spanwise_sizeclasses`, which needs nothing but the standard library. A
+fresh checkout has it in python/; an installed wheel has it beside the package `spanwise`, which
+carries this file in `_source/scripts`.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+_ROOT = Path(__file__).resolve().parents[1]
+_CHECKOUT = _ROOT / "python"
+sys.path.insert(0, str(_CHECKOUT if _CHECKOUT.is_dir() else _ROOT.parents[1]))
 
-from sizeclasses_lib.cli import main
+from spanwise_sizeclasses.cli import main  # noqa: E402  found through the line above
 
 if __name__ == "__main__":
     sys.exit(main())

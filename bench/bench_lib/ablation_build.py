@@ -101,7 +101,8 @@ def _version() -> str:
 def _hash_of_sources(root: Path) -> str:
     digest = hashlib.sha256()
     tracked = [*root.glob("src/**/*.[ch]"), *root.glob("include/spanwise/**/*.h")]
-    tracked += [root / "bench/ablation.c", *root.glob("bench/*.h"), *root.glob("scripts/**/*.py")]
+    tracked += [root / "bench/ablation.c", *root.glob("bench/*.h"), root / "scripts/sizeclasses.py"]
+    tracked += root.glob("python/spanwise_sizeclasses/*.py")
     for path in sorted(tracked):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]

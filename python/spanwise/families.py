@@ -1,71 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Families of size classes and table files, as the generator has them.
 
-There is one truth, scripts/sizeclasses_lib (standard library only): the generator is made of it,
-and it is loaded from there, in a checkout, or from the sources that the wheel carries.
+There is one truth, the package `spanwise_sizeclasses`: the script that writes the C tables is made
+of it, and this module gives its tables with the errors of this package.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import importlib.util
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spanwise_sizeclasses import families, rules, tablefile
+from spanwise_sizeclasses.model import BUILTINS, SizeClassError, Table
 
-from spanwise.errors import InvalidError, UnsupportedError
-
-if TYPE_CHECKING:
-    from sizeclasses_lib.model import Table
+from spanwise.errors import InvalidError
 
 NAMES_HELP = "go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci, geometric-R or FILE.json"
 """What a command line may call a table."""
 
 _SMALL_LIMIT = 1024
-_PACKAGE = "spanwise._sizeclasses"
-
-
-@functools.cache
-def generator(module: str) -> Any:
-    """A module of the generator's library, e.g. "families".
-
-    Raises:
-        UnsupportedError: its sources are not there.
-    """
-    if _PACKAGE not in sys.modules:
-        folder = _folder()
-        spec = importlib.util.spec_from_file_location(
-            _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]
-        )
-        assert spec is not None and spec.loader is not None
-        package = importlib.util.module_from_spec(spec)
-        sys.modules[_PACKAGE] = package
-        spec.loader.exec_module(package)
-    return importlib.import_module(f"{_PACKAGE}.{module}")
-
-
-def _folder() -> Path:
-    package = Path(__file__).parent
-    places = [package / "_source/scripts", package.parents[1] / "scripts"]
-    for place in places:
-        if (place / "sizeclasses_lib/families.py").is_file():
-            return place / "sizeclasses_lib"
-    raise UnsupportedError(f"{places[0]}: the generator is not there; install the wheel anew")
 
 
 @contextmanager
 def _named_errors(where: str = "") -> Iterator[None]:
     """The generator's errors as the package's."""
-    bad: type[Exception] = generator("model").SizeClassError
     try:
         yield
-    except bad as error:
+    except SizeClassError as error:
         raise InvalidError(f"{where}{error}") from None
 
 
@@ -76,8 +40,7 @@ def named(name: str) -> Table | None:
         InvalidError: geometric- without a ratio above 1.
     """
     with _named_errors():
-        table: Table | None = generator("families").named(name)
-        return table
+        return families.named(name)
 
 
 def check_name(name: str) -> None:
@@ -87,8 +50,8 @@ def check_name(name: str) -> None:
         InvalidError: the name, and what it must be.
     """
     with _named_errors():
-        generator("rules").check_name(name)
-    if name in generator("model").BUILTINS:
+        rules.check_name(name)
+    if name in BUILTINS:
         raise InvalidError(f"name {name!r} belongs to a built-in table; choose another")
 
 
@@ -99,13 +62,13 @@ def make(family: str, *arguments: Any, **options: Any) -> Table:
         InvalidError: an argument is out of range.
     """
     with _named_errors():
-        table: Table = getattr(generator("families"), family)(*arguments, **options)
+        table: Table = getattr(families, family)(*arguments, **options)
         return table
 
 
 def span_pages(size: int, page_bytes: int) -> int:
     """The fewest pages whose tail behind whole slots is at most 1/8 of the span."""
-    return int(generator("families").span_pages(size, page_bytes))
+    return families.span_pages(size, page_bytes)
 
 
 def read_table_file(path: str, raw: bytes) -> Table:
@@ -115,8 +78,7 @@ def read_table_file(path: str, raw: bytes) -> Table:
         InvalidError: naming the file, and the line and column, or the class and rule.
     """
     with _named_errors(f"{path}: "):
-        table: Table = generator("tablefile").parse_table(raw)
-        return table
+        return tablefile.parse_table(raw)
 
 
 def large_step(sizes: NDArray[np.int64]) -> int:

@@ -21,7 +21,7 @@ from spanwise.explanation import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from sizeclasses_lib.model import Table
+    from spanwise_sizeclasses.model import Table
 
 COLUMN_TITLES = (
     "class",

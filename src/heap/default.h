@@ -10,7 +10,7 @@ extern const sw_paths SW_DEFAULT_PATHS;
 extern sw_path_fn *const SW_DEFAULT_NOSCAN[]; /* by size in bytes, 0 .. SW_DEFAULT_CUTOFF */
 
 _Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_slot),
-               "PAIR_BYTES of scripts/sizeclasses_lib/emit_c.py is out of date");
+               "PAIR_BYTES of python/spanwise_sizeclasses/emit_c.py is out of date");
 
 /* malloc of a size up to SW_FAST_SIZE_MAX, in straight line: a call through the table of specialised
  * paths is predicted only while sizes repeat. */

@@ -5,7 +5,7 @@
  * that making one never calls a malloc, which this library may be the face of.
  * One that ended stays as a page with its mark (ds/handle.h).
  * Callers: every heap (look-up is inline in table.h), the public API.
- * The rules and their texts are those of scripts/sizeclasses_lib/rules.py, tested on both sides.
+ * The rules and their texts are those of python/spanwise_sizeclasses/rules.py, tested on both sides.
  * Design: docs/design/sizeclasses.md.
  */
 #include "size/table.h"

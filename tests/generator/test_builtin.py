@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sizeclasses_lib import cli, emit_text, families
-from sizeclasses_lib.model import BUILTINS, SizeClass, Table, magic_of
-from sizeclasses_lib.procedure import make_table
+from spanwise_sizeclasses import cli, emit_text, families
+from spanwise_sizeclasses.model import BUILTINS, SizeClass, Table, magic_of
+from spanwise_sizeclasses.procedure import make_table
 
 from tests.generator.tools import C16, GO, GO_NUMBERS, ROOT, run_script
 

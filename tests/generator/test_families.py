@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sizeclasses_lib import families, proofs, tablefile
-from sizeclasses_lib.model import SizeClassError, Table
+from spanwise_sizeclasses import families, proofs, tablefile
+from spanwise_sizeclasses.model import SizeClassError, Table
 
 ROOT = Path(__file__).resolve().parents[2]
 

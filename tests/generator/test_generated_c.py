@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from sizeclasses_lib import cli, emit_c
-from sizeclasses_lib.model import Table
+from spanwise_sizeclasses import cli, emit_c
+from spanwise_sizeclasses.model import Table
 
 from tests.generator.tools import C16, GO, ROOT, SCRIPT, with_classes
 
@@ -147,10 +147,20 @@ int main(void) {
         assert symbol in result.stderr
 
 
-def test_works_from_another_place(tmp_path: Path) -> None:
-    """As the wheel ships it: only scripts/, anywhere."""
-    shutil.copytree(SCRIPT.parent, tmp_path / "scripts")
-    script = tmp_path / "scripts" / "sizeclasses.py"
+@pytest.mark.parametrize(
+    ("script_at", "package_at"),
+    [
+        ("scripts", "python"),
+        ("spanwise/_source/scripts", "."),
+    ],
+    ids=["checkout", "wheel"],
+)
+def test_runs_where_only_the_generator_is(tmp_path: Path, script_at: str, package_at: str) -> None:
+    """The script finds its package in a checkout, and beside the installed package `spanwise`."""
+    (tmp_path / script_at).mkdir(parents=True)
+    script = Path(shutil.copy(SCRIPT, tmp_path / script_at))
+    package = ROOT / "python/spanwise_sizeclasses"
+    shutil.copytree(package, tmp_path / package_at / package.name)
     command = [sys.executable, "-I", str(script), "--table", "c16", "-o", str(tmp_path / "out")]
     subprocess.run(command, cwd="/", check=True)
     made = (tmp_path / "out" / "table_c16.c").read_text()

@@ -8,8 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from sizeclasses_lib import proofs
-from sizeclasses_lib.model import ProofError, SizeClass, Table
+from spanwise_sizeclasses import proofs
+from spanwise_sizeclasses.model import ProofError, SizeClass, Table
 
 from tests.generator.tools import C16, GO
 

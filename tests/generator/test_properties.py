@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizeclasses_lib import emit_c, proofs, rules
-from sizeclasses_lib.model import (
+from spanwise_sizeclasses import emit_c, proofs, rules
+from spanwise_sizeclasses.model import (
     SLOTS_MAX,
     Parameters,
     ProofError,
@@ -20,7 +20,7 @@ from sizeclasses_lib.model import (
     division_is_exact,
     magic_of,
 )
-from sizeclasses_lib.procedure import make_table
+from spanwise_sizeclasses.procedure import make_table
 
 from tests.generator.tools import C16, GO
 

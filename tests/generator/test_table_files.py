@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from sizeclasses_lib import cli
-from sizeclasses_lib.model import Parameters
-from sizeclasses_lib.procedure import make_table
-from sizeclasses_lib.tablefile import dump_table, load_table
+from spanwise_sizeclasses import cli
+from spanwise_sizeclasses.model import Parameters
+from spanwise_sizeclasses.procedure import make_table
+from spanwise_sizeclasses.tablefile import dump_table, load_table
 
 from tests.generator.tools import C16, FINE, GO, run_script, with_classes
 
