@@ -61,7 +61,7 @@ def _record(words: Sequence[str], run: int, folder: Path) -> sw.Recording:
 
 # --- a C compiler ---------------------------------------------------------------------------------
 
-_SOURCES = ("src/heap/alloc.c", "src/trace/io/merge.c")
+_SOURCES = ("src/heap/alloc.c", "src/trace/merge.c")
 
 
 def _compile(run: int, folder: Path) -> sw.Recording:

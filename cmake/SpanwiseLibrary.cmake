@@ -4,7 +4,7 @@
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                 "watch/*" "trace/io/*" "trace/replay/*" "optimize/*")
+                 "watch/*" "trace/*" "run/*" "optimize/*")
 add_library(spanwise_objects OBJECT ${core_sources})
 spanwise_compile(spanwise_objects)
 target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
@@ -49,10 +49,10 @@ endfunction()
 
 set(spanwise_faces)
 if(SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
-  spanwise_sources(record_sources ${spanwise_floor} "trace/io/*" "face/record*")
+  spanwise_sources(record_sources ${spanwise_floor} "trace/*" "recorder/*")
   spanwise_face(record ${record_sources})
   spanwise_sources(malloc_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                   "watch/*" "face/malloc*")
+                   "watch/*" "malloc/*")
   spanwise_face(malloc ${malloc_sources})
   # A program that opens it with dlopen may close it while its objects live.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)

@@ -125,8 +125,10 @@ class Object:
     undefined: set[str] = field(default_factory=set)
 
 
-def read_objects(build: Path, layers: list[Layer], nm: str) -> list[Object]:
+def read_objects(root: Path, build: Path, layers: list[Layer], nm: str) -> list[Object]:
     """Reads every object of CMake's object folders below `build` with nm.
+
+    CMake leaves the object of a source that was moved or removed; such an object says nothing.
 
     Raises:
         LayersError: no object found, or nm fails.
@@ -135,6 +137,8 @@ def read_objects(build: Path, layers: list[Layer], nm: str) -> list[Object]:
     for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
         inside = path.relative_to(build / "CMakeFiles")
         source = Path(*inside.parts[1:]).with_suffix("").as_posix()
+        if not (root / source).is_file():
+            continue
         layer = layer_of(layers, source)
         if layer is None:
             raise LayersError(f"{path}: {source} is in no layer of src/LAYERS.md")
@@ -213,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
         violations = list(check_includes(options.root, layers))
         count = 0
         for build in options.objects:
-            objects = read_objects(build, layers, options.nm)
+            objects = read_objects(options.root, build, layers, options.nm)
             count += len(objects)
             violations += check_symbols(objects)
     except (LayersError, OSError) as error:

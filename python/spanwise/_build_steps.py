@@ -35,7 +35,7 @@ SHARED_FLAGS = (
 )
 FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete")
 _FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
-_NOT_CORE = ("face", "os/none", "trace/replay/program")
+_NOT_CORE = ("malloc", "os/none", "player", "recorder")
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
     return tuple(sorted(rooms.difference(_NOT_CORE)))
 
 
-FACE_ROOMS = _FLOOR
+FACE_ROOMS = (*_FLOOR, "malloc")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:

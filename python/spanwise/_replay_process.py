@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replayer's process: what it is given, how it is watched, what it prints.
 
-The program is `spanwise-replay` (src/trace/replay/program/). Operations reach it through a file
+The program is `spanwise-replay` (src/player/). Operations reach it through a file
 without a name, so that nothing is left behind whatever happens.
 """
 
@@ -32,7 +32,7 @@ MALLOC_FACE = "libspanwise-malloc.so"
 TOUCHES = ("none", "ends", "pages", "all")
 POLL_SECONDS = 0.005
 
-# struct ops_head of src/trace/replay/program/plan.h
+# struct ops_head of src/player/plan.h
 _HEAD = struct.Struct("<8sQQQ32x")
 _MAGIC = b"swops\0\0\1"
 _PROGRESS_OFFSET = 24

@@ -247,8 +247,6 @@ class _Parts:
     def objects(self, rooms: Sequence[str], extra: Sequence[str], name: str) -> list[Path]:
         """Compiles rooms and the generated files to objects in work/name."""
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
-        if name == "face":
-            files += sorted((self.root / "src/face").glob("malloc*.c"))
         return compile_all(self.compiler, files, self.flags(extra), self.work / name, self.jobs)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a program under the malloc face: it allocates from our heap, and tells its ledger.
 
-What the face writes and when: docs/design/face.md.
+What the face writes and when: docs/design/malloc.md.
 """
 
 from __future__ import annotations

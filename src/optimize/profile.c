@@ -10,7 +10,7 @@
 #include "ds/handle.h"
 #include "os/os.h"
 #include "spanwise/optimize.h"
-#include "trace/io/reader.h"
+#include "trace/reader.h"
 
 #define OP_PROFILE "profile"
 

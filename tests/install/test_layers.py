@@ -19,17 +19,17 @@ def tree(tmp_path: Path) -> Path:
     """A small project of three layers without a violation."""
     (tmp_path / "include/spanwise").mkdir(parents=True)
     (tmp_path / "include/spanwise/a.h").write_text("int sw_low(void);\n")
-    for room in ("base", "heap", "trace/io"):
+    for room in ("base", "heap", "trace"):
         (tmp_path / "src" / room).mkdir(parents=True)
     (tmp_path / "src/LAYERS.md").write_text(
         "# Layers\n\n1. `base`: `src/base/`\n2. `heap`: `src/heap/`, `src/gen/paths_*`\n"
-        "3. `trace-io`: `src/trace/io/` (uses only `base`)\n"
+        "3. `trace`: `src/trace/` (uses only `base`)\n"
     )
     (tmp_path / "src/base/base.h").write_text("int base_low(void);\n")
     (tmp_path / "src/base/base.c").write_text('#include "base/base.h"\n#include <stdio.h>\n')
     (tmp_path / "src/heap/heap.h").write_text('#include "base/base.h"\nint heap_high(void);\n')
     (tmp_path / "src/heap/heap.c").write_text('#include "heap/heap.h"\n')
-    (tmp_path / "src/trace/io/io.c").write_text('#include "base/base.h"\n')
+    (tmp_path / "src/trace/trace.c").write_text('#include "base/base.h"\n')
     return tmp_path
 
 
@@ -63,9 +63,9 @@ def test_clean_tree_passes(tree: Path) -> None:
         ("src/base/base.c", '"heap/heap.h"', 'layer base may not include heap ("heap/heap.h")'),
         ("src/base/base.c", "<heap/heap.h>", 'layer base may not include heap ("heap/heap.h")'),
         (
-            "src/trace/io/io.c",
+            "src/trace/trace.c",
             '"heap/heap.h"',
-            'layer trace-io may not include heap ("heap/heap.h")',
+            'layer trace may not include heap ("heap/heap.h")',
         ),
         (
             "src/heap/heap.c",
@@ -97,6 +97,15 @@ def test_planted_symbol_is_found(tree: Path) -> None:
     assert lines[0] == (
         "src/base/base.c: layer base may not use heap_high of layer heap (src/heap/heap.c)"
     )
+
+
+def test_object_of_a_source_that_is_gone_says_nothing(tree: Path) -> None:
+    (tree / "src/odd").mkdir()
+    (tree / "src/odd/odd.c").write_text("int odd;\n")
+    build = plant_objects(tree)
+    shutil.rmtree(tree / "src/odd")
+    status, lines = check(tree, "--objects", str(build))
+    assert (status, lines) == (0, ["check_layers: 3 layers, 3 objects, 0 violations"])
 
 
 def test_stand_in_for_libc_is_not_an_upward_symbol(tree: Path) -> None:

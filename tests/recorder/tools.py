@@ -74,15 +74,15 @@ class Recorder:
             raise AssertionError(done.stderr)
 
     def _floor(self) -> list[Path]:
-        rooms = ["base", "os/linux", "ds", "trace/io"]
+        rooms = ["base", "os/linux", "ds", "trace"]
         return [path for room in rooms for path in sorted((ROOT / "src" / room).glob("*.c"))]
 
     def _build_library(self) -> Path:
         library = self.build / "libspanwise-record.so"
-        faces = sorted((ROOT / "src" / "face").glob("record*.c"))
+        own = sorted((ROOT / "src/recorder").glob("*.c"))
         flags = ["-shared", "-fvisibility=hidden", "-fno-builtin", "-ftls-model=initial-exec"]
         link = ["-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-l:libzstd.a", "-lpthread", "-ldl"]
-        self._compile(*flags, "-DSW_API=", *self._floor(), *faces, "-o", library, *link)
+        self._compile(*flags, "-DSW_API=", *self._floor(), *own, "-o", library, *link)
         return library
 
     def _build_summary(self) -> Path:

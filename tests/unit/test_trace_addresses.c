@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The merge's address table against a plain array, and the id rule against a plain stack. */
 #include "check.h"
-#include "trace/io/addresses.h"
-#include "trace/io/ids.h"
+#include "trace/addresses.h"
+#include "trace/ids.h"
 
 enum { PLACES = 3000, STEPS = 400000 };
 

@@ -8,8 +8,8 @@
 #include "base/bits.h"
 #include "check.h"
 #include "spanwise/trace.h"
-#include "trace/io/area.h"
-#include "trace/io/format.h"
+#include "trace/area.h"
+#include "trace/format.h"
 
 enum { AREA = 135168, AREAS = 4 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a recording's summary counts, by hand. */
 #include "check.h"
-#include "trace/io/totals.h"
+#include "trace/totals.h"
 
 int main(void) {
     const sw_op ops[] = {

@@ -7,8 +7,8 @@
 #include "check.h"
 #include "os/os.h"
 #include "spanwise/trace.h"
-#include "trace/io/format.h"
-#include "trace/io/raw.h"
+#include "trace/format.h"
+#include "trace/raw.h"
 
 /* A growing array of bytes: a file in the making. */
 typedef struct bytes {

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# spanwise-replay: plays operations in a process of its own, on the malloc that is preloaded or on a
+# heap of ours (docs/design/replay.md). `spanwise replay` starts it.
+set(spanwise_programs)
+if(SPANWISE_OS STREQUAL "linux")
+  spanwise_sources(replay_sources "player/*")
+  add_executable(spanwise_replay ${replay_sources})
+  spanwise_compile(spanwise_replay)
+  set_target_properties(spanwise_replay PROPERTIES OUTPUT_NAME spanwise-replay)
+  # Calls of malloc must be made as they stand: what is paired and unused is what is measured.
+  target_compile_options(spanwise_replay PRIVATE -fno-builtin-malloc -fno-builtin-calloc
+                         -fno-builtin-realloc -fno-builtin-free)
+  target_link_libraries(spanwise_replay PRIVATE spanwise_static Threads::Threads
+                                                ${CMAKE_DL_LIBS})
+  list(APPEND spanwise_programs spanwise_replay)
+endif()

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accounts of a tracked heap: counts as a runner keeps them (spanwise/replay.h), and the ledger at
+ * the peak of live requested bytes.
+ *
+ * The state at a peak is there until the next object is given up. So the ledger is taken just
+ * before that, if live bytes are the most so far and 1/32 more than at the ledger before: the walks
+ * over a growing heap then cost together about 32 times the last one. With one thread the ledger is
+ * exact; other threads may be in the middle of a call.
+ */
+#include "malloc/malloc.h"
+
+static sw_os_lock lock;
+static face_counts counts;
+static face_ledger peak;
+static uint64_t peak_ledger_bytes; /* live requested bytes when `peak` was taken */
+
+void face_account_lock(void) { sw_os_lock_acquire(&lock); }
+void face_account_unlock(void) { sw_os_lock_release(&lock); }
+void face_account_reset(void) { sw_os_lock_reset(&lock); }
+bool face_account_is_idle(void) { return face_lock_is_idle(&lock); }
+
+bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes) {
+    sw_target target = sw_target_find(heap, ptr);
+    if (target.misuse != SW_MISUSE_NONE) return false;
+    const sw_span *span = target.span;
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint32_t slot_bytes = sw_slot_bytes(heap->table, span);
+    *bytes = target.large ? cold->requested
+                          : slot_bytes - sw_slack_get(cold->slack, slot_bytes, target.slot);
+    return true;
+}
+
+bool face_take_ledger(sw_heap *heap, face_ledger *out) {
+    out->row_count = 0;
+    if (sw_heap_ledger(heap, &out->sum, out->rows, FACE_CLASSES_MAX) != SW_OK) return false;
+    out->row_count = sw_heap_table(heap)->class_count;
+    return true;
+}
+
+/* After each operation, under the lock. */
+static void note_heights(const sw_heap *heap) {
+    face_counts *c = &counts;
+    c->ops++;
+    c->held_bytes = sw_heap_held_bytes(heap);
+    if (c->live_objects > c->peak_live_objects) c->peak_live_objects = c->live_objects;
+    if (c->requested_bytes > c->peak_requested_bytes) {
+        c->peak_requested_bytes = c->requested_bytes;
+        c->peak_op = c->ops;
+        c->held_at_peak = c->held_bytes;
+    }
+    if (c->held_bytes > c->peak_held_bytes) {
+        c->peak_held_bytes = c->held_bytes;
+        c->requested_at_peak_held = c->requested_bytes;
+    }
+}
+
+void face_note_alloc(sw_heap *heap, bool done, uint64_t bytes) {
+    sw_os_lock_acquire(&lock);
+    counts.allocs++;
+    if (done) {
+        counts.requested_bytes += bytes;
+        counts.allocated_bytes += bytes;
+        counts.live_objects++;
+    } else {
+        counts.failed++;
+    }
+    note_heights(heap);
+    sw_os_lock_release(&lock);
+}
+
+void face_note_free(sw_heap *heap, uint64_t bytes) {
+    sw_os_lock_acquire(&lock);
+    counts.frees++;
+    counts.requested_bytes -= bytes;
+    counts.live_objects--;
+    note_heights(heap);
+    sw_os_lock_release(&lock);
+}
+
+void face_note_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes) {
+    sw_os_lock_acquire(&lock);
+    counts.reallocs++;
+    if (done) {
+        counts.requested_bytes += bytes - old_bytes;
+        counts.allocated_bytes += bytes;
+    } else {
+        counts.failed++;
+    }
+    note_heights(heap);
+    sw_os_lock_release(&lock);
+}
+
+static bool is_new_peak(void) {
+    uint64_t live = counts.requested_bytes;
+    return live == counts.peak_requested_bytes && live > peak_ledger_bytes + peak_ledger_bytes / 32;
+}
+
+static void take_peak(sw_heap *heap) {
+    if (!face_take_ledger(heap, &peak)) return;
+    peak.ops = counts.ops;
+    peak_ledger_bytes = counts.requested_bytes;
+}
+
+void face_before_shrink(sw_heap *heap) {
+    sw_os_lock_acquire(&lock);
+    if (sw_unlikely(is_new_peak())) take_peak(heap);
+    sw_os_lock_release(&lock);
+}
+
+face_counts face_read_counts(sw_heap *heap) {
+    sw_os_lock_acquire(&lock);
+    counts.held_bytes = sw_heap_held_bytes(heap);
+    face_counts copy = counts;
+    sw_os_lock_release(&lock);
+    return copy;
+}
+
+const face_ledger *face_peak_ledger(sw_heap *heap) {
+    sw_os_lock_acquire(&lock);
+    bool now = counts.requested_bytes == counts.peak_requested_bytes &&
+               counts.requested_bytes > peak_ledger_bytes;
+    if (now) take_peak(heap);
+    sw_os_lock_release(&lock);
+    return peak.row_count == 0 ? NULL : &peak;
+}

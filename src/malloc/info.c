@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What glibc lets programs ask of its allocator, and the knobs that it has, on the default heap. */
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "base/fail.h"
+#include "malloc/malloc.h"
+
+FACE_EXPORT size_t malloc_usable_size(void *ptr) {
+    if (sw_likely(sw_tls.cache->heap != NULL)) return sw_usable_size(ptr);
+    sw_heap *heap = ptr == NULL ? NULL : face_heap();
+    return heap == NULL ? 0 : sw_heap_usable_size(heap, ptr);
+}
+
+enum { TRIM_MIN_BYTES = 256 << 10 };
+
+static uint64_t free_page_bytes(sw_heap *heap) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_large_give_up_all(heap);
+    uint64_t bytes = heap->pages.free_held_pages << heap->pages.page_shift;
+    sw_os_lock_release(&heap->lock);
+    return bytes;
+}
+
+/* Every free page goes back, unless there are few: programs that trim after each free (stress-ng)
+ * would pay a system call and the page faults of the next use each time. Few ones leave with the
+ * decay. */
+FACE_EXPORT int malloc_trim(size_t pad) {
+    sw_heap *heap = face_heap();
+    if (heap == NULL || free_page_bytes(heap) <= sw_max_u64(pad, TRIM_MIN_BYTES)) return 0;
+    return sw_heap_trim(heap) > 0;
+}
+
+/* glibc's knobs are about what we do not have (arenas, bins, a threshold for mmap). It answers 1,
+ * even to those that it does not know. */
+FACE_EXPORT int mallopt(int parameter, int value) {
+    (void)parameter;
+    (void)value;
+    return 1;
+}
+
+/* --- mallinfo --------------------------------------------------------------------------------- */
+
+static bool read_ledger(sw_ledger *ledger) {
+    sw_heap *heap = face_heap();
+    return heap != NULL && sw_heap_ledger(heap, ledger, NULL, 0) == SW_OK;
+}
+
+/* As glibc has it: arena == uordblks + fordblks, and large objects are in hblkhd alone, so that
+ * arena and hblkhd sum to what is held. */
+FACE_EXPORT struct mallinfo2 mallinfo2(void) {
+    struct mallinfo2 info = {0};
+    sw_ledger ledger;
+    if (!read_ledger(&ledger)) return info;
+    info.arena = ledger.held_bytes - ledger.large_bytes;
+    info.ordblks = ledger.free_runs;
+    info.hblks = ledger.large_objects;
+    info.hblkhd = ledger.large_bytes;
+    info.fordblks = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes;
+    info.uordblks = info.arena - info.fordblks;
+    info.keepcost = ledger.free_page_bytes;
+    return info;
+}
+
+/* Its fields are too small for the heaps of today: what does not fit is told as the most that
+ * does. */
+static int narrow(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
+
+/* Declared here, because <malloc.h> calls it deprecated. */
+struct mallinfo face_mallinfo(void) __asm__("mallinfo") FACE_EXPORT;
+
+struct mallinfo face_mallinfo(void) {
+    struct mallinfo2 wide = mallinfo2();
+    return (struct mallinfo){.arena = narrow(wide.arena),
+                             .ordblks = narrow(wide.ordblks),
+                             .hblks = narrow(wide.hblks),
+                             .hblkhd = narrow(wide.hblkhd),
+                             .uordblks = narrow(wide.uordblks),
+                             .fordblks = narrow(wide.fordblks),
+                             .keepcost = narrow(wide.keepcost)};
+}
+
+/* --- printed ---------------------------------------------------------------------------------- */
+
+FACE_EXPORT void malloc_stats(void) {
+    sw_ledger ledger;
+    if (!read_ledger(&ledger)) return;
+    sw_emergency_print(
+        "spanwise: held %u bytes, in use %u in %u objects, metadata %u, free pages %u\n",
+        ledger.held_bytes, ledger.requested_bytes, ledger.live_objects, ledger.metadata_bytes,
+        ledger.free_page_bytes);
+}
+
+/* XML of glibc's shape, with one heap, as far as it applies. */
+FACE_EXPORT int malloc_info(int options, FILE *stream) {
+    sw_ledger ledger;
+    if (options != 0) return EINVAL;
+    if (!read_ledger(&ledger)) return ENOMEM;
+    size_t unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes;
+    int written = fprintf(stream,
+                          "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes/>\n"
+                          "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+                          "<system type=\"current\" size=\"%zu\"/>\n</heap>\n"
+                          "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+                          "<system type=\"current\" size=\"%zu\"/>\n</malloc>\n",
+                          (size_t)ledger.free_runs, unused, (size_t)ledger.held_bytes,
+                          (size_t)ledger.large_objects, (size_t)ledger.large_bytes,
+                          (size_t)ledger.held_bytes);
+    return written < 0 ? errno : 0;
+}

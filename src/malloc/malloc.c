@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C library's allocation functions on the default heap, for LD_PRELOAD.
+ *
+ * Results and errno follow glibc: NULL and ENOMEM on exhaustion, posix_memalign returns its code
+ * and leaves errno alone, free keeps errno, realloc(p, 0) frees and gives NULL, memalign rounds an
+ * odd alignment up to a power of two.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "malloc/malloc.h"
+#include "os/os.h"
+
+static void *out_of_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+FACE_EXPORT void *malloc(size_t size) { return face_allocate(size); }
+
+FACE_EXPORT void *calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (sw_unlikely(sw_mul_overflow(count, size, &bytes))) return out_of_memory();
+    return face_allocate_zeroed(bytes);
+}
+
+FACE_EXPORT void free(void *ptr) { face_release(ptr); }
+
+FACE_EXPORT void *realloc(void *ptr, size_t size) {
+    if (sw_unlikely(size == 0 && ptr != NULL)) {
+        face_release(ptr);
+        return NULL;
+    }
+    sw_cache *cache = sw_tls.cache;
+    return sw_likely(cache->heap != NULL) ? sw_cache_realloc(cache, ptr, size, 0)
+                                          : face_realloc(ptr, size);
+}
+
+FACE_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
+    size_t bytes;
+    return sw_mul_overflow(count, size, &bytes) ? out_of_memory() : realloc(ptr, bytes);
+}
+
+/* --- aligned ---------------------------------------------------------------------------------- */
+
+FACE_EXPORT void *memalign(size_t align, size_t size) {
+    if (align > (SIZE_MAX >> 1) + 1) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return face_allocate_aligned(size, (size_t)1 << sw_log2_ceil(align));
+}
+
+FACE_EXPORT void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
+
+FACE_EXPORT int posix_memalign(void **out, size_t align, size_t size) {
+    if (!sw_is_pow2(align) || align % sizeof(void *) != 0) return EINVAL;
+    int saved_errno = errno;
+    void *p = face_allocate_aligned(size, align);
+    errno = saved_errno;
+    if (p == NULL) return ENOMEM;
+    *out = p;
+    return 0;
+}
+
+FACE_EXPORT void *valloc(size_t size) { return face_allocate_aligned(size, sw_os_page_bytes()); }
+
+FACE_EXPORT void *pvalloc(size_t size) {
+    size_t page = sw_os_page_bytes();
+    return size > SIZE_MAX - page ? out_of_memory()
+                                  : face_allocate_aligned(sw_align_up(size, page), page);
+}
+
+/* --- C23, and what was there before C89 ------------------------------------------------------- */
+
+FACE_EXPORT void free_sized(void *ptr, size_t size);
+FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size);
+FACE_EXPORT void cfree(void *ptr);
+
+FACE_EXPORT void free_sized(void *ptr, size_t size) { face_free_sized(ptr, size); }
+
+/* The class of an aligned object does not follow from its size alone, so the size is not
+ * checked. */
+FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
+    (void)align;
+    (void)size;
+    face_release(ptr);
+}
+
+FACE_EXPORT void cfree(void *ptr) { face_release(ptr); }
+
+/* --- the names under which glibc has them as well -------------------------------------------------
+ * Programs that call these and free with free (or the other way round) must find one allocator. */
+
+#define NAMED(symbol) __asm__(symbol) FACE_EXPORT
+
+void *face_libc_malloc(size_t size) NAMED("__libc_malloc");
+void *face_libc_calloc(size_t count, size_t size) NAMED("__libc_calloc");
+void *face_libc_realloc(void *ptr, size_t size) NAMED("__libc_realloc");
+void face_libc_free(void *ptr) NAMED("__libc_free");
+void *face_libc_memalign(size_t align, size_t size) NAMED("__libc_memalign");
+void *face_libc_valloc(size_t size) NAMED("__libc_valloc");
+void *face_libc_pvalloc(size_t size) NAMED("__libc_pvalloc");
+int face_libc_posix_memalign(void **out, size_t align, size_t size) NAMED("__posix_memalign");
+
+void *face_libc_malloc(size_t size) { return malloc(size); }
+void *face_libc_calloc(size_t count, size_t size) { return calloc(count, size); }
+void *face_libc_realloc(void *ptr, size_t size) { return realloc(ptr, size); }
+void face_libc_free(void *ptr) { face_release(ptr); }
+void *face_libc_memalign(size_t align, size_t size) { return memalign(align, size); }
+void *face_libc_valloc(size_t size) { return valloc(size); }
+void *face_libc_pvalloc(size_t size) { return pvalloc(size); }
+int face_libc_posix_memalign(void **out, size_t align, size_t size) {
+    return posix_memalign(out, align, size);
+}

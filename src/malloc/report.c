@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the malloc face tells at the end of a process: its ledger at the end and at the peak, as one
+ * JSON object (docs/design/malloc.md has its members).
+ *
+ * The end is: return from main, exit, quick_exit, _exit. A process that is ended by a signal, or
+ * that calls exec, tells nothing.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "malloc/malloc.h"
+#include "spanwise/spanwise.h"
+
+static struct {
+    uint64_t pid;    /* that this report is of; 0: the face has not started */
+    uint32_t closed; /* atomic: told, or nothing to tell */
+} report;
+
+static bool is_wanted(void) {
+    return face_option.ledger[0] != '\0' || face_option.ledger_file != FACE_NO_FILE ||
+           face_option.verbose;
+}
+
+void face_report_begin(void) {
+    report.pid = sw_os_process_id();
+    if (!is_wanted()) report.closed = 1;
+}
+
+/* Without %p the file is the parent's: a fork child keeps out of it. */
+void face_report_after_fork(void) {
+    report.pid = sw_os_process_id();
+    bool own = strstr(face_option.ledger, "%p") != NULL;
+    if (!own && !face_option.verbose) report.closed = 1;
+    if (!own) face_option.ledger[0] = '\0';
+    face_option.ledger_file = FACE_NO_FILE;
+}
+
+bool face_lock_is_idle(const sw_os_lock *lock) {
+    for (int i = 0; i < 10000; i++) {
+        if (__atomic_load_n(&lock->state, __ATOMIC_ACQUIRE) == 0) return true;
+        (void)sched_yield();
+    }
+    return false;
+}
+
+/* --- the members ------------------------------------------------------------------------------ */
+
+static face_json json;
+static face_ledger end_ledger;
+
+static void put_rows(const face_ledger *ledger) {
+    face_json_open(&json, "classes", '[');
+    for (uint32_t i = 0; i < ledger->row_count; i++) {
+        const sw_ledger_class *row = &ledger->rows[i];
+        face_json_open(&json, NULL, '[');
+        face_json_number(&json, NULL, row->size_bytes);
+        face_json_number(&json, NULL, row->spans);
+        face_json_number(&json, NULL, row->span_bytes);
+        face_json_number(&json, NULL, row->slots);
+        face_json_number(&json, NULL, row->live_objects);
+        face_json_number(&json, NULL, row->requested_bytes);
+        face_json_number(&json, NULL, row->roundup_bytes);
+        face_json_number(&json, NULL, row->tail_bytes);
+        face_json_number(&json, NULL, row->free_slot_bytes);
+        face_json_number(&json, NULL, row->cached_bytes);
+        for (int k = 0; k < SW_OCCUPANCY_BINS; k++)
+            face_json_number(&json, NULL, row->occupancy[k]);
+        face_json_close(&json, ']');
+    }
+    face_json_close(&json, ']');
+}
+
+#define PUT(from, member) face_json_number(&json, #member, (from)->member)
+
+static void put_ledger(const char *name, const face_ledger *ledger) {
+    if (ledger == NULL) {
+        face_json_text(&json, name, NULL);
+        return;
+    }
+    const sw_ledger *sum = &ledger->sum;
+    face_json_open(&json, name, '{');
+    PUT(ledger, ops);
+    PUT(sum, requested_bytes);
+    PUT(sum, roundup_bytes);
+    PUT(sum, tail_bytes);
+    PUT(sum, free_slot_bytes);
+    PUT(sum, cached_bytes);
+    PUT(sum, metadata_bytes);
+    PUT(sum, large_rounding_bytes);
+    PUT(sum, arena_slack_bytes);
+    PUT(sum, quarantine_bytes);
+    PUT(sum, free_page_bytes);
+    PUT(sum, held_bytes);
+    PUT(sum, live_objects);
+    PUT(sum, large_objects);
+    PUT(sum, spans);
+    PUT(sum, largest_hole_bytes);
+    PUT(sum, free_runs);
+    PUT(sum, returned_bytes);
+    PUT(sum, retry_bytes);
+    put_rows(ledger);
+    face_json_close(&json, '}');
+}
+
+static void put_counts(const face_counts *counts) {
+    face_json_open(&json, "run", '{');
+    PUT(counts, ops);
+    PUT(counts, allocs);
+    PUT(counts, frees);
+    PUT(counts, reallocs);
+    PUT(counts, failed);
+    PUT(counts, requested_bytes);
+    PUT(counts, live_objects);
+    PUT(counts, allocated_bytes);
+    PUT(counts, peak_requested_bytes);
+    PUT(counts, peak_op);
+    PUT(counts, peak_live_objects);
+    PUT(counts, held_bytes);
+    PUT(counts, peak_held_bytes);
+    PUT(counts, held_at_peak);
+    PUT(counts, requested_at_peak_held);
+    face_json_close(&json, '}');
+}
+
+/* 0: unknown. getrusage would tell the most of all programs that this process has been. */
+static uint64_t peak_resident_bytes(void) {
+    char text[4096];
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    ssize_t length = read(file, text, sizeof text - 1);
+    (void)close(file);
+    text[length < 0 ? 0 : length] = '\0';
+    const char *c = strstr(text, "VmHWM:");
+    uint64_t kib = 0;
+    if (c == NULL) return 0;
+    for (c += strcspn(c, "0123456789"); *c >= '0' && *c <= '9'; c++)
+        kib = kib * 10 + (uint64_t)(*c - '0');
+    return kib * 1024;
+}
+
+static void put_process(void) {
+    static char program[FACE_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length > 0) program[length] = '\0';
+    face_json_number(&json, "pid", report.pid);
+    face_json_text(&json, "program", length > 0 ? program : NULL);
+    face_json_number(&json, "rss_bytes", sw_os_resident_bytes());
+    face_json_number(&json, "peak_rss_bytes", peak_resident_bytes());
+}
+
+static void put_heap(sw_heap *heap) {
+    const sw_heap_options *options = &face_option.heap;
+    const sw_table *table = sw_heap_table(heap);
+    face_json_text(&json, "table", sw_table_name(table));
+    face_json_number(&json, "page_bytes", (uint64_t)1 << table->page_shift);
+    face_json_number(&json, "tracked", options->tracked);
+    face_json_number(&json, "limit_bytes", options->limit_bytes);
+    face_json_number(&json, "decay_ns", options->decay_ns);
+    face_json_text(&json, "placement", face_placements[options->placement]);
+    face_json_text(&json, "huge_pages", options->huge_pages ? "advise" : "off");
+    face_json_number(&json, "peak_held_bytes", sw_pages_peak_held_bytes(&heap->pages));
+}
+
+static bool put_all(sw_heap *heap, int file) {
+    json = (face_json){.file = file, .first = true};
+    face_json_open(&json, NULL, '{');
+    face_json_text(&json, "format", "spanwise-ledger");
+    face_json_number(&json, "version", 1);
+    face_json_text(&json, "library", sw_version());
+    put_process();
+    put_heap(heap);
+    bool tracked = face_option.heap.tracked != 0;
+    if (tracked) {
+        face_counts counts = face_read_counts(heap);
+        put_counts(&counts);
+        end_ledger.ops = counts.ops;
+    }
+    put_ledger("end", face_take_ledger(heap, &end_ledger) ? &end_ledger : NULL);
+    put_ledger("peak", tracked ? face_peak_ledger(heap) : NULL);
+    face_json_close(&json, '}');
+    return face_json_flush(&json) && write(file, "\n", 1) == 1;
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+/* The path with the process id for %p, and `suffix`. */
+static void make_path(char *out, const char *suffix) {
+    char digits[20];
+    char *end = out + FACE_PATH_MAX - 1;
+    for (const char *c = face_option.ledger; *c != '\0' && out < end; c++) {
+        if (c[0] != '%' || c[1] != 'p') {
+            *out++ = *c;
+            continue;
+        }
+        c++;
+        size_t n = 0;
+        for (uint64_t pid = report.pid; pid != 0; pid /= 10) digits[n++] = (char)('0' + pid % 10);
+        while (n > 0 && out < end) *out++ = digits[--n];
+    }
+    while (*suffix != '\0' && out < end) *out++ = *suffix++;
+    *out = '\0';
+}
+
+/* A file appears whole or not at all; what is there already and no file (a pipe, a terminal) is
+ * written to. */
+static bool write_file(sw_heap *heap) {
+    static char path[FACE_PATH_MAX], fresh[FACE_PATH_MAX];
+    struct stat there;
+    make_path(path, "");
+    make_path(fresh, ".new");
+    bool device = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    int file = device ? open(path, O_WRONLY | O_CLOEXEC)
+                      : open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file >= 0) {
+        bool ok = put_all(heap, file);
+        int saved_errno = errno;
+        ok = close(file) == 0 && ok;
+        if (device ? ok : ok && rename(fresh, path) == 0) return true;
+        if (!device) (void)unlink(fresh);
+        errno = saved_errno;
+    }
+    const char *why = strerrordesc_np(errno);
+    sw_emergency_print("spanwise: malloc: cannot write the ledger to %s: %s\n", path,
+                       why == NULL ? "unknown error" : why);
+    return false;
+}
+
+static void tell(sw_heap *heap) {
+    sw_emergency_print("spanwise: malloc: process %u held %u bytes at its end, %u at most\n",
+                       report.pid, sw_heap_held_bytes(heap),
+                       sw_pages_peak_held_bytes(&heap->pages));
+}
+
+void face_report(void) {
+    int saved_errno = errno;
+    /* A copy made by vfork is not ours to speak for. */
+    if (report.pid == 0 || report.pid != sw_os_process_id()) return;
+    if (__atomic_exchange_n(&report.closed, 1, __ATOMIC_ACQ_REL) != 0) return;
+    sw_heap *heap = sw_heap_default();
+    if (!face_lock_is_idle(&heap->lock) || !face_account_is_idle()) {
+        sw_emergency_print("spanwise: malloc: process %u ended inside malloc: no ledger\n",
+                           report.pid);
+        return;
+    }
+    if (face_option.verbose) tell(heap);
+    if (face_option.ledger_file != FACE_NO_FILE) {
+        if (!put_all(heap, face_option.ledger_file))
+            sw_emergency_print("spanwise: malloc: cannot write the ledger to descriptor %u\n",
+                               (uint64_t)face_option.ledger_file);
+    } else if (face_option.ledger[0] != '\0') {
+        (void)write_file(heap);
+    }
+    errno = saved_errno;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void at_last(int status, void *arg) {
+    (void)status;
+    (void)arg;
+    face_report();
+}
+
+static void at_quick_exit_last(void *arg) {
+    (void)arg;
+    face_report();
+}
+
+int __cxa_at_quick_exit(void (*fn)(void *), void *library);
+
+/* Registered first, so that it runs last. */
+__attribute__((constructor)) static void library_loaded(void) {
+    if (face_heap() != NULL && is_wanted()) (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
+}
+
+/* Other libraries are unloaded after this one, and free objects. A function registered while exit
+ * functions run is run after all of them, the loader's own included. */
+__attribute__((destructor)) static void library_unloaded(void) {
+    if (report.closed == 0 && on_exit(at_last, NULL) != 0) face_report();
+}
+
+FACE_EXPORT _Noreturn void _exit(int status) {
+    face_report();
+    for (;;) (void)syscall(SYS_exit_group, status);
+}
+
+FACE_EXPORT _Noreturn void _Exit(int status) { _exit(status); }

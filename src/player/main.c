@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spanwise-replay: replays operations in a process of its own and prints what it measured as JSON.
+ * `spanwise replay` starts it, with LD_PRELOAD set to the allocator that is to be measured.
+ *
+ *   spanwise-replay OPS [touch=none|ends|pages|all] [samples=N] [drain=MS,MS,...]
+ *                       [malloc=NAME] [table=PAGE_BYTES/SIZE:PAGES,...] [ledger=OPS_DONE]
+ *
+ * malloc= refuses to go on unless malloc comes from a library whose file name begins so: the loader
+ * only warns of a preload that it cannot find. table= plays on a heap of ours with that table
+ * instead of malloc and free. ledger= plays, by one thread and untimed, on such a heap that is
+ * tracked, and prints its ledger after so many operations and at the end. OPS is a file of ops_head
+ * and operations.
+ */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "player/play.h"
+#include "player/told.h"
+#include "player/tracked.h"
+
+enum { DRAINS_MAX = 16 };
+#define ONCE "SPANWISE_REPLAY_FIXED"
+
+typedef struct options {
+    const char *path;
+    const char *table;  /* NULL: malloc and free */
+    const char *malloc; /* how the file name of malloc's library begins; NULL: anyhow */
+    touch touch;
+    uint32_t samples;
+    bool ledger;
+    uint64_t ledger_op;
+    uint32_t drain_ms[DRAINS_MAX];
+    uint32_t drains;
+} options;
+
+/* --- small services --------------------------------------------------------------------------- */
+
+void replay_die(const char *format, ...) {
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    (void)dprintf(STDERR_FILENO, "%s\n", line);
+    _exit(2);
+}
+
+void *replay_map(uint64_t bytes) {
+    void *p = sw_os_map(bytes == 0 ? 1 : bytes);
+    if (p == NULL) replay_die("no memory for %" PRIu64 " bytes of the plan", bytes);
+    return p;
+}
+
+/* Resident less shared pages of /proc/self/statm: neither files nor the operations count. */
+uint64_t replay_resident(void) {
+    static int fd = -1;
+    if (fd < 0) fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    char text[128];
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    char *at = text;
+    uint64_t column[3] = {0};
+    for (int i = 0; i < 3; i++) column[i] = strtoull(at, &at, 10);
+    return (column[1] - column[2]) * sw_os_page_bytes();
+}
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+static uint64_t number(const char *text, char **end) {
+    errno = 0;
+    uint64_t value = strtoull(text, end, 10);
+    if (*end == text || errno != 0) replay_die("'%s' is not a number", text);
+    return value;
+}
+
+static uint64_t only_number(const char *text) {
+    char *end;
+    uint64_t value = number(text, &end);
+    if (*end != '\0') replay_die("'%s' is not a number", text);
+    return value;
+}
+
+static touch touch_named(const char *name) {
+    static const char *const names[] = {"none", "ends", "pages", "all"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, names[i]) == 0) return (touch)i;
+    replay_die("touch=%s: use none, ends, pages or all", name);
+}
+
+static void parse_drains(options *o, const char *text) {
+    char *at = (char *)text;
+    while (*at != '\0') {
+        if (o->drains == DRAINS_MAX) replay_die("drain=: at most %d times", DRAINS_MAX);
+        o->drain_ms[o->drains++] = (uint32_t)number(at, &at);
+        if (*at == ',') at++;
+    }
+}
+
+static bool is_word(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && memcmp(text, word, length) == 0;
+}
+
+static options parse(int argc, char **argv) {
+    if (argc < 2) replay_die("usage: spanwise-replay OPS [OPTION=VALUE...]");
+    options o = {.path = argv[1], .touch = TOUCH_PAGES, .samples = 256};
+    for (int i = 2; i < argc; i++) {
+        char *value = strchr(argv[i], '=');
+        if (value == NULL) replay_die("'%s' is no OPTION=VALUE", argv[i]);
+        size_t length = (size_t)(value++ - argv[i]);
+        if (is_word(argv[i], length, "touch")) {
+            o.touch = touch_named(value);
+        } else if (is_word(argv[i], length, "samples")) {
+            o.samples = (uint32_t)only_number(value);
+        } else if (is_word(argv[i], length, "drain")) {
+            parse_drains(&o, value);
+        } else if (is_word(argv[i], length, "malloc")) {
+            o.malloc = value;
+        } else if (is_word(argv[i], length, "table")) {
+            o.table = value;
+        } else if (is_word(argv[i], length, "ledger")) {
+            o.ledger = true;
+            o.ledger_op = only_number(value);
+        } else {
+            replay_die("option '%.*s' is unknown", (int)length, argv[i]);
+        }
+    }
+    if (o.ledger && o.table == NULL) replay_die("ledger= needs a table=");
+    return o;
+}
+
+static sw_table *parse_table(const char *text) {
+    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
+    uint32_t count = 0;
+    char *at;
+    uint32_t page_bytes = (uint32_t)number(text, &at);
+    while (*at != '\0' && count < SW_TABLE_CLASSES_MAX) {
+        specs[count].size_bytes = (uint32_t)number(at + 1, &at);
+        if (*at != ':') replay_die("table=: class %u has no pages", count + 1);
+        specs[count++].pages = (uint32_t)number(at + 1, &at);
+    }
+    sw_table *table;
+    if (sw_table_create("replay", page_bytes, specs, count, &table) != SW_OK)
+        replay_die("table=: %s", sw_last_error()->message);
+    return table;
+}
+
+/* The built-in table where the classes are its own: its specialised paths serve then. */
+static const sw_table *table_of(const char *text) {
+    sw_table *made = parse_table(text);
+    const sw_table *builtin[] = {sw_table_c16(), sw_table_go()};
+    for (int i = 0; i < 2; i++)
+        if (sw_table_hash(builtin[i]) == sw_table_hash(made)) return builtin[i];
+    return made;
+}
+
+/* --- the same addresses every time ------------------------------------------------------------ */
+
+/* Starts this program anew without address space randomisation; goes on where that is forbidden. */
+static void fix_addresses(char **argv) {
+    int now = personality(0xFFFFFFFF);
+    if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || getenv(ONCE) != NULL) return;
+    if (personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1) return;
+    static char own[4096]; /* not "/proc/self/exe": that would be the process's name */
+    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (n <= 0 || setenv(ONCE, "1", 1) != 0) return;
+    (void)execv(own, argv);
+}
+
+/* --- timed replay ----------------------------------------------------------------------------- */
+
+typedef struct digests {
+    const player *player;
+    uint64_t peak_op;
+    uint64_t at_peak, at_end;
+} digests;
+
+/* FNV-1a over the places' numbers and addresses, relative to the lowest. */
+static uint64_t digest(const player *pl) {
+    uintptr_t lowest = UINTPTR_MAX;
+    for (uint64_t i = 0; i < pl->plan->objects; i++) {
+        uintptr_t a = (uintptr_t)pl->objects[i].address;
+        if (a != 0 && a < lowest) lowest = a;
+    }
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint64_t i = 0; i < pl->plan->objects; i++) {
+        uintptr_t a = (uintptr_t)pl->objects[i].address;
+        if (a == 0) continue;
+        hash = (hash ^ i) * 0x100000001b3u;
+        hash = (hash ^ (a - lowest)) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static void note_digests(void *arg, uint32_t e) {
+    digests *d = arg;
+    const plan *p = d->player->plan;
+    if (p->thread_count > 1) return;
+    if (p->epochs[e].ops == d->peak_op) d->at_peak = digest(d->player);
+    if (e + 1 == p->epoch_count) d->at_end = digest(d->player);
+}
+
+static void rest_ms(uint64_t until_ns) {
+    for (uint64_t now; (now = replay_clock_ns()) < until_ns;) {
+        uint64_t left = until_ns - now;
+        struct timespec nap = {.tv_sec = (time_t)(left / 1000000000u),
+                               .tv_nsec = (long)(left % 1000000000u)};
+        (void)nanosleep(&nap, NULL);
+    }
+}
+
+static const char *malloc_library(void) {
+    Dl_info info;
+    void *own = dlsym(RTLD_DEFAULT, "malloc");
+    return own != NULL && dladdr(own, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "";
+}
+
+static void check_malloc(const char *wanted) {
+    const char *path = malloc_library(), *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    if (wanted != NULL && strncmp(name, wanted, strlen(wanted)) != 0)
+        replay_die("malloc comes from %s, not from %s", path, wanted);
+}
+
+static uint64_t minor_faults(void) {
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_minflt;
+}
+
+/* Rows: operations, recorded time, live bytes, live objects, time of the replay, resident bytes. */
+static void tell_samples(told *out, const player *pl) {
+    told_text(out, "\"samples\":[");
+    for (uint32_t e = 0; e < pl->plan->epoch_count; e++) {
+        const epoch *at = &pl->plan->epochs[e];
+        told_format(out,
+                    "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+                    e == 0 ? "" : ",", at->ops, at->time_ns, at->live_bytes, at->live_objects,
+                    pl->samples[e].wall_ns, pl->samples[e].rss_bytes);
+    }
+    told_text(out, "],");
+}
+
+static void tell_drain(told *out, player *pl, const options *o) {
+    uint64_t before = replay_clock_ns();
+    play_drain(pl);
+    uint64_t drained = replay_clock_ns();
+    told_number(out, "drain_ns", drained - before);
+    told_number(out, "drained_rss_bytes", replay_resident());
+    told_text(out, "\"returned\":[");
+    for (uint32_t i = 0; i < o->drains; i++) {
+        rest_ms(drained + (uint64_t)o->drain_ms[i] * 1000000u);
+        told_format(out, "%s[%u,%" PRIu64 "]", i == 0 ? "" : ",", o->drain_ms[i],
+                    replay_resident());
+    }
+    told_text(out, "],");
+}
+
+/* Writes to every page, so that none of them is counted as the allocator's later. */
+static void fault_in(void *array, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += sw_os_page_bytes()) {
+        volatile char *byte = (char *)array + at;
+        *byte = *byte;
+    }
+}
+
+static void replay(const options *o, int fd, const ops_head *head) {
+    uint64_t startup = replay_resident();
+    plan p;
+    plan_make(&p, fd, head, o->samples);
+    player pl = {.plan = &p, .touch = o->touch, .progress_fd = fd};
+    uint64_t objects_bytes = (p.objects + 1) * sizeof(object);
+    pl.objects = replay_map(objects_bytes);
+    pl.samples = replay_map((p.epoch_count + 1) * sizeof(sample));
+    fault_in(pl.objects, objects_bytes);
+    fault_in(pl.samples, (p.epoch_count + 1) * sizeof(sample));
+    told out;
+    told_open(&out, ((uint64_t)p.epoch_count + 64) * 128);
+    uint64_t overhead_ns = play_overhead_ns(&pl);
+    uint64_t baseline = replay_resident(), faults = minor_faults();
+    if (o->table != NULL) {
+        sw_heap_options heap_options;
+        sw_heap_options_init(&heap_options);
+        heap_options.table = table_of(o->table);
+        if (sw_heap_create(&heap_options, &pl.heap) != SW_OK)
+            replay_die("heap: %s", sw_last_error()->message);
+    }
+    digests d = {.player = &pl, .peak_op = head->peak_op};
+    play(&pl, note_digests, &d);
+    faults = minor_faults() - faults;
+    told_text(&out, "{");
+    told_string(&out, "malloc", malloc_library());
+    told_number(&out, "ops", p.count - p.ends);
+    told_number(&out, "threads", p.thread_count);
+    told_number(&out, "crossings", p.crossings);
+    told_number(&out, "plan_bytes", p.bytes + objects_bytes);
+    told_number(&out, "startup_rss_bytes", startup);
+    told_number(&out, "own_rss_bytes", baseline - startup);
+    told_number(&out, "first_ns", pl.first_ns);
+    told_number(&out, "cpu_ns", pl.cpu_ns);
+    told_number(&out, "elapsed_ns", pl.elapsed_ns);
+    told_number(&out, "overhead_ns", overhead_ns);
+    told_number(&out, "waits", pl.waits);
+    told_number(&out, "waited_ns", pl.waited_ns);
+    told_number(&out, "failed", pl.failed);
+    told_number(&out, "minor_faults", faults);
+    told_number(&out, "address_digest_peak", d.at_peak);
+    told_number(&out, "address_digest_end", d.at_end);
+    tell_samples(&out, &pl);
+    tell_drain(&out, &pl, o);
+    told_close(&out, "}");
+}
+
+int main(int argc, char **argv) {
+    fix_addresses(argv);
+    options o = parse(argc, argv);
+    check_malloc(o.malloc);
+    int fd = open(o.path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) replay_die("%s: %s", o.path, strerror(errno));
+    ops_head head = plan_read_head(fd);
+    if (o.ledger) {
+        tracked_replay(fd, &head, o.ledger_op, o.touch != TOUCH_NONE, table_of(o.table));
+    } else {
+        replay(&o, fd, &head);
+    }
+    return 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan: operations laid out for replay, before anything is timed. One flat array of 16-byte
+ * steps, each thread's in a row, cut into epochs by the places where resident memory is sampled.
+ *
+ * Objects keep their order: two operations on one object by different threads are tied by the
+ * object's turn (docs/design/replay.md). Every array is a mapping of its own: the allocator that is
+ * measured never sees the replayer's memory.
+ */
+#ifndef SW_PLAYER_PLAN_H
+#define SW_PLAYER_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spanwise/ops.h"
+
+/* What step.what holds, low bits first. */
+enum {
+    STEP_SIZE_BITS = 48, /* requested bytes; what does not fit is refused by every allocator */
+    STEP_KIND_SHIFT = 48,
+    STEP_ALIGN_SHIFT = 50, /* log2, 0: the default */
+    STEP_ZEROED = 56,      /* bit numbers of flags */
+    STEP_WAITS = 57,       /* another thread did the object's operation before this one */
+    STEP_TELLS = 58,       /* another thread does the one after it */
+};
+
+typedef struct step {
+    uint64_t what;
+    uint32_t object; /* place in the replayer's array of objects */
+    uint32_t turn;   /* how many operations the place has seen before */
+} step;
+
+/* An epoch ends where memory is sampled. All threads rest there. */
+typedef struct epoch {
+    uint64_t ops; /* done when it ends */
+    uint64_t time_ns;
+    uint64_t live_bytes, live_objects; /* when it ends */
+} epoch;
+
+typedef struct plan_thread {
+    uint64_t *ends;       /* [epochs]: its steps before the end of each epoch */
+    uint32_t first, last; /* epochs in which it has steps; first > last: none */
+} plan_thread;
+
+typedef struct plan {
+    step *steps;
+    uint64_t *starts; /* [threads]: each thread's first step */
+    plan_thread *threads;
+    epoch *epochs;
+    uint64_t count;
+    uint64_t ends;      /* of threads, among them */
+    uint64_t objects;   /* places */
+    uint64_t crossings; /* steps that wait for another thread */
+    uint64_t bytes;     /* mapped for this plan */
+    uint32_t thread_count, epoch_count;
+} plan;
+
+/* The operations to be replayed: a file of a head and sw_op[count]. */
+typedef struct ops_head {
+    char magic[8]; /* OPS_MAGIC */
+    uint64_t count;
+    uint64_t peak_op;  /* an epoch ends after so many operations, too */
+    uint64_t progress; /* operations done, written by the replayer */
+    uint64_t reserved[4];
+} ops_head;
+
+#define OPS_MAGIC "swops\0\0\1"
+enum { PLAN_THREADS_MAX = 4096, PLAN_EPOCHS_MAX = 4096 };
+
+_Static_assert(sizeof(ops_head) == 64, "the head is part of the interface with Python");
+_Static_assert(sizeof(step) == 16, "four steps a cache line");
+
+/* Ends the process with one line and status 2. */
+_Noreturn void replay_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A zeroed mapping; dies when there is none. */
+void *replay_map(uint64_t bytes);
+
+ops_head plan_read_head(int fd);
+/* Reads the operations twice. samples: about so many epochs. */
+void plan_make(plan *out, int fd, const ops_head *head, uint32_t samples);
+
+static inline uint64_t step_size(const step *s) {
+    return s->what & ((UINT64_C(1) << STEP_SIZE_BITS) - 1);
+}
+static inline sw_op_kind step_kind(const step *s) {
+    return (sw_op_kind)((s->what >> STEP_KIND_SHIFT) & 3);
+}
+static inline uint32_t step_align_log2(const step *s) {
+    return (uint32_t)(s->what >> STEP_ALIGN_SHIFT) & 63;
+}
+static inline bool step_has(const step *s, uint32_t flag) { return (s->what >> flag & 1) != 0; }
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plays a plan with real memory: on malloc and free of whatever allocator the process has, or on a
+ * heap of ours with any table.
+ */
+#ifndef SW_PLAYER_PLAY_H
+#define SW_PLAYER_PLAY_H
+
+#include "player/plan.h"
+#include "spanwise/heap.h"
+
+/* Which bytes of a new object are written. */
+typedef enum touch { TOUCH_NONE, TOUCH_ENDS, TOUCH_PAGES, TOUCH_ALL } touch;
+
+typedef struct sample {
+    uint64_t wall_ns;   /* since the first operation */
+    uint64_t rss_bytes; /* anonymous resident bytes of the process */
+} sample;
+
+/* A place: its object now, and whose turn it is. */
+typedef struct object {
+    void *address; /* NULL: none */
+    uint32_t turn;
+    uint32_t size; /* bytes; UINT32_MAX: that or more */
+} object;
+
+typedef struct player {
+    const plan *plan;
+    sw_heap *heap; /* NULL: malloc and free */
+    touch touch;
+    object *objects;
+    sample *samples; /* [epochs] */
+    int progress_fd;
+    uint64_t first_ns;
+
+    uint64_t cpu_ns;     /* in operations, over all threads, without waits */
+    uint64_t waited_ns;  /* of processor time, waiting for other threads' operations */
+    uint64_t waits;      /* how often */
+    uint64_t elapsed_ns; /* of the clock, in epochs */
+    uint64_t failed;     /* allocations that were refused */
+} player;
+
+/* Plays every epoch; between two, samples memory and calls at_epoch(arg, epoch) if given. */
+void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
+/* Frees what is live, from this thread. */
+void play_drain(player *self);
+/* Processor time of going through the plan without any allocator, ns. The objects stay
+ * untouched. */
+uint64_t play_overhead_ns(const player *self);
+
+uint64_t replay_clock_ns(void);
+uint64_t replay_cpu_ns(void); /* of this thread */
+/* Anonymous resident bytes of the process. */
+uint64_t replay_resident(void);
+
+#endif

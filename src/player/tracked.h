@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The untimed replay: one thread plays every recorded one on a tracked heap with real memory, by
+ * the runner and the recording's clock. Its ledger is what the simulator must equal to the byte.
+ */
+#ifndef SW_PLAYER_TRACKED_H
+#define SW_PLAYER_TRACKED_H
+
+#include "player/plan.h"
+#include "spanwise/sizeclass.h"
+
+/* Prints the ledgers after ledger_op operations and at the end. */
+void tracked_replay(int fd, const ops_head *head, uint64_t ledger_op, bool touch,
+                    const sw_table *table);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The file of areas. Its pages are allocated before they are mapped: a page that the file system
+ * cannot give at the first touch would be a SIGBUS in the program. */
+#define _GNU_SOURCE
+#include "recorder/area.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "recorder/descriptor.h"
+#include "recorder/recorder.h"
+
+enum { AREAS_MAX = 1024 }; /* 132 MiB: of threads that live at once, since areas are used again */
+
+static struct {
+    sw_os_lock lock;
+    record_descriptor file;
+    struct swt_area *sites; /* area 0; NULL: there is no file */
+    uint64_t count;         /* areas in the file */
+} areas = {.file = {.fd = -1}};
+
+static size_t area_bytes(void) { return swt_area_bytes(sw_os_page_bytes()); }
+
+/* The folder of areas, the recording's name in its folder, ".areas". False: it is too long. */
+static bool name_of(char *out, const char *recording) {
+    const char *base = strrchr(recording, '/');
+    base = base == NULL ? recording : base + 1;
+    size_t folder = strlen(record_option.areas), name = strlen(base);
+    if (folder == 0 || folder + name + 16 > RECORD_PATH_MAX) return false;
+    char *end = stpcpy(out, record_option.areas);
+    *end++ = '/';
+    end = stpcpy(end, base);
+    (void)stpcpy(end, ".areas");
+    return true;
+}
+
+/* --- areas ------------------------------------------------------------------------------------ */
+
+/* With the lock held. Area `count`, zeroed and ready; NULL where the file is refused. */
+static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
+    size_t bytes = area_bytes();
+    uint64_t at = areas.count * bytes;
+    if (areas.count == AREAS_MAX || !record_within_size_limit(at + bytes) ||
+        !record_descriptor_hold(&areas.file))
+        return NULL;
+    if (syscall(SYS_fallocate, areas.file.fd, 0, at, bytes) != 0) return NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, areas.file.fd, (off_t)at);
+    if (p == MAP_FAILED) return NULL;
+    struct swt_area *area = p;
+    areas.count++;
+    area->area_bytes = (uint32_t)bytes;
+    area->kind = (uint32_t)kind;
+    area->thread = thread;
+    __atomic_store_n(&area->magic, SWT_AREA_MAGIC, __ATOMIC_RELEASE);
+    return area;
+}
+
+static struct swt_area *take_shared(uint32_t thread) {
+    if (areas.sites == NULL) return NULL;
+    sw_os_lock_acquire(&areas.lock);
+    struct swt_area *area = map_next(SWT_AREA_THREAD, thread);
+    sw_os_lock_release(&areas.lock);
+    if (area == NULL) record_area_note_loss();
+    return area;
+}
+
+struct swt_area *record_area_take(uint32_t thread, bool *shared) {
+    struct swt_area *area = take_shared(thread);
+    *shared = area != NULL;
+    return area != NULL ? area : sw_os_map(area_bytes());
+}
+
+uint8_t *record_area_sites(size_t bytes) {
+    if (areas.sites == NULL || bytes > area_bytes() - sizeof *areas.sites) return NULL;
+    return swt_area_content(areas.sites);
+}
+
+void record_area_publish_sites(size_t used) {
+    if (areas.sites != NULL) __atomic_store_n(&areas.sites->used, (uint32_t)used, __ATOMIC_RELEASE);
+}
+
+void record_area_note_loss(void) {
+    if (areas.sites != NULL && !record_is_stray_copy())
+        __atomic_store_n(&areas.sites->lost, 1, __ATOMIC_RELAXED);
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+void record_area_begin(const char *recording) {
+    char path[RECORD_PATH_MAX];
+    if (!record_marks_copies() || !name_of(path, recording)) return;
+    (void)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path,
+                          O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
+    if (fd < 0 || !record_descriptor_adopt(&areas.file, fd, path, O_RDWR)) return;
+    areas.count = 0;
+    areas.sites = map_next(SWT_AREA_SITES, 0);
+    if (areas.sites == NULL) record_area_end();
+}
+
+/* Mappings stay: threads may be writing, and the file goes with the last of them. */
+void record_area_end(void) {
+    if (areas.file.fd >= 0) (void)syscall(SYS_unlinkat, AT_FDCWD, areas.file.path, 0);
+    record_descriptor_close(&areas.file);
+}
+
+void record_area_set_aside(const char *recording, const char *aside) {
+    char from[RECORD_PATH_MAX], to[RECORD_PATH_MAX];
+    if (name_of(from, recording) && name_of(to, aside))
+        (void)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+void record_area_after_fork(struct swt_area *area, bool shared) {
+    if (area != NULL && shared)
+        (void)mmap(area, area_bytes(), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    sw_os_lock_reset(&areas.lock);
+    record_descriptor_close(&areas.file);
+    areas.sites = NULL;
+    areas.count = 0;
+}

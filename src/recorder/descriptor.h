@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file that the recorder keeps open in a program which may close every descriptor, or put files
+ * of its own where ours were. Used by file.c and area.c. */
+#ifndef SW_RECORDER_DESCRIPTOR_H
+#define SW_RECORDER_DESCRIPTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "recorder/recorder.h"
+
+typedef struct record_descriptor {
+    int fd; /* -1: none */
+    int access;
+    dev_t device;
+    ino_t inode;
+    bool regular; /* else a device */
+    char path[RECORD_PATH_MAX];
+} record_descriptor;
+
+/* Takes an open file over and moves its descriptor to a high number. access: O_WRONLY or O_RDWR,
+ * as it is to be opened again. False, and the file closed: errno tells why. */
+bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, int access);
+/* The descriptor is open and ours, if need be opened again by name; else it is -1 from now on. */
+bool record_descriptor_hold(record_descriptor *file);
+/* The descriptor is open and leads to the file. */
+bool record_descriptor_is_ours(const record_descriptor *file);
+/* Closes what is ours. */
+void record_descriptor_close(record_descriptor *file);
+/* A write past this end would raise SIGXFSZ in the program; errno is EFBIG then. */
+bool record_within_size_limit(uint64_t end);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recording on disk. System calls are made raw: the C library's own are cancellation points,
+ * and a cancelled thread would leave malloc with our locks held. */
+#define _GNU_SOURCE
+#include "recorder/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "recorder/area.h"
+#include "recorder/descriptor.h"
+#include "recorder/meta.h"
+#include "recorder/recorder.h"
+
+enum {
+    ENCODERS = 4,    /* threads that may compress at once */
+    TAIL_MAX = 1024, /* CLOCK and END blocks */
+    CLOCK_EVERY_NS = 1000000000,
+};
+
+typedef struct flusher {
+    sw_os_lock lock;
+    swt_encoder *encoder; /* made at its first use */
+} flusher;
+
+static struct {
+    sw_os_lock lock;                  /* offset, the descriptor, writes */
+    record_descriptor at;             /* a device: no cutting back */
+    uint64_t offset;                  /* end of the last whole block that stays */
+    uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
+    uint64_t last_clock_ns, ns_per_tick_q32;
+    uint64_t start_ticks, start_ns;
+} file = {.at = {.fd = -1}};
+
+static flusher flushers[ENCODERS];
+static uint64_t recorded_calls;
+static uint64_t given_up_calls; /* recorded, and then cut off to make room for END */
+static uint32_t drop_reason;
+
+bool record_file_is_open(void) { return file.at.fd >= 0; }
+bool record_file_is_regular(void) { return file.at.regular; }
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+void record_file_stop(swt_drop_reason reason) {
+    uint32_t none = SWT_DROP_NONE;
+    (void)__atomic_compare_exchange_n(&drop_reason, &none, (uint32_t)reason, false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    __atomic_or_fetch(&record_special, RECORD_STOPPED, __ATOMIC_RELEASE);
+}
+
+static bool write_at(uint64_t offset, const uint8_t *data, size_t bytes) {
+    if (!record_within_size_limit(offset + bytes)) return false;
+    while (bytes > 0) {
+        long n = syscall(SYS_pwrite64, file.at.fd, data, bytes, offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return false;
+        data += n;
+        bytes -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return true;
+}
+
+/* Cuts the file back to its last whole block, which also frees room for the END block. */
+static void cut_back(void) {
+    if (file.at.regular) (void)syscall(SYS_ftruncate, file.at.fd, file.offset);
+}
+
+/* With the lock held. On failure recording has stopped. */
+static bool write_whole(const uint8_t *data, size_t bytes) {
+    if (file.at.fd < 0) return false; /* closed in a fork child */
+    if (!record_descriptor_hold(&file.at)) {
+        record_file_stop(SWT_DROP_OTHER);
+        return false;
+    }
+    if (write_at(file.offset, data, bytes)) return true;
+    int saved = errno;
+    cut_back();
+    record_file_stop(SWT_DROP_DISK);
+    errno = saved;
+    return false;
+}
+
+/* Appends one whole block that holds so many calls. */
+static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
+    sw_os_lock_acquire(&file.lock);
+    bool done = write_whole(data, bytes);
+    if (done) {
+        file.last_offset = file.offset;
+        file.last_calls = calls;
+        file.offset += bytes;
+        recorded_calls += calls;
+    }
+    sw_os_lock_release(&file.lock);
+    return done;
+}
+
+/* Writes at the end without moving it, in place of what was written so before. */
+static bool put_at_end(const uint8_t *data, size_t bytes) {
+    sw_os_lock_acquire(&file.lock);
+    if (record_descriptor_is_ours(&file.at)) cut_back();
+    bool done = write_whole(data, bytes);
+    sw_os_lock_release(&file.lock);
+    return done;
+}
+
+/* Not even END fits: the last block makes room. Nothing in the file refers to it: sites and modules
+ * stand before the events that need them. */
+static bool give_up_last_block(void) {
+    sw_os_lock_acquire(&file.lock);
+    bool possible = file.at.fd >= 0 && file.at.regular && file.last_offset != 0;
+    if (possible) {
+        file.offset = file.last_offset;
+        file.last_offset = 0;
+        recorded_calls -= file.last_calls;
+        given_up_calls += file.last_calls;
+        cut_back();
+    }
+    sw_os_lock_release(&file.lock);
+    return possible;
+}
+
+/* --- encoders --------------------------------------------------------------------------------- */
+
+/* One of a few, by thread, with its lock held. NULL (no lock) without memory. */
+static flusher *take_flusher(uint32_t thread) {
+    flusher *f = &flushers[thread % ENCODERS];
+    sw_os_lock_acquire(&f->lock);
+    if (f->encoder == NULL) {
+        size_t bytes = swt_encoder_bytes();
+        f->encoder = swt_encoder_init(sw_os_map(bytes), bytes);
+        if (f->encoder != NULL && !record_option.compress) swt_encoder_store(f->encoder);
+    }
+    if (f->encoder != NULL) return f;
+    sw_os_lock_release(&f->lock);
+    record_file_stop(SWT_DROP_MEMORY);
+    return NULL;
+}
+
+static bool put_block(swt_block_kind kind, const void *payload, size_t bytes) {
+    flusher *f = take_flusher(0);
+    if (f == NULL) return false;
+    const uint8_t *block;
+    size_t n = swt_encode_block(f->encoder, kind, payload, bytes, &block);
+    bool done = append(block, n, 0);
+    sw_os_lock_release(&f->lock);
+    return done;
+}
+
+bool record_file_put(swt_block_kind kind, const swt_buffer *payload) {
+    return payload->used == 0 || put_block(kind, payload->data, payload->used);
+}
+
+/* --- clock ------------------------------------------------------------------------------------ */
+
+/* The two readings lie some microseconds apart in the worst case (an interrupt between them). */
+static void put_clock(swt_buffer *buffer) {
+    uint64_t ns = sw_os_now_ns();
+    uint64_t ticks = record_read_ticks();
+    if (ticks > file.start_ticks && ns > file.start_ns) {
+        __extension__ typedef unsigned __int128 wide;
+        wide ratio = ((wide)(ns - file.start_ns) << 32) / (ticks - file.start_ticks);
+        file.ns_per_tick_q32 = (uint64_t)ratio;
+    }
+    (void)swt_put_clock(buffer, ticks, ns, file.ns_per_tick_q32);
+    __atomic_store_n(&file.last_clock_ns, ns, __ATOMIC_RELAXED);
+}
+
+/* The frequency is not known at the start: the first estimate is over 50 microseconds. */
+static void calibrate(void) {
+    file.start_ns = sw_os_now_ns();
+    file.start_ticks = record_read_ticks();
+    while (sw_os_now_ns() - file.start_ns < 50000) {
+    }
+}
+
+static bool write_clock(void) {
+    uint8_t memory[64];
+    swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
+    put_clock(&buffer);
+    return put_block(SWT_BLOCK_CLOCK, buffer.data, buffer.used);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+static void lose(record_thread *thread, uint64_t calls) {
+    __atomic_store_n(&thread->dropped, thread->dropped + calls, __ATOMIC_RELAXED);
+}
+
+void record_file_flush(record_thread *thread) {
+    uint64_t calls = swt_raw_count(&thread->raw) - thread->uncounted;
+    thread->uncounted = 0;
+    if ((record_special & RECORD_STOPPED) != 0) {
+        lose(thread, calls);
+        swt_raw_clear(&thread->raw);
+        return;
+    }
+    record_sites_flush();
+    flusher *f = take_flusher(thread->raw.thread);
+    bool done = false;
+    if (f != NULL) {
+        const uint8_t *block;
+        size_t n = swt_encode_raw(f->encoder, &thread->raw, 0, &block);
+        done = append(block, n, calls);
+        sw_os_lock_release(&f->lock);
+    }
+    swt_raw_clear(&thread->raw);
+    if (!done) {
+        lose(thread, calls);
+        return;
+    }
+    if (sw_os_now_ns() - __atomic_load_n(&file.last_clock_ns, __ATOMIC_RELAXED) > CLOCK_EVERY_NS)
+        (void)write_clock();
+}
+
+/* --- the last blocks -------------------------------------------------------------------------- */
+
+/* Appends one encoded block to `tail`. */
+static void add_block(flusher *f, swt_buffer *tail, swt_block_kind kind,
+                      const swt_buffer *payload) {
+    const uint8_t *block;
+    size_t n = swt_encode_block(f->encoder, kind, payload->data, payload->used, &block);
+    if (n > tail->capacity - tail->used) return;
+    memcpy(tail->data + tail->used, block, n);
+    tail->used += n;
+}
+
+static swt_end make_end(void) {
+    uint64_t dropped = record_dropped() + given_up_calls;
+    swt_end end = {.calls = recorded_calls + dropped,
+                   .dropped_calls = dropped,
+                   .drop_reason = __atomic_load_n(&drop_reason, __ATOMIC_RELAXED),
+                   .threads = record_thread_count(),
+                   .children_unrecorded = record_children_unrecorded(),
+                   .children_recorded = record_children_recorded()};
+    if (dropped != 0 && end.drop_reason == SWT_DROP_NONE) end.drop_reason = SWT_DROP_MEMORY;
+    return end;
+}
+
+static bool write_tail(flusher *f) {
+    uint8_t memory[TAIL_MAX], clock_payload[64], end_payload[128];
+    swt_buffer tail = {.data = memory, .capacity = sizeof memory};
+    swt_buffer clock = {.data = clock_payload, .capacity = sizeof clock_payload};
+    swt_buffer last = {.data = end_payload, .capacity = sizeof end_payload};
+    swt_end end = make_end();
+    put_clock(&clock);
+    (void)swt_put_end(&last, &end);
+    add_block(f, &tail, SWT_BLOCK_CLOCK, &clock);
+    add_block(f, &tail, SWT_BLOCK_END, &last);
+    return put_at_end(tail.data, tail.used);
+}
+
+void record_file_tail(void) {
+    flusher *f = take_flusher(0);
+    if (f == NULL) return;
+    if (!write_tail(f) && give_up_last_block()) (void)write_tail(f);
+    sw_os_lock_release(&f->lock);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* A new file in place of an old one, so that whoever has the old one mapped keeps it. What is no
+ * regular file (/dev/full) is opened as it is. */
+static int create(const char *path) {
+    struct stat old;
+    int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
+    if (lstat(path, &old) == 0) {
+        if (S_ISCHR(old.st_mode)) return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0);
+        if (!S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
+            errno = EINVAL;
+            return -1;
+        }
+        if (syscall(SYS_unlinkat, AT_FDCWD, path, 0) != 0) return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CREAT | O_EXCL, 0666);
+}
+
+static bool write_head(void) {
+    uint8_t header[SWT_FILE_HEADER_BYTES];
+    swt_file_header(header);
+    if (!append(header, sizeof header, 0)) return false;
+    calibrate();
+    return record_meta_write() && write_clock();
+}
+
+/* What could not even be begun leaves no file. errno stays. */
+static void give_up(void) {
+    int saved = errno;
+    if (file.at.regular) (void)syscall(SYS_unlinkat, AT_FDCWD, file.at.path, 0);
+    record_descriptor_close(&file.at);
+    errno = saved;
+}
+
+bool record_file_open(const char *path, bool fresh) {
+    int fd = fresh ? create(path)
+                   : (int)syscall(SYS_openat, AT_FDCWD, path,
+                                  O_WRONLY | O_CLOEXEC | O_NOCTTY | O_CREAT | O_EXCL, 0666);
+    if (fd < 0 || !record_descriptor_adopt(&file.at, fd, path, O_WRONLY)) return false;
+    file.offset = file.last_offset = file.last_calls = 0;
+    drop_reason = SWT_DROP_NONE;
+    recorded_calls = given_up_calls = 0;
+    if (!write_head()) {
+        give_up();
+        return false;
+    }
+    record_modules_flush();
+    if (file.at.regular) record_area_begin(path);
+    return true;
+}
+
+void record_file_cut_tail(void) {
+    sw_os_lock_acquire(&file.lock);
+    if (record_descriptor_is_ours(&file.at)) cut_back();
+    sw_os_lock_release(&file.lock);
+}
+
+void record_file_after_fork(void) {
+    record_descriptor_close(&file.at);
+    sw_os_lock_reset(&file.lock);
+    for (int i = 0; i < ENCODERS; i++) sw_os_lock_reset(&flushers[i].lock);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The malloc family of the recorder: each function calls the one underneath and notes one event.
+ * Stamps are taken after an allocation returned and before a free begins, so that an address is
+ * never seen taken before it was given up. errno is what the function underneath left. */
+#define _GNU_SOURCE
+#include "recorder/recorder.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+/* --- the way in and out ----------------------------------------------------------------------- */
+
+/* NULL: pass the call through. */
+static sw_always_inline record_thread *enter(void) {
+    record_thread *thread = record_self;
+    if (sw_unlikely(thread == NULL || thread->phase != RECORD_IDLE)) thread = record_enter_slow();
+    if (sw_likely(thread != NULL)) record_set_phase(thread, RECORD_CALLING);
+    return thread;
+}
+
+static sw_always_inline void leave(record_thread *thread) {
+    record_set_phase(thread, RECORD_IDLE);
+    if (sw_unlikely(record_self == NULL)) record_leave_slow(thread);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+static sw_noinline void slow_alloc(record_thread *thread, swt_raw_kind kind, uint64_t stamp,
+                                   uint64_t ticks, const void *p, size_t size, uint32_t align_log2,
+                                   uint32_t site) {
+    record_event event = {.kind = RECORD_ALLOC,
+                          .raw_kind = kind,
+                          .stamp = stamp,
+                          .ticks = ticks,
+                          .address = (uintptr_t)p,
+                          .size = size,
+                          .align_log2 = align_log2,
+                          .site = site};
+    record_slow_put(thread, &event);
+}
+
+static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind, const void *p,
+                                        size_t size, uint32_t align_log2, sw_os_frame frame) {
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
+    record_set_phase(thread, RECORD_WRITING);
+    uint32_t site = record_site(thread, frame);
+    if (sw_unlikely(record_special != 0 || !swt_raw_alloc(&thread->raw, kind, stamp, ticks,
+                                                          (uintptr_t)p, size, align_log2, site)))
+        slow_alloc(thread, kind, stamp, ticks, p, size, align_log2, site);
+}
+
+static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_t ticks,
+                                  const void *p, uint32_t site) {
+    record_event event = {
+        .kind = RECORD_FREE, .stamp = stamp, .ticks = ticks, .address = (uintptr_t)p, .site = site};
+    record_slow_put(thread, &event);
+}
+
+/* Frees carry no call site: the one that is studied is the allocation's. */
+static sw_always_inline void note_free(record_thread *thread, const void *p) {
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
+    record_set_phase(thread, RECORD_WRITING);
+    if (sw_unlikely(record_special != 0 ||
+                    !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
+        slow_free(thread, stamp, ticks, p, 0);
+}
+
+static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_stamp,
+                                          uint64_t old_ticks, uintptr_t old, const void *p,
+                                          size_t size, sw_os_frame frame) {
+    uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
+    record_set_phase(thread, RECORD_WRITING);
+    uint32_t site = record_site(thread, frame);
+    if (sw_likely(record_special == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
+                                                         stamp, ticks, (uintptr_t)p, size, site))) {
+        thread->uncounted++;
+        return;
+    }
+    record_event event = {.kind = RECORD_REALLOC,
+                          .stamp = stamp,
+                          .ticks = ticks,
+                          .old_stamp = old_stamp,
+                          .old_ticks = old_ticks,
+                          .old_address = old,
+                          .address = (uintptr_t)p,
+                          .size = size,
+                          .site = site};
+    record_slow_put(thread, &event);
+}
+
+/* --- calls that are not recorded -------------------------------------------------------------- */
+
+static sw_noinline void *pass_alloc(size_t size, size_t align) {
+    if (!record_is_own_call()) return NULL;
+    return record_arena_alloc(size, align);
+}
+
+/* --- allocation ------------------------------------------------------------------------------- */
+
+RECORD_EXPORT void *malloc(size_t size) {
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) {
+        void *own = pass_alloc(size, 16);
+        return own != NULL ? own : record_real.malloc(size);
+    }
+    void *p = record_real.malloc(size);
+    if (sw_likely(p != NULL)) note_alloc(thread, SWT_RAW_MALLOC, p, size, 0, SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+RECORD_EXPORT void *calloc(size_t count, size_t size) {
+    record_thread *thread = enter();
+    size_t bytes;
+    if (sw_unlikely(thread == NULL)) {
+        void *own = sw_mul_overflow(count, size, &bytes) ? NULL : pass_alloc(bytes, 16);
+        return own != NULL ? own : record_real.calloc(count, size);
+    }
+    void *p = record_real.calloc(count, size);
+    if (sw_likely(p != NULL))
+        note_alloc(thread, SWT_RAW_CALLOC, p, count * size, 0, SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+static uint32_t align_log2(size_t align) { return align == 0 ? 0 : sw_log2_ceil(align); }
+
+RECORD_EXPORT void *aligned_alloc(size_t align, size_t size) {
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) return record_real.aligned_alloc(align, size);
+    void *p = record_real.aligned_alloc(align, size);
+    if (sw_likely(p != NULL))
+        note_alloc(thread, SWT_RAW_MALLOC, p, size, align_log2(align), SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+RECORD_EXPORT void *memalign(size_t align, size_t size) {
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) {
+        void *own = align <= 4096 ? pass_alloc(size, align) : NULL;
+        return own != NULL ? own : record_real.memalign(align, size);
+    }
+    void *p = record_real.memalign(align, size);
+    if (sw_likely(p != NULL))
+        note_alloc(thread, SWT_RAW_MALLOC, p, size, align_log2(align), SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+RECORD_EXPORT int posix_memalign(void **out, size_t align, size_t size) {
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) return record_real.posix_memalign(out, align, size);
+    int error = record_real.posix_memalign(out, align, size);
+    if (sw_likely(error == 0))
+        note_alloc(thread, SWT_RAW_MALLOC, *out, size, align_log2(align), SW_OS_CALLER_FRAME());
+    leave(thread);
+    return error;
+}
+
+RECORD_EXPORT void *valloc(size_t size) {
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) return record_real.valloc(size);
+    void *p = record_real.valloc(size);
+    if (sw_likely(p != NULL))
+        note_alloc(thread, SWT_RAW_MALLOC, p, size, align_log2(sw_os_page_bytes()),
+                   SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+RECORD_EXPORT void *pvalloc(size_t size) {
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) return record_real.pvalloc(size);
+    void *p = record_real.pvalloc(size);
+    if (sw_likely(p != NULL))
+        note_alloc(thread, SWT_RAW_MALLOC, p, size, align_log2(sw_os_page_bytes()),
+                   SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+/* --- reallocation ----------------------------------------------------------------------------- */
+
+/* An arena block moves to the real allocator, where it becomes an allocation like any other. */
+static sw_noinline void *grow_arena_block(void *old, size_t size) {
+    size_t had = record_arena_size(old);
+    void *p = malloc(size);
+    if (p != NULL) memcpy(p, old, had < size ? had : size);
+    return p;
+}
+
+/* What a reallocation that returned p was: a new object, a move, or (size 0) a free. */
+static sw_always_inline void note_resized(record_thread *thread, uint64_t old_stamp,
+                                          uint64_t old_ticks, uintptr_t old, void *p, size_t size,
+                                          sw_os_frame frame) {
+    if (sw_likely(p != NULL && old != 0)) {
+        note_realloc(thread, old_stamp, old_ticks, old, p, size, frame);
+    } else if (p != NULL) {
+        note_alloc(thread, SWT_RAW_MALLOC, p, size, 0, frame);
+    } else if (old != 0 && size == 0) {
+        record_set_phase(thread, RECORD_WRITING);
+        if (record_special != 0 || !swt_raw_free(&thread->raw, old_stamp, old_ticks, old, 0))
+            slow_free(thread, old_stamp, old_ticks, (const void *)old, 0);
+    }
+}
+
+RECORD_EXPORT void *realloc(void *ptr, size_t size) {
+    if (record_arena_owns(ptr)) return grow_arena_block(ptr, size);
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) {
+        void *own = ptr == NULL ? pass_alloc(size, 16) : NULL;
+        return own != NULL ? own : record_real.realloc(ptr, size);
+    }
+    uintptr_t old = (uintptr_t)ptr;
+    uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
+    void *p = record_real.realloc(ptr, size);
+    note_resized(thread, old_stamp, old_ticks, old, p, size, SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
+    size_t bytes = 0;
+    bool overflow = sw_mul_overflow(count, size, &bytes);
+    if (record_arena_owns(ptr) && !overflow) return grow_arena_block(ptr, bytes);
+    record_thread *thread = enter();
+    if (sw_unlikely(thread == NULL)) return record_real.reallocarray(ptr, count, size);
+    uintptr_t old = (uintptr_t)ptr;
+    uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
+    void *p = record_real.reallocarray(ptr, count, size);
+    if (!overflow) note_resized(thread, old_stamp, old_ticks, old, p, bytes, SW_OS_CALLER_FRAME());
+    leave(thread);
+    return p;
+}
+
+/* --- free ------------------------------------------------------------------------------------- */
+
+RECORD_EXPORT void free(void *ptr) {
+    if (sw_unlikely(ptr == NULL) || record_arena_owns(ptr)) return;
+    record_thread *thread = enter();
+    if (sw_likely(thread != NULL)) {
+        note_free(thread, ptr);
+        record_set_phase(thread, RECORD_CALLING);
+    }
+    record_real.free(ptr);
+    if (sw_likely(thread != NULL)) leave(thread);
+}
+
+RECORD_EXPORT void free_sized(void *ptr, size_t size) {
+    if (ptr == NULL || record_arena_owns(ptr)) return;
+    record_thread *thread = enter();
+    if (thread != NULL) {
+        note_free(thread, ptr);
+        record_set_phase(thread, RECORD_CALLING);
+    }
+    record_real.free_sized(ptr, size);
+    if (thread != NULL) leave(thread);
+}
+
+RECORD_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
+    if (ptr == NULL || record_arena_owns(ptr)) return;
+    record_thread *thread = enter();
+    if (thread != NULL) {
+        note_free(thread, ptr);
+        record_set_phase(thread, RECORD_CALLING);
+    }
+    record_real.free_aligned_sized(ptr, align, size);
+    if (thread != NULL) leave(thread);
+}

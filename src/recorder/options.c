@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of the recorder, from the environment:
+ *
+ *   SPANWISE_RECORD_FILE      the recording; without it nothing is recorded
+ *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 1
+ *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
+ *   SPANWISE_RECORD_COMPRESS  1: compress each block already while recording; default 0
+ *   SPANWISE_RECORD_AREAS     folder for files of open blocks, which whoever started the program
+ *                             appends to the recordings of processes that did not end by exit
+ *   SPANWISE_RECORD_PID       process that FILE belongs to. Whoever starts the program may set it;
+ *                             when it is not set the first process sets it for those it starts
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "recorder/recorder.h"
+
+record_options record_option = {.stacks = 1};
+
+/* Digits only, at most `max`. */
+static bool parse_number(const char *text, uint64_t max, uint64_t *out) {
+    uint64_t value = 0;
+    if (*text == '\0') return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9') return false;
+        value = value * 10 + (uint64_t)(*text - '0');
+        if (value > max) return false;
+    }
+    *out = value;
+    return true;
+}
+
+static uint64_t read_number(const char *name, uint64_t max, uint64_t otherwise) {
+    const char *text = getenv(name);
+    uint64_t value;
+    if (text == NULL) return otherwise;
+    if (parse_number(text, max, &value)) return value;
+    sw_emergency_print("spanwise: record: %s is not a number from 0 to %u; using %u\n", name, max,
+                       otherwise);
+    return otherwise;
+}
+
+/* A relative path is completed now, since the program may change its directory. */
+static bool read_file_name(const char *text) {
+    size_t used = 0, length = strlen(text);
+    char *out = record_option.file;
+    if (text[0] != '/') {
+        if (syscall(SYS_getcwd, out, (size_t)RECORD_PATH_MAX) <= 0 || out[0] != '/') return false;
+        used = strlen(out);
+        if (used + 1 < RECORD_PATH_MAX) out[used++] = '/';
+    }
+    /* Room for what child files add to the name. */
+    if (used + length + 64 > RECORD_PATH_MAX) return false;
+    memcpy(out + used, text, length + 1);
+    return true;
+}
+
+/* Only whoever reads the files afterwards asks for them, and has made the folder. */
+static void read_areas(const char *text) {
+    if (text == NULL || text[0] == '\0') return;
+    if (text[0] == '/' && strlen(text) < RECORD_PATH_MAX) {
+        memcpy(record_option.areas, text, strlen(text) + 1);
+        return;
+    }
+    sw_emergency_print("spanwise: record: SPANWISE_RECORD_AREAS is no absolute path; not used\n");
+}
+
+bool record_read_options(void) {
+    const char *file = getenv("SPANWISE_RECORD_FILE");
+    if (file == NULL || file[0] == '\0') {
+        sw_emergency_print("spanwise: record: SPANWISE_RECORD_FILE is not set; not recording\n");
+        return false;
+    }
+    if (!read_file_name(file)) {
+        sw_emergency_print("spanwise: record: SPANWISE_RECORD_FILE is too long, or the current "
+                           "directory is gone; not recording\n");
+        record_option.file[0] = '\0';
+        return false;
+    }
+    record_option.stacks = (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, 1);
+    record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
+    record_option.compress = read_number("SPANWISE_RECORD_COMPRESS", 1, 0) == 1;
+    read_areas(getenv("SPANWISE_RECORD_AREAS"));
+    record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
+    return true;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions underneath, found with RTLD_NEXT so that another preloaded allocator is recorded as
+ * well as the C library's; and the arena for the recorder's own calls. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "recorder/recorder.h"
+
+record_real_functions record_real;
+
+void record_next_symbol(const char *name, void *out) {
+    void *symbol = dlsym(RTLD_NEXT, name);
+    if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
+}
+
+/* --- what to do where the C library lacks a function ------------------------------------------ */
+
+static void *array_by_realloc(void *ptr, size_t count, size_t size) {
+    size_t bytes;
+    if (sw_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return record_real.realloc(ptr, bytes);
+}
+
+static void free_without_size(void *ptr, size_t size) {
+    (void)size;
+    record_real.free(ptr);
+}
+
+static void free_without_align(void *ptr, size_t align, size_t size) {
+    (void)align;
+    (void)size;
+    record_real.free(ptr);
+}
+
+void record_resolve(void) {
+    record_real.reallocarray = array_by_realloc;
+    record_real.free_sized = free_without_size;
+    record_real.free_aligned_sized = free_without_align;
+    record_next_symbol("malloc", &record_real.malloc);
+    record_next_symbol("calloc", &record_real.calloc);
+    record_next_symbol("realloc", &record_real.realloc);
+    record_next_symbol("reallocarray", &record_real.reallocarray);
+    record_next_symbol("aligned_alloc", &record_real.aligned_alloc);
+    record_next_symbol("posix_memalign", &record_real.posix_memalign);
+    record_next_symbol("memalign", &record_real.memalign);
+    record_next_symbol("valloc", &record_real.valloc);
+    record_next_symbol("pvalloc", &record_real.pvalloc);
+    record_next_symbol("free", &record_real.free);
+    record_next_symbol("free_sized", &record_real.free_sized);
+    record_next_symbol("free_aligned_sized", &record_real.free_aligned_sized);
+}
+
+/* --- the arena -------------------------------------------------------------------------------- */
+
+/* Each block has its size in the word before it. Blocks are handed out upwards and never return, so
+ * the memory is zero as the loader made it. */
+unsigned char record_arena[RECORD_ARENA_BYTES] sw_aligned(4096);
+static size_t arena_used;
+
+void *record_arena_alloc(size_t size, size_t align) {
+    if (align < 16 || !sw_is_pow2(align)) align = 16;
+    if (size > RECORD_ARENA_BYTES) return NULL;
+    size_t used = __atomic_load_n(&arena_used, __ATOMIC_RELAXED);
+    for (;;) {
+        size_t start = (size_t)sw_align_up(used + sizeof(size_t), align);
+        if (start + size > RECORD_ARENA_BYTES) return NULL;
+        if (__atomic_compare_exchange_n(&arena_used, &used, start + size, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+            memcpy(record_arena + start - sizeof size, &size, sizeof size);
+            return record_arena + start;
+        }
+    }
+}
+
+size_t record_arena_size(const void *p) {
+    size_t size;
+    memcpy(&size, (const unsigned char *)p - sizeof size, sizeof size);
+    return size;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads of the recorded program. A thread gets a record with an open block at its first call.
+ * Records are listed for ever and used again; the thread's end and its last flush are in the last
+ * round of its key destructors, so that what other destructors free is still recorded before it. What
+ * comes even later borrows a record for the one call, and ends again. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "recorder/area.h"
+#include "recorder/file.h"
+#include "recorder/meta.h"
+#include "recorder/recorder.h"
+
+sw_tls_fast record_thread *record_self;
+bool record_off;
+uint32_t record_special;
+
+enum {
+    THREAD_OWN_CALL = 1,     /* the recorder's own errand, before there is a record */
+    THREAD_GONE = 2,         /* the exit function has run */
+    THREAD_BORROWING = 4,    /* in a call of a thread that is gone */
+    EXIT_ROUNDS = 4,         /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
+    CHUNK_BYTES = 64 * 1024, /* of records */
+};
+
+typedef struct thread_state {
+    uint32_t flags, id;
+    /* Of the record, for a fork child, where that reads as zero: */
+    struct swt_area *area;
+    bool shared;
+    uint32_t phase;
+    uintptr_t stack_high;
+} thread_state;
+
+static sw_tls_fast thread_state self_state;
+
+static record_thread *all_threads;
+static uint32_t thread_count;
+static uint64_t dropped_without_record;
+
+/* Where new records come from. */
+static struct {
+    sw_os_lock lock;
+    char *next;
+    size_t left;
+} chunk;
+
+static void leave_thread(void *arg);
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+record_thread *record_all_threads(void) { return __atomic_load_n(&all_threads, __ATOMIC_ACQUIRE); }
+
+uint64_t record_thread_count(void) { return __atomic_load_n(&thread_count, __ATOMIC_RELAXED); }
+
+uint64_t record_dropped(void) {
+    uint64_t sum = __atomic_load_n(&dropped_without_record, __ATOMIC_RELAXED);
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
+        sum += __atomic_load_n(&t->dropped, __ATOMIC_RELAXED);
+    return sum;
+}
+
+static record_thread *reuse_record(void) {
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next) {
+        uint32_t expected = 0;
+        if (__atomic_load_n(&t->taken, __ATOMIC_RELAXED) == 0 &&
+            __atomic_compare_exchange_n(&t->taken, &expected, 1, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return t;
+    }
+    return NULL;
+}
+
+/* Memory that is wiped at a fork. */
+static char *new_chunk(void) {
+    char *memory = sw_os_map(CHUNK_BYTES);
+    if (memory == NULL || !record_marks_copies() ||
+        madvise(memory, CHUNK_BYTES, MADV_WIPEONFORK) == 0)
+        return memory;
+    (void)sw_os_release(memory, CHUNK_BYTES);
+    return NULL;
+}
+
+static record_thread *carve_record(void) {
+    size_t bytes = (sizeof(record_thread) + SW_CACHE_LINE - 1) / SW_CACHE_LINE * SW_CACHE_LINE;
+    char *memory = NULL;
+    sw_os_lock_acquire(&chunk.lock);
+    if (chunk.left < bytes && (chunk.next = new_chunk()) != NULL) chunk.left = CHUNK_BYTES;
+    if (chunk.next != NULL && chunk.left >= bytes) {
+        memory = chunk.next;
+        chunk.next += bytes;
+        chunk.left -= bytes;
+    }
+    sw_os_lock_release(&chunk.lock);
+    return (record_thread *)(void *)memory;
+}
+
+static void place(record_thread *thread, struct swt_area *area, uint32_t id) {
+    thread->area = area;
+    area->thread = id;
+    swt_raw_init(&thread->raw, swt_area_content(area), SWT_RAW_EVENTS_MAX, id, &area->base_stamp);
+}
+
+static record_thread *new_record(void) {
+    bool shared;
+    record_thread *thread = carve_record();
+    struct swt_area *area = thread != NULL ? record_area_take(0, &shared) : NULL;
+    if (area == NULL) return NULL;
+    thread->area = area;
+    thread->is_shared = shared;
+    thread->taken = 1;
+    record_thread *head_now = record_all_threads();
+    do {
+        thread->next = head_now;
+    } while (!__atomic_compare_exchange_n(&all_threads, &head_now, thread, true, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED));
+    return thread;
+}
+
+static record_thread *take_record(uint32_t id) {
+    record_thread *thread = reuse_record();
+    if (thread == NULL) thread = new_record();
+    if (thread == NULL) {
+        __atomic_add_fetch(&dropped_without_record, 1, __ATOMIC_RELAXED);
+        record_area_note_loss();
+        return NULL;
+    }
+    place(thread, thread->area, id);
+    thread->exit_rounds = 0;
+    thread->stack_high = 0;
+    thread->ticks = 0;
+    thread->until_reading = thread->stride = 1;
+    return thread;
+}
+
+/* Waits while another thread is in exec. False: nothing may be written any more. In and out in the
+ * writing phase; between, the other thread may write our block. */
+static bool may_write(record_thread *thread) {
+    for (;;) {
+        uint32_t special = __atomic_load_n(&record_special, __ATOMIC_ACQUIRE);
+        if (record_off || (special & (RECORD_STOPPED | RECORD_CLOSED)) != 0) return false;
+        if ((special & RECORD_FROZEN) == 0) return true;
+        record_set_phase(thread, RECORD_CALLING);
+        record_wait_for_exec();
+        record_set_phase(thread, RECORD_WRITING);
+    }
+}
+
+/* The thread ends, or the one call of a thread that has: whoever replays this closes its cache. */
+static void note_end(record_thread *thread) {
+    uint64_t stamp = record_stamp(), ticks = record_read_ticks();
+    bool noted = swt_raw_end(&thread->raw, stamp, ticks);
+    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: wiped, in a fork that no handler saw */
+        record_file_flush(thread);
+        noted = swt_raw_end(&thread->raw, stamp, ticks);
+    }
+    thread->uncounted += noted;
+}
+
+static void give_record(record_thread *thread) {
+    record_set_phase(thread, RECORD_WRITING);
+    bool open = may_write(thread);
+    if (open && record_special == 0) note_end(thread);
+    open = open || (record_special & RECORD_STOPPED) != 0; /* then it counts */
+    if (open && swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+    record_set_phase(thread, RECORD_IDLE);
+    __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
+}
+
+/* --- birth and exit --------------------------------------------------------------------------- */
+
+static record_thread *attach(void) {
+    int saved = errno;
+    self_state.flags |= THREAD_OWN_CALL;
+    self_state.id = __atomic_fetch_add(&thread_count, 1, __ATOMIC_RELAXED);
+    record_thread *thread = take_record(self_state.id);
+    if (thread != NULL) {
+        if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
+        (void)sw_os_at_thread_exit(leave_thread,
+                                   thread); /* else: its last block comes at the end */
+        self_state.area = thread->area;
+        self_state.shared = thread->is_shared;
+        self_state.stack_high = thread->stack_high;
+        record_self = thread;
+    }
+    self_state.flags &= ~(uint32_t)THREAD_OWN_CALL;
+    errno = saved;
+    return thread;
+}
+
+/* Runs once in each round of key destructors, because it registers itself again. */
+static void leave_thread(void *arg) {
+    record_thread *thread = arg;
+    if (thread != record_self) return; /* of the parent, seen in a fork child */
+    int saved = errno;
+    record_set_phase(thread, RECORD_OWN);
+    if (++thread->exit_rounds < EXIT_ROUNDS && sw_os_at_thread_exit(leave_thread, thread)) {
+        record_set_phase(thread, RECORD_IDLE);
+    } else {
+        record_self = NULL;
+        self_state.flags |= THREAD_GONE;
+        give_record(thread);
+    }
+    errno = saved;
+}
+
+static record_thread *borrow(void) {
+    int saved = errno;
+    record_thread *thread = take_record(self_state.id);
+    if (thread != NULL) self_state.flags |= THREAD_BORROWING;
+    errno = saved;
+    return thread;
+}
+
+void record_leave_slow(record_thread *thread) {
+    if ((self_state.flags & THREAD_BORROWING) == 0) return;
+    int saved = errno;
+    give_record(thread);
+    self_state.flags &= ~(uint32_t)THREAD_BORROWING;
+    errno = saved;
+}
+
+/* --- the slow road ---------------------------------------------------------------------------- */
+
+bool record_is_own_call(void) {
+    if ((self_state.flags & THREAD_OWN_CALL) != 0) return true;
+    return record_self != NULL && record_self->phase == RECORD_OWN;
+}
+
+uint32_t record_own_call_begin(void) {
+    uint32_t before = record_self != NULL ? record_self->phase : RECORD_IDLE;
+    self_state.flags |= THREAD_OWN_CALL;
+    if (record_self != NULL) record_set_phase(record_self, RECORD_OWN);
+    return before;
+}
+
+void record_own_call_end(uint32_t before) {
+    self_state.flags &= ~(uint32_t)THREAD_OWN_CALL;
+    if (record_self != NULL) record_set_phase(record_self, (record_phase)before);
+}
+
+sw_cold record_thread *record_enter_slow(void) {
+    if ((self_state.flags & (THREAD_OWN_CALL | THREAD_BORROWING)) != 0) return NULL;
+    record_thread *thread = record_self;
+    if (thread != NULL) {
+        if (thread->phase != RECORD_OWN) record_count(&thread->nested);
+        return NULL;
+    }
+    record_start();
+    if (record_off) return NULL;
+    return (self_state.flags & THREAD_GONE) != 0 ? borrow() : attach();
+}
+
+static bool put(record_thread *thread, const record_event *e) {
+    swt_raw *raw = &thread->raw;
+    switch (e->kind) {
+    case RECORD_ALLOC:
+        return swt_raw_alloc(raw, e->raw_kind, e->stamp, e->ticks, e->address, e->size,
+                             e->align_log2, e->site);
+    case RECORD_FREE: return swt_raw_free(raw, e->stamp, e->ticks, e->address, e->site);
+    case RECORD_REALLOC:
+    default:
+        if (!swt_raw_realloc(raw, e->old_stamp, e->old_ticks, e->old_address, e->stamp, e->ticks,
+                             e->address, e->size, e->site))
+            return false;
+        thread->uncounted++;
+        return true;
+    }
+}
+
+sw_cold void record_slow_put(record_thread *thread, const record_event *event) {
+    int saved = errno;
+    if (record_is_stray_copy()) record_in_fork_child();
+    if ((record_special & RECORD_UNOPENED) != 0) record_open_child();
+    if (may_write(thread)) {
+        record_modules_flush();
+        if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+        if ((record_special & RECORD_STOPPED) != 0) record_file_tail(); /* says why, at once */
+        (void)put(thread, event);
+    } else if ((record_special & RECORD_STOPPED) != 0) {
+        record_count(&thread->dropped);
+    }
+    errno = saved;
+}
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+void record_threads_before_fork(void) {
+    self_state.phase = record_self != NULL ? record_self->phase : RECORD_IDLE;
+}
+
+/* The record reads as zero but for the phase, if it was set since. Other records are left alone:
+ * there are no threads that they belong to. */
+void record_threads_after_fork(void) {
+    record_thread *self = record_self;
+    sw_os_lock_reset(&chunk.lock);
+    record_area_after_fork(self != NULL ? self_state.area : NULL, self_state.shared);
+    dropped_without_record = 0;
+    thread_count = self != NULL ? 1 : 0;
+    all_threads = self;
+    self_state.id = 0;
+    self_state.shared = false;
+    if (self == NULL) return;
+    uint32_t phase = self->phase != RECORD_IDLE ? self->phase : self_state.phase;
+    *self = (record_thread){.phase = phase,
+                            .taken = 1,
+                            .until_reading = 1,
+                            .stride = 1,
+                            .stack_high = self_state.stack_high};
+    place(self, self_state.area, 0);
+}
+
+void record_threads_share(void) {
+    bool shared;
+    record_thread *self = record_self;
+    struct swt_area *area = self != NULL ? record_area_take(0, &shared) : NULL;
+    if (area == NULL) return;
+    self_state.area = area;
+    self_state.shared = self->is_shared = shared;
+    place(self, area, self_state.id);
+}

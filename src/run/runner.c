@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its
+ * own, so that frees across threads take the same path as in the recorded program; it closes where
+ * the thread ended.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "heap/prefetch.h"
+#include "os/os.h"
+#include "spanwise/replay.h"
+#include "spanwise/stats.h"
+#include "trace/reader.h"
+
+enum { SAMPLES_MAX = 2048, THREADS_MAX = 1 << 20 };
+
+typedef struct object {
+    void *address; /* NULL: not live */
+    uint64_t size;
+} object;
+
+struct sw_runner {
+    uint64_t mark; /* ds/handle.h */
+    sw_heap *heap;
+    const sw_space_view *view;
+    object *objects;
+    size_t object_capacity;
+    sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
+    size_t cache_capacity;
+    sw_run_stats stats;
+    sw_run_sample *samples;
+    size_t sample_count;
+    uint64_t sample_every;
+    uint64_t sample_next;
+    bool touch;
+    uint64_t trace_ops; /* run so far by sw_runner_run_trace */
+    const sw_op *rest;  /* of the reader's last batch, when a run stopped inside it */
+    size_t rest_count;
+};
+
+/* --- arrays that double ----------------------------------------------------------------------- */
+
+/* Grows a mapped array so that `index` fits; keeps its contents. */
+static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes) {
+    size_t wider = *capacity == 0 ? 4096 : *capacity;
+    while (wider <= index) wider *= 2;
+    void *fresh = sw_os_map(wider * item_bytes);
+    if (fresh == NULL) return false;
+    if (*array != NULL) {
+        memcpy(fresh, *array, *capacity * item_bytes);
+        (void)sw_os_release(*array, *capacity * item_bytes);
+    }
+    *array = fresh;
+    *capacity = wider;
+    return true;
+}
+
+/* Whether the runner and its heap live; else misuse was reported. */
+static bool check(const sw_runner *runner, const char *op) {
+    return sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op) &&
+           sw_heap_check(runner->heap, op);
+}
+
+static sw_status check_status(const sw_runner *runner, const char *op) {
+    sw_status status = sw_handle_status(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op);
+    return status == SW_OK ? sw_heap_status(runner->heap, op) : status;
+}
+
+sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
+    sw_status status = sw_heap_status(heap, "runner_create");
+    if (status != SW_OK) return status;
+    sw_runner *runner = sw_os_map(sizeof *runner);
+    if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
+    runner->heap = heap;
+    runner->view = sw_prefetch_view(heap);
+    if (!grow((void **)&runner->objects, &runner->object_capacity, 0, sizeof(object))) {
+        (void)sw_os_release(runner, sizeof *runner);
+        return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
+    }
+    sw_handle_begin(&runner->mark, SW_HANDLE_RUNNER);
+    *out = runner;
+    return SW_OK;
+}
+
+/* The caches of a heap that is gone are gone, too. */
+static void close_caches(sw_runner *runner, const char *op) {
+    if (!sw_heap_check(runner->heap, op)) return;
+    for (size_t i = 0; i < runner->cache_capacity; i++) sw_cache_close(runner->caches[i]);
+}
+
+void sw_runner_destroy(sw_runner *runner) {
+    const char *op = "runner_destroy";
+    if (runner == NULL || !sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op))
+        return;
+    sw_handle_end(&runner->mark, SW_HANDLE_RUNNER);
+    close_caches(runner, op);
+    if (runner->objects != NULL)
+        (void)sw_os_release(runner->objects, runner->object_capacity * sizeof(object));
+    if (runner->caches != NULL)
+        (void)sw_os_release(runner->caches, runner->cache_capacity * sizeof(sw_cache *));
+    if (runner->samples != NULL)
+        (void)sw_os_release(runner->samples, SAMPLES_MAX * sizeof *runner->samples);
+    sw_handle_retire(runner, sizeof *runner, sizeof *runner, SW_HANDLE_RUNNER);
+}
+
+/* --- one operation ---------------------------------------------------------------------------- */
+
+static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint64_t index,
+                                       sw_cache **out) {
+    if (thread >= THREADS_MAX)
+        return sw_fail(SW_LIMIT, "run", "op %" PRIu64 ": thread %u: at most %d threads", index,
+                       thread, THREADS_MAX);
+    bool room = thread < runner->cache_capacity ||
+                grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *));
+    sw_status status =
+        room ? sw_cache_make(runner->heap, SW_CACHE_LOOSE, &runner->caches[thread]) : SW_NOMEM;
+    if (status != SW_OK)
+        return sw_fail(status, "run", "op %" PRIu64 ": no cache for thread %u: %s", index, thread,
+                       sw_status_text(status));
+    *out = runner->caches[thread];
+    return SW_OK;
+}
+
+/* index: of the operation that asks, for the message. */
+static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t index,
+                                 sw_cache **out) {
+    if (sw_likely(thread < runner->cache_capacity && runner->caches[thread] != NULL)) {
+        *out = runner->caches[thread];
+        return SW_OK;
+    }
+    return new_cache(runner, thread, index, out);
+}
+
+static void touch_ends(const sw_runner *runner, void *p, uint64_t size) {
+    if (!runner->touch || size == 0) return;
+    ((volatile char *)p)[0] = 1;
+    ((volatile char *)p)[size - 1] = 1;
+}
+
+static void count_birth(sw_runner *runner, uint64_t size) {
+    sw_run_stats *s = &runner->stats;
+    s->allocs++;
+    s->allocated_bytes += size;
+    s->requested_bytes += size;
+    s->live_objects++;
+    if (s->live_objects > s->peak_live_objects) s->peak_live_objects = s->live_objects;
+}
+
+static unsigned heap_flags(const sw_op *op) {
+    return ((op->flags & SW_OP_ZEROED) != 0 ? SW_ZERO : 0u) |
+           ((op->flags & SW_OP_SCAN) != 0 ? SW_SCAN : 0u);
+}
+
+static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op, uint64_t index) {
+    if (sw_unlikely(op->object >= runner->object_capacity) &&
+        !grow((void **)&runner->objects, &runner->object_capacity, op->object, sizeof(object)))
+        return sw_fail(SW_NOMEM, "run", "op %" PRIu64 ": no memory for object %u", index,
+                       op->object);
+    object *o = &runner->objects[op->object];
+    if (sw_unlikely(o->address != NULL)) {
+        runner->stats.skipped++;
+        return SW_OK;
+    }
+    unsigned flags = heap_flags(op);
+    void *p = op->align_log2 == 0
+                  ? sw_cache_alloc(cache, op->size, flags)
+                  : sw_cache_alloc_aligned(cache, op->size, (size_t)1 << op->align_log2, flags);
+    if (sw_unlikely(p == NULL)) {
+        runner->stats.failed++;
+        return SW_OK;
+    }
+    o->address = p;
+    o->size = op->size;
+    touch_ends(runner, p, op->size);
+    count_birth(runner, op->size);
+    return SW_OK;
+}
+
+static object *live_object(sw_runner *runner, uint32_t id) {
+    object *o = id < runner->object_capacity ? &runner->objects[id] : NULL;
+    if (sw_likely(o != NULL && o->address != NULL)) return o;
+    runner->stats.skipped++;
+    return NULL;
+}
+
+/* A heap that packs tiny objects frees none of them singly: for the program the object is gone, for
+ * the heap its bytes stay in a block that others share. */
+static inline bool is_shared(const sw_runner *runner, const object *o) {
+    return sw_unlikely((runner->heap->mode & SW_MODE_TINY) != 0) &&
+           sw_object_is_shared(runner->heap, o->address);
+}
+
+static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+    object *o = live_object(runner, op->object);
+    if (o == NULL) return;
+    if (sw_unlikely(is_shared(runner, o)))
+        runner->stats.shared_frees++;
+    else
+        sw_cache_free(cache, o->address);
+    o->address = NULL;
+    runner->stats.frees++;
+    runner->stats.requested_bytes -= o->size;
+    runner->stats.live_objects--;
+}
+
+/* A new object with the contents of a shared one, which stays where it is. */
+static void *move_shared(sw_runner *runner, sw_cache *cache, const object *o, const sw_op *op) {
+    void *p = sw_cache_alloc(cache, op->size, heap_flags(op));
+    if (p == NULL) return NULL;
+    runner->stats.shared_frees++;
+    if (!sw_heap_is_dry(runner->heap)) memcpy(p, o->address, sw_min_u64(o->size, op->size));
+    return p;
+}
+
+static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+    object *o = live_object(runner, op->object);
+    if (o == NULL) return;
+    void *p = sw_unlikely(is_shared(runner, o))
+                  ? move_shared(runner, cache, o, op)
+                  : sw_cache_realloc(cache, o->address, op->size, heap_flags(op));
+    if (p == NULL) {
+        runner->stats.failed++;
+        return;
+    }
+    runner->stats.reallocs++;
+    runner->stats.requested_bytes += op->size - o->size;
+    if (op->size > o->size) runner->stats.allocated_bytes += op->size - o->size;
+    o->address = p;
+    o->size = op->size;
+    touch_ends(runner, p, op->size);
+}
+
+/* As the thread's exit closed its cache. Should its number come back, it gets a new one. */
+static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
+    if (thread >= runner->cache_capacity || runner->caches[thread] == NULL) {
+        runner->stats.skipped++;
+        return;
+    }
+    sw_cache_close(runner->caches[thread]);
+    runner->caches[thread] = NULL;
+    runner->stats.thread_ends++;
+}
+
+/* --- measures --------------------------------------------------------------------------------- */
+
+static void note_peaks(sw_runner *runner) {
+    sw_run_stats *s = &runner->stats;
+    uint64_t held = sw_pages_held_bytes(&runner->heap->pages);
+    if (s->requested_bytes > s->peak_requested_bytes) {
+        s->peak_requested_bytes = s->requested_bytes;
+        s->peak_op = s->ops;
+        s->held_at_peak = held;
+    }
+    if (held > s->peak_held_bytes) {
+        s->peak_held_bytes = held;
+        s->requested_at_peak_held = s->requested_bytes;
+    }
+    if (s->requested_bytes == 0) return;
+    s->held_over_requested_sum += (double)held / (double)s->requested_bytes;
+    s->held_over_requested_count++;
+}
+
+/* Drops every second row and doubles the distance. */
+static void thin_samples(sw_runner *runner) {
+    for (size_t i = 0; i < SAMPLES_MAX / 2; i++) runner->samples[i] = runner->samples[2 * i];
+    runner->sample_count = SAMPLES_MAX / 2;
+    runner->sample_every *= 2;
+}
+
+static sw_noinline void take_sample(sw_runner *runner, uint64_t time_ns) {
+    if (runner->sample_count == SAMPLES_MAX) thin_samples(runner);
+    sw_ledger ledger;
+    if (sw_heap_ledger(runner->heap, &ledger, NULL, 0) != SW_OK) return;
+    runner->samples[runner->sample_count++] = (sw_run_sample){
+        .op = runner->stats.ops,
+        .time_ns = time_ns,
+        .requested_bytes = runner->stats.requested_bytes,
+        .live_objects = runner->stats.live_objects,
+        .slot_bytes = ledger.requested_bytes + ledger.roundup_bytes + ledger.large_rounding_bytes,
+        .held_bytes = ledger.held_bytes,
+        .free_page_bytes = ledger.free_page_bytes,
+    };
+    runner->sample_next = runner->stats.ops + runner->sample_every;
+}
+
+/* --- looking ahead ---------------------------------------------------------------------------------
+ * The next operations are known, so the lines that they will need are asked for early, in the order
+ * in which one leads to the next: object, span record, word of free bits. Not worth it while all of
+ * that fits a second-level cache.
+ */
+enum { AHEAD_OBJECT = 24, AHEAD_SPAN = 14, AHEAD_WORD = 7, AHEAD_MIN_OBJECTS = 12000 };
+
+static sw_always_inline const object *object_ahead(const sw_runner *runner, const sw_op *op) {
+    return &runner->objects[op->object < runner->object_capacity ? op->object : 0];
+}
+
+static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op) {
+    const sw_space_view *view = runner->view;
+    __builtin_prefetch(object_ahead(runner, &op[AHEAD_OBJECT]), 1);
+    sw_prefetch_span(view, object_ahead(runner, &op[AHEAD_SPAN])->address);
+    sw_prefetch_word(view, object_ahead(runner, &op[AHEAD_WORD])->address);
+}
+
+/* --- public ----------------------------------------------------------------------------------- */
+
+static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
+    sw_cache *cache = NULL;
+    bool ends = op->kind == SW_OP_THREAD_END;
+    sw_status status = sw_unlikely(ends) ? SW_OK : cache_of(runner, op->thread, index, &cache);
+    if (sw_unlikely(status != SW_OK)) return status;
+    if (sw_unlikely(sw_heap_tick_due(runner->heap, op->time_ns)))
+        sw_heap_set_time(runner->heap, op->time_ns);
+    switch ((sw_op_kind)op->kind) {
+    case SW_OP_ALLOC:
+        if (op->align_log2 > 47)
+            return sw_fail(SW_INVALID, "run", "op %" PRIu64 ": alignment 2^%u is impossible", index,
+                           op->align_log2);
+        return run_alloc(runner, cache, op, index);
+    case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
+    case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
+    case SW_OP_THREAD_END: end_thread(runner, op->thread); return SW_OK;
+    case SW_OP_KIND_COUNT:
+    default: break;
+    }
+    return sw_fail(SW_INVALID, "run", "op %" PRIu64 ": kind %u is unknown", index, op->kind);
+}
+
+/* first: index of ops[0], for messages. */
+static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, uint64_t first,
+                           int touch, const volatile int *cancel, size_t *done) {
+    runner->touch = touch != 0 && !sw_heap_is_dry(runner->heap);
+    bool worth = runner->stats.peak_live_objects >= AHEAD_MIN_OBJECTS && count > AHEAD_OBJECT;
+    size_t ahead = worth ? count - AHEAD_OBJECT : 0;
+    sw_status status = SW_OK;
+    size_t i = 0;
+    for (; i < count; i++) {
+        if (cancel != NULL && (i & 0xFFFF) == 0 && *cancel != 0) break;
+        if (i < ahead) look_ahead(runner, &ops[i]);
+        status = run_one(runner, &ops[i], first + i);
+        if (sw_unlikely(status != SW_OK)) break;
+        runner->stats.ops++;
+        note_peaks(runner);
+        if (sw_unlikely(runner->stats.ops >= runner->sample_next) && runner->sample_every != 0)
+            take_sample(runner, ops[i].time_ns);
+    }
+    if (done != NULL) *done = i;
+    return status;
+}
+
+sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
+                        const volatile int *cancel, size_t *done) {
+    sw_status status = check_status(runner, "runner_run");
+    if (status != SW_OK) return status;
+    return run_batch(runner, ops, count, 0, touch, cancel, done);
+}
+
+sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
+                              const volatile int *cancel, volatile uint64_t *progress) {
+    sw_status known = check_status(runner, "runner_run_trace");
+    if (known == SW_OK) known = swt_trace_status(trace, "runner_run_trace");
+    if (known != SW_OK) return known;
+    while (runner->stats.ops < until && (cancel == NULL || *cancel == 0)) {
+        sw_status status = SW_OK;
+        if (runner->rest_count == 0)
+            status = sw_trace_next(trace, &runner->rest, &runner->rest_count);
+        if (status != SW_OK || runner->rest_count == 0) return status;
+        size_t count = (size_t)sw_min_u64(runner->rest_count, until - runner->stats.ops), done = 0;
+        status = run_batch(runner, runner->rest, count, runner->trace_ops, touch, NULL, &done);
+        runner->trace_ops += done;
+        runner->rest += done;
+        runner->rest_count -= done;
+        if (progress != NULL) *progress = runner->stats.ops;
+        if (status != SW_OK) return status;
+    }
+    return SW_OK;
+}
+
+void sw_runner_stats(const sw_runner *runner, sw_run_stats *out) {
+    if (!check(runner, "runner_stats")) return;
+    *out = runner->stats;
+    out->held_bytes = sw_heap_held_bytes(runner->heap);
+}
+
+sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
+    sw_status status = check_status(runner, "runner_sample_every");
+    if (status != SW_OK) return status;
+    if (every != 0 && runner->samples == NULL) {
+        runner->samples = sw_os_map(SAMPLES_MAX * sizeof *runner->samples);
+        if (runner->samples == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for samples");
+    }
+    runner->sample_every = every;
+    runner->sample_next =
+        every > UINT64_MAX - runner->stats.ops ? UINT64_MAX : runner->stats.ops + every;
+    return SW_OK;
+}
+
+size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity) {
+    if (!check(runner, "runner_samples")) return 0;
+    size_t n = runner->sample_count < capacity ? runner->sample_count : capacity;
+    if (n > 0) memcpy(rows, runner->samples, n * sizeof *rows);
+    return runner->sample_count;
+}
+
+void *sw_runner_address(const sw_runner *runner, uint32_t id) {
+    if (!check(runner, "runner_address")) return NULL;
+    return id < runner->object_capacity ? runner->objects[id].address : NULL;
+}
+
+void sw_runner_drain(sw_runner *runner) {
+    if (!check(runner, "runner_drain")) return;
+    sw_cache *cache = NULL;
+    if (cache_of(runner, 0, 0, &cache) != SW_OK) return;
+    for (size_t id = 0; id < runner->object_capacity; id++) {
+        sw_op op = {.kind = SW_OP_FREE, .object = (uint32_t)id};
+        if (runner->objects[id].address != NULL) run_free(runner, cache, &op);
+    }
+}

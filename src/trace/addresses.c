@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Address table of the merge. */
+#include "trace/addresses.h"
+
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "trace/ids.h"
+
+enum { FIRST_CAPACITY = 1024 };
+
+/* Addresses of one leaf differ in bits 4 to 9 only. */
+static inline uint64_t key_of(uint64_t address) {
+    return ((address >> 10) << 4 | (address & 15)) + 1;
+}
+static inline uint32_t place_of(uint64_t address) {
+    return (uint32_t)(address >> 4) % SWT_LEAF_IDS;
+}
+
+/* Twice multiplied: a single product maps the even spacing of heap addresses to long runs. */
+static inline size_t home(const swt_addresses *map, uint64_t key) {
+    uint64_t h = key * 0x9E3779B97F4A7C15ull;
+    return (size_t)((h ^ h >> 32) * 0xBB67AE8584CAA73Bull >> map->shift);
+}
+
+/* The entry of the key, or the empty one where it belongs. */
+static inline size_t find(const swt_addresses *map, uint64_t key) {
+    size_t i = home(map, key);
+    while (map->entries[i].key != key && map->entries[i].key != 0) i = (i + 1) & map->mask;
+    return i;
+}
+
+static bool grow(swt_addresses *map) {
+    size_t capacity = map->mask == 0 ? (size_t)FIRST_CAPACITY : (map->mask + 1) * 2;
+    swt_addresses bigger = *map;
+    bigger.entries = calloc(capacity, sizeof *bigger.entries);
+    if (bigger.entries == NULL) return false;
+    bigger.mask = capacity - 1;
+    bigger.shift = 64 - sw_log2_ceil(capacity);
+    for (size_t i = 0; map->mask != 0 && i <= map->mask; i++) {
+        const swt_leaf_entry *entry = &map->entries[i];
+        if (entry->key != 0) bigger.entries[find(&bigger, entry->key)] = *entry;
+    }
+    free(map->entries);
+    *map = bigger;
+    return true;
+}
+
+/* A leaf of zeros. There is always room to make it spare again. */
+static bool take_leaf(swt_addresses *map, uint32_t *leaf) {
+    if (map->spare_count != 0) {
+        *leaf = map->spare[--map->spare_count];
+        return true;
+    }
+    if (map->leaf_count == UINT32_MAX ||
+        !swt_grow(&map->leaves, &map->leaf_capacity, map->leaf_count + 1, sizeof *map->leaves) ||
+        !swt_grow(&map->spare, &map->spare_capacity, map->leaf_count + 1, sizeof *map->spare))
+        return false;
+    *leaf = (uint32_t)map->leaf_count++;
+    return true;
+}
+
+int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_t *old) {
+    if ((map->mask == 0 || map->count * 2 > map->mask) && !grow(map)) return -1;
+    swt_leaf_entry *entry = &map->entries[find(map, key_of(address))];
+    if (entry->key == 0) {
+        if (!take_leaf(map, &entry->leaf)) return -1;
+        entry->key = key_of(address);
+        entry->live = 0;
+        map->count++;
+    }
+    uint32_t *slot = &map->leaves[entry->leaf].ids[place_of(address)];
+    uint32_t before = *slot;
+    *slot = id + 1;
+    entry->live += before == 0;
+    *old = before - 1;
+    return before != 0;
+}
+
+/* Closes the gap at i: each follower that may not stay behind a gap moves into it. */
+static void close_gap(swt_addresses *map, size_t i) {
+    for (size_t j = (i + 1) & map->mask; map->entries[j].key != 0; j = (j + 1) & map->mask) {
+        size_t wanted = home(map, map->entries[j].key);
+        if (((j - wanted) & map->mask) >= ((j - i) & map->mask)) {
+            map->entries[i] = map->entries[j];
+            i = j;
+        }
+    }
+    map->entries[i].key = 0;
+}
+
+bool swt_addresses_remove(swt_addresses *map, uint64_t address, uint32_t *id) {
+    if (map->mask == 0) return false;
+    size_t i = find(map, key_of(address));
+    swt_leaf_entry *entry = &map->entries[i];
+    if (entry->key == 0) return false;
+    uint32_t *slot = &map->leaves[entry->leaf].ids[place_of(address)];
+    if (*slot == 0) return false;
+    *id = *slot - 1;
+    *slot = 0;
+    if (--entry->live == 0) {
+        map->spare[map->spare_count++] = entry->leaf;
+        map->count--;
+        close_gap(map, i);
+    }
+    return true;
+}
+
+void swt_addresses_free(swt_addresses *map) {
+    free(map->entries);
+    free(map->leaves);
+    free(map->spare);
+    *map = (swt_addresses){0};
+}

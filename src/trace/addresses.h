@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Live addresses of a raw recording -> object ids.
+ *
+ * Neighbours in the recorded heap are neighbours here: a *leaf* holds the ids of the 64 addresses
+ * of 1 KiB that agree in their low four bits, and an open table (linear probing, at most half full)
+ * finds leaves. A plain hash of addresses misses the cache at nearly every event. A leaf without
+ * live addresses is given back, so memory is at most 256 + 32 bytes a live object, and 5 to 20
+ * where objects are small.
+ */
+#ifndef SW_TRACE_ADDRESSES_H
+#define SW_TRACE_ADDRESSES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SWT_LEAF_IDS = 64 };
+
+/* id + 1 of the live object at each address; 0: none. All zero while it is not in use. */
+typedef struct swt_leaf {
+    uint32_t ids[SWT_LEAF_IDS];
+} swt_leaf;
+
+typedef struct swt_leaf_entry {
+    uint64_t key;  /* of the addresses, + 1; 0: empty */
+    uint32_t leaf; /* index in leaves */
+    uint32_t live; /* nonzero ids in it; > 0 */
+} swt_leaf_entry;
+
+typedef struct swt_addresses {
+    swt_leaf_entry *entries;
+    size_t count;
+    size_t mask;    /* capacity - 1, a power of two less one; 0: nothing is allocated yet */
+    uint32_t shift; /* 64 - log2 of the capacity */
+    swt_leaf *leaves;
+    size_t leaf_count, leaf_capacity;
+    uint32_t *spare; /* leaves that are not in use */
+    size_t spare_count, spare_capacity;
+} swt_addresses;
+
+/* Puts address -> id. *old: the id that was there, when this returns 1. 0: was not there.
+ * -1: no memory. */
+int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_t *old);
+/* False: not there. */
+bool swt_addresses_remove(swt_addresses *map, uint64_t address, uint32_t *id);
+void swt_addresses_free(swt_addresses *map);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The encoder of blocks: RAW events into columns, payloads of the small blocks, compression.
+ * Runs inside the recorder (interposed malloc): memory is the caller's, no libc beyond memcpy and
+ * memset, and nothing here can fail: what does not compress is stored. docs/design/trace.md.
+ */
+/* The static context and two of the parameters are zstd's "experimental" part. */
+#define ZSTD_STATIC_LINKING_ONLY
+#include <zstd.h>
+
+#include "base/attributes.h"
+#include "base/bits.h"
+#include "trace/format.h"
+#include "trace/raw.h"
+
+/* Worst bytes of a slot in each column. An address difference has 49 bits with its sign. */
+enum {
+    ADDRESS_MAX = 7,
+    SIZED_MAX = SWT_VARINT_BYTES_MAX + 1, /* with the alignment before it */
+    TICKS_MAX = SWT_VARINT_BYTES_MAX,
+    STAMP_MAX = 5,
+    SITE_MAX = 5,
+    COLUMN_COUNT = SWT_RAW_COLUMNS,
+    HEAD_BYTES = SWT_RAW_HEAD_BYTES,
+    SCRATCH_BYTES = HEAD_BYTES +
+        SWT_RAW_EVENTS_MAX * (1 + ADDRESS_MAX + SIZED_MAX + TICKS_MAX + STAMP_MAX + SITE_MAX),
+    OUT_BYTES = SWT_BLOCK_HEADER_BYTES + SWT_STORED_BYTES_MAX,
+};
+_Static_assert((size_t)SCRATCH_BYTES <= (size_t)SWT_PAYLOAD_BYTES_MAX, "a RAW block always fits");
+
+struct swt_encoder {
+    ZSTD_CCtx *context; /* NULL: blocks are stored */
+    uint8_t *scratch;   /* SCRATCH_BYTES */
+    uint8_t *out;       /* OUT_BYTES */
+};
+
+/* zstd's fastest strategy with Huffman coding kept: level 1 looks harder for matches than columns
+ * of varints repay (half the time for 5 % more bytes), negative levels drop the Huffman coding.
+ * The small hash table stays in the first-level cache. */
+static ZSTD_compressionParameters parameters(void) {
+    return (ZSTD_compressionParameters){.windowLog = 17,
+                                        .chainLog = 12,
+                                        .hashLog = 12,
+                                        .searchLog = 1,
+                                        .minMatch = 6,
+                                        .targetLength = 8,
+                                        .strategy = ZSTD_fast};
+}
+
+static size_t context_bytes(void) {
+    size_t bytes = ZSTD_estimateCCtxSize_usingCParams(parameters());
+    return (size_t)sw_align_up(ZSTD_isError(bytes) ? 0 : bytes, SW_CACHE_LINE);
+}
+
+size_t swt_encoder_bytes(void) {
+    return (size_t)sw_align_up(sizeof(swt_encoder), SW_CACHE_LINE) + context_bytes() +
+           (size_t)sw_align_up(SCRATCH_BYTES, SW_CACHE_LINE) +
+           (size_t)sw_align_up(OUT_BYTES, SW_CACHE_LINE);
+}
+
+/* A parameter that this zstd does not know keeps its default. */
+static void context_set_up(ZSTD_CCtx *context) {
+    ZSTD_compressionParameters p = parameters();
+    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, (int)p.windowLog);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_chainLog, (int)p.chainLog);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, (int)p.hashLog);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_searchLog, (int)p.searchLog);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, (int)p.minMatch);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_targetLength, (int)p.targetLength);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_strategy, (int)p.strategy);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_literalCompressionMode, (int)ZSTD_ps_enable);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has it */
+}
+
+swt_encoder *swt_encoder_init(void *memory, size_t bytes) {
+    if (memory == NULL || (uintptr_t)memory % SW_CACHE_LINE != 0 || bytes < swt_encoder_bytes())
+        return NULL;
+    uint8_t *p = memory;
+    swt_encoder *encoder = memory;
+    p += sw_align_up(sizeof(swt_encoder), SW_CACHE_LINE);
+    encoder->context = ZSTD_initStaticCCtx(p, context_bytes());
+    if (encoder->context != NULL) context_set_up(encoder->context);
+    p += context_bytes();
+    encoder->scratch = p;
+    encoder->out = p + sw_align_up(SCRATCH_BYTES, SW_CACHE_LINE);
+    return encoder;
+}
+
+void swt_encoder_store(swt_encoder *encoder) { encoder->context = NULL; }
+
+size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, size_t bytes,
+                const uint8_t **out) {
+    uint8_t *body = encoder->out + SWT_BLOCK_HEADER_BYTES;
+    size_t stored = bytes;
+    block->codec = SWT_CODEC_ZSTD;
+    if (encoder->context != NULL && bytes != 0) {
+        stored = ZSTD_compress2(encoder->context, body, SWT_STORED_BYTES_MAX, payload, bytes);
+        if (!ZSTD_isError(stored)) sw_written_outside(body, stored);
+    }
+    if (ZSTD_isError(stored) || stored >= bytes) { /* also without a context */
+        if (bytes != 0) memcpy(body, payload, bytes);
+        block->codec = SWT_CODEC_STORED;
+        stored = bytes;
+    }
+    block->stored_bytes = (uint32_t)stored;
+    block->raw_bytes = (uint32_t)bytes;
+    block->payload_sum = swt_sum(body, stored);
+    swt_block_encode(encoder->out, block);
+    *out = encoder->out;
+    return SWT_BLOCK_HEADER_BYTES + stored;
+}
+
+size_t swt_encode_block(swt_encoder *encoder, swt_block_kind kind, const void *payload,
+                        size_t bytes, const uint8_t **out) {
+    swt_block block = {.kind = (uint32_t)kind};
+    return swt_seal(encoder, &block, payload, bytes, out);
+}
+
+/* --- RAW -------------------------------------------------------------------------------------- */
+
+/* Where each column is being written, and what the next value is a difference to. */
+typedef struct columns {
+    uint8_t *tag, *address, *size, *ticks, *stamp, *site;
+    uint64_t last_address, last_ticks, last_stamp;
+    uint32_t address_shift, tick_shift;
+} columns;
+
+/* Low bits that are zero in every address of the block, and whether any site is known. */
+static uint32_t survey(const swt_raw *raw, bool *sites, bool *gaps, uint32_t flags) {
+    uint64_t low = 0, site = 0, gap = 0;
+    uint32_t expected = 0; /* stamps that count up by one need no column */
+    for (const swt_event *e = raw->events; e < raw->next; e++, expected++) {
+        low |= e->word;
+        site |= e->site;
+        gap |= e->stamp ^ expected;
+    }
+    *sites = site != 0;
+    *gaps = gap != 0 && (flags & SWT_RAW_TICKS_ARE_STAMPS) == 0;
+    return sw_ctz(low | 1u << 12);
+}
+
+static sw_always_inline void put_event(columns *c, const swt_event *e, bool sites, bool gaps) {
+    uint64_t address = (e->word & 0xFFFFFFFFFFFFull) >> c->address_shift;
+    uint32_t kind = (uint32_t)(e->word >> 48) & 0x7F;
+    uint32_t align = (uint32_t)(e->word >> 56);
+    *c->tag++ = (uint8_t)(kind | (align != 0 ? SWT_RAW_TAG_ALIGNED : 0));
+    c->address = swt_varint_put(c->address, swt_zigzag(address - c->last_address));
+    c->last_address = address;
+    if (swt_raw_has_size(kind)) {
+        if (align != 0) *c->size++ = (uint8_t)(align & 0x3F);
+        c->size = swt_varint_put(c->size, e->size);
+    }
+    uint64_t ticks = e->ticks >> c->tick_shift;
+    if (ticks < c->last_ticks) ticks = c->last_ticks; /* a thread moved between cores */
+    c->ticks = swt_varint_put(c->ticks, ticks - c->last_ticks);
+    c->last_ticks = ticks;
+    if (gaps) {
+        uint64_t stamp = e->stamp < c->last_stamp ? c->last_stamp : e->stamp;
+        c->stamp = swt_varint_put(c->stamp, stamp - c->last_stamp);
+        c->last_stamp = stamp;
+    }
+    if (sites) c->site = swt_varint_put(c->site, e->site);
+}
+
+/* Moves a column down to `at`, its length into the head's next field. */
+static uint8_t *close_column(uint8_t *at, uint8_t **field, const uint8_t *begin,
+                             const uint8_t *end) {
+    size_t bytes = (size_t)(end - begin);
+    memmove(at, begin, bytes);
+    swt_put32(*field, (uint32_t)bytes);
+    *field += 4;
+    return at + bytes;
+}
+
+size_t swt_encode_raw(swt_encoder *encoder, const swt_raw *raw, uint32_t flags,
+                      const uint8_t **out) {
+    bool sites, gaps, timed = (flags & SWT_RAW_TICKS_ARE_STAMPS) != 0;
+    size_t n = swt_raw_count(raw);
+    columns c = {.address_shift = survey(raw, &sites, &gaps, flags),
+                 .tick_shift = timed ? 0 : SWT_TICK_SHIFT};
+    uint8_t *head = encoder->scratch, *at[COLUMN_COUNT];
+    c.tag = head + HEAD_BYTES;
+    c.address = at[0] = c.tag + n;
+    c.size = at[1] = at[0] + n * ADDRESS_MAX;
+    c.ticks = at[2] = at[1] + n * SIZED_MAX;
+    c.stamp = at[3] = at[2] + n * TICKS_MAX;
+    c.site = at[4] = at[3] + n * STAMP_MAX;
+    uint64_t base_ticks = raw->events->ticks >> c.tick_shift;
+    c.last_ticks = base_ticks;
+    for (const swt_event *e = raw->events; e < raw->next; e++) put_event(&c, e, sites, gaps);
+
+    memset(head, 0, HEAD_BYTES);
+    head[0] = (uint8_t)((timed ? SWT_RAW_FLAG_TICKS_ARE_STAMPS : 0) |
+                        (gaps ? SWT_RAW_FLAG_STAMPS : 0) | (sites ? SWT_RAW_FLAG_SITES : 0));
+    head[1] = (uint8_t)c.tick_shift;
+    head[2] = (uint8_t)c.address_shift;
+    swt_put64(head + 8, base_ticks);
+    uint8_t *field = head + 16, *end = at[0];
+    end = close_column(end, &field, at[0], c.address);
+    end = close_column(end, &field, at[1], c.size);
+    end = close_column(end, &field, at[2], c.ticks);
+    end = close_column(end, &field, at[3], c.stamp);
+    end = close_column(end, &field, at[4], c.site);
+    swt_block block = {.kind = SWT_BLOCK_RAW,
+                       .count = (uint32_t)n,
+                       .thread = raw->thread,
+                       .first = timed ? base_ticks : raw->base_stamp};
+    return swt_seal(encoder, &block, head, (size_t)(end - head), out);
+}

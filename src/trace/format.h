@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frame of a `.swt` file: file header, block headers, checksums, little-endian numbers,
+ * varints. Shared by the recorder's encoder, the writer and the reader; no state, no allocation.
+ * Every offset and unit: docs/design/trace.md.
+ */
+#ifndef SW_TRACE_FORMAT_H
+#define SW_TRACE_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/attributes.h"
+#include "trace/raw.h"
+
+enum {
+    SWT_BLOCK_HEADER_BYTES = 48,
+    SWT_BLOCK_MAGIC = 0x42545753, /* "SWTB" */
+    /* Largest stored payload: what zstd may need for SWT_PAYLOAD_BYTES_MAX. */
+    SWT_STORED_BYTES_MAX = SWT_PAYLOAD_BYTES_MAX + SWT_PAYLOAD_BYTES_MAX / 128 + 1024,
+    SWT_VARINT_BYTES_MAX = 10,
+    SWT_TICK_SHIFT = 4, /* ticks of RAW blocks are kept in units of 16, unless they are stamps */
+};
+
+enum { SWT_CODEC_STORED = 0, SWT_CODEC_ZSTD = 1 };
+
+/* Payload of RAW: flags, tick shift, address shift, 5 zero bytes; u64 ticks of the first event
+ * (shifted); u32 bytes of each column: address, size, ticks, stamp, site; then a tag for each
+ * event; then the columns. */
+enum {
+    SWT_RAW_HEAD_BYTES = 36,
+    SWT_RAW_COLUMNS = 5,
+    SWT_RAW_TAG_ALIGNED = 8,           /* bits 0-2 of a tag: swt_raw_kind */
+    SWT_RAW_FLAG_TICKS_ARE_STAMPS = 1, /* stamps are the ticks: no column for them */
+    SWT_RAW_FLAG_STAMPS = 2,           /* else each stamp is one more than the last */
+    SWT_RAW_FLAG_SITES = 4,            /* else all sites are 0 */
+};
+
+/* Heads and sizes of entries of the small blocks. */
+enum {
+    SWT_SITE_HEAD_BYTES = 8,
+    SWT_MODULE_HEAD_BYTES = 32,
+    SWT_MODULE_PATH_MAX = 4096, /* with its NUL; longer paths are cut */
+    SWT_MODULE_BUILD_ID_MAX = 64,
+    SWT_CLOCK_BYTES = 24,
+    SWT_END_BYTES = 48,
+};
+
+typedef enum swt_verdict {
+    SWT_HEADER_OK = 0,
+    SWT_HEADER_FOREIGN, /* not one of ours at all */
+    SWT_HEADER_DAMAGED, /* ours, and the checksum is wrong */
+    SWT_HEADER_NEWER,   /* ours, whole, of a later version */
+    SWT_HEADER_BAD,     /* ours, whole, and says something impossible */
+} swt_verdict;
+
+typedef struct swt_header {
+    uint32_t version;
+    uint32_t form; /* sw_trace_form */
+} swt_header;
+
+typedef struct swt_block {
+    uint32_t kind;         /* swt_block_kind */
+    uint32_t codec;        /* SWT_CODEC_... */
+    uint32_t stored_bytes; /* of the payload in the file */
+    uint32_t raw_bytes;    /* of the payload, decompressed */
+    uint32_t count;        /* entries: events of RAW, operations of OPS; else 0 */
+    uint32_t thread;       /* of RAW; else 0 */
+    uint64_t first;        /* RAW: stamp of the first event; OPS: index of the first operation */
+    uint64_t payload_sum;
+} swt_block;
+
+/* Whether the file says where threads end: since version 2. */
+static inline bool swt_tells_ends(const swt_header *header) { return header->version >= 2; }
+
+/* 64 bits over the bytes. A change confined to one 8-byte word, so every single bit flip, always
+ * changes it: each step is a bijection of the word that it takes in. */
+uint64_t swt_sum(const void *data, size_t bytes);
+
+void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *header);
+/* Header fields are filled in for OK and NEWER. */
+swt_verdict swt_header_decode(const uint8_t in[SWT_FILE_HEADER_BYTES], swt_header *header);
+
+void swt_block_encode(uint8_t out[SWT_BLOCK_HEADER_BYTES], const swt_block *block);
+/* NULL and a filled block, or what is wrong (a constant string). */
+const char *swt_block_decode(const uint8_t in[SWT_BLOCK_HEADER_BYTES], swt_block *block);
+
+/* Compresses the payload and puts its header before it; the encoder owns *out. kind, count, thread
+ * and first of `block` are the caller's, the rest is filled in. Returns the bytes of the whole. */
+size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, size_t bytes,
+                const uint8_t **out);
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+static inline uint64_t swt_le64_to_host(uint64_t v) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(v);
+#else
+    return v;
+#endif
+}
+
+static inline uint64_t swt_get64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return swt_le64_to_host(v);
+}
+static inline uint32_t swt_get32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline void swt_put64(uint8_t *p, uint64_t v) {
+    v = swt_le64_to_host(v);
+    memcpy(p, &v, sizeof v);
+}
+static inline void swt_put32(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static inline uint64_t swt_zigzag(uint64_t difference) {
+    return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
+}
+static inline uint64_t swt_unzigzag(uint64_t v) { return v >> 1 ^ (0 - (v & 1)); }
+
+/* Seven bits a byte, low first, the high bit says that more follow. */
+static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
+    while (sw_unlikely(v >= 0x80)) {
+        *p++ = (uint8_t)(v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t)v;
+    return p;
+}
+
+/* The rest of a varint whose first byte has its high bit set; *bad when it exceeds 64 bits. */
+static inline uint64_t swt_varint_rest(const uint8_t **at, bool *bad) {
+    const uint8_t *p = *at;
+    uint64_t v = *p++ & 0x7F;
+    for (uint32_t shift = 7;; shift += 7) {
+        uint64_t byte = *p++;
+        if (sw_unlikely(shift == 63 && byte > 1)) {
+            *bad = true;
+            break;
+        }
+        v |= (byte & 0x7F) << shift;
+        if (byte < 0x80) break;
+    }
+    *at = p;
+    return v;
+}
+
+/* Reads a varint without looking at the end of the column: swt_varints_whole was asked before.
+ * A varint of more than ten bytes stops at its tenth, so the cursor never passes the end. */
+static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
+    uint64_t byte = **at;
+    if (sw_likely(byte < 0x80)) {
+        (*at)++;
+        return byte;
+    }
+    return swt_varint_rest(at, bad);
+}
+
+/* True when [p, p + bytes) is exactly `count` varints. */
+static inline bool swt_varints_whole(const uint8_t *p, size_t bytes, size_t count) {
+    size_t ends = 0;
+    for (size_t i = 0; i < bytes; i++) ends += p[i] < 0x80;
+    return ends == count && (bytes == 0 || p[bytes - 1] < 0x80);
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OPS payloads: up to SW_TRACE_OPS_MAX operations as columns of varints. Encoder and decoder carry
+ * the same state from block to block. docs/design/trace.md.
+ */
+#ifndef SW_TRACE_OPS_H
+#define SW_TRACE_OPS_H
+
+#include "spanwise/trace.h"
+#include "trace/format.h"
+#include "trace/ids.h"
+
+/* Payload: flags, 7 zero bytes; u32 bytes of each column: size, object, time, thread, site; a tag
+ * for each operation; the columns. */
+enum {
+    SWT_OPS_HEAD_BYTES = 28,
+    SWT_OPS_COLUMNS = 5,
+    SWT_OPS_FLAG_SITES = 1, /* else all sites are 0 */
+    SWT_TAG_KIND = 3,       /* sw_op_kind */
+    SWT_TAG_ZEROED = 4,
+    SWT_TAG_SCAN = 8,
+    SWT_TAG_ALIGNED = 16, /* align_log2 stands before the size */
+    SWT_TAG_THREAD = 32,  /* another thread than the operation before */
+    SWT_TAG_UNUSED = 0xC0,
+    SWT_ALIGN_LOG2_MAX = 47,
+    SWT_OPS_SCRATCH_BYTES = SWT_OPS_HEAD_BYTES +
+        SW_TRACE_OPS_MAX * (1 + SWT_VARINT_BYTES_MAX + 1 + 5 + SWT_VARINT_BYTES_MAX + 5 + 5),
+};
+
+static inline bool swt_op_has_size(uint32_t kind) {
+    return kind == SW_OP_ALLOC || kind == SW_OP_REALLOC;
+}
+/* Of an ALLOC it follows from the rule of ids.h. */
+static inline bool swt_op_stores_object(uint32_t kind) {
+    return kind == SW_OP_FREE || kind == SW_OP_REALLOC;
+}
+
+/* What both sides know after an operation. */
+typedef struct swt_ops_state {
+    swt_ids ids;
+    uint64_t count; /* operations so far */
+    uint64_t time_ns;
+    uint32_t object; /* of the last operation that had one */
+    uint32_t thread;
+    uint32_t threads; /* seen: a new one has this id */
+    bool tells_ends;  /* decoding: the file may hold SW_OP_THREAD_END */
+} swt_ops_state;
+
+/* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES). */
+typedef struct swt_ops_columns {
+    uint8_t *scratch;
+    uint8_t *tag, *size, *object, *time, *thread, *site;
+    uint32_t count;
+    uint32_t any_site;
+} swt_ops_columns;
+
+void swt_ops_begin(swt_ops_columns *columns);
+/* One more; op->object is the file's id already. The caller flushes at SW_TRACE_OPS_MAX. */
+void swt_ops_put(swt_ops_columns *columns, swt_ops_state *state, const sw_op *op);
+/* Closes the columns up into one payload at columns->scratch; returns its bytes. */
+size_t swt_ops_end(swt_ops_columns *columns);
+
+/* Decodes a payload into ops[0..count). NULL, or what is wrong: swt_no_memory or another constant
+ * string. *good: operations decoded before the wrong one. */
+const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t bytes, size_t count,
+                           sw_op *ops, size_t *good);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public reader: spanwise/trace.h. */
+#include "trace/reader.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "ds/handle.h"
+#include "os/os.h"
+#include "trace/source.h"
+
+enum { MESSAGE_BYTES = 240 };
+
+struct sw_trace {
+    uint64_t mark; /* ds/handle.h */
+    swt_file file;
+    swt_source source;
+    const sw_op *rest; /* sw_trace_read: operations of the last batch not copied yet */
+    size_t rest_count;
+    sw_trace_summary summary;
+    bool summarised;
+    sw_status failed; /* the error that ended reading, told again at every call */
+    char message[MESSAGE_BYTES];
+};
+
+static bool check(const sw_trace *trace, const char *op) {
+    return sw_handle_check(trace, offsetof(sw_trace, mark), SW_HANDLE_TRACE, op);
+}
+
+sw_status swt_trace_status(const sw_trace *trace, const char *op) {
+    return sw_handle_status(trace, offsetof(sw_trace, mark), SW_HANDLE_TRACE, op);
+}
+
+static sw_status remember(sw_trace *trace, sw_status status) {
+    trace->failed = status;
+    snprintf(trace->message, sizeof trace->message, "%s", sw_last_error()->message);
+    return status;
+}
+
+sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out) {
+    if (path == NULL || out == NULL || (flags & ~(unsigned)SW_TRACE_VALID_PREFIX) != 0)
+        return sw_fail(SW_INVALID, "sw_trace_open", "path or result is NULL, or flags 0x%x unknown",
+                       flags);
+    sw_trace *trace = sw_os_map(sizeof *trace);
+    if (trace == NULL) return sw_fail(SW_NOMEM, "sw_trace_open", "out of memory");
+    sw_handle_begin(&trace->mark, SW_HANDLE_TRACE);
+    sw_status status = swt_file_open(&trace->file, path, (flags & SW_TRACE_VALID_PREFIX) != 0);
+    if (status == SW_OK) status = swt_source_init(&trace->source, &trace->file);
+    if (status != SW_OK) {
+        sw_trace_close(trace);
+        return status;
+    }
+    *out = trace;
+    return SW_OK;
+}
+
+void sw_trace_close(sw_trace *trace) {
+    if (trace == NULL || !check(trace, "sw_trace_close")) return;
+    sw_handle_end(&trace->mark, SW_HANDLE_TRACE);
+    swt_source_free(&trace->source);
+    swt_file_close(&trace->file);
+    sw_handle_retire(trace, sizeof *trace, sizeof trace->mark, SW_HANDLE_TRACE);
+}
+
+sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
+    sw_status known = swt_trace_status(trace, "sw_trace_next");
+    if (known != SW_OK) return known;
+    if (trace->failed != SW_OK)
+        return sw_fail(trace->failed, "sw_trace_next", "%s", trace->message);
+    size_t n;
+    sw_status status = swt_source_next(&trace->source, &n);
+    if (status != SW_OK) return remember(trace, status);
+    *ops = trace->source.ops;
+    *count = n;
+    return SW_OK;
+}
+
+sw_status sw_trace_read(sw_trace *trace, sw_op *out, size_t capacity, size_t *count) {
+    sw_status known = swt_trace_status(trace, "sw_trace_read");
+    if (known != SW_OK) return known;
+    size_t got = 0;
+    while (got < capacity) {
+        if (trace->rest_count == 0) {
+            sw_status status = sw_trace_next(trace, &trace->rest, &trace->rest_count);
+            if (status != SW_OK) return status;
+            if (trace->rest_count == 0) break;
+        }
+        size_t n = trace->rest_count < capacity - got ? trace->rest_count : capacity - got;
+        memcpy(out + got, trace->rest, n * sizeof *out);
+        got += n;
+        trace->rest += n;
+        trace->rest_count -= n;
+    }
+    *count = got;
+    return SW_OK;
+}
+
+sw_status sw_trace_rewind(sw_trace *trace) {
+    sw_status known = swt_trace_status(trace, "sw_trace_rewind");
+    if (known != SW_OK) return known;
+    swt_source_free(&trace->source);
+    trace->rest_count = 0;
+    sw_status status = swt_source_init(&trace->source, &trace->file);
+    trace->failed = SW_OK;
+    return status == SW_OK ? SW_OK : remember(trace, status);
+}
+
+static uint64_t number(const swt_file *file, const char *key) {
+    const char *text = swt_notes_find(&file->notes, key);
+    return text == NULL ? 0 : strtoull(text, NULL, 10);
+}
+
+void sw_trace_get_info(const sw_trace *trace, sw_trace_info *out) {
+    if (!check(trace, "sw_trace_get_info")) return;
+    const swt_file *file = &trace->file;
+    *out = (sw_trace_info){
+        .file_bytes = file->bytes,
+        .ops = file->count,
+        .pid = number(file, "pid"),
+        .page_bytes = number(file, "page_bytes"),
+        .stack_depth = number(file, "stack_depth"),
+        .start_unix_ns = number(file, "start_unix_ns"),
+        .damage_offset = file->damage_at,
+        .version = file->header.version,
+        .form = file->header.form,
+        .pythonmalloc = number(file, "pythonmalloc") != 0,
+        .damaged = file->damaged,
+    };
+}
+
+sw_status sw_trace_get_summary(sw_trace *trace, sw_trace_summary *out) {
+    sw_status known = swt_trace_status(trace, "sw_trace_get_summary");
+    if (known != SW_OK) return known;
+    const swt_file *file = &trace->file;
+    if (!trace->summarised && file->complete && !file->damaged &&
+        file->header.form == SW_TRACE_ORDERED && !swt_infers_ends(file)) {
+        trace->summary = file->notes.summary;
+        trace->summarised = true;
+    }
+    if (!trace->summarised) {
+        sw_status status = swt_source_summarise(&trace->file, &trace->summary);
+        if (status != SW_OK) return status;
+        trace->summarised = true;
+    }
+    *out = trace->summary;
+    return SW_OK;
+}
+
+/* --- notes ------------------------------------------------------------------------------------ */
+
+size_t sw_trace_meta_count(const sw_trace *trace) {
+    return check(trace, "sw_trace_meta_count") ? trace->file.notes.meta_used / 2 : 0;
+}
+
+int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **key, const char **value) {
+    if (!check(trace, "sw_trace_meta_at")) return 0;
+    const swt_notes *notes = &trace->file.notes;
+    if (index >= notes->meta_used / 2) return 0;
+    *key = notes->text + notes->meta[2 * index];
+    *value = notes->text + notes->meta[2 * index + 1];
+    return 1;
+}
+
+const char *sw_trace_meta_find(const sw_trace *trace, const char *key) {
+    return check(trace, "sw_trace_meta_find") ? swt_notes_find(&trace->file.notes, key) : NULL;
+}
+
+size_t sw_trace_site_count(const sw_trace *trace) {
+    return check(trace, "sw_trace_site_count") ? trace->file.notes.site_count : 0;
+}
+
+uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses) {
+    if (!check(trace, "sw_trace_site_at")) return 0;
+    const swt_notes *notes = &trace->file.notes;
+    if (index >= notes->site_count) return 0;
+    const swt_site *site = &notes->sites[index];
+    if (site->depth != 0) *addresses = notes->frames + site->frame;
+    return site->id;
+}
+
+size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses) {
+    if (!check(trace, "sw_trace_site")) return 0;
+    const swt_notes *notes = &trace->file.notes;
+    size_t place = swt_notes_site(notes, site);
+    if (sw_trace_site_at(trace, place, addresses) != site || site == 0) return 0;
+    return notes->sites[place].depth;
+}
+
+size_t sw_trace_module_count(const sw_trace *trace) {
+    return check(trace, "sw_trace_module_count") ? trace->file.notes.module_count : 0;
+}
+
+int sw_trace_module_at(const sw_trace *trace, size_t index, sw_trace_module *out) {
+    if (!check(trace, "sw_trace_module_at")) return 0;
+    const swt_notes *notes = &trace->file.notes;
+    if (index >= notes->module_count) return 0;
+    const swt_module *module = &notes->modules[index];
+    size_t bytes = module->build_id_bytes;
+    *out = (sw_trace_module){
+        .start = module->start,
+        .end = module->end,
+        .bias = module->bias,
+        .path = notes->text + module->path,
+        .build_id = bytes != 0 ? (const uint8_t *)notes->text + module->build_id : NULL,
+        .build_id_bytes = bytes,
+    };
+    return 1;
+}

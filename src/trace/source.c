@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations out of a file of either form. */
+#include "trace/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trace/totals.h"
+
+/* More threads than this get no inferred end: the index stays small whatever the file says. */
+enum { INFERRED_THREADS_MAX = 1 << 20 };
+
+bool swt_infers_ends(const swt_file *file) {
+    if (file->header.form == SW_TRACE_RAW || swt_tells_ends(&file->header)) return false;
+    return !file->complete || file->damaged || file->notes.summary.threads > 1;
+}
+
+sw_status swt_source_init(swt_source *source, swt_file *file) {
+    *source = (swt_source){.file = file, .ops = malloc(SW_TRACE_OPS_MAX * sizeof(sw_op))};
+    source->state.tells_ends = swt_tells_ends(&file->header);
+    if (source->ops == NULL) return swt_file_no_memory(file);
+    source->infers = swt_infers_ends(file);
+    if (file->header.form != SW_TRACE_RAW) return SW_OK;
+    sw_status status = swt_merge_init(&source->merge, file);
+    if (status != SW_OK) swt_source_free(source);
+    return status;
+}
+
+void swt_source_free(swt_source *source) {
+    swt_merge_free(&source->merge);
+    swt_ids_free(&source->state.ids);
+    free(source->ops);
+    free(source->decoded);
+    *source = (swt_source){0};
+}
+
+static sw_status bad_op(swt_source *source, uint64_t at, uint64_t index, const char *wrong) {
+    char reason[96];
+    if (wrong == swt_no_memory) return swt_file_no_memory(source->file);
+    snprintf(reason, sizeof reason, "operation %llu: %s", (unsigned long long)index, wrong);
+    return swt_file_damage(source->file, at, reason);
+}
+
+static sw_status next_ordered(swt_source *source, sw_op *ops, size_t *count) {
+    *count = 0;
+    if (source->entry == source->file->entry_count) return SW_OK;
+    const swt_entry *entry = &source->file->entries[source->entry];
+    swt_block block;
+    bool whole;
+    size_t good = 0;
+    sw_status status = swt_file_load(source->file, entry, &block, &whole);
+    const char *wrong = NULL;
+    if (status == SW_OK && whole)
+        wrong = swt_ops_decode(&source->state, source->file->payload, block.raw_bytes, block.count,
+                               ops, &good);
+    if (wrong != NULL) status = bad_op(source, entry->at, source->state.count + good, wrong);
+    if (status == SW_OK && whole && wrong == NULL) {
+        source->entry++;
+        *count = block.count;
+    } else {
+        source->entry = source->file->entry_count; /* the valid prefix ends here */
+    }
+    return status;
+}
+
+/* --- ends that the file does not tell --------------------------------------------------------- */
+
+/* False: no memory. */
+static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t first) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t thread = ops[i].thread;
+        if (thread >= INFERRED_THREADS_MAX) continue;
+        if (!swt_grow(&file->last_ops, &file->last_ops_capacity, (size_t)thread + 1,
+                      sizeof *file->last_ops))
+            return false;
+        file->last_ops[thread] = first + i;
+        if (thread >= file->last_ops_count) file->last_ops_count = (size_t)thread + 1;
+    }
+    return true;
+}
+
+/* One pass for the whole file. Damage ends it where it ends every other pass. */
+static sw_status seek_last_ops(swt_source *source) {
+    swt_file *file = source->file;
+    if (file->last_ops != NULL) return SW_OK;
+    swt_source pass = {.file = file};
+    size_t count = 1;
+    sw_status status = SW_OK;
+    while (status == SW_OK && count != 0) {
+        uint64_t first = pass.state.count;
+        status = next_ordered(&pass, source->decoded, &count);
+        if (status == SW_OK && !note_last(file, source->decoded, count, first)) {
+            status = swt_file_no_memory(file);
+        }
+    }
+    swt_source_free(&pass);
+    return status == SW_NOMEM ? status : SW_OK;
+}
+
+/* The first thread is most likely the program's own, which ends with it. */
+static bool is_last(const swt_file *file, const sw_op *op, uint64_t index) {
+    return op->thread != 0 && op->thread < file->last_ops_count &&
+           file->last_ops[op->thread] == index;
+}
+
+static sw_status next_inferring(swt_source *source, size_t *count) {
+    sw_status status = SW_OK;
+    size_t n = 0;
+    *count = 0;
+    if (source->decoded == NULL) {
+        source->decoded = calloc(SW_TRACE_OPS_MAX, sizeof(sw_op));
+        if (source->decoded == NULL) return swt_file_no_memory(source->file);
+        status = seek_last_ops(source);
+    }
+    if (status == SW_OK && source->decoded_at == source->decoded_count) {
+        source->decoded_at = 0;
+        status = next_ordered(source, source->decoded, &source->decoded_count);
+    }
+    while (status == SW_OK && source->decoded_at < source->decoded_count &&
+           n + 2 <= SW_TRACE_OPS_MAX) {
+        uint64_t index = source->state.count - source->decoded_count + source->decoded_at;
+        const sw_op *op = &source->decoded[source->decoded_at++];
+        source->ops[n++] = *op;
+        if (!is_last(source->file, op, index)) continue;
+        source->ops[n++] =
+            (sw_op){.time_ns = op->time_ns, .thread = op->thread, .kind = SW_OP_THREAD_END};
+        source->inferred++;
+    }
+    *count = n;
+    return status;
+}
+
+sw_status swt_source_next(swt_source *source, size_t *count) {
+    if (source->file->header.form == SW_TRACE_RAW)
+        return swt_merge_next(&source->merge, source->ops, count);
+    if (source->infers) return next_inferring(source, count);
+    return next_ordered(source, source->ops, count);
+}
+
+void swt_source_complete(const swt_source *source, sw_trace_summary *sum) {
+    const swt_file *file = source->file;
+    const sw_trace_summary *told = &file->notes.summary, *lost = &source->merge.lost;
+    bool raw = file->header.form == SW_TRACE_RAW;
+    sum->sites = file->notes.site_count;
+    sum->unknown_frees = raw ? lost->unknown_frees : told->unknown_frees;
+    sum->unknown_reallocs = raw ? lost->unknown_reallocs : told->unknown_reallocs;
+    sum->missed_frees = raw ? lost->missed_frees : told->missed_frees;
+    sum->inferred_ends = raw ? lost->inferred_ends : told->inferred_ends + source->inferred;
+    sum->calls = told->calls;
+    sum->dropped_calls = told->dropped_calls;
+    sum->drop_reason = told->drop_reason;
+    sum->children_unrecorded = told->children_unrecorded;
+    sum->children_recorded = told->children_recorded;
+    sum->incomplete = file->damaged ? 1 : told->incomplete;
+}
+
+sw_status swt_source_summarise(swt_file *file, sw_trace_summary *out) {
+    swt_source source;
+    swt_totals totals = {0};
+    sw_status status = swt_source_init(&source, file);
+    if (status != SW_OK) return status;
+    for (size_t count = 1; status == SW_OK && count != 0;) {
+        status = swt_source_next(&source, &count);
+        if (status == SW_OK && swt_totals_add(&totals, source.ops, count) != SW_OK)
+            status = swt_file_no_memory(file);
+    }
+    if (status == SW_OK) {
+        swt_source_complete(&source, &totals.sum);
+        *out = totals.sum;
+    }
+    swt_totals_free(&totals);
+    swt_source_free(&source);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Totals of a stream of operations whose object ids follow the rule of ids.h. */
+#ifndef SW_TRACE_TOTALS_H
+#define SW_TRACE_TOTALS_H
+
+#include "spanwise/trace.h"
+
+enum {
+    SWT_SUMMARY_FIELDS = sizeof(sw_trace_summary) / sizeof(uint64_t),
+    SWT_SUMMARY_FIELDS_1 = SWT_SUMMARY_FIELDS - 2, /* of version 1 */
+};
+
+typedef struct swt_totals {
+    sw_trace_summary sum;
+    uint64_t *sizes; /* requested bytes of each live object, by id */
+    size_t capacity;
+} swt_totals;
+
+/* SW_NOMEM without a message, or SW_OK. The operations are known to be valid. */
+sw_status swt_totals_add(swt_totals *totals, const sw_op *ops, size_t count);
+void swt_totals_free(swt_totals *totals);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public writer of ordered recordings: validates operations, renames objects to the file's ids,
+ * encodes blocks, and puts the whole file in place at the end. spanwise/trace.h.
+ */
+#include "trace/writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/fail.h"
+#include "ds/handle.h"
+#include "os/os.h"
+#include "trace/ops.h"
+#include "trace/totals.h"
+
+enum {
+    META_BYTES = 256 * 1024, /* one META block; more begin further ones */
+    /* Ids of the caller may be this far ahead of the allocations made, so that a wild id is an
+     * error and not a gigabyte. */
+    DENSE_SLACK = 1 << 20,
+    KNOWN_FLAGS = SW_OP_ZEROED | SW_OP_SCAN,
+};
+
+struct sw_trace_writer {
+    uint64_t mark; /* ds/handle.h */
+    FILE *stream;
+    char *path;
+    char *part;   /* beside it, renamed at commit; NULL: `path` is a device, written directly */
+    void *memory; /* of the encoder */
+    swt_encoder *encoder;
+    swt_buffer meta;
+    uint32_t *objects; /* caller's id -> file's id + 1; 0: not live */
+    size_t object_capacity;
+    swt_ops_state state;
+    swt_ops_columns columns;
+    swt_totals totals;
+    sw_trace_summary told;
+    bool headed;  /* the file header is written */
+    bool started; /* and all metadata: operations follow */
+    bool failed;
+};
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+static sw_status io_failed(sw_trace_writer *w, const char *what) {
+    int error = errno;
+    size_t length = strlen(w->path);
+    w->failed = true;
+    return sw_fail(SW_IO, "sw_trace_write", "%s%s: cannot %s: %s; nothing was left there",
+                   length > 100 ? "..." : "", length > 100 ? w->path + length - 100 : w->path, what,
+                   strerror(error));
+}
+
+static sw_status put(sw_trace_writer *w, const void *data, size_t bytes) {
+    if (bytes == 0 || fwrite(data, 1, bytes, w->stream) == bytes) return SW_OK;
+    return io_failed(w, "write the recording");
+}
+
+sw_status swt_writer_block(sw_trace_writer *w, swt_block_kind kind, const void *payload,
+                           size_t bytes) {
+    const uint8_t *block;
+    size_t length = swt_encode_block(w->encoder, kind, payload, bytes, &block);
+    return put(w, block, length);
+}
+
+/* Writes the metadata gathered so far, after the file header. */
+static sw_status write_meta(sw_trace_writer *w) {
+    uint8_t bytes[SWT_FILE_HEADER_BYTES];
+    swt_header header = {.version = SW_TRACE_VERSION, .form = SW_TRACE_ORDERED};
+    sw_status status = SW_OK;
+    swt_header_encode(bytes, &header);
+    if (!w->headed) status = put(w, bytes, sizeof bytes);
+    w->headed = true;
+    if (status == SW_OK && w->meta.used != 0)
+        status = swt_writer_block(w, SWT_BLOCK_META, w->meta.data, w->meta.used);
+    w->meta.used = 0;
+    return status;
+}
+
+static sw_status start(sw_trace_writer *w) {
+    if (w->started) return SW_OK;
+    w->started = true;
+    return write_meta(w);
+}
+
+/* A device (/dev/null, /dev/stdout) is written as it is; a rename would replace it. */
+static bool is_device(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+static sw_status open_stream(sw_trace_writer *w, const char *path) {
+    size_t length = strlen(path);
+    w->path = malloc(length + 1);
+    if (w->path == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    memcpy(w->path, path, length + 1);
+    if (is_device(path)) {
+        w->stream = fopen(path, "wb");
+        return w->stream != NULL ? SW_OK : io_failed(w, "open");
+    }
+    w->part = malloc(length + 32);
+    if (w->part == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    for (unsigned attempt = 0; attempt < 100 && w->stream == NULL; attempt++) {
+        snprintf(w->part, length + 32, "%s.%" PRIu64 ".%u.part", path,
+                 sw_os_process_id() % 10000000, attempt);
+        w->stream = fopen(w->part, "wbx");
+        if (w->stream == NULL && errno != EEXIST) break;
+    }
+    if (w->stream != NULL) return SW_OK;
+    sw_status status = io_failed(w, "create a file beside it");
+    free(w->part);
+    w->part = NULL; /* not ours to remove */
+    return status;
+}
+
+static sw_status allocate(sw_trace_writer *w) {
+    size_t bytes = (swt_encoder_bytes() + SW_CACHE_LINE - 1) & ~(size_t)(SW_CACHE_LINE - 1);
+    w->memory = aligned_alloc(SW_CACHE_LINE, bytes);
+    w->columns.scratch = malloc(SWT_OPS_SCRATCH_BYTES);
+    w->meta.data = malloc(META_BYTES);
+    w->meta.capacity = META_BYTES;
+    if (w->memory == NULL || w->columns.scratch == NULL || w->meta.data == NULL)
+        return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    w->encoder = swt_encoder_init(w->memory, bytes);
+    swt_ops_begin(&w->columns);
+    return SW_OK;
+}
+
+static sw_status writer_status(const sw_trace_writer *w, const char *op) {
+    return sw_handle_status(w, offsetof(sw_trace_writer, mark), SW_HANDLE_WRITER, op);
+}
+
+static void end(sw_trace_writer *w) {
+    sw_handle_end(&w->mark, SW_HANDLE_WRITER);
+    if (w->stream != NULL) fclose(w->stream);
+    if (w->part != NULL) remove(w->part);
+    free(w->path);
+    free(w->part);
+    free(w->memory);
+    free(w->columns.scratch);
+    free(w->meta.data);
+    free(w->objects);
+    swt_ids_free(&w->state.ids);
+    swt_totals_free(&w->totals);
+    sw_handle_retire(w, sizeof *w, sizeof w->mark, SW_HANDLE_WRITER);
+}
+
+sw_status sw_trace_create(const char *path, sw_trace_writer **out) {
+    if (path == NULL || out == NULL || *path == '\0')
+        return sw_fail(SW_INVALID, "sw_trace_create", "path or result is missing");
+    sw_trace_writer *w = sw_os_map(sizeof *w);
+    if (w == NULL) return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
+    sw_handle_begin(&w->mark, SW_HANDLE_WRITER);
+    sw_status status = allocate(w);
+    if (status == SW_OK) status = open_stream(w, path);
+    if (status != SW_OK) {
+        end(w);
+        return status;
+    }
+    *out = w;
+    return SW_OK;
+}
+
+void sw_trace_abort(sw_trace_writer *w) {
+    if (w != NULL && writer_status(w, "sw_trace_abort") == SW_OK) end(w);
+}
+
+sw_status sw_trace_set_meta(sw_trace_writer *w, const char *key, const char *value) {
+    sw_status known = writer_status(w, "sw_trace_set_meta");
+    if (known != SW_OK) return known;
+    if (w->started)
+        return sw_fail(SW_STATE, "sw_trace_set_meta", "metadata comes before the first operation");
+    if (swt_put_meta(&w->meta, key, value)) return SW_OK;
+    sw_status status = write_meta(w);
+    if (status != SW_OK || swt_put_meta(&w->meta, key, value)) return status;
+    return sw_fail(SW_LIMIT, "sw_trace_set_meta", "a pair of more than %d bytes", META_BYTES);
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+static const char *check_end(const sw_trace_writer *w, const sw_op *op) {
+    if (op->size != 0 || op->object != 0 || op->site != 0 || op->align_log2 != 0 || op->flags != 0)
+        return "a THREAD_END has a time and a thread, nothing else";
+    return op->thread < w->state.threads ? NULL : "its thread made no operation";
+}
+
+/* What is wrong with an operation by itself and after the one before; NULL: nothing. */
+static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
+    if (op->kind >= SW_OP_KIND_COUNT) return "its kind is unknown";
+    if ((op->flags & ~(unsigned)KNOWN_FLAGS) != 0) return "its flags are unknown";
+    if (op->time_ns < w->state.time_ns) return "its time is before the last operation's";
+    if (op->thread > w->state.threads) return "its thread id skips (a new thread has the next id)";
+    if (op->thread == UINT32_MAX) return "its thread id is too large";
+    if (op->align_log2 > SWT_ALIGN_LOG2_MAX) return "its alignment is above 2^47";
+    if (op->size > INT64_MAX) return "its size is above 2^63 - 1";
+    if (op->kind == SW_OP_FREE && (op->size != 0 || op->align_log2 != 0 || op->flags != 0))
+        return "a FREE has no size, alignment or flags";
+    if (op->kind == SW_OP_THREAD_END) return check_end(w, op);
+    if (op->object > w->totals.sum.allocs * 16 + DENSE_SLACK) return "its object id is not dense";
+    return NULL;
+}
+
+/* The file's id for the caller's; NULL or what is wrong. */
+static const char *rename_object(sw_trace_writer *w, const sw_op *op, uint32_t *id) {
+    if (op->kind == SW_OP_THREAD_END) return NULL;
+    uint32_t known = op->object < w->object_capacity ? w->objects[op->object] : 0;
+    *id = known - 1;
+    if (op->kind == SW_OP_REALLOC || op->kind == SW_OP_FREE) {
+        if (known == 0) return "its object is not live";
+        if (op->kind == SW_OP_FREE) {
+            w->objects[op->object] = 0;
+            swt_ids_give(&w->state.ids, *id);
+        }
+        return NULL;
+    }
+    if (known != 0) return "its object is live already";
+    if (!swt_grow(&w->objects, &w->object_capacity, (size_t)op->object + 1, sizeof *w->objects) ||
+        !swt_ids_take(&w->state.ids, id))
+        return swt_no_memory;
+    w->objects[op->object] = *id + 1;
+    return NULL;
+}
+
+static sw_status flush(sw_trace_writer *w) {
+    const uint8_t *out;
+    if (w->columns.count == 0) return SW_OK;
+    swt_block block = {.kind = SWT_BLOCK_OPS,
+                       .count = w->columns.count,
+                       .first = w->state.count - w->columns.count};
+    size_t bytes = swt_ops_end(&w->columns);
+    bytes = swt_seal(w->encoder, &block, w->columns.scratch, bytes, &out);
+    sw_status status = put(w, out, bytes);
+    swt_ops_begin(&w->columns);
+    return status;
+}
+
+static sw_status append_one(sw_trace_writer *w, const sw_op *op) {
+    sw_op renamed = *op;
+    const char *wrong = check_op(w, op);
+    if (wrong == NULL) wrong = rename_object(w, op, &renamed.object);
+    if (wrong != NULL) {
+        w->failed = true;
+        if (wrong == swt_no_memory) return sw_fail(SW_NOMEM, "sw_trace_append", "%s", wrong);
+        return sw_fail(SW_INVALID, "sw_trace_append",
+                       "operation %" PRIu64 " (kind %d, object %" PRIu32 "): %s", w->state.count,
+                       op->kind, op->object, wrong);
+    }
+    if (swt_totals_add(&w->totals, &renamed, 1) != SW_OK) {
+        w->failed = true;
+        return sw_fail(SW_NOMEM, "sw_trace_append", "%s", swt_no_memory);
+    }
+    if (op->thread == w->state.threads) w->state.threads++;
+    swt_ops_put(&w->columns, &w->state, &renamed);
+    w->state.count++;
+    return w->columns.count == SW_TRACE_OPS_MAX ? flush(w) : SW_OK;
+}
+
+sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
+    sw_status known = writer_status(w, "sw_trace_append");
+    if (known != SW_OK) return known;
+    if (w->failed)
+        return sw_fail(SW_STATE, "sw_trace_append", "the recording failed before: abort it");
+    sw_status status = start(w);
+    for (size_t i = 0; status == SW_OK && i < count; i++) status = append_one(w, &ops[i]);
+    return status;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+void swt_writer_tell(sw_trace_writer *w, const sw_trace_summary *told) { w->told = *told; }
+
+static void complete(sw_trace_writer *w) {
+    sw_trace_summary *sum = &w->totals.sum;
+    const sw_trace_summary *told = &w->told;
+    sum->sites = told->sites;
+    sum->unknown_frees = told->unknown_frees;
+    sum->unknown_reallocs = told->unknown_reallocs;
+    sum->missed_frees = told->missed_frees;
+    sum->calls = told->calls;
+    sum->dropped_calls = told->dropped_calls;
+    sum->drop_reason = told->drop_reason;
+    sum->children_unrecorded = told->children_unrecorded;
+    sum->children_recorded = told->children_recorded;
+    sum->incomplete = told->incomplete;
+    sum->inferred_ends = told->inferred_ends;
+}
+
+static sw_status write_summary(sw_trace_writer *w) {
+    uint64_t fields[SWT_SUMMARY_FIELDS];
+    uint8_t payload[sizeof fields];
+    complete(w);
+    memcpy(fields, &w->totals.sum, sizeof fields);
+    for (size_t i = 0; i < SWT_SUMMARY_FIELDS; i++) swt_put64(payload + 8 * i, fields[i]);
+    return swt_writer_block(w, SWT_BLOCK_SUMMARY, payload, sizeof payload);
+}
+
+static sw_status put_in_place(sw_trace_writer *w) {
+    int closed = fclose(w->stream);
+    w->stream = NULL;
+    if (closed != 0) return io_failed(w, "write the recording");
+    if (w->part == NULL) return SW_OK;
+    if (rename(w->part, w->path) != 0) return io_failed(w, "put the recording in place");
+    free(w->part);
+    w->part = NULL;
+    return SW_OK;
+}
+
+sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
+    sw_status known = writer_status(w, "sw_trace_commit");
+    if (known != SW_OK) return known;
+    sw_status status = SW_OK;
+    if (w->failed)
+        status =
+            sw_fail(SW_STATE, "sw_trace_commit", "the recording failed before: nothing written");
+    if (status == SW_OK) status = start(w);
+    if (status == SW_OK) status = flush(w);
+    if (status == SW_OK) status = write_summary(w);
+    if (status == SW_OK) status = put_in_place(w);
+    if (status == SW_OK && out != NULL) *out = w->totals.sum;
+    end(w); /* releases; after success there is nothing to remove */
+    return status;
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose threads come and go: what their recordings predict, and what they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spanwise as sw
+from spanwise.recorder import run_recorded
+
+from tests.malloc.tools import Face
+
+WITHIN = 0.05
+
+
+@pytest.mark.parametrize(
+    "threads",
+    [
+        16,
+        208,
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (800, 1600)),
+    ],
+)
+def test_held_is_as_predicted(face: Face, tmp_path: Path, threads: int) -> None:
+    """Sixteen threads at a time: the caches of those that ended are closed in both."""
+    words = [str(face.program("births.c")), str(threads), "16"]
+    recording = run_recorded(words, tmp_path / "a.swt").recordings()[0]
+    assert recording.summary.threads == threads + 1
+    assert recording.summary.thread_ends == threads
+    predicted = recording.ledger("c16", "peak")
+    for plain in (False, True):
+        run = sw.run(words, plain=plain, table="c16")
+        assert run.returncode == 0
+        assert run.peak_held_bytes == pytest.approx(predicted.held_bytes, rel=WITHIN)
+        if not plain:
+            assert run.peak is not None
+            assert run.peak.held_bytes == pytest.approx(predicted.held_bytes, rel=WITHIN)
