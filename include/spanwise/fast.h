@@ -78,7 +78,8 @@ SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, 
 }
 
 /* As sw_cache_alloc on a cache of a plain heap with the default table. */
-SW_FAST_INLINE void *sw_fast_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
+SW_FAST_INLINE SW_NONNULL(1) void *sw_fast_cache_alloc(sw_cache *cache, size_t size,
+                                                       unsigned flags) {
     if (__builtin_constant_p(size) && size <= SW_FAST_SIZE_MAX && (flags & SW_SCAN) == 0) {
         uint32_t cls = sw_fast_size_map[(size + 7) >> 3];
         return sw_fast_take(cache, size, flags, cls, sw_fast_class_bytes[cls]);
@@ -157,7 +158,7 @@ SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
 }
 
 /* As sw_cache_free on a cache of a plain heap (any table). NULL is no address of the space. */
-SW_FAST_INLINE void sw_fast_cache_free(sw_cache *cache, void *ptr) {
+SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr) {
     if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
 }
 

@@ -30,6 +30,12 @@ extern "C" {
 #define SW_API __attribute__((visibility("default")))
 #endif
 
+/* Marks functions that do not check whether a parameter, given by its number, is NULL. Compilers
+ * warn where they see NULL passed (-Wnonnull, part of -Wall), UBSan reports it at run time. */
+#ifndef SW_NONNULL
+#define SW_NONNULL(parameter) __attribute__((nonnull(parameter)))
+#endif
+
 /* X(name, text): every status; the order is the ABI. */
 #define SW_STATUS_LIST(X)                                                                          \
     X(OK, "ok")                                                                                    \

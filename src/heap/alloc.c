@@ -220,6 +220,7 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
 /* --- public: explicit heaps and caches -------------------------------------------------------- */
 
 void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
+    if (sw_unlikely(sw_cache_is_null(cache))) return sw_cache_refuse(NULL);
     return alloc_any(cache, size, flags);
 }
 

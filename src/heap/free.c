@@ -273,7 +273,12 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
 
 /* --- public ----------------------------------------------------------------------------------- */
 
-void sw_cache_free(sw_cache *cache, void *ptr) { sw_template_free(cache, ptr, "free", free_any); }
+void sw_cache_free(sw_cache *cache, void *ptr) {
+    if (sw_unlikely(sw_cache_is_null(cache)))
+        (void)sw_cache_check(NULL, "free");
+    else
+        sw_template_free(cache, ptr, "free", free_any);
+}
 
 void sw_heap_free(sw_heap *heap, void *ptr) {
     if (ptr == NULL) return;

@@ -64,3 +64,29 @@ def test_the_cache_is_found_without_asking_for_a_constructor(compiler: str) -> N
     assert done.stderr == ""
     assert "sw_tls" in done.stdout
     assert "_ZTH" not in done.stdout and "_ZTW" not in done.stdout
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sw_cache_alloc({cache}, 33, 0)",
+        "sw_cache_free({cache}, p)",
+        "sw_fast_cache_alloc({cache}, 33, 0)",
+        "sw_fast_cache_free({cache}, p)",
+    ],
+)
+def test_a_cache_that_is_null_is_warned_of(compiler: str, call: str) -> None:
+    """These do not look at run time (docs/decisions/0026-null-caches.md)."""
+
+    def compiled(cache: str) -> subprocess.CompletedProcess[str]:
+        body = "(void)p; (void)cache; (void)" + call.format(cache=cache)
+        source = f"void f(sw_cache *cache, void *p) {{ {body}; }}\n"
+        language = "c++" if compiler.endswith("++") else "c"
+        options = ["-x", language, "-fsyntax-only"]
+        return compile_source(compiler, f"#include <spanwise/fast.h>\n{source}", options)
+
+    warned = compiled("NULL")
+    assert warned.returncode != 0
+    assert "nonnull" in warned.stderr
+    assert compiled("cache").stderr == ""
