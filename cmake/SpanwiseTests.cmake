@@ -10,12 +10,12 @@ set(spanwise_needs_linux
     "^(cfi|thread|fork|record|space|unwind|limits|populate|purge_refused|refused|remote_late)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
-# (fail), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
+# (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
 # threads upset it (threads, thread_births, fork, fork_large), some would take it minutes (runner,
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls).
 set(spanwise_needs_native
-    fail fork fork_large limits limits_refill populate refused_calls runner thread_births threads
+    fail fork fork_large grades limits limits_refill populate refused_calls runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)

@@ -91,12 +91,14 @@ static void *take(sw_meta *meta, size_t size, bool *stale) {
 void *sw_meta_alloc(sw_meta *meta, size_t bytes) {
     bool stale;
     size_t size = rounded(bytes);
+    sw_check2(sw_meta_check(meta));
     void *block = take(meta, size, &stale);
     return stale ? memset(block, 0, size) : block;
 }
 
 void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes) {
     bool stale;
+    sw_check2(sw_meta_check(meta));
     return take(meta, rounded(bytes), &stale);
 }
 
@@ -108,6 +110,7 @@ void sw_meta_unmap(sw_meta *meta, void *mapping, size_t bytes) {
 
 void sw_meta_free(sw_meta *meta, void *block, size_t bytes) {
     if (block == NULL) return;
+    sw_check2(sw_meta_check(meta));
     size_t size = rounded(bytes);
     if (size <= SW_META_POOLED_MAX)
         keep(meta, block, size);
@@ -135,7 +138,19 @@ bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes) {
     return false;
 }
 
-bool sw_meta_check(const sw_meta *meta) {
+const char *sw_meta_check(const sw_meta *meta) {
+    const sw_meta_block *newest = meta->chunks;
+    return SW_RULE((meta->chunks == NULL) == (meta->bump == NULL))
+               ?: SW_RULE(meta->bump <= meta->bump_end)
+               ?: SW_RULE((uintptr_t)meta->bump % SW_META_UNIT == 0)
+               ?: SW_RULE(newest == NULL || meta->bump_end == (char *)newest + newest->bytes)
+               ?: SW_RULE(newest == NULL || meta->held_bytes >= newest->bytes)
+               ?: SW_RULE(sw_is_pow2(meta->next_chunk_bytes))
+               ?: SW_RULE(meta->next_chunk_bytes >= SW_META_CHUNK_MIN)
+               ?: SW_RULE(meta->next_chunk_bytes <= SW_META_CHUNK_MAX);
+}
+
+bool sw_meta_adds_up(const sw_meta *meta) {
     uint64_t chunks = 0;
     for (const sw_meta_block *chunk = meta->chunks; chunk != NULL; chunk = chunk->next)
         chunks += chunk->bytes;

@@ -26,9 +26,14 @@ enum {
 
 typedef struct sw_meta_block sw_meta_block;
 
+/* The heap's lock covers every field.
+ *   (chunks == NULL) == (bump == NULL);  bump_end == (char *)chunks + chunks->bytes
+ *   bump <= bump_end, and both are multiples of SW_META_UNIT
+ *   SW_META_CHUNK_MIN <= next_chunk_bytes <= SW_META_CHUNK_MAX, a power of two
+ *   held_bytes >= chunks->bytes */
 typedef struct sw_meta {
     sw_meta_block *lists[SW_META_LISTS];
-    sw_meta_block *chunks; /* all chunks, for destroy */
+    sw_meta_block *chunks; /* all chunks, for destroy, the newest first */
     char *bump;            /* next free byte of the newest chunk */
     char *bump_end;
     size_t next_chunk_bytes;
@@ -51,7 +56,9 @@ void sw_meta_destroy(sw_meta *meta);
 
 /* True when a pooled block could lie at p: aligned, and inside a chunk. */
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes);
-/* True when held_bytes is the chunks' bytes and some whole pages of mappings. */
-bool sw_meta_check(const sw_meta *meta);
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_meta_check(const sw_meta *meta);
+/* True when held_bytes is the chunks' bytes and some whole pages of mappings: looks at each chunk. */
+bool sw_meta_adds_up(const sw_meta *meta);
 
 #endif

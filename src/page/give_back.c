@@ -20,6 +20,7 @@ static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
 }
 
 static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
+    sw_check2(sw_pages_check(pages));
     if (pages->unit > 1) n = whole_units(pages, &page, n);
     if (n == 0) return 0;
     uint64_t length = (uint64_t)n << pages->page_shift;

@@ -32,6 +32,7 @@ void sw_pages_destroy(sw_pages *pages) {
 /* --- taking and giving ------------------------------------------------------------------------ */
 
 static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
+    sw_check2(sw_pages_check(pages));
     uint32_t held = sw_bits_count(pages->held, page, n);
     *needzero = sw_bits_any(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
@@ -144,6 +145,7 @@ bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, 
 }
 
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n) {
+    sw_check2(sw_pages_check(pages));
     sw_bits_set(pages->dirty, page, n);
     sw_runs_set_free(&pages->runs, page, n);
     pages->free_held_pages += n;

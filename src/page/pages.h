@@ -28,6 +28,10 @@ enum {
     SW_MAKE_UP_RUN = 16,
 };
 
+/* Further rules of the fields, which sw_pages_check looks at:
+ *   free_held_pages <= held_pages <= frontier_pages <= page_end <= capacity <= 64 * runs.leaves
+ *   window_count <= SW_WINDOWS_MAX;  (capacity == 0) == (held == NULL)
+ *   unit is a power of two;  make_up_pages << page_shift == SW_MAKE_UP_BYTES */
 typedef struct sw_pages {
     sw_space *space;
     sw_meta *meta;
@@ -55,6 +59,9 @@ typedef struct sw_pages {
     uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
     bool huge;                /* ask for transparent huge pages */
 } sw_pages;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_pages_check(const sw_pages *pages);
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);
 /* Gives the windows back to the space. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 
 /* --- bit ranges ------------------------------------------------------------------------------- */
@@ -137,6 +138,7 @@ static uint64_t starts_in_word(uint64_t word, uint32_t n) {
 }
 
 static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
+    sw_check2(sw_runs_check(runs));
     sw_runs_settle(runs);
     if (runs->tree[1].max < n) return SW_PAGE_NONE;
     uint32_t node = 1, first = 0, half = runs->leaves * 32;
@@ -170,12 +172,14 @@ uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
 }
 
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n) {
+    sw_check2(sw_runs_check(runs));
     sw_bits_set(runs->free, page, n);
     mark_stale(runs, page / 64, (page + n - 1) / 64);
     if (page / 64 < runs->low) runs->low = page / 64;
 }
 
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n) {
+    sw_check2(sw_runs_check(runs));
     sw_bits_clear(runs->free, page, n);
     mark_stale(runs, page / 64, (page + n - 1) / 64);
 }
@@ -190,7 +194,16 @@ uint32_t sw_runs_longest(sw_runs *runs) {
     return runs->tree[1].max;
 }
 
-bool sw_runs_check(const sw_runs *runs) {
+const char *sw_runs_check(const sw_runs *runs) {
+    return SW_RULE(runs->leaves == 0 || sw_is_pow2(runs->leaves))
+               ?: SW_RULE((runs->leaves == 0) == (runs->free == NULL))
+               ?: SW_RULE(runs->stale_end <= runs->leaves)
+               ?: SW_RULE(runs->stale_end == 0 || runs->stale_first < runs->stale_end)
+               ?: SW_RULE(runs->low <= runs->leaves)
+               ?: SW_RULE(runs->low == 0 || runs->free[runs->low - 1] == 0);
+}
+
+bool sw_runs_adds_up(const sw_runs *runs) {
     if (runs->stale_end != 0) return false;
     for (uint32_t w = 0; w < runs->low && w < runs->leaves; w++)
         if (runs->free[w] != 0) return false;

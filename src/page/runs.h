@@ -27,6 +27,10 @@ typedef struct sw_run_summary {
     uint32_t start, max, end;
 } sw_run_summary;
 
+/* The page heap's lock covers every field.
+ *   leaves is 0 or a power of two;  (leaves == 0) == (free == NULL)
+ *   stale_end == 0, or stale_first < stale_end <= leaves
+ *   low <= leaves, and free[i] == 0 for each i < low */
 typedef struct sw_runs {
     uint64_t *free;                  /* bit set: page is free */
     sw_run_summary *tree;            /* root at 1, leaf i at leaves + i */
@@ -49,8 +53,10 @@ uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_longest(sw_runs *runs);
 /* Brings every summary up to date. */
 void sw_runs_settle(sw_runs *runs);
-/* True when every summary is up to date and agrees with the bitmap. */
-bool sw_runs_check(const sw_runs *runs);
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_runs_check(const sw_runs *runs);
+/* True when every summary is up to date and agrees with the bitmap: looks at every word. */
+bool sw_runs_adds_up(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
 

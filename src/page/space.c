@@ -258,6 +258,7 @@ sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t 
     uint64_t exact = sw_align_up(bytes, 1u << 18) >> SW_FRAME_SHIFT;
     uint64_t frames = 1ull << sw_log2_ceil(exact);
     sw_os_lock_acquire(&space->lock);
+    sw_check2(sw_space_check(space));
     sw_window_answer answer = free_window(space, exact, frames, ready_bytes, out);
     if (answer == SW_WINDOW_NO_ADDRESSES) answer = extra_window(space, exact, ready_bytes, out);
     sw_os_lock_release(&space->lock);
@@ -271,6 +272,7 @@ void sw_space_return_window(sw_space *space, const sw_window *window) {
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     if (!space->dry) (void)sw_os_uncommit((void *)window->base, bytes);
     sw_os_lock_acquire(&space->lock);
+    sw_check2(sw_space_check(space));
     merge_window(space,
                  (sw_window){.base = window->base, .map = window->map, .frames = window->frames});
     sw_os_lock_release(&space->lock);
@@ -293,6 +295,7 @@ const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address) {
 uint32_t sw_space_take_spans(sw_space *space) {
     uint32_t first = 0;
     sw_os_lock_acquire(&space->lock);
+    sw_check2(sw_space_check(space));
     if (space->free_batches != 0) {
         first = space->free_batches;
         space->free_batches = space->cold[first].next;
@@ -312,6 +315,7 @@ void sw_space_return_spans(sw_space *space, uint32_t first) {
     memset(&space->view.spans[first], 0, SW_SPAN_BATCH * sizeof(sw_span));
     memset(&space->cold[first], 0, SW_SPAN_BATCH * sizeof(sw_span_cold));
     sw_os_lock_acquire(&space->lock);
+    sw_check2(sw_space_check(space));
     space->cold[first].next = space->free_batches;
     space->free_batches = first;
     sw_os_lock_release(&space->lock);

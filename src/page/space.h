@@ -27,7 +27,9 @@ enum {
     SW_WINDOW_LOG2_MAX = 40,
 };
 
-/* What only slow paths read of a span. */
+/* What only slow paths read of a span. The holder of the heap's lock writes heap, page and pages;
+ * the links belong to whoever has the list.
+ *   next == 0 or next != prev;  page + pages does not wrap round */
 typedef struct sw_span_cold {
     sw_heap *heap;
     uint32_t page; /* first logical page in its heap */
@@ -46,7 +48,11 @@ typedef struct sw_span_cold {
 
 _Static_assert(sizeof(sw_span_cold) == 64, "a cold record is one cache line");
 
-/* A piece of address space that belongs to one heap. */
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_span_cold_check(const sw_span_cold *cold);
+
+/* A piece of address space that belongs to one heap. The heap's lock covers every field.
+ *   frontier <= pages <= frames;  base is a multiple of the frame;  map != NULL */
 typedef struct sw_window {
     uintptr_t base;
     uint32_t *map; /* page-map entries of its frames */
@@ -56,6 +62,12 @@ typedef struct sw_window {
     uint32_t frontier; /* pages committed so far, from the start */
 } sw_window;
 
+const char *sw_window_check(const sw_window *window);
+
+/* The space's lock covers every field but view, which is constant, and the ones marked atomic.
+ *   SW_SPAN_FIRST <= span_next <= span_committed <= span_limit
+ *   (span_next - SW_SPAN_FIRST) % SW_SPAN_BATCH == 0;  free_batches < span_next
+ *   free_window_count <= SW_SPACE_FREE_WINDOWS;  extra_count <= SW_SPACE_EXTRAS */
 typedef struct sw_space {
     sw_space_view view; /* what fast paths read */
     sw_span_cold *cold;
@@ -71,6 +83,8 @@ typedef struct sw_space {
     sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
     uint32_t extra_count;
 } sw_space;
+
+const char *sw_space_check(const sw_space *space);
 
 /* The pair that the sentinel records', large objects' and empty cache slots' words point to:
  * nothing can be allocated from it, every free that meets it takes the slow path. Never written. */

@@ -84,6 +84,7 @@ static uint32_t with_pages_ahead(const sw_pages *pages, uint32_t n) {
 
 /* The window's first n pages, or a few more, have become accessible. */
 static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
+    sw_check2(sw_window_check(window));
     sw_runs_set_free(&pages->runs, window->first_page + window->frontier, n - window->frontier);
     sw_set_counter(&pages->frontier_pages, pages->frontier_pages + n - window->frontier);
     window->frontier = n;

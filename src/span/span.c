@@ -57,6 +57,7 @@ static uint64_t doubled_bits(const sw_span *span, uint32_t k, uint64_t local, ui
 }
 
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
+    sw_check2(sw_span_check(span));
     uint32_t count = sw_span_word_count(span);
     uint32_t k = span->cursor;
     *doubled = 0;
@@ -79,6 +80,7 @@ void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *dou
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[half];
     uint64_t words = __atomic_exchange_n(announced, 0, __ATOMIC_ACQ_REL);
     *doubled = 0;
+    sw_check2(sw_span_check(span));
     for (; words != 0; words &= words - 1) {
         uint32_t k = half * 64 + sw_ctz(words);
         sw_word *word = &span->words[k];
@@ -147,6 +149,7 @@ static sw_span_cold *links(sw_space *space, uint32_t id) { return &space->cold[i
 void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span) {
     uint32_t id = sw_space_span_id(space, span);
     sw_span_cold *own = links(space, id);
+    sw_check2(sw_span_list_check(list) ?: sw_span_cold_check(own));
     own->prev = 0;
     own->next = list->head;
     if (list->head != 0) links(space, list->head)->prev = id;
@@ -156,6 +159,7 @@ void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span) {
 
 void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span) {
     sw_span_cold *own = sw_space_cold(space, span);
+    sw_check2(sw_span_list_check(list) ?: sw_span_cold_check(own));
     if (own->prev != 0) {
         links(space, own->prev)->next = own->next;
     } else {

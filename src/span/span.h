@@ -77,6 +77,15 @@ static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
+/* The rules of a record in use, for whoever owns the span or holds the lock; NULL: all hold
+ * (base/assert.h).
+ *   state < SW_SPAN_STATE_COUNT;  needzero <= 1;  kept <= 1;  kept only in state PARTIAL
+ *   large object:   magic == 0, slots == 0, words == &sw_sentinel_word, span_class <= 1
+ *   span of slots:  slots >= 1, span_class >= 2, cursor below the number of words
+ *                   words == &own only where slots <= 64
+ *                   no slot of the word at the cursor is both in `free` and in `local` */
+const char *sw_span_check(const sw_span *span);
+
 /* class * 2 + noscan: 2 .. 511 for slots, 0 and 1 for large objects. */
 static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
     return cls * 2 + (noscan ? 1 : 0);
@@ -235,11 +244,15 @@ bool sw_span_slot_live(const sw_span *span, uint32_t slot);
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* A doubly linked list of span ids; the links are in the cold records. */
+/* A doubly linked list of span ids; the links are in the cold records. Whoever owns the list writes
+ * it: a cache's thread, or the holder of the heap's lock.
+ *   (head == 0) == (count == 0) */
 typedef struct sw_span_list {
     uint32_t head;
     uint32_t count;
 } sw_span_list;
+
+const char *sw_span_list_check(const sw_span_list *list);
 
 void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span);
 void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span);

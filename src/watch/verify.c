@@ -84,9 +84,9 @@ static void check_bits(sw_audit *a) {
         SW_BROKEN(a, "pages: totals disagree with the bitmaps");
     else if (held != a->held_pages || free_pages != a->free_pages)
         SW_BROKEN(a, "pages: one that is not accessible is free or held");
-    else if (!sw_runs_check(&pages->runs))
+    else if (!sw_runs_adds_up(&pages->runs))
         SW_BROKEN(a, "page runs: a summary disagrees with the bitmap");
-    else if (!sw_meta_check(&a->heap->meta))
+    else if (!sw_meta_adds_up(&a->heap->meta))
         SW_BROKEN(a, "metadata pool: held bytes disagree with its chunks");
 }
 

@@ -68,10 +68,10 @@ static void paint(uint32_t pages, uint32_t steps, uint64_t seed) {
         uint32_t free_pages = 0;
         for (uint32_t i = page; i < page + n; i++) free_pages += model[i];
         CHECK_EQ(sw_bits_count(runs.free, page, n), free_pages);
-        if (step % 63 == 0) CHECK(sw_runs_check(&runs));
+        if (step % 63 == 0) CHECK(sw_runs_adds_up(&runs));
     }
     sw_runs_settle(&runs);
-    CHECK(sw_runs_check(&runs));
+    CHECK(sw_runs_adds_up(&runs));
     sw_runs_destroy(&runs, &meta);
     sw_meta_destroy(&meta);
 }
@@ -107,7 +107,7 @@ static void take_and_give(uint32_t pages, uint32_t steps, uint64_t seed) {
     for (int i = 0; i < RUNS; i++)
         if (held[i].n != 0) sw_runs_set_free(&runs, held[i].page, held[i].n);
     CHECK_EQ(sw_runs_longest(&runs), pages); /* everything has grown together again */
-    CHECK(sw_runs_check(&runs));
+    CHECK(sw_runs_adds_up(&runs));
     sw_meta_destroy(&meta);
 }
 
@@ -139,16 +139,16 @@ static void damage(void) {
     CHECK(sw_runs_grow(&runs, &meta, 64 * 32));
     for (int i = 0; i < 40; i++)
         sw_runs_set_free(&runs, (uint32_t)(check_random(&rng) % 2000), 1 + (uint32_t)i % 48);
-    CHECK(!sw_runs_check(&runs)); /* out of date */
+    CHECK(!sw_runs_adds_up(&runs)); /* out of date */
     sw_runs_settle(&runs);
     for (uint32_t i = 1; i < 2 * runs.leaves; i++) {
         uint32_t *numbers[] = {&runs.tree[i].start, &runs.tree[i].max, &runs.tree[i].end};
         for (int k = 0; k < 3; k++) {
             uint32_t bit = 1u << check_random(&rng) % 8;
             *numbers[k] ^= bit;
-            CHECK(!sw_runs_check(&runs));
+            CHECK(!sw_runs_adds_up(&runs));
             *numbers[k] ^= bit;
-            CHECK(sw_runs_check(&runs));
+            CHECK(sw_runs_adds_up(&runs));
         }
     }
     sw_meta_destroy(&meta);
