@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,8 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "player/play.h"
-#include "player/told.h"
+#include "player/process.h"
+#include "player/result.h"
 #include "player/tracked.h"
 
 enum { DRAINS_MAX = 16 };
@@ -45,38 +45,6 @@ typedef struct options {
     uint32_t drain_ms[DRAINS_MAX];
     uint32_t drains;
 } options;
-
-/* --- small services --------------------------------------------------------------------------- */
-
-void replay_die(const char *format, ...) {
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    (void)dprintf(STDERR_FILENO, "%s\n", line);
-    _exit(2);
-}
-
-void *replay_map(uint64_t bytes) {
-    void *p = sw_os_map(bytes == 0 ? 1 : bytes);
-    if (p == NULL) replay_die("no memory for %" PRIu64 " bytes of the plan", bytes);
-    return p;
-}
-
-/* Resident less shared pages of /proc/self/statm: neither files nor the operations count. */
-uint64_t replay_resident(void) {
-    static int fd = -1;
-    if (fd < 0) fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    char text[128];
-    ssize_t n = pread(fd, text, sizeof text - 1, 0);
-    if (n <= 0) return 0;
-    text[n] = '\0';
-    char *at = text;
-    uint64_t column[3] = {0};
-    for (int i = 0; i < 3; i++) column[i] = strtoull(at, &at, 10);
-    return (column[1] - column[2]) * sw_os_page_bytes();
-}
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -242,31 +210,31 @@ static uint64_t minor_faults(void) {
 }
 
 /* Rows: operations, recorded time, live bytes, live objects, time of the replay, resident bytes. */
-static void tell_samples(told *out, const player *pl) {
-    told_text(out, "\"samples\":[");
+static void tell_samples(result *out, const player *pl) {
+    result_text(out, "\"samples\":[");
     for (uint32_t e = 0; e < pl->plan->epoch_count; e++) {
         const epoch *at = &pl->plan->epochs[e];
-        told_format(out,
-                    "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
-                    e == 0 ? "" : ",", at->ops, at->time_ns, at->live_bytes, at->live_objects,
-                    pl->samples[e].wall_ns, pl->samples[e].rss_bytes);
+        result_format(out,
+                      "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+                      e == 0 ? "" : ",", at->ops, at->time_ns, at->live_bytes, at->live_objects,
+                      pl->samples[e].wall_ns, pl->samples[e].rss_bytes);
     }
-    told_text(out, "],");
+    result_text(out, "],");
 }
 
-static void tell_drain(told *out, player *pl, const options *o) {
+static void tell_drain(result *out, player *pl, const options *o) {
     uint64_t before = replay_clock_ns();
     play_drain(pl);
     uint64_t drained = replay_clock_ns();
-    told_number(out, "drain_ns", drained - before);
-    told_number(out, "drained_rss_bytes", replay_resident());
-    told_text(out, "\"returned\":[");
+    result_number(out, "drain_ns", drained - before);
+    result_number(out, "drained_rss_bytes", replay_resident_bytes());
+    result_text(out, "\"returned\":[");
     for (uint32_t i = 0; i < o->drains; i++) {
         rest_ms(drained + (uint64_t)o->drain_ms[i] * 1000000u);
-        told_format(out, "%s[%u,%" PRIu64 "]", i == 0 ? "" : ",", o->drain_ms[i],
-                    replay_resident());
+        result_format(out, "%s[%u,%" PRIu64 "]", i == 0 ? "" : ",", o->drain_ms[i],
+                      replay_resident_bytes());
     }
-    told_text(out, "],");
+    result_text(out, "],");
 }
 
 /* Writes to every page, so that none of them is counted as the allocator's later. */
@@ -278,7 +246,7 @@ static void fault_in(void *array, uint64_t bytes) {
 }
 
 static void replay(const options *o, int fd, const ops_head *head) {
-    uint64_t startup = replay_resident();
+    uint64_t startup = replay_resident_bytes();
     plan p;
     plan_make(&p, fd, head, o->samples);
     player pl = {.plan = &p, .touch = o->touch, .progress_fd = fd};
@@ -287,10 +255,10 @@ static void replay(const options *o, int fd, const ops_head *head) {
     pl.samples = replay_map((p.epoch_count + 1) * sizeof(sample));
     fault_in(pl.objects, objects_bytes);
     fault_in(pl.samples, (p.epoch_count + 1) * sizeof(sample));
-    told out;
-    told_open(&out, ((uint64_t)p.epoch_count + 64) * 128);
+    result out;
+    result_open(&out, ((uint64_t)p.epoch_count + 64) * 128);
     uint64_t overhead_ns = play_overhead_ns(&pl);
-    uint64_t baseline = replay_resident(), faults = minor_faults();
+    uint64_t baseline = replay_resident_bytes(), faults = minor_faults();
     if (o->table != NULL) {
         sw_heap_options heap_options;
         sw_heap_options_init(&heap_options);
@@ -301,27 +269,27 @@ static void replay(const options *o, int fd, const ops_head *head) {
     digests d = {.player = &pl, .peak_op = head->peak_op};
     play(&pl, note_digests, &d);
     faults = minor_faults() - faults;
-    told_text(&out, "{");
-    told_string(&out, "malloc", malloc_library());
-    told_number(&out, "ops", p.count - p.ends);
-    told_number(&out, "threads", p.thread_count);
-    told_number(&out, "crossings", p.crossings);
-    told_number(&out, "plan_bytes", p.bytes + objects_bytes);
-    told_number(&out, "startup_rss_bytes", startup);
-    told_number(&out, "own_rss_bytes", baseline - startup);
-    told_number(&out, "first_ns", pl.first_ns);
-    told_number(&out, "cpu_ns", pl.cpu_ns);
-    told_number(&out, "elapsed_ns", pl.elapsed_ns);
-    told_number(&out, "overhead_ns", overhead_ns);
-    told_number(&out, "waits", pl.waits);
-    told_number(&out, "waited_ns", pl.waited_ns);
-    told_number(&out, "failed", pl.failed);
-    told_number(&out, "minor_faults", faults);
-    told_number(&out, "address_digest_peak", d.at_peak);
-    told_number(&out, "address_digest_end", d.at_end);
+    result_text(&out, "{");
+    result_string(&out, "malloc", malloc_library());
+    result_number(&out, "ops", p.count - p.ends);
+    result_number(&out, "threads", p.thread_count);
+    result_number(&out, "crossings", p.crossings);
+    result_number(&out, "plan_bytes", p.bytes + objects_bytes);
+    result_number(&out, "startup_rss_bytes", startup);
+    result_number(&out, "own_rss_bytes", baseline - startup);
+    result_number(&out, "first_ns", pl.first_ns);
+    result_number(&out, "cpu_ns", pl.cpu_ns);
+    result_number(&out, "elapsed_ns", pl.elapsed_ns);
+    result_number(&out, "overhead_ns", overhead_ns);
+    result_number(&out, "waits", pl.waits);
+    result_number(&out, "waited_ns", pl.waited_ns);
+    result_number(&out, "failed", pl.failed);
+    result_number(&out, "minor_faults", faults);
+    result_number(&out, "address_digest_peak", d.at_peak);
+    result_number(&out, "address_digest_end", d.at_end);
     tell_samples(&out, &pl);
     tell_drain(&out, &pl, o);
-    told_close(&out, "}");
+    result_close(&out, "}");
 }
 
 int main(int argc, char **argv) {

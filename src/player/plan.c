@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "os/os.h"
+#include "player/process.h"
 
 enum {
     CHUNK_OPS = 1 << 15, /* read at once: 1 MiB */

@@ -70,11 +70,6 @@ enum { PLAN_THREADS_MAX = 4096, PLAN_EPOCHS_MAX = 4096 };
 _Static_assert(sizeof(ops_head) == 64, "the head is part of the interface with Python");
 _Static_assert(sizeof(step) == 16, "four steps a cache line");
 
-/* Ends the process with one line and status 2. */
-_Noreturn void replay_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A zeroed mapping; dies when there is none. */
-void *replay_map(uint64_t bytes);
-
 ops_head plan_read_head(int fd);
 /* Reads the operations twice. samples: about so many epochs. */
 void plan_make(plan *out, int fd, const ops_head *head, uint32_t samples);

@@ -18,7 +18,7 @@
 
 #include "base/attributes.h"
 #include "base/bits.h"
-#include "os/os.h"
+#include "player/process.h"
 
 enum { TOUCH_STEP = 4096, SPINS = 64, YIELDS = 256, NAP_NS = 20000 };
 
@@ -45,15 +45,6 @@ typedef struct conductor {
 static conductor stage = {.lock = PTHREAD_MUTEX_INITIALIZER,
                           .go = PTHREAD_COND_INITIALIZER,
                           .done = PTHREAD_COND_INITIALIZER};
-
-static uint64_t clock_of(clockid_t id) {
-    struct timespec now;
-    (void)clock_gettime(id, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t replay_clock_ns(void) { return clock_of(CLOCK_MONOTONIC); }
-uint64_t replay_cpu_ns(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
 
 /* --- waiting for another thread --------------------------------------------------------------- */
 
@@ -295,7 +286,7 @@ static void add_up(player *self) {
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg) {
     const plan *p = self->plan;
     prepare(self);
-    (void)replay_resident(); /* its own first call */
+    (void)replay_resident_bytes(); /* its own first call */
     self->first_ns = replay_clock_ns();
     for (uint32_t e = 0; e < p->epoch_count; e++) {
         uint64_t start = replay_clock_ns();
@@ -303,7 +294,7 @@ void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg) 
         uint64_t end = replay_clock_ns();
         self->elapsed_ns += end - start;
         self->samples[e] =
-            (sample){.wall_ns = end - self->first_ns, .rss_bytes = replay_resident()};
+            (sample){.wall_ns = end - self->first_ns, .rss_bytes = replay_resident_bytes()};
         ssize_t told = pwrite(self->progress_fd, &p->epochs[e].ops, sizeof(uint64_t),
                               (off_t)offsetof(ops_head, progress));
         (void)told; /* nobody may be looking */

@@ -47,9 +47,4 @@ void play_drain(player *self);
  * untouched. */
 uint64_t play_overhead_ns(const player *self);
 
-uint64_t replay_clock_ns(void);
-uint64_t replay_cpu_ns(void); /* of this thread */
-/* Anonymous resident bytes of the process. */
-uint64_t replay_resident(void);
-
 #endif

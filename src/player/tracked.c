@@ -5,7 +5,8 @@
 
 #include "base/bits.h"
 #include "os/os.h"
-#include "player/told.h"
+#include "player/process.h"
+#include "player/result.h"
 #include "spanwise/replay.h"
 #include "spanwise/stats.h"
 
@@ -23,10 +24,10 @@ static uint64_t read_ops(int fd, sw_op *into, uint64_t first, uint64_t until) {
     return count;
 }
 
-#define TELL(field) told_number(out, #field, ledger->field)
+#define TELL(field) result_number(out, #field, ledger->field)
 
-static void tell_ledger(told *out, const char *key, const sw_ledger *ledger) {
-    told_format(out, "\"%s\":{", key);
+static void tell_ledger(result *out, const char *key, const sw_ledger *ledger) {
+    result_format(out, "\"%s\":{", key);
     TELL(requested_bytes);
     TELL(roundup_bytes);
     TELL(tail_bytes);
@@ -45,7 +46,7 @@ static void tell_ledger(told *out, const char *key, const sw_ledger *ledger) {
     TELL(free_runs);
     TELL(returned_bytes);
     out->length--; /* the last comma */
-    told_text(out, "},");
+    result_text(out, "},");
 }
 
 void tracked_replay(int fd, const ops_head *head, uint64_t ledger_op, bool touch,
@@ -73,13 +74,13 @@ void tracked_replay(int fd, const ops_head *head, uint64_t ledger_op, bool touch
     }
     sw_run_stats stats;
     sw_runner_stats(runner, &stats);
-    told out;
-    told_open(&out, 1 << 14);
-    told_text(&out, "{");
+    result out;
+    result_open(&out, 1 << 14);
+    result_text(&out, "{");
     tell_ledger(&out, "ledger", &ledgers[0]);
     tell_ledger(&out, "end", &ledgers[1]);
-    told_number(&out, "ops", stats.ops);
-    told_number(&out, "failed", stats.failed);
-    told_number(&out, "peak_held_bytes", stats.peak_held_bytes);
-    told_close(&out, "}");
+    result_number(&out, "ops", stats.ops);
+    result_number(&out, "failed", stats.failed);
+    result_number(&out, "peak_held_bytes", stats.peak_held_bytes);
+    result_close(&out, "}");
 }
