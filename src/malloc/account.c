@@ -7,7 +7,9 @@
  * over a growing heap then cost together about 32 times the last one. With one thread the ledger is
  * exact; other threads may be in the middle of a call.
  */
-#include "malloc/malloc.h"
+#include "malloc/account.h"
+
+#include <sched.h>
 
 static sw_os_lock lock;
 static face_counts counts;
@@ -17,7 +19,16 @@ static uint64_t peak_ledger_bytes; /* live requested bytes when `peak` was taken
 void face_account_lock(void) { sw_os_lock_acquire(&lock); }
 void face_account_unlock(void) { sw_os_lock_release(&lock); }
 void face_account_reset(void) { sw_os_lock_reset(&lock); }
-bool face_account_is_idle(void) { return face_lock_is_idle(&lock); }
+
+static bool is_idle(const sw_os_lock *one) {
+    for (int i = 0; i < 10000; i++) {
+        if (__atomic_load_n(&one->state, __ATOMIC_ACQUIRE) == 0) return true;
+        (void)sched_yield();
+    }
+    return false;
+}
+
+bool face_locks_are_idle(const sw_heap *heap) { return is_idle(&heap->lock) && is_idle(&lock); }
 
 bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes) {
     sw_target target = sw_target_find(heap, ptr);

@@ -7,6 +7,8 @@
 
 #include "base/fail.h"
 #include "malloc/malloc.h"
+#include "malloc/start.h"
+#include "spanwise/stats.h"
 
 FACE_EXPORT size_t malloc_usable_size(void *ptr) {
     if (sw_likely(sw_tls.cache->heap != NULL)) return sw_usable_size(ptr);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON out of a process that is ending: no stdio, no allocation. */
+#include "malloc/json.h"
+
 #include <errno.h>
 #include <unistd.h>
-
-#include "malloc/malloc.h"
 
 bool face_json_flush(face_json *json) {
     for (size_t done = 0; done < json->used && !json->failed;) {

@@ -4,13 +4,16 @@
  * allocation.
  */
 #define _GNU_SOURCE
+#include "malloc/options.h"
+
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "malloc/malloc.h"
+#include "os/os.h"
+#include "size/table.h"
 
 face_options face_option = {.ledger_file = FACE_NO_FILE};
 

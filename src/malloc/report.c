@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,40 +16,12 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "malloc/account.h"
+#include "malloc/json.h"
 #include "malloc/malloc.h"
+#include "malloc/options.h"
+#include "malloc/start.h"
 #include "spanwise/spanwise.h"
-
-static struct {
-    uint64_t pid;    /* that this report is of; 0: the face has not started */
-    uint32_t closed; /* atomic: told, or nothing to tell */
-} report;
-
-static bool is_wanted(void) {
-    return face_option.ledger[0] != '\0' || face_option.ledger_file != FACE_NO_FILE ||
-           face_option.verbose;
-}
-
-void face_report_begin(void) {
-    report.pid = sw_os_process_id();
-    if (!is_wanted()) report.closed = 1;
-}
-
-/* Without %p the file is the parent's: a fork child keeps out of it. */
-void face_report_after_fork(void) {
-    report.pid = sw_os_process_id();
-    bool own = strstr(face_option.ledger, "%p") != NULL;
-    if (!own && !face_option.verbose) report.closed = 1;
-    if (!own) face_option.ledger[0] = '\0';
-    face_option.ledger_file = FACE_NO_FILE;
-}
-
-bool face_lock_is_idle(const sw_os_lock *lock) {
-    for (int i = 0; i < 10000; i++) {
-        if (__atomic_load_n(&lock->state, __ATOMIC_ACQUIRE) == 0) return true;
-        (void)sched_yield();
-    }
-    return false;
-}
 
 /* --- the members ------------------------------------------------------------------------------ */
 
@@ -151,7 +122,7 @@ static void put_process(void) {
     static char program[FACE_PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length > 0) program[length] = '\0';
-    face_json_number(&json, "pid", report.pid);
+    face_json_number(&json, "pid", sw_os_process_id());
     face_json_text(&json, "program", length > 0 ? program : NULL);
     face_json_number(&json, "rss_bytes", sw_os_resident_bytes());
     face_json_number(&json, "peak_rss_bytes", peak_resident_bytes());
@@ -203,7 +174,8 @@ static void make_path(char *out, const char *suffix) {
         }
         c++;
         size_t n = 0;
-        for (uint64_t pid = report.pid; pid != 0; pid /= 10) digits[n++] = (char)('0' + pid % 10);
+        for (uint64_t pid = sw_os_process_id(); pid != 0; pid /= 10)
+            digits[n++] = (char)('0' + pid % 10);
         while (n > 0 && out < end) *out++ = digits[--n];
     }
     while (*suffix != '\0' && out < end) *out++ = *suffix++;
@@ -236,19 +208,18 @@ static bool write_file(sw_heap *heap) {
 
 static void tell(sw_heap *heap) {
     sw_emergency_print("spanwise: malloc: process %u held %u bytes at its end, %u at most\n",
-                       report.pid, sw_heap_held_bytes(heap),
+                       sw_os_process_id(), sw_heap_held_bytes(heap),
                        sw_pages_peak_held_bytes(&heap->pages));
 }
 
-void face_report(void) {
+/* Writes the ledger of this process, unless that was done or is not wanted. */
+static void write_report(void) {
     int saved_errno = errno;
-    /* A copy made by vfork is not ours to speak for. */
-    if (report.pid == 0 || report.pid != sw_os_process_id()) return;
-    if (__atomic_exchange_n(&report.closed, 1, __ATOMIC_ACQ_REL) != 0) return;
+    if (!face_claim_report()) return;
     sw_heap *heap = sw_heap_default();
-    if (!face_lock_is_idle(&heap->lock) || !face_account_is_idle()) {
+    if (!face_locks_are_idle(heap)) {
         sw_emergency_print("spanwise: malloc: process %u ended inside malloc: no ledger\n",
-                           report.pid);
+                           sw_os_process_id());
         return;
     }
     if (face_option.verbose) tell(heap);
@@ -267,29 +238,30 @@ void face_report(void) {
 static void at_last(int status, void *arg) {
     (void)status;
     (void)arg;
-    face_report();
+    write_report();
 }
 
 static void at_quick_exit_last(void *arg) {
     (void)arg;
-    face_report();
+    write_report();
 }
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
 /* Registered first, so that it runs last. */
 __attribute__((constructor)) static void library_loaded(void) {
-    if (face_heap() != NULL && is_wanted()) (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
+    if (face_heap() != NULL && face_report_is_due())
+        (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
 }
 
 /* Other libraries are unloaded after this one, and free objects. A function registered while exit
  * functions run is run after all of them, the loader's own included. */
 __attribute__((destructor)) static void library_unloaded(void) {
-    if (report.closed == 0 && on_exit(at_last, NULL) != 0) face_report();
+    if (face_report_is_due() && on_exit(at_last, NULL) != 0) write_report();
 }
 
 FACE_EXPORT _Noreturn void _exit(int status) {
-    face_report();
+    write_report();
     for (;;) (void)syscall(SYS_exit_group, status);
 }
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of the malloc face, from the environment. */
+#ifndef SW_MALLOC_OPTIONS_H
+#define SW_MALLOC_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "spanwise/heap.h"
+
+enum { FACE_PATH_MAX = 4096, FACE_NO_FILE = -1 };
+
+typedef struct face_options {
+    sw_heap_options heap;
+    char ledger[FACE_PATH_MAX]; /* absolute; %p not replaced; "": no file */
+    int ledger_file;            /* a descriptor that the ledger goes to; FACE_NO_FILE: none */
+    bool verbose;
+} face_options;
+
+extern face_options face_option;
+
+/* Reads the environment; allocates nothing. A malformed value prints one line and leaves the
+ * default. */
+void face_read_options(void);
+/* The words of the placement and of huge_pages. */
+extern const char *const face_placements[3];
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "malloc/start.h"
+
+#include <string.h>
+
+#include "heap/default.h"
+#include "malloc/account.h"
+#include "malloc/options.h"
+
+static sw_os_lock start_lock;
+static uint32_t started; /* atomic */
+
+/* A thread whose thread-specific data is destroyed still calls free, from the C library's own end
+ * of it. A cache of its own would stay open for ever, so such calls share one. */
+static sw_os_lock late_lock;
+static sw_cache *late_cache;
+
+static struct {
+    uint64_t pid;    /* of the process whose ledger it is; 0: the heap is not there yet */
+    uint32_t closed; /* atomic; 1: the ledger is written, or there is none to write */
+} report;
+
+sw_cache *face_late_cache_acquire(sw_heap *heap) {
+    sw_os_lock_acquire(&late_lock);
+    if (late_cache == NULL) (void)sw_cache_open(heap, &late_cache);
+    return late_cache;
+}
+
+void face_late_cache_release(void) { sw_os_lock_release(&late_lock); }
+
+/* --- whose ledger ----------------------------------------------------------------------------- */
+
+static void begin_report(void) {
+    report.pid = sw_os_process_id();
+    bool wanted = face_option.ledger[0] != '\0' || face_option.ledger_file != FACE_NO_FILE ||
+                  face_option.verbose;
+    if (!wanted) report.closed = 1;
+}
+
+/* A path without %p, and a descriptor, are the parent's: a fork child keeps out of them. */
+static void begin_child_report(void) {
+    report.pid = sw_os_process_id();
+    bool own = strstr(face_option.ledger, "%p") != NULL;
+    if (!own && !face_option.verbose) report.closed = 1;
+    if (!own) face_option.ledger[0] = '\0';
+    face_option.ledger_file = FACE_NO_FILE;
+}
+
+bool face_report_is_due(void) { return __atomic_load_n(&report.closed, __ATOMIC_ACQUIRE) == 0; }
+
+bool face_claim_report(void) {
+    if (report.pid == 0 || report.pid != sw_os_process_id()) return false;
+    return __atomic_exchange_n(&report.closed, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+static void fork_prepare(void) {
+    sw_os_lock_acquire(&late_lock);
+    face_account_lock();
+}
+
+static void fork_parent(void) {
+    face_account_unlock();
+    sw_os_lock_release(&late_lock);
+}
+
+static void fork_child(void) {
+    face_account_reset();
+    sw_os_lock_reset(&late_lock);
+    begin_child_report();
+}
+
+/* Handlers run in the reverse order of their registration: ours before the heap's. */
+static void register_fork(void) {
+    sw_thread_register_fork();
+    (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
+}
+
+/* --- the heap --------------------------------------------------------------------------------- */
+
+/* Nothing here allocates before the heap is there. Without memory for it the next call tries
+ * again. */
+static sw_cold sw_heap *start(void) {
+    bool first = false;
+    sw_os_lock_acquire(&start_lock);
+    if (started == 0) {
+        face_read_options();
+        first = sw_heap_default_init(&face_option.heap) == SW_OK;
+        __atomic_store_n(&started, first, __ATOMIC_RELEASE);
+    }
+    bool ready = started != 0;
+    sw_os_lock_release(&start_lock);
+    if (first) {
+        register_fork();
+        begin_report();
+    }
+    return ready ? sw_heap_default() : NULL;
+}
+
+sw_heap *face_heap(void) {
+    return sw_likely(__atomic_load_n(&started, __ATOMIC_ACQUIRE) != 0) ? sw_heap_default()
+                                                                       : start();
+}
