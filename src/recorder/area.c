@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "recorder/descriptor.h"
-#include "recorder/recorder.h"
+#include "recorder/options.h"
+#include "recorder/state.h"
 
 enum { AREAS_MAX = 1024 }; /* 132 MiB: of threads that live at once, since areas are used again */
 

@@ -2,12 +2,15 @@
 /* Names of the files of child processes, and the list from which the END block gets its counts.
  * docs/decisions/0003-recorder-processes.md says why it is a file of process ids. */
 #define _GNU_SOURCE
+#include "recorder/children.h"
+
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "recorder/recorder.h"
+#include "os/os.h"
+#include "recorder/options.h"
 
 enum {
     PID_LIMIT = 1 << 22, /* Linux gives out no higher ones */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "recorder/recorder.h"
+#include "recorder/options.h"
 
 typedef struct record_descriptor {
     int fd; /* -1: none */

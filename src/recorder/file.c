@@ -12,10 +12,9 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "recorder/area.h"
 #include "recorder/descriptor.h"
-#include "recorder/meta.h"
-#include "recorder/recorder.h"
+#include "recorder/options.h"
+#include "recorder/state.h"
 
 enum {
     ENCODERS = 4,    /* threads that may compress at once */
@@ -51,7 +50,7 @@ void record_file_stop(swt_drop_reason reason) {
     uint32_t none = SWT_DROP_NONE;
     (void)__atomic_compare_exchange_n(&drop_reason, &none, (uint32_t)reason, false,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    __atomic_or_fetch(&record_special, RECORD_STOPPED, __ATOMIC_RELEASE);
+    __atomic_or_fetch(&record_gate, RECORD_STOPPED, __ATOMIC_RELEASE);
 }
 
 static bool write_at(uint64_t offset, const uint8_t *data, size_t bytes) {
@@ -181,43 +180,30 @@ static void calibrate(void) {
     }
 }
 
-static bool write_clock(void) {
+bool record_file_put_clock(void) {
     uint8_t memory[64];
     swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
     put_clock(&buffer);
     return put_block(SWT_BLOCK_CLOCK, buffer.data, buffer.used);
 }
 
-/* --- events ----------------------------------------------------------------------------------- */
-
-static void lose(record_thread *thread, uint64_t calls) {
-    __atomic_store_n(&thread->dropped, thread->dropped + calls, __ATOMIC_RELAXED);
+void record_file_keep_clock(void) {
+    if (sw_os_now_ns() - __atomic_load_n(&file.last_clock_ns, __ATOMIC_RELAXED) > CLOCK_EVERY_NS)
+        (void)record_file_put_clock();
 }
 
-void record_file_flush(record_thread *thread) {
-    uint64_t calls = swt_raw_count(&thread->raw) - thread->uncounted;
-    thread->uncounted = 0;
-    if ((record_special & RECORD_STOPPED) != 0) {
-        lose(thread, calls);
-        swt_raw_clear(&thread->raw);
-        return;
-    }
-    record_sites_flush();
-    flusher *f = take_flusher(thread->raw.thread);
+/* --- events ----------------------------------------------------------------------------------- */
+
+bool record_file_put_events(const swt_raw *events, uint64_t calls) {
+    flusher *f = take_flusher(events->thread);
     bool done = false;
     if (f != NULL) {
         const uint8_t *block;
-        size_t n = swt_encode_raw(f->encoder, &thread->raw, 0, &block);
+        size_t n = swt_encode_raw(f->encoder, events, 0, &block);
         done = append(block, n, calls);
         sw_os_lock_release(&f->lock);
     }
-    swt_raw_clear(&thread->raw);
-    if (!done) {
-        lose(thread, calls);
-        return;
-    }
-    if (sw_os_now_ns() - __atomic_load_n(&file.last_clock_ns, __ATOMIC_RELAXED) > CLOCK_EVERY_NS)
-        (void)write_clock();
+    return done;
 }
 
 /* --- the last blocks -------------------------------------------------------------------------- */
@@ -232,24 +218,21 @@ static void add_block(flusher *f, swt_buffer *tail, swt_block_kind kind,
     tail->used += n;
 }
 
-static swt_end make_end(void) {
-    uint64_t dropped = record_dropped() + given_up_calls;
-    swt_end end = {.calls = recorded_calls + dropped,
-                   .dropped_calls = dropped,
-                   .drop_reason = __atomic_load_n(&drop_reason, __ATOMIC_RELAXED),
-                   .threads = record_thread_count(),
-                   .children_unrecorded = record_children_unrecorded(),
-                   .children_recorded = record_children_recorded()};
-    if (dropped != 0 && end.drop_reason == SWT_DROP_NONE) end.drop_reason = SWT_DROP_MEMORY;
+static swt_end complete(swt_end end) {
+    end.dropped_calls += given_up_calls;
+    end.calls = recorded_calls + end.dropped_calls;
+    end.drop_reason = __atomic_load_n(&drop_reason, __ATOMIC_RELAXED);
+    if (end.dropped_calls != 0 && end.drop_reason == SWT_DROP_NONE)
+        end.drop_reason = SWT_DROP_MEMORY;
     return end;
 }
 
-static bool write_tail(flusher *f) {
+static bool write_tail(flusher *f, const swt_end *counts) {
     uint8_t memory[TAIL_MAX], clock_payload[64], end_payload[128];
     swt_buffer tail = {.data = memory, .capacity = sizeof memory};
     swt_buffer clock = {.data = clock_payload, .capacity = sizeof clock_payload};
     swt_buffer last = {.data = end_payload, .capacity = sizeof end_payload};
-    swt_end end = make_end();
+    swt_end end = complete(*counts);
     put_clock(&clock);
     (void)swt_put_end(&last, &end);
     add_block(f, &tail, SWT_BLOCK_CLOCK, &clock);
@@ -257,10 +240,10 @@ static bool write_tail(flusher *f) {
     return put_at_end(tail.data, tail.used);
 }
 
-void record_file_tail(void) {
+void record_file_put_tail(const swt_end *counts) {
     flusher *f = take_flusher(0);
     if (f == NULL) return;
-    if (!write_tail(f) && give_up_last_block()) (void)write_tail(f);
+    if (!write_tail(f, counts) && give_up_last_block()) (void)write_tail(f, counts);
     sw_os_lock_release(&f->lock);
 }
 
@@ -282,23 +265,14 @@ static int create(const char *path) {
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CREAT | O_EXCL, 0666);
 }
 
-static bool write_head(void) {
-    uint8_t header[SWT_FILE_HEADER_BYTES];
-    swt_file_header(header);
-    if (!append(header, sizeof header, 0)) return false;
-    calibrate();
-    return record_meta_write() && write_clock();
-}
-
-/* What could not even be begun leaves no file. errno stays. */
-static void give_up(void) {
+void record_file_discard(void) {
     int saved = errno;
     if (file.at.regular) (void)syscall(SYS_unlinkat, AT_FDCWD, file.at.path, 0);
     record_descriptor_close(&file.at);
     errno = saved;
 }
 
-bool record_file_open(const char *path, bool fresh) {
+bool record_file_create(const char *path, bool fresh) {
     int fd = fresh ? create(path)
                    : (int)syscall(SYS_openat, AT_FDCWD, path,
                                   O_WRONLY | O_CLOEXEC | O_NOCTTY | O_CREAT | O_EXCL, 0666);
@@ -306,12 +280,13 @@ bool record_file_open(const char *path, bool fresh) {
     file.offset = file.last_offset = file.last_calls = 0;
     drop_reason = SWT_DROP_NONE;
     recorded_calls = given_up_calls = 0;
-    if (!write_head()) {
-        give_up();
+    uint8_t header[SWT_FILE_HEADER_BYTES];
+    swt_file_header(header);
+    if (!append(header, sizeof header, 0)) {
+        record_file_discard();
         return false;
     }
-    record_modules_flush();
-    if (file.at.regular) record_area_begin(path);
+    calibrate();
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recording on disk: blocks out, the END block, descriptor care. Used by the other record_*.c.
+/* The recording on disk: blocks out, the END block, descriptor care.
  */
 #ifndef SW_RECORDER_FILE_H
 #define SW_RECORDER_FILE_H
@@ -9,20 +9,25 @@
 
 #include "trace/raw.h"
 
-struct record_thread;
-
-/* Creates `path` and writes its first blocks. fresh: an existing file is replaced; else it is an
- * error (EEXIST). False: errno tells why, and there is no file. */
-bool record_file_open(const char *path, bool fresh);
+/* Creates `path` with its header. fresh: an existing file is replaced; else it is an error (EEXIST).
+ * False: errno tells why, and there is no file. */
+bool record_file_create(const char *path, bool fresh);
+/* What could not even be begun leaves no file. errno stays. */
+void record_file_discard(void);
 bool record_file_is_open(void);
 bool record_file_is_regular(void); /* else a device; holds after the file is lost, too */
 
-/* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
-void record_file_flush(struct record_thread *thread);
+/* Writes a block of events, which are so many calls. False: they are lost. */
+bool record_file_put_events(const swt_raw *events, uint64_t calls);
 /* Writes a block of another kind; an empty payload is nothing to do. False: recording stopped. */
 bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
-/* Writes CLOCK and END at the end of the file without moving the end; cut_tail removes them. */
-void record_file_tail(void);
+/* Writes a CLOCK block. */
+bool record_file_put_clock(void);
+/* Writes one if the last is a second old. */
+void record_file_keep_clock(void);
+/* Writes CLOCK and END at the end of the file without moving the end; cut_tail removes them. counts:
+ * of threads and children; the calls that the file has, and why calls are missing, are added. */
+void record_file_put_tail(const swt_end *counts);
 void record_file_cut_tail(void);
 
 /* Ends recording for this process, whatever is still to come; the first reason is kept. */

@@ -4,37 +4,15 @@
  * unwinder forget. What is not seen: exec in posix_spawn and system (a child's), bare system calls,
  * a deadly signal; these cost at most the last block of each thread. */
 #define _GNU_SOURCE
-#include "recorder/hooks.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "recorder/end.h"
+#include "recorder/process.h"
 #include "recorder/recorder.h"
-
-static struct {
-    int (*execve)(const char *, char *const *, char *const *);
-    int (*execv)(const char *, char *const *);
-    int (*execvp)(const char *, char *const *);
-    int (*execvpe)(const char *, char *const *, char *const *);
-    int (*fexecve)(int, char *const *, char *const *);
-    int (*execveat)(int, const char *, char *const *, char *const *, int);
-    void (*abort)(void);
-    int (*dlclose)(void *);
-} real;
-
-void record_resolve_hooks(void) {
-    record_next_symbol("execve", &real.execve);
-    record_next_symbol("execv", &real.execv);
-    record_next_symbol("execvp", &real.execvp);
-    record_next_symbol("execvpe", &real.execvpe);
-    record_next_symbol("fexecve", &real.fexecve);
-    record_next_symbol("execveat", &real.execveat);
-    record_next_symbol("abort", &real.abort);
-    record_next_symbol("dlclose", &real.dlclose);
-}
 
 /* --- exec ------------------------------------------------------------------------------------- */
 
@@ -53,36 +31,36 @@ static int after_exec(int result) {
 
 RECORD_EXPORT int execve(const char *path, char *const argv[], char *const envp[]) {
     before_exec();
-    return after_exec(real.execve(path, argv, envp));
+    return after_exec(record_real.execve(path, argv, envp));
 }
 
 RECORD_EXPORT int execv(const char *path, char *const argv[]) {
     before_exec();
-    return after_exec(real.execv(path, argv));
+    return after_exec(record_real.execv(path, argv));
 }
 
 RECORD_EXPORT int execvp(const char *name, char *const argv[]) {
     before_exec();
-    return after_exec(real.execvp(name, argv));
+    return after_exec(record_real.execvp(name, argv));
 }
 
 RECORD_EXPORT int execvpe(const char *name, char *const argv[], char *const envp[]) {
     before_exec();
-    return after_exec(real.execvpe(name, argv, envp));
+    return after_exec(record_real.execvpe(name, argv, envp));
 }
 
 RECORD_EXPORT int fexecve(int fd, char *const argv[], char *const envp[]) {
     before_exec();
-    return after_exec(real.fexecve(fd, argv, envp));
+    return after_exec(record_real.fexecve(fd, argv, envp));
 }
 
 RECORD_EXPORT int execveat(int fd, const char *path, char *const argv[], char *const envp[],
                            int flags) {
     before_exec();
-    if (real.execveat == NULL) { /* before glibc 2.34: the system call is all there is */
+    if (record_real.execveat == NULL) { /* before glibc 2.34: the system call is all there is */
         return after_exec((int)syscall(SYS_execveat, fd, path, argv, envp, flags));
     }
-    return after_exec(real.execveat(fd, path, argv, envp, flags));
+    return after_exec(record_real.execveat(fd, path, argv, envp, flags));
 }
 
 /* --- exec with a list of arguments ------------------------------------------------------------ */
@@ -147,7 +125,7 @@ RECORD_EXPORT _Noreturn void _Exit(int status) { _exit(status); }
 
 RECORD_EXPORT _Noreturn void abort(void) {
     record_before_exit();
-    if (real.abort != NULL) real.abort();
+    if (record_real.abort != NULL) record_real.abort();
     for (;;) (void)syscall(SYS_exit_group, 134);
 }
 
@@ -155,7 +133,41 @@ RECORD_EXPORT _Noreturn void abort(void) {
 
 RECORD_EXPORT int dlclose(void *handle) {
     record_start();
-    int result = real.dlclose(handle);
+    int result = record_real.dlclose(handle);
     sw_os_unwind_forget();
     return result;
+}
+
+/* --- what the loader calls -------------------------------------------------------------------- */
+
+static void at_last(int status, void *arg) {
+    (void)status;
+    (void)arg;
+    record_before_exit();
+}
+
+static void at_quick_exit_last(void *arg) {
+    (void)arg;
+    record_before_exit();
+}
+
+int __cxa_at_quick_exit(void (*fn)(void *), void *library);
+
+/* Registered first, so that it runs last. */
+__attribute__((constructor)) static void library_loaded(void) {
+    record_start();
+    if (record_off) return;
+    uint32_t before = record_own_call_begin();
+    (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
+    record_own_call_end(before);
+}
+
+/* Other libraries are unloaded after this one, and free objects. A function registered while
+ * exit functions run is run after all of them, the loader's own included. */
+__attribute__((destructor)) static void library_unloaded(void) {
+    if (record_off) return;
+    uint32_t before = record_own_call_begin();
+    int failed = on_exit(at_last, NULL);
+    record_own_call_end(before);
+    if (failed != 0) record_before_exit();
 }

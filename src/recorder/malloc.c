@@ -3,12 +3,12 @@
  * Stamps are taken after an allocation returned and before a free begins, so that an address is
  * never seen taken before it was given up. errno is what the function underneath left. */
 #define _GNU_SOURCE
-#include "recorder/recorder.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "recorder/recorder.h"
 
 /* --- the way in and out ----------------------------------------------------------------------- */
 
@@ -46,8 +46,8 @@ static sw_always_inline void note_alloc(record_thread *thread, swt_raw_kind kind
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     uint32_t site = record_site(thread, frame);
-    if (sw_unlikely(record_special != 0 || !swt_raw_alloc(&thread->raw, kind, stamp, ticks,
-                                                          (uintptr_t)p, size, align_log2, site)))
+    if (sw_unlikely(record_gate != 0 || !swt_raw_alloc(&thread->raw, kind, stamp, ticks,
+                                                       (uintptr_t)p, size, align_log2, site)))
         slow_alloc(thread, kind, stamp, ticks, p, size, align_log2, site);
 }
 
@@ -62,8 +62,7 @@ static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_
 static sw_always_inline void note_free(record_thread *thread, const void *p) {
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
-    if (sw_unlikely(record_special != 0 ||
-                    !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
+    if (sw_unlikely(record_gate != 0 || !swt_raw_free(&thread->raw, stamp, ticks, (uintptr_t)p, 0)))
         slow_free(thread, stamp, ticks, p, 0);
 }
 
@@ -73,8 +72,8 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
     uint32_t site = record_site(thread, frame);
-    if (sw_likely(record_special == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
-                                                         stamp, ticks, (uintptr_t)p, size, site))) {
+    if (sw_likely(record_gate == 0 && swt_raw_realloc(&thread->raw, old_stamp, old_ticks, old,
+                                                      stamp, ticks, (uintptr_t)p, size, site))) {
         thread->uncounted++;
         return;
     }
@@ -202,7 +201,7 @@ static sw_always_inline void note_resized(record_thread *thread, uint64_t old_st
         note_alloc(thread, SWT_RAW_MALLOC, p, size, 0, frame);
     } else if (old != 0 && size == 0) {
         record_set_phase(thread, RECORD_WRITING);
-        if (record_special != 0 || !swt_raw_free(&thread->raw, old_stamp, old_ticks, old, 0))
+        if (record_gate != 0 || !swt_raw_free(&thread->raw, old_stamp, old_ticks, old, 0))
             slow_free(thread, old_stamp, old_ticks, (const void *)old, 0);
     }
 }

@@ -13,7 +13,8 @@
 
 #include "os/modules.h"
 #include "recorder/file.h"
-#include "recorder/recorder.h"
+#include "recorder/options.h"
+#include "recorder/state.h"
 
 enum {
     BUFFER_BYTES = 256 * 1024,
@@ -122,7 +123,7 @@ static bool put_module(const sw_os_module *module, void *arg) {
 /* Without call sites nobody asks for modules. Never waits for another thread of the recorder: the
  * other one may be waiting for the loader's lock, which this thread may hold (malloc in dlopen). */
 void record_modules_flush(void) {
-    if (record_option.stacks == 0 || (record_special & RECORD_STOPPED) != 0) return;
+    if (record_option.stacks == 0 || (record_gate & RECORD_STOPPED) != 0) return;
     uint64_t generation = sw_os_modules_generation();
     if (generation == __atomic_load_n(&meta.generation, __ATOMIC_RELAXED)) return;
     if (__atomic_exchange_n(&meta.busy, 1, __ATOMIC_ACQUIRE) != 0) return;

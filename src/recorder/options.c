@@ -11,13 +11,15 @@
  *                             when it is not set the first process sets it for those it starts
  */
 #define _GNU_SOURCE
+#include "recorder/options.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "recorder/recorder.h"
+#include "trace/raw.h"
 
 record_options record_option = {.stacks = 1};
 

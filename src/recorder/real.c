@@ -2,16 +2,18 @@
 /* The functions underneath, found with RTLD_NEXT so that another preloaded allocator is recorded as
  * well as the C library's; and the arena for the recorder's own calls. */
 #define _GNU_SOURCE
+#include "recorder/real.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "recorder/recorder.h"
 
 record_real_functions record_real;
 
-void record_next_symbol(const char *name, void *out) {
+/* The next definition of a function into *(function pointer *)out; unchanged when missing. */
+static void next_symbol(const char *name, void *out) {
     void *symbol = dlsym(RTLD_NEXT, name);
     if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
 }
@@ -42,18 +44,26 @@ void record_resolve(void) {
     record_real.reallocarray = array_by_realloc;
     record_real.free_sized = free_without_size;
     record_real.free_aligned_sized = free_without_align;
-    record_next_symbol("malloc", &record_real.malloc);
-    record_next_symbol("calloc", &record_real.calloc);
-    record_next_symbol("realloc", &record_real.realloc);
-    record_next_symbol("reallocarray", &record_real.reallocarray);
-    record_next_symbol("aligned_alloc", &record_real.aligned_alloc);
-    record_next_symbol("posix_memalign", &record_real.posix_memalign);
-    record_next_symbol("memalign", &record_real.memalign);
-    record_next_symbol("valloc", &record_real.valloc);
-    record_next_symbol("pvalloc", &record_real.pvalloc);
-    record_next_symbol("free", &record_real.free);
-    record_next_symbol("free_sized", &record_real.free_sized);
-    record_next_symbol("free_aligned_sized", &record_real.free_aligned_sized);
+    next_symbol("malloc", &record_real.malloc);
+    next_symbol("calloc", &record_real.calloc);
+    next_symbol("realloc", &record_real.realloc);
+    next_symbol("reallocarray", &record_real.reallocarray);
+    next_symbol("aligned_alloc", &record_real.aligned_alloc);
+    next_symbol("posix_memalign", &record_real.posix_memalign);
+    next_symbol("memalign", &record_real.memalign);
+    next_symbol("valloc", &record_real.valloc);
+    next_symbol("pvalloc", &record_real.pvalloc);
+    next_symbol("free", &record_real.free);
+    next_symbol("free_sized", &record_real.free_sized);
+    next_symbol("free_aligned_sized", &record_real.free_aligned_sized);
+    next_symbol("execve", &record_real.execve);
+    next_symbol("execv", &record_real.execv);
+    next_symbol("execvp", &record_real.execvp);
+    next_symbol("execvpe", &record_real.execvpe);
+    next_symbol("fexecve", &record_real.fexecve);
+    next_symbol("execveat", &record_real.execveat);
+    next_symbol("abort", &record_real.abort);
+    next_symbol("dlclose", &record_real.dlclose);
 }
 
 /* --- the arena -------------------------------------------------------------------------------- */

@@ -3,12 +3,15 @@
  * fixed hash table without a lock; a new one is entered under a lock and put into a SITES block,
  * which is written before the events that refer to it. */
 #define _GNU_SOURCE
+#include "recorder/site.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "recorder/area.h"
 #include "recorder/file.h"
-#include "recorder/recorder.h"
+#include "recorder/state.h"
+#include "recorder/thread.h"
 
 enum {
     SLOT_BITS_SHALLOW = 17, /* depth 1: a slot for each call of malloc in the program */

@@ -4,17 +4,19 @@
  * round of its key destructors, so that what other destructors free is still recorded before it. What
  * comes even later borrows a record for the one call, and ends again. */
 #define _GNU_SOURCE
+#include "recorder/thread.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 
 #include "recorder/area.h"
+#include "recorder/children.h"
 #include "recorder/file.h"
 #include "recorder/meta.h"
-#include "recorder/recorder.h"
+#include "recorder/options.h"
+#include "recorder/site.h"
 
 sw_tls_fast record_thread *record_self;
-bool record_off;
-uint32_t record_special;
 
 enum {
     THREAD_OWN_CALL = 1,     /* the recorder's own errand, before there is a record */
@@ -52,9 +54,9 @@ static void leave_thread(void *arg);
 
 record_thread *record_all_threads(void) { return __atomic_load_n(&all_threads, __ATOMIC_ACQUIRE); }
 
-uint64_t record_thread_count(void) { return __atomic_load_n(&thread_count, __ATOMIC_RELAXED); }
+static uint64_t count_threads(void) { return __atomic_load_n(&thread_count, __ATOMIC_RELAXED); }
 
-uint64_t record_dropped(void) {
+static uint64_t count_dropped(void) {
     uint64_t sum = __atomic_load_n(&dropped_without_record, __ATOMIC_RELAXED);
     for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
         sum += __atomic_load_n(&t->dropped, __ATOMIC_RELAXED);
@@ -134,15 +136,42 @@ static record_thread *take_record(uint32_t id) {
     return thread;
 }
 
+/* --- blocks ----------------------------------------------------------------------------------- */
+
+void record_thread_flush(record_thread *thread) {
+    uint64_t calls = swt_raw_count(&thread->raw) - thread->uncounted;
+    thread->uncounted = 0;
+    bool done = false;
+    if ((record_gate & RECORD_STOPPED) == 0) {
+        record_sites_flush();
+        done = record_file_put_events(&thread->raw, calls);
+    }
+    swt_raw_clear(&thread->raw);
+    if (done) {
+        record_file_keep_clock();
+    } else {
+        __atomic_store_n(&thread->dropped, thread->dropped + calls, __ATOMIC_RELAXED);
+    }
+}
+
+void record_write_tail(void) {
+    swt_end end = {.dropped_calls = count_dropped(),
+                   .threads = count_threads(),
+                   .children_unrecorded = record_children_unrecorded(),
+                   .children_recorded = record_children_recorded()};
+    record_file_put_tail(&end);
+}
+
 /* Waits while another thread is in exec. False: nothing may be written any more. In and out in the
  * writing phase; between, the other thread may write our block. */
 static bool may_write(record_thread *thread) {
     for (;;) {
-        uint32_t special = __atomic_load_n(&record_special, __ATOMIC_ACQUIRE);
+        uint32_t special = __atomic_load_n(&record_gate, __ATOMIC_ACQUIRE);
         if (record_off || (special & (RECORD_STOPPED | RECORD_CLOSED)) != 0) return false;
         if ((special & RECORD_FROZEN) == 0) return true;
         record_set_phase(thread, RECORD_CALLING);
-        record_wait_for_exec();
+        sw_os_lock_acquire(&record_this.finish);
+        sw_os_lock_release(&record_this.finish);
         record_set_phase(thread, RECORD_WRITING);
     }
 }
@@ -152,7 +181,7 @@ static void note_end(record_thread *thread) {
     uint64_t stamp = record_stamp(), ticks = record_read_ticks();
     bool noted = swt_raw_end(&thread->raw, stamp, ticks);
     if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: wiped, in a fork that no handler saw */
-        record_file_flush(thread);
+        record_thread_flush(thread);
         noted = swt_raw_end(&thread->raw, stamp, ticks);
     }
     thread->uncounted += noted;
@@ -161,9 +190,9 @@ static void note_end(record_thread *thread) {
 static void give_record(record_thread *thread) {
     record_set_phase(thread, RECORD_WRITING);
     bool open = may_write(thread);
-    if (open && record_special == 0) note_end(thread);
-    open = open || (record_special & RECORD_STOPPED) != 0; /* then it counts */
-    if (open && swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
+    if (open && record_gate == 0) note_end(thread);
+    open = open || (record_gate & RECORD_STOPPED) != 0; /* then it counts */
+    if (open && swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
     record_set_phase(thread, RECORD_IDLE);
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
 }
@@ -221,7 +250,7 @@ void record_leave_slow(record_thread *thread) {
     errno = saved;
 }
 
-/* --- the slow road ---------------------------------------------------------------------------- */
+/* --- the slow path ---------------------------------------------------------------------------- */
 
 bool record_is_own_call(void) {
     if ((self_state.flags & THREAD_OWN_CALL) != 0) return true;
@@ -240,15 +269,14 @@ void record_own_call_end(uint32_t before) {
     if (record_self != NULL) record_set_phase(record_self, (record_phase)before);
 }
 
-sw_cold record_thread *record_enter_slow(void) {
-    if ((self_state.flags & (THREAD_OWN_CALL | THREAD_BORROWING)) != 0) return NULL;
-    record_thread *thread = record_self;
-    if (thread != NULL) {
-        if (thread->phase != RECORD_OWN) record_count(&thread->nested);
-        return NULL;
-    }
-    record_start();
-    if (record_off) return NULL;
+bool record_thread_is_inside(void) {
+    if ((self_state.flags & (THREAD_OWN_CALL | THREAD_BORROWING)) != 0) return true;
+    if (record_self == NULL) return false;
+    if (record_self->phase != RECORD_OWN) record_count(&record_self->nested);
+    return true;
+}
+
+record_thread *record_thread_get(void) {
     return (self_state.flags & THREAD_GONE) != 0 ? borrow() : attach();
 }
 
@@ -269,19 +297,15 @@ static bool put(record_thread *thread, const record_event *e) {
     }
 }
 
-sw_cold void record_slow_put(record_thread *thread, const record_event *event) {
-    int saved = errno;
-    if (record_is_stray_copy()) record_in_fork_child();
-    if ((record_special & RECORD_UNOPENED) != 0) record_open_child();
+void record_thread_put(record_thread *thread, const record_event *event) {
     if (may_write(thread)) {
         record_modules_flush();
-        if (swt_raw_count(&thread->raw) > 0) record_file_flush(thread);
-        if ((record_special & RECORD_STOPPED) != 0) record_file_tail(); /* says why, at once */
+        if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
+        if ((record_gate & RECORD_STOPPED) != 0) record_write_tail(); /* says why, at once */
         (void)put(thread, event);
-    } else if ((record_special & RECORD_STOPPED) != 0) {
+    } else if ((record_gate & RECORD_STOPPED) != 0) {
         record_count(&thread->dropped);
     }
-    errno = saved;
 }
 
 /* --- forks ------------------------------------------------------------------------------------ */

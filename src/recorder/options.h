@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of the recorder, from the environment. */
+#ifndef SW_RECORDER_OPTIONS_H
+#define SW_RECORDER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { RECORD_PATH_MAX = 4096 };
+
+typedef struct record_options {
+    char file[RECORD_PATH_MAX];  /* absolute; "" when recording was not asked for */
+    uint32_t stacks;             /* return addresses a call site, 0: call sites off */
+    bool children;               /* record child processes to files of their own */
+    bool compress;               /* blocks through zstd already here, not only when finished */
+    uint64_t root;               /* process that FILE belongs to; 0: not stated, so this one */
+    char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks in private memory */
+} record_options;
+
+extern record_options record_option;
+
+/* Reads the environment; a malformed value prints one line and leaves the default. False when this
+ * process has nothing to record. */
+bool record_read_options(void);
+
+#endif

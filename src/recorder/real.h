@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions underneath ours, and the arena that serves calls of the recorder itself. */
+#ifndef SW_RECORDER_REAL_H
+#define SW_RECORDER_REAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attributes.h"
+
+typedef struct record_real_functions {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void *(*reallocarray)(void *, size_t, size_t);
+    void *(*aligned_alloc)(size_t, size_t);
+    int (*posix_memalign)(void **, size_t, size_t);
+    void *(*memalign)(size_t, size_t);
+    void *(*valloc)(size_t);
+    void *(*pvalloc)(size_t);
+    void (*free)(void *);
+    void (*free_sized)(void *, size_t);
+    void (*free_aligned_sized)(void *, size_t, size_t);
+    int (*execve)(const char *, char *const *, char *const *);
+    int (*execv)(const char *, char *const *);
+    int (*execvp)(const char *, char *const *);
+    int (*execvpe)(const char *, char *const *, char *const *);
+    int (*fexecve)(int, char *const *, char *const *);
+    int (*execveat)(int, const char *, char *const *, char *const *, int); /* NULL: not there */
+    void (*abort)(void);
+    int (*dlclose)(void *);
+} record_real_functions;
+
+extern record_real_functions record_real;
+
+/* Fills record_real with the next definitions after ours in the loader's order. */
+void record_resolve(void);
+
+/* The arena serves what the recorder itself causes (dlsym, pthread keys); its blocks are never
+ * recorded and never given back. */
+enum { RECORD_ARENA_BYTES = 256 * 1024 };
+extern unsigned char record_arena[RECORD_ARENA_BYTES];
+
+void *record_arena_alloc(size_t size, size_t align); /* zeroed; NULL when the arena is used up */
+size_t record_arena_size(const void *p);
+
+static sw_always_inline bool record_arena_owns(const void *p) {
+    return sw_unlikely((uintptr_t)p - (uintptr_t)record_arena < RECORD_ARENA_BYTES);
+}
+
+#endif
