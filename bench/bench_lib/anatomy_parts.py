@@ -104,14 +104,14 @@ PARTS = (
     Part(
         "class lookup",
         "#56B4E9",
-        functions=(r"sw_size_class", r"sw_cache_noscan_slot"),
+        functions=(r"sw_size_class", r"sw_cache_noscan_bin"),
         lines=(
-            ("alloc_any", r"by_size\[|cutoff|straight_end"),
+            ("alloc_any", r"by_size\[|cutoff|plain_end"),
             ("alloc_straight", r"small_map"),
             ("alloc_other", r"max_size|sw_size_class"),
-            ("alloc_class", r"cache->slots"),
-            ("sw_template_small", r"span_class = |cache->slots"),
-            ("sw_fast_take", r"span_class = |cache->slots"),
+            ("alloc_class", r"cache->bins"),
+            ("sw_template_small", r"span_class = |cache->bins"),
+            ("sw_fast_take", r"span_class = |cache->bins"),
         ),
     ),
     Part(

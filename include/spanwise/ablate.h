@@ -47,7 +47,7 @@ SW_ABLATE_INLINE unsigned sw_ablate_lowest(uint64_t bits) {
 SW_ABLATE_INLINE int sw_ablate_slot(const sw_cache *cache, const sw_span *span, uintptr_t p,
                                     uint64_t *slot) {
     uint32_t offset = (uint32_t)(p - span->base); /* spans are below 4 GiB */
-    uint32_t bytes = cache->slots[span->span_class].bytes;
+    uint32_t bytes = cache->bins[span->span_class].bytes;
     if (__builtin_expect(bytes == 0, 0)) return 0;
     *slot = offset / bytes;
     return offset % bytes == 0;

@@ -68,11 +68,11 @@ SW_FAST_INLINE void sw_fast_clear(void *p, size_t bytes) {
 SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
                                   uint32_t bytes) {
     uint32_t span_class = cls * 2 + 1;
-    sw_cache_slot *slot = &cache->slots[span_class];
-    uint64_t bits = __atomic_load_n(&slot->word->free, __ATOMIC_RELAXED);
+    sw_cache_bin *bin = &cache->bins[span_class];
+    uint64_t bits = __atomic_load_n(&bin->word->free, __ATOMIC_RELAXED);
     if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
-    __atomic_store_n(&slot->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
-    void *p = (void *)(slot->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
+    __atomic_store_n(&bin->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
+    void *p = (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
     if ((flags & SW_ZERO) != 0) sw_fast_clear(p, bytes);
     return p;
 }
@@ -135,7 +135,7 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
  * object. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
     uintptr_t p = (uintptr_t)ptr;
-    uint64_t frame = (p - cache->base) >> SW_FRAME_BITS;
+    uint64_t frame = (p - cache->base) >> SW_FRAME_SHIFT;
     if (__builtin_expect(frame >= cache->frames, 0)) return NULL;
     sw_span *span = &cache->spans[cache->page_map[frame]];
 #if SW_ABLATE_DIVIDE
@@ -166,14 +166,14 @@ SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr)
  * from: three numbers of the cache validate it. 0: nothing was done. */
 SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
                                             uint32_t bytes) {
-    sw_cache_slot *slot = &cache->slots[cls * 2 + 1];
-    uintptr_t offset = (uintptr_t)ptr - slot->base;
+    sw_cache_bin *bin = &cache->bins[cls * 2 + 1];
+    uintptr_t offset = (uintptr_t)ptr - bin->base;
     uint64_t index = offset / bytes;
     if (__builtin_expect(offset >= UINT64_C(64) * bytes, 0)) return 0;
     if (SW_FAST_CHECKED && __builtin_expect(offset % bytes != 0, 0)) return 0;
-    if (__builtin_expect(__atomic_load_n(&slot->span->owner, __ATOMIC_RELAXED) != cache, 0))
+    if (__builtin_expect(__atomic_load_n(&bin->span->owner, __ATOMIC_RELAXED) != cache, 0))
         return 0;
-    sw_word *word = slot->word;
+    sw_word *word = bin->word;
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
     uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
     /* A mask, not sw_fast_set_bit: a pair waits for nothing but its own words here, and `bts` makes

@@ -74,7 +74,7 @@ typedef struct sw_hint {
 /* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
  * copy, so that remote frees, walks and verify see one truth. A line of its own, in the order of
  * sw_cache. */
-typedef struct sw_cache_slot {
+typedef struct sw_cache_bin {
     sw_span *span;  /* NULL when there is none */
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
     sw_hint *hints; /* the oldest first */
@@ -85,7 +85,7 @@ typedef struct sw_cache_slot {
     uint64_t unused_too;
     uint32_t bytes; /* of a slot of the class */
     uint32_t unused_end;
-} sw_cache_slot;
+} sw_cache_bin;
 
 #define SW_NO_BASE (UINTPTR_MAX / 2 + 1)
 
@@ -105,7 +105,7 @@ typedef struct sw_space_view {
 #pragma clang diagnostic ignored "-Wc99-extensions"
 #endif
 
-/* A cache: one line that every call reads, one of the generic and the slow paths, then the slots,
+/* A cache: one line that every call reads, one of the generic and the slow paths, then the bins,
  * indexed by class * 2 + noscan. A thread without a cache of the default heap has one with no heap
  * whose every path ends in the slow one.
  *
@@ -121,23 +121,23 @@ struct sw_cache {
     uint64_t frames;
     sw_hint *hints; /* of noscan class i: hints[i << SW_HINTS_LOG2 ...], newest last */
     const uint32_t *page_map;
-    struct sw_cache_more *more; /* what only slow paths read */
+    struct sw_cache_cold *cold; /* what only slow paths read */
     sw_span *spans;
     uint64_t mode;                /* the heap's */
     const struct sw_paths *paths; /* specialised paths of the table; NULL: generic path only */
-    sw_span *visited;             /* another cache's span that this one frees into; NULL: none */
+    sw_span *hazard;              /* another cache's span that this one frees into; NULL: none */
     const uint8_t *small_map;     /* the table's */
     uint64_t mark;                /* atomic: whether it is open */
-    size_t straight_end;          /* smaller sizes need no more than their class */
+    size_t plain_end;             /* smaller sizes need no more than their class */
     uint64_t unused_too[2];
-    __extension__ sw_cache_slot slots[];
+    __extension__ sw_cache_bin bins[];
 };
 
 #if defined(__clang__) && defined(__cplusplus)
 #pragma clang diagnostic pop
 #endif
 
-enum { SW_FRAME_BITS = 12 };
+enum { SW_FRAME_SHIFT = 12 }; /* a frame of the page map is 4 KiB */
 
 __extension__ typedef unsigned __int128 sw_product; /* of a 64-bit multiplication */
 

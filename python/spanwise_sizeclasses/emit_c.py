@@ -18,7 +18,7 @@ from .model import BUILTINS, SMALL_DIV, SMALL_MAX, Table, table_magic_of
 _WIDTH = 100
 _LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
 TINY_MAX = 15  # bytes; sizes 1..15 share 16 B blocks
-PAIR_BYTES = 128  # of two cache slots, one for objects with pointers and one without
+PAIR_BYTES = 128  # of two bins, one for objects with pointers and one without
 UNUSED = "__attribute__((unused))"
 
 
@@ -118,7 +118,7 @@ def default_header(table: Table, origin: Origin, cutoff: int) -> str:
     """default.h: which generated names stand for the library's default table."""
     what = (
         "The library's default table: the generated names that stand for it, and where a cache\n"
-        "has the two slots (scan, noscan) of a size's class, in bytes from its first slot. For\n"
+        "has the two bins (scan, noscan) of a size's class, in bytes from its first bin. For\n"
         "size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.\n"
         "`spanwise build` compiles the same sources with a default.h of another table."
     )

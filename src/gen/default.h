@@ -5,7 +5,7 @@
  *             cut-off 512 B
  *
  * The library's default table: the generated names that stand for it, and where a cache
- * has the two slots (scan, noscan) of a size's class, in bytes from its first slot. For
+ * has the two bins (scan, noscan) of a size's class, in bytes from its first bin. For
  * size/default.c and heap/default.h; inline code has spanwise/gen/fast.h.
  * `spanwise build` compiles the same sources with a default.h of another table.
  */

@@ -20,7 +20,7 @@ void *sw_cache_refuse(const sw_cache *cache) {
 
 /* --- generic path ----------------------------------------------------------------------------- */
 
-/* Remembers the requested size of the object that has just been taken from the slot's word. */
+/* Remembers the requested size of the object that has just been taken from the bin's word. */
 static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
     uint32_t index = sw_span_slot_of(span, p);
     uint32_t bytes = sw_slot_bytes(cache->table, span);
@@ -53,15 +53,15 @@ static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t 
     return p == 0 ? NULL : finish(cache, span, (void *)p, size, flags);
 }
 
-/* The word of the slot's span that comes next: the current one, empty till now, if slots of it were
+/* The word of the bin's span that comes next: the current one, empty till now, if slots of it were
  * freed meanwhile, else the one behind it. False: neither, or sw_cache_refill must look closer. */
-static sw_always_inline bool next_word(sw_cache_slot *slot) {
-    sw_span *span = slot->span;
+static sw_always_inline bool next_word(sw_cache_bin *bin) {
+    sw_span *span = bin->span;
     if (span == NULL) return false;
-    sw_word *word = slot->word;
-    uintptr_t base = slot->base;
+    sw_word *word = bin->word;
+    uintptr_t base = bin->base;
     uint32_t k = span->cursor;
-    if (sw_word_local(word) == 0) word++, k++, base += 64 * (uintptr_t)slot->bytes;
+    if (sw_word_local(word) == 0) word++, k++, base += 64 * (uintptr_t)bin->bytes;
     if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0)
         return false; /* padding, doubles */
     uint64_t bits = sw_word_free(word) | sw_word_local(word);
@@ -69,15 +69,15 @@ static sw_always_inline bool next_word(sw_cache_slot *slot) {
     sw_word_set_local(word, 0);
     sw_word_set_free(word, bits);
     span->cursor = (uint8_t)k;
-    slot->word = word;
-    slot->base = base;
+    bin->word = word;
+    bin->base = base;
     return true;
 }
 
-/* Out of the slot's word, which has a free one. */
-static void *take_free(sw_cache *cache, sw_cache_slot *slot, size_t size, unsigned flags) {
-    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
-    return finish(cache, slot->span, p, size, flags);
+/* Out of the bin's word, which has a free one. */
+static void *take_free(sw_cache *cache, sw_cache_bin *bin, size_t size, unsigned flags) {
+    void *p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
+    return finish(cache, bin->span, p, size, flags);
 }
 
 /* From a word that sw_cache_refill finds. */
@@ -85,7 +85,7 @@ static sw_noinline void *alloc_refilled(sw_cache *cache, size_t size, unsigned f
                                         uint32_t span_class) {
     if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
     if (sw_likely(sw_cache_refill(cache, span_class)))
-        return take_free(cache, &cache->slots[span_class], size, flags);
+        return take_free(cache, &cache->bins[span_class], size, flags);
     void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
     return p != NULL ? p : no_memory();
 }
@@ -93,12 +93,12 @@ static sw_noinline void *alloc_refilled(sw_cache *cache, size_t size, unsigned f
 /* Where the short way did not take a hint, or did not look for a word. */
 static sw_noinline void *alloc_at_length(sw_cache *cache, size_t size, unsigned flags,
                                          uint32_t span_class) {
-    sw_cache_slot *slot = &cache->slots[span_class];
+    sw_cache_bin *bin = &cache->bins[span_class];
     void *p = take_hinted(cache, size, flags, span_class);
     if (p != NULL) return p;
-    if (sw_word_free(slot->word) == 0 && !next_word(slot))
+    if (sw_word_free(bin->word) == 0 && !next_word(bin))
         return alloc_refilled(cache, size, flags, span_class);
-    return take_free(cache, slot, size, flags);
+    return take_free(cache, bin, size, flags);
 }
 
 /* Most often the next word of the span has free slots: a run of allocations comes this way with one
@@ -107,23 +107,23 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
     if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
     if (span_class == SW_CLASS_OF_SIZE)
         span_class = sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
-    sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hinted != 0 || sw_word_free(slot->word) != 0)
+    sw_cache_bin *bin = &cache->bins[span_class];
+    if (bin->hinted != 0 || sw_word_free(bin->word) != 0)
         return alloc_at_length(cache, size, flags, span_class);
-    if (!next_word(slot)) return alloc_refilled(cache, size, flags, span_class);
-    if (sw_unlikely(cache->mode != 0)) return take_free(cache, slot, size, flags);
-    void *p = sw_template_pop(slot, sw_word_free(slot->word), slot->bytes);
+    if (!next_word(bin)) return alloc_refilled(cache, size, flags, span_class);
+    if (sw_unlikely(cache->mode != 0)) return take_free(cache, bin, size, flags);
+    void *p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
     unsigned kind = span_class % 2 == 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
-    return sw_template_must_zero(slot->span, flags, kind) ? sw_template_clear(p, slot->bytes) : p;
+    return sw_template_must_zero(bin->span, flags, kind) ? sw_template_clear(p, bin->bytes) : p;
 }
 
 /* A small object of any heap, with any flags. */
 static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
-    sw_cache_slot *slot = &cache->slots[span_class];
-    if (slot->hinted != 0 || sw_word_free(slot->word) == 0)
+    sw_cache_bin *bin = &cache->bins[span_class];
+    if (bin->hinted != 0 || sw_word_free(bin->word) == 0)
         return sw_alloc_slow(cache, size, flags, span_class);
-    return take_free(cache, slot, size, flags);
+    return take_free(cache, bin, size, flags);
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {
@@ -138,7 +138,7 @@ static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
 
 static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned flags,
                                           uint32_t cls) {
-    return sw_template_plain(cache, sw_cache_noscan_slot(cache, cls), size, flags,
+    return sw_template_plain(cache, sw_cache_noscan_bin(cache, cls), size, flags,
                              sw_span_class_of(cls, true), sw_alloc_slow);
 }
 
@@ -146,7 +146,7 @@ static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned
  * ends: nothing is kept for that. */
 static sw_always_inline void *alloc_straight(sw_cache *cache, size_t size, unsigned flags) {
     uint32_t cls = cache->small_map[(size + 7) >> 3];
-    return sw_template_plain(cache, sw_cache_noscan_slot(cache, cls), size, flags, SW_CLASS_OF_SIZE,
+    return sw_template_plain(cache, sw_cache_noscan_bin(cache, cls), size, flags, SW_CLASS_OF_SIZE,
                              sw_alloc_slow);
 }
 
@@ -174,7 +174,7 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
         sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
         return by_size[size](cache, size, flags);
     }
-    if (sw_unlikely(size >= cache->straight_end)) return alloc_other(cache, size, flags);
+    if (sw_unlikely(size >= cache->plain_end)) return alloc_other(cache, size, flags);
     if (flags != 0) return alloc_flagged(cache, size, flags);
     return alloc_straight(cache, size, 0);
 }
@@ -182,14 +182,14 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
 /* --- tiny objects ----------------------------------------------------------------------------- */
 
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
-    struct sw_cache_more *more = cache->more;
+    struct sw_cache_cold *cold = cache->cold;
     (void)flags; /* a tiny block is always cleared */
     void *block = alloc_class(cache, 16, SW_ZERO, sw_size_class(cache->table, 16));
     if (block == NULL) return NULL;
     /* Keep whichever block has more room. */
-    if (more->tiny_block == 0 || size < more->tiny_used) {
-        more->tiny_block = (uintptr_t)block;
-        more->tiny_used = (uint32_t)size;
+    if (cold->tiny_block == 0 || size < cold->tiny_used) {
+        cold->tiny_block = (uintptr_t)block;
+        cold->tiny_used = (uint32_t)size;
     }
     return block;
 }

@@ -7,10 +7,10 @@
 #include "base/fail.h"
 #include "heap/heap.h"
 
-static void empty_slot(sw_cache_slot *slot) {
-    slot->word = &sw_sentinel_word;
-    slot->base = SW_NO_BASE;
-    slot->span = NULL;
+static void empty_bin(sw_cache_bin *bin) {
+    bin->word = &sw_sentinel_word;
+    bin->base = SW_NO_BASE;
+    bin->span = NULL;
 }
 
 void sw_cache_report_double(const sw_cache *cache, uintptr_t p) {
@@ -31,48 +31,48 @@ BESIDE_OBJECTS(sw_cache, page_map);
 BESIDE_OBJECTS(sw_cache, spans);
 BESIDE_OBJECTS(sw_cache, paths);
 BESIDE_OBJECTS(sw_cache, small_map);
-BESIDE_OBJECTS(sw_cache, straight_end);
-BESIDE_OBJECTS(sw_cache_slot, word);
-BESIDE_OBJECTS(sw_cache_slot, base);
-BESIDE_OBJECTS(sw_cache_slot, hinted);
-BESIDE_OBJECTS(sw_cache_slot, bytes);
+BESIDE_OBJECTS(sw_cache, plain_end);
+BESIDE_OBJECTS(sw_cache_bin, word);
+BESIDE_OBJECTS(sw_cache_bin, base);
+BESIDE_OBJECTS(sw_cache_bin, hinted);
+BESIDE_OBJECTS(sw_cache_bin, bytes);
 /* What frees store lies where objects begin, and not where they read the cache. */
 _Static_assert(offsetof(sw_word, local) % 16 == 0 && offsetof(sw_span, own) % 16 == 0, "local");
-_Static_assert(sizeof(sw_cache_slot) == 64 && offsetof(sw_cache, slots) % 64 == 0, "a line a slot");
+_Static_assert(sizeof(sw_cache_bin) == 64 && offsetof(sw_cache, bins) % 64 == 0, "a line a bin");
 
 /* --- hints ------------------------------------------------------------------------------------ */
 
 /* Before the span's words stop being this cache's: no hint may lead to words of somebody else. */
 static void forget_hints(sw_cache *cache, const sw_span *span) {
-    sw_cache_slot *slot = &cache->slots[span->span_class];
+    sw_cache_bin *bin = &cache->bins[span->span_class];
     const sw_word *end = span->words + sw_span_word_count(span);
-    const sw_hint *hints_end = sw_slot_hints_end(slot);
-    sw_hint *kept = slot->hints;
-    for (const sw_hint *hint = slot->hints; hint < hints_end; hint++)
+    const sw_hint *hints_end = sw_bin_hints_end(bin);
+    sw_hint *kept = bin->hints;
+    for (const sw_hint *hint = bin->hints; hint < hints_end; hint++)
         if (hint->word < span->words || hint->word >= end) *kept++ = *hint;
-    slot->hinted = (uint32_t)((uintptr_t)kept - (uintptr_t)slot->hints);
+    bin->hinted = (uint32_t)((uintptr_t)kept - (uintptr_t)bin->hints);
 }
 
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot) {
-    const sw_cache_slot *place = &cache->slots[span->span_class];
+    const sw_cache_bin *bin = &cache->bins[span->span_class];
     const sw_word *word = &span->words[slot / 64];
     uintptr_t at = span->base + (uintptr_t)slot * sw_span_size(span);
-    for (const sw_hint *hint = place->hints; hint < sw_slot_hints_end(place); hint++)
+    for (const sw_hint *hint = bin->hints; hint < sw_bin_hints_end(bin); hint++)
         if (hint->at == at && hint->word == word && hint->slot == slot) return true;
     return false;
 }
 
 uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span) {
-    sw_cache_slot *slot = &cache->slots[span_class];
-    while (slot->hinted != 0) {
-        slot->hinted -= (uint32_t)sizeof(sw_hint);
-        const sw_hint *hint = sw_slot_hints_end(slot);
+    sw_cache_bin *bin = &cache->bins[span_class];
+    while (bin->hinted != 0) {
+        bin->hinted -= (uint32_t)sizeof(sw_hint);
+        const sw_hint *hint = sw_bin_hints_end(bin);
         sw_word *word = hint->word;
         uint64_t bit = 1ull << hint->slot % 64, local = sw_word_local(word);
         if ((local & bit) == 0) continue;
         *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, hint->at));
         if (sw_unlikely((sw_word_remote(word) & bit) != 0)) {
-            sw_cache_attend(cache, *span); /* freed twice: the drain will tell */
+            sw_cache_unmark(cache, *span); /* freed twice: the drain will tell */
             continue;
         }
         sw_word_set_local(word, local & ~bit);
@@ -96,30 +96,30 @@ static void release(sw_cache *cache, sw_span *span) {
 
 /* A partial span has become wholly free: keep it for its class, or give it up. */
 static void release_or_keep(sw_cache *cache, sw_span *span) {
-    struct sw_cache_more *more = cache->more;
+    struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
     if (span->kept) return; /* a free that raced with another made it look used meanwhile */
-    if (more->kept[span_class] < cache->heap->options.batch_spans) {
+    if (cold->kept[span_class] < cache->heap->options.batch_spans) {
         forget_hints(cache, span); /* it stays wholly free until it is current */
-        more->kept[span_class]++;
+        cold->kept[span_class]++;
         span->kept = 1;
         return;
     }
-    sw_span_list_remove(&more->partial[span_class], cache->heap->space, span);
+    sw_span_list_remove(&cold->partial[span_class], cache->heap->space, span);
     release(cache, span);
 }
 
 /* Gives up the kept spans of one class. Under the heap's lock. */
 static void give_up_kept(sw_cache *cache, uint32_t span_class) {
-    struct sw_cache_more *more = cache->more;
+    struct sw_cache_cold *cold = cache->cold;
     sw_space *space = cache->heap->space;
-    for (uint32_t id = more->partial[span_class].head; id != 0 && more->kept[span_class] > 0;) {
+    for (uint32_t id = cold->partial[span_class].head; id != 0 && cold->kept[span_class] > 0;) {
         sw_span *span = sw_space_span(space, id);
         id = sw_space_cold(space, span)->next;
         if (!span->kept) continue;
-        more->kept[span_class]--;
+        cold->kept[span_class]--;
         span->kept = 0;
-        sw_span_list_remove(&more->partial[span_class], space, span);
+        sw_span_list_remove(&cold->partial[span_class], space, span);
         sw_central_release(cache->heap, span);
     }
 }
@@ -128,10 +128,10 @@ static void give_up_kept(sw_cache *cache, uint32_t span_class) {
 static void give_up_idle(sw_cache *cache) {
     sw_large_give_up(cache);
     for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
-        sw_span *current = cache->slots[i].span;
+        sw_span *current = cache->bins[i].span;
         give_up_kept(cache, i);
         if (current == NULL || !sw_span_is_empty(current)) continue;
-        empty_slot(&cache->slots[i]);
+        empty_bin(&cache->bins[i]);
         forget_hints(cache, current);
         sw_central_release(cache->heap, current);
     }
@@ -139,7 +139,7 @@ static void give_up_idle(sw_cache *cache) {
 
 void sw_cache_trim(sw_cache *cache) {
     if (!sw_cache_check(cache, "cache_trim")) return;
-    sw_visit_leave(cache);
+    sw_hazard_clear(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&cache->heap->lock);
     give_up_idle(cache);
@@ -147,45 +147,45 @@ void sw_cache_trim(sw_cache *cache) {
     sw_os_lock_release(&cache->heap->lock);
 }
 
-void sw_cache_attend(sw_cache *cache, sw_span *span) {
-    struct sw_cache_more *more = cache->more;
+void sw_cache_unmark(sw_cache *cache, sw_span *span) {
+    struct sw_cache_cold *cold = cache->cold;
     sw_space *space = cache->heap->space;
     sw_span_dirty(span);
     sw_span_set_owner(span, cache, SW_MARK_NONE);
     if (span->state != SW_SPAN_FULL) return;
-    sw_span_list_remove(&more->full[span->span_class], space, span);
-    sw_span_list_push(&more->partial[span->span_class], space, span);
+    sw_span_list_remove(&cold->full[span->span_class], space, span);
+    sw_span_list_push(&cold->partial[span->span_class], space, span);
     sw_span_enter(span, SW_SPAN_PARTIAL);
 }
 
 void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (span->state != SW_SPAN_PARTIAL && span->state != SW_SPAN_FULL) return;
     if (!sw_span_is_empty(span)) return;
-    if (span->state == SW_SPAN_FULL) sw_cache_attend(cache, span);
+    if (span->state == SW_SPAN_FULL) sw_cache_unmark(cache, span);
     release_or_keep(cache, span);
 }
 
 /* --- refill ----------------------------------------------------------------------------------- */
 
-static bool point_at_word(sw_cache_slot *slot, uintptr_t *doubled) {
-    if (slot->span == NULL) return false;
+static bool point_at_word(sw_cache_bin *bin, uintptr_t *doubled) {
+    if (bin->span == NULL) return false;
     uintptr_t found;
-    sw_word *word = sw_span_find_word(slot->span, &found);
+    sw_word *word = sw_span_find_word(bin->span, &found);
     if (sw_unlikely(found != 0)) *doubled = found;
     if (word == NULL) return false;
-    slot->word = word;
-    slot->base = sw_span_word_base(slot->span, word, slot->bytes);
+    bin->word = word;
+    bin->base = sw_span_word_base(bin->span, word, bin->bytes);
     return true;
 }
 
-/* A span for the slot from this cache's own partial spans; NULL. */
+/* A span for the bin from this cache's own partial spans; NULL. */
 static sw_span *take_partial(sw_cache *cache, uint32_t span_class) {
-    struct sw_cache_more *more = cache->more;
-    sw_span_list *partial = &more->partial[span_class];
+    struct sw_cache_cold *cold = cache->cold;
+    sw_span_list *partial = &cold->partial[span_class];
     sw_heap *heap = cache->heap;
     sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
     if (span == NULL) return NULL;
-    if (span->kept) more->kept[span_class]--;
+    if (span->kept) cold->kept[span_class]--;
     span->kept = 0;
     sw_span_list_remove(partial, heap->space, span);
     sw_span_enter(span, SW_SPAN_CURRENT);
@@ -201,7 +201,7 @@ static void populate(const sw_cache *cache, const sw_span *span) {
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
     if (cls->size > SW_FRAME_BYTES / SLOTS_A_PAGE || (heap->mode & SW_MODE_DRY) != 0) return;
     uint32_t full = 0;
-    for (uint32_t id = cache->more->full[span->span_class].head; id != 0 && full < FULL_SPANS;
+    for (uint32_t id = cache->cold->full[span->span_class].head; id != 0 && full < FULL_SPANS;
          full++)
         id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next;
     if (full < FULL_SPANS) return;
@@ -211,17 +211,17 @@ static void populate(const sw_cache *cache, const sw_span *span) {
 static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_status why = SW_OK;
-    sw_visit_leave(cache);
+    sw_hazard_clear(cache);
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = sw_central_take(heap, cache, span_class, &why);
-    bool ticked = cache->more->tick_ns != heap->pages.tick_ns; /* since the last look */
+    bool ticked = cache->cold->tick_ns != heap->pages.tick_ns; /* since the last look */
     if (span == NULL || ticked) {
         give_up_idle(cache);
         sw_central_release_idle(heap);
     }
     if (span == NULL) span = sw_central_take(heap, cache, span_class, &why);
-    cache->more->tick_ns = heap->pages.tick_ns;
-    cache->more->refused = span == NULL;
+    cache->cold->tick_ns = heap->pages.tick_ns;
+    cache->cold->exhausted = span == NULL;
     sw_os_lock_release(&heap->lock);
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
@@ -231,15 +231,15 @@ static sw_span *take_central(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
-/* The slot's span has no slot left. */
-static void set_full(sw_cache *cache, sw_cache_slot *slot) {
-    sw_span *span = slot->span;
+/* The bin's span has no slot left. */
+static void set_full(sw_cache *cache, sw_cache_bin *bin) {
+    sw_span *span = bin->span;
     if (span == NULL) return;
     sw_span_enter(span, SW_SPAN_FULL);
     sw_span_dirty(span); /* what is freed from now on was in use: frees need not say so */
     sw_span_set_owner(span, cache, SW_MARK_FULL);
-    sw_span_list_push(&cache->more->full[span->span_class], cache->heap->space, span);
-    empty_slot(slot);
+    sw_span_list_push(&cache->cold->full[span->span_class], cache->heap->space, span);
+    empty_bin(bin);
 }
 
 /* A span with a free slot, in no list. What other threads freed is drained only when the cache's
@@ -247,10 +247,10 @@ static void set_full(sw_cache *cache, sw_cache_slot *slot) {
  * and a word that one allocates from while another frees into it costs both a cache miss a step.
  * After a refusal nothing is left to wait: looks at the central lists would fail again. */
 static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
-    const uint32_t *remote = &cache->more->remote_head;
+    const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span = take_partial(cache, span_class);
     if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-        if (cache->more->refused) {
+        if (cache->cold->exhausted) {
             sw_cache_drain_remote(cache);
         } else {
             sw_cache_drain_worth(cache);
@@ -267,11 +267,11 @@ static sw_span *take_any(sw_cache *cache, uint32_t span_class) {
 }
 
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
-    sw_cache_slot *slot = &cache->slots[span_class];
-    while (!point_at_word(slot, doubled)) {
-        set_full(cache, slot);
-        slot->span = take_any(cache, span_class);
-        if (slot->span == NULL) return false;
+    sw_cache_bin *bin = &cache->bins[span_class];
+    while (!point_at_word(bin, doubled)) {
+        set_full(cache, bin);
+        bin->span = take_any(cache, span_class);
+        if (bin->span == NULL) return false;
     }
     return true;
 }
@@ -297,33 +297,33 @@ bool sw_cache_refill(sw_cache *cache, uint32_t span_class) {
 
 static size_t cache_bytes(const sw_heap *heap) {
     return sizeof(sw_cache) +
-           heap->span_classes * (sizeof(sw_cache_slot) + SW_HINTS_MAX / 2 * sizeof(sw_hint));
+           heap->span_classes * (sizeof(sw_cache_bin) + SW_HINTS_MAX / 2 * sizeof(sw_hint));
 }
 
-static size_t more_bytes(const sw_heap *heap) {
-    return sizeof(struct sw_cache_more) +
+static size_t cold_bytes(const sw_heap *heap) {
+    return sizeof(struct sw_cache_cold) +
            heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
 }
 
 static void link_cache(sw_cache **list, sw_cache *cache) {
-    cache->more->list_next = *list;
-    cache->more->list_previous = NULL;
-    if (*list != NULL) (*list)->more->list_previous = cache;
+    cache->cold->list_next = *list;
+    cache->cold->list_previous = NULL;
+    if (*list != NULL) (*list)->cold->list_previous = cache;
     *list = cache;
 }
 
 static void unlink_cache(sw_cache **list, sw_cache *cache) {
-    sw_cache *next = cache->more->list_next, *previous = cache->more->list_previous;
-    *(previous == NULL ? list : &previous->more->list_next) = next;
-    if (next != NULL) next->more->list_previous = previous;
+    sw_cache *next = cache->cold->list_next, *previous = cache->cold->list_previous;
+    *(previous == NULL ? list : &previous->cold->list_next) = next;
+    if (next != NULL) next->cold->list_previous = previous;
 }
 
 /* Closed handles wait, the oldest is reused first: a user who goes on with one is told. */
 static void queue_handle(sw_heap *heap, sw_cache *cache) {
     sw_cache *last = heap->closed_handles_end;
-    cache->more->list_next = NULL;
-    cache->more->list_previous = last;
-    *(last == NULL ? &heap->closed_handles : &last->more->list_next) = cache;
+    cache->cold->list_next = NULL;
+    cache->cold->list_previous = last;
+    *(last == NULL ? &heap->closed_handles : &last->cold->list_next) = cache;
     heap->closed_handles_end = cache;
     heap->closed_handle_count++;
 }
@@ -344,14 +344,14 @@ static sw_cache *reuse_closed(sw_heap *heap) {
     return cache;
 }
 
-void sw_cache_reset_slots(sw_cache *cache) {
+void sw_cache_reset_bins(sw_cache *cache) {
     const sw_heap *heap = cache->heap;
     for (uint32_t i = 0; i < heap->span_classes; i++) {
-        empty_slot(&cache->slots[i]);
-        cache->slots[i].bytes = heap->table->classes[i / 2].size;
-        cache->slots[i].hints = sw_cache_hints(cache, i);
-        cache->slots[i].hinted = 0;
-        cache->slots[i].hinted_max = sw_heap_hints_max(heap, i);
+        empty_bin(&cache->bins[i]);
+        cache->bins[i].bytes = heap->table->classes[i / 2].size;
+        cache->bins[i].hints = sw_cache_hints(cache, i);
+        cache->bins[i].hinted = 0;
+        cache->bins[i].hinted_max = sw_heap_hints_max(heap, i);
     }
 }
 
@@ -365,7 +365,7 @@ static void set_view(sw_cache *cache) {
     cache->spans = view.spans;
     cache->table = heap->table;
     cache->small_map = heap->table->small_map;
-    cache->straight_end = sw_heap_straight_end(heap);
+    cache->plain_end = sw_heap_plain_end(heap);
     cache->paths = sw_paths_for(heap->table, heap->mode);
     cache->mode = heap->mode;
 }
@@ -378,22 +378,22 @@ static void clear_view(sw_cache *cache) {
     cache->frames = 0;
     cache->table = &no_table;
     cache->small_map = no_map;
-    cache->straight_end = 0;
+    cache->plain_end = 0;
     cache->paths = NULL;
     cache->mode = 0;
 }
 
 /* What a cache has that ended with its heap: nothing, which nobody writes to. */
-static struct sw_cache_more no_more;
+static struct sw_cache_cold ended_cold;
 
 void sw_cache_retire_records(sw_heap *heap) {
-    size_t kept = sizeof(sw_cache) + heap->span_classes * sizeof(sw_cache_slot);
+    size_t kept = sizeof(sw_cache) + heap->span_classes * sizeof(sw_cache_bin);
     for (sw_cache *cache = heap->caches; cache != NULL;) {
-        sw_cache *next = cache->more->next;
-        sw_cache_reset_slots(cache);
+        sw_cache *next = cache->cold->next;
+        sw_cache_reset_bins(cache);
         clear_view(cache);
-        sw_meta_free(&heap->meta, cache->more, more_bytes(heap));
-        cache->more = &no_more;
+        sw_meta_free(&heap->meta, cache->cold, cold_bytes(heap));
+        cache->cold = &ended_cold;
         sw_handle_end(&cache->mark, SW_HANDLE_CACHE);
         sw_handle_retire(cache, sw_align_up(cache_bytes(heap), sw_os_page_bytes()), kept,
                          SW_HANDLE_CACHE);
@@ -404,37 +404,37 @@ void sw_cache_retire_records(sw_heap *heap) {
 
 static sw_cache *fresh_cache(sw_heap *heap) {
     sw_cache *cache = sw_meta_map(&heap->meta, cache_bytes(heap));
-    struct sw_cache_more *more = sw_meta_alloc(&heap->meta, more_bytes(heap));
-    if (cache == NULL || more == NULL) {
+    struct sw_cache_cold *cold = sw_meta_alloc(&heap->meta, cold_bytes(heap));
+    if (cache == NULL || cold == NULL) {
         sw_meta_unmap(&heap->meta, cache, cache_bytes(heap));
-        sw_meta_free(&heap->meta, more, more_bytes(heap));
+        sw_meta_free(&heap->meta, cold, cold_bytes(heap));
         return NULL;
     }
-    more->partial = (sw_span_list *)(more + 1);
-    more->full = more->partial + heap->span_classes;
-    more->kept = (uint16_t *)(more->full + heap->span_classes);
-    more->number = ++heap->cache_numbers;
-    more->next = heap->caches;
+    cold->partial = (sw_span_list *)(cold + 1);
+    cold->full = cold->partial + heap->span_classes;
+    cold->kept = (uint16_t *)(cold->full + heap->span_classes);
+    cold->number = ++heap->cache_numbers;
+    cold->next = heap->caches;
     cache->heap = heap;
-    cache->hints = (sw_hint *)&cache->slots[heap->span_classes];
-    cache->more = more;
+    cache->hints = (sw_hint *)&cache->bins[heap->span_classes];
+    cache->cold = cold;
     heap->caches = cache;
     return cache;
 }
 
-sw_status sw_cache_make(sw_heap *heap, sw_looseness loose, sw_cache **out) {
+sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
     sw_os_lock_acquire(&heap->lock);
     sw_cache *cache = reuse_closed(heap);
     if (cache == NULL) cache = fresh_cache(heap);
     if (cache == NULL && sw_central_relieve(heap)) cache = fresh_cache(heap);
     if (cache != NULL) {
-        sw_cache_reset_slots(cache);
+        sw_cache_reset_bins(cache);
         link_cache(&heap->open_caches, cache);
         heap->cache_count++;
         set_view(cache);
-        cache->more->loose = (uint16_t)loose;
-        cache->more->refused = 0;
-        __atomic_store_n(&cache->more->closed, 0, __ATOMIC_SEQ_CST);
+        cache->cold->holder = (uint16_t)holder;
+        cache->cold->exhausted = 0;
+        __atomic_store_n(&cache->cold->closed, 0, __ATOMIC_SEQ_CST);
         sw_handle_begin(&cache->mark, SW_HANDLE_CACHE);
     }
     sw_os_lock_release(&heap->lock);
@@ -463,30 +463,30 @@ void sw_cache_set_closed(sw_cache *cache) {
     sw_handle_end(&cache->mark, SW_HANDLE_CACHE);
     clear_view(cache);
     unlink_cache(&heap->open_caches, cache);
-    if (cache->more->loose == SW_CACHE_HANDLE)
+    if (cache->cold->holder == SW_CACHE_OF_USER)
         queue_handle(heap, cache);
     else
         link_cache(&heap->closed_caches, cache);
     heap->cache_count--;
-    __atomic_store_n(&cache->more->closed, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&cache->cold->closed, 1, __ATOMIC_SEQ_CST);
 }
 
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
-    struct sw_cache_more *more = cache->more;
-    sw_visit_leave(cache);
+    struct sw_cache_cold *cold = cache->cold;
+    sw_hazard_clear(cache);
     sw_cache_drain_remote(cache);
     sw_os_lock_acquire(&heap->lock);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
-        if (cache->slots[i].span != NULL) disown(heap, cache->slots[i].span);
-        empty_slot(&cache->slots[i]);
-        disown_list(heap, &more->partial[i]);
-        disown_list(heap, &more->full[i]);
-        more->kept[i] = 0;
-        cache->slots[i].hinted = 0;
+        if (cache->bins[i].span != NULL) disown(heap, cache->bins[i].span);
+        empty_bin(&cache->bins[i]);
+        disown_list(heap, &cold->partial[i]);
+        disown_list(heap, &cold->full[i]);
+        cold->kept[i] = 0;
+        cache->bins[i].hinted = 0;
     }
-    more->tiny_block = 0;
-    more->tiny_used = 0;
+    cold->tiny_block = 0;
+    cold->tiny_used = 0;
     sw_large_give_up(cache);
     sw_central_release_idle(heap);
     sw_cache_set_closed(cache);

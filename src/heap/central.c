@@ -115,12 +115,12 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
 /* Whether some open cache is looking at the span in order to free a slot of it: the slot must have
  * been freed twice at once, because every slot is free. One that has left again has made its free
  * pending. The caller has taken the span out of the page map before. The fence is the counterpart
- * of the one in sw_visit_enter. */
-static bool is_visited(const sw_heap *heap, const sw_span *span) {
+ * of the one in sw_hazard_set. */
+static bool has_hazard(const sw_heap *heap, const sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->more->list_next)
-        if (__atomic_load_n(&cache->more->visiting, __ATOMIC_ACQUIRE) == id) return true;
+    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
+        if (__atomic_load_n(&cache->cold->hazard_id, __ATOMIC_ACQUIRE) == id) return true;
     return false;
 }
 
@@ -129,8 +129,8 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
     sw_pages_map(&heap->pages, page, pages,
-                 SW_SPAN_RELEASED); /* so that no visit begins any more */
-    if (sw_unlikely(is_visited(heap, span) || !sw_span_is_empty(span))) { /* in this order */
+                 SW_SPAN_RELEASED); /* from now on nobody takes it for a hazard */
+    if (sw_unlikely(has_hazard(heap, span) || !sw_span_is_empty(span))) { /* in this order */
         sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
@@ -153,7 +153,7 @@ void sw_central_release_idle(sw_heap *heap) {
             sw_span *span = sw_space_span(heap->space, id);
             id = sw_space_cold(heap->space, span)->next;
             if (!sw_span_is_empty(span)) continue;
-            if (is_visited(heap, span)) {
+            if (has_hazard(heap, span)) {
                 heap->central_idle = 1;
                 continue;
             }

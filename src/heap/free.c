@@ -72,11 +72,11 @@ static void free_any(sw_cache *cache, void *ptr, const char *op);
 
 /* --- the slow free ---------------------------------------------------------------------------- */
 
-/* Finds the target, and visits its span. */
-static sw_target visit(sw_cache *cache, const void *ptr) {
+/* Finds the target, with a hazard on its span. */
+static sw_target find_guarded(sw_cache *cache, const void *ptr) {
     for (;;) {
         uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
-        sw_visit_enter(cache, id);
+        sw_hazard_set(cache, id);
         sw_target target = sw_target_find(cache->heap, ptr);
         if (target.misuse != SW_MISUSE_NONE ||
             sw_space_span_id(cache->heap->space, target.span) == id)
@@ -96,12 +96,12 @@ static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     return central || target->misuse != SW_MISUSE_NONE;
 }
 
-/* A slot of a span that this cache does not own, and visits. False: look again. */
+/* A slot of a span that this cache does not own, and that is its hazard. False: look again. */
 static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
     sw_span *span = target->span;
     sw_cache *owner = sw_span_owner(span);
     if (owner == NULL) {
-        sw_visit_leave(cache);
+        sw_hazard_clear(cache);
         return free_central(cache->heap, ptr, target);
     }
     sw_remote_result result = sw_span_remote_free(cache->heap->space, span, target->slot);
@@ -114,7 +114,7 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
  * already. Its arguments are those of sw_free_full, so that they stay where they are. */
 static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     bool live = sw_span_slot_live(span, (uint32_t)slot);
-    if (live) sw_cache_attend(cache, span);
+    if (live) sw_cache_unmark(cache, span);
     if (!live || !sw_fast_free_own(cache, span, slot)) free_any(cache, ptr, "free");
 }
 
@@ -124,14 +124,14 @@ static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t s
  * no harm. Every call here is the last thing done, and few values live: nothing is saved on the
  * way.) */
 void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
-    uintptr_t places = (uintptr_t)cache->slots;
-    sw_cache_slot *place = (sw_cache_slot *)(places + span->span_class * sizeof *place);
-    __asm__("" : "+r"(place)); /* or it is computed twice */
-    if (sw_unlikely(place->hinted == place->hinted_max)) {
+    uintptr_t bins = (uintptr_t)cache->bins;
+    sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
+    __asm__("" : "+r"(bin)); /* or it is computed twice */
+    if (sw_unlikely(bin->hinted == bin->hinted_max)) {
         free_attended(cache, span, slot, ptr);
         return;
     }
-    sw_hint *hint = sw_slot_hints_end(place);
+    sw_hint *hint = sw_bin_hints_end(bin);
     sw_word *word = &span->words[slot / 64];
     if (hint[-1].word == word && hint[-2].word == word) {
         free_attended(cache, span, slot, ptr);
@@ -145,8 +145,8 @@ void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     hint->at = (uintptr_t)ptr;
     hint->word = word;
     hint->slot = slot;
-    __asm__("" : "+r"(place)); /* added in memory: no register keeps what was there */
-    place->hinted += (uint32_t)sizeof *hint;
+    __asm__("" : "+r"(bin)); /* added in memory: no register keeps what was there */
+    bin->hinted += (uint32_t)sizeof *hint;
     sw_word_set_local(word, local);
     if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
 }
@@ -161,14 +161,14 @@ static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, uintptr_t p)
     }
 }
 
-/* Frees what a visited target says. False: look again. */
+/* Frees what a guarded target says. False: look again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
     sw_span *span = target->span;
     if (sw_target_is_shared(heap, target)) target->misuse = SW_MISUSE_COLLECTED;
     if (target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(span) != cache)
         return free_remote(cache, ptr, target);
-    sw_visit_leave(cache);
+    sw_hazard_clear(cache);
     if (target->misuse != SW_MISUSE_NONE) return true;
     if (!target->large)
         free_own(cache, span, target->slot, (uintptr_t)ptr);
@@ -182,14 +182,13 @@ static sw_noinline void free_found(sw_cache *cache, void *ptr, const char *op) {
     int saved_errno = errno;
     sw_target target;
     do {
-        target = visit(cache, ptr);
+        target = find_guarded(cache, ptr);
     } while (!free_target(cache, ptr, &target));
     errno = saved_errno;
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
-/* The start of a large object of this heap. Its record tells whether it lives: there is no span of
- * slots to visit. */
+/* The start of a large object of this heap. Its record tells whether it lives: there  * slots to guard. */
 static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr) {
     sw_span *span = &cache->spans[id];
     return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
@@ -234,9 +233,9 @@ static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr
         sw_cache_announce(owner, span, sw_span_half(slot));
 }
 
-/* A slot of the span that this cache visits, so it is not its own: straight to the atomic step. */
-static sw_always_inline void free_visited(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
-                                          const char *op) {
+/* A slot of the span of the hazard, so it is not its own: straight to the atomic step. */
+static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
+                                         const char *op) {
     sw_cache *owner = sw_span_owner(span);
     if (sw_likely(owner != NULL)) {
         sw_remote_result result = sw_span_remote_set(span, slot);
@@ -250,8 +249,8 @@ static sw_always_inline void free_visited(sw_cache *cache, sw_span *span, uint64
 }
 
 void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
-    if (sw_likely(span == cache->visited)) {
-        free_visited(cache, span, slot, ptr, op);
+    if (sw_likely(span == cache->hazard)) {
+        free_hazard(cache, span, slot, ptr, op);
         return;
     }
     switch (sw_template_mark(cache, span)) {
@@ -315,7 +314,7 @@ static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) 
  * and tells what was called. */
 static sw_always_inline bool small_matches(const sw_cache *cache, const sw_span *span,
                                            uint64_t slot, size_t size) {
-    return size < cache->straight_end &&
+    return size < cache->plain_end &&
            cache->small_map[(size + 7) >> 3] == (uint32_t)span->span_class / 2 &&
            (sw_word_local(&span->words[slot / 64]) >> (slot % 64) & 1) == 0;
 }

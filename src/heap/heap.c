@@ -201,7 +201,7 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
 
 sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
     sw_status status = sw_heap_status(heap, "cache_open");
-    return status == SW_OK ? sw_cache_make(heap, SW_CACHE_HANDLE, out) : status;
+    return status == SW_OK ? sw_cache_make(heap, SW_CACHE_OF_USER, out) : status;
 }
 
 void sw_cache_close(sw_cache *cache) {

@@ -41,8 +41,8 @@
 
 enum {
     SW_HEAPS_MAX = 4096,
-    SW_LARGE_WAYS = 2,                   /* freed large objects that a cache keeps of one band */
-    SW_LARGE_PLACES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
+    SW_LARGE_WAYS = 2,                    /* freed large objects that a cache keeps of one band */
+    SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
 };
 
 /* How a heap differs from the plain one. Such heaps take the generic path. */
@@ -75,7 +75,7 @@ struct sw_heap {
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     sw_cache *caches; /* every cache ever opened, open or closed */
     sw_cache *open_caches;   /* cache_count of them */
-    sw_cache *closed_caches; /* others keep no large object and visit no span */
+    sw_cache *closed_caches; /* others keep no large object and have no hazard */
     sw_cache *closed_handles, *closed_handles_end; /* the other closed ones, the oldest first */
     uint32_t closed_handle_count;
     uint32_t cache_count;
@@ -89,32 +89,32 @@ struct sw_heap {
 };
 
 /* Whose a cache is. */
-typedef enum sw_looseness {
+typedef enum sw_cache_holder {
     SW_CACHE_OF_THREAD = 0,
-    SW_CACHE_LOOSE = 1,  /* nobody's own: any thread may have been in it */
-    SW_CACHE_HANDLE = 2, /* loose, and users have its address */
-} sw_looseness;
+    SW_CACHE_OF_LIBRARY = 1, /* the library's own code opened it: any thread may be in it */
+    SW_CACHE_OF_USER = 2,    /* sw_cache_open: any thread may be in it, users have its address */
+} sw_cache_holder;
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
  * freer may still hold a pointer to it; a closed one is reused by the next cache. */
-struct sw_cache_more {
+struct sw_cache_cold {
     sw_cache *next;                      /* all caches of the heap */
     sw_cache *list_next, *list_previous; /* open caches, or closed ones */
     uint32_t number;                     /* 1, 2, ... */
     uint32_t closed;                     /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
-    uint32_t visiting;     /* atomic: id of sw_cache.visited, for others; 0: none */
-    uint16_t loose;        /* sw_looseness */
-    uint16_t refused;      /* 1: the central lists and the page heap had nothing at the last look */
+    uint32_t hazard_id;    /* atomic: id of sw_cache.hazard, for others; 0: none */
+    uint16_t holder;       /* sw_cache_holder */
+    uint16_t exhausted;    /* 1: the central lists and the page heap had nothing at the last look */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept;                  /* by span class: wholly free spans in `partial` */
-    uint32_t large_frees;            /* of large objects that it kept */
-    uint32_t large_turns;            /* which of two places was taken last */
-    uint64_t large[SW_LARGE_PLACES]; /* atomic: kinds of large objects, those that it keeps */
+    uint16_t *kept;                     /* by span class: wholly free spans in `partial` */
+    uint32_t large_frees;               /* of large objects that it kept */
+    uint32_t large_turns;               /* which of two shelves was taken last */
+    uint64_t shelves[SW_LARGE_SHELVES]; /* atomic: kinds of large objects, those that it keeps */
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -131,7 +131,7 @@ static inline sw_space_view sw_heap_view(const sw_heap *heap) {
 }
 
 /* Smaller sizes need no more than their class, in a plain heap; 0 in others. */
-static inline size_t sw_heap_straight_end(const sw_heap *heap) {
+static inline size_t sw_heap_plain_end(const sw_heap *heap) {
     size_t most = heap->table->max_size < SW_SMALL_LIMIT ? heap->table->max_size : SW_SMALL_LIMIT;
     return heap->mode == 0 ? most + 1 : 0;
 }
@@ -187,9 +187,9 @@ static sw_always_inline bool sw_cache_is_null(const sw_cache *cache) {
 /* In place of a span class: that of the size, which is small, without pointers. */
 enum { SW_CLASS_OF_SIZE = 0 };
 
-/* Where a cache allocates pointer-free objects of a class. */
-static sw_always_inline sw_cache_slot *sw_cache_noscan_slot(sw_cache *cache, size_t cls) {
-    sw_cache_slot(*of_class)[2] = (sw_cache_slot(*)[2])cache->slots;
+/* The bin of a class's pointer-free objects. */
+static sw_always_inline sw_cache_bin *sw_cache_noscan_bin(sw_cache *cache, size_t cls) {
+    sw_cache_bin(*of_class)[2] = (sw_cache_bin(*)[2])cache->bins;
     return &of_class[cls][1];
 }
 /* Of a noscan class. Scan classes keep none: malloc has no use for them, and every cache would hold
@@ -198,7 +198,7 @@ static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t 
     return &cache->hints[(size_t)(span_class / 2) << SW_HINTS_LOG2];
 }
 /* Behind the newest hint. */
-static sw_always_inline sw_hint *sw_slot_hints_end(const sw_cache_slot *slot) {
+static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *slot) {
     return (sw_hint *)((uintptr_t)slot->hints + slot->hinted);
 }
 
@@ -210,19 +210,19 @@ static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_clas
 
 /* --- cache.c ---------------------------------------------------------------------------------- */
 
-/* Gives the cache slot a word with a free bit. False: no memory (the slot is left empty). */
+/* Gives the bin a word with a free bit. False: no memory (the bin is left empty). */
 bool sw_cache_refill(sw_cache *cache, uint32_t span_class);
 /* Before the first free into a marked span of this cache: see sw_span_set_owner. */
-void sw_cache_attend(sw_cache *cache, sw_span *span);
+void sw_cache_unmark(sw_cache *cache, sw_span *span);
 /* Takes the slot that the newest valid hint names: its address and span, else 0. */
 uintptr_t sw_cache_take_hinted(sw_cache *cache, uint32_t span_class, sw_span **span);
 /* True when a hint names the slot. */
 bool sw_cache_is_hinted(const sw_cache *cache, const sw_span *span, uint32_t slot);
 /* sw_cache_emptied (fast.h): a word of the span has become wholly free. */
 /* No current span, no hint. */
-void sw_cache_reset_slots(sw_cache *cache);
+void sw_cache_reset_bins(sw_cache *cache);
 /* Opens or closes without taking the registry's lock. */
-sw_status sw_cache_make(sw_heap *heap, sw_looseness loose, sw_cache **out);
+sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
 /* Under the heap's lock: an open cache that owns nothing any more counts as closed. */
 void sw_cache_set_closed(sw_cache *cache);
@@ -247,18 +247,18 @@ void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half);
 /* A cache that frees into a span of another says so: until it leaves, the span is not given up, or
  * its slots are seen to be free. (A hazard pointer; Michael, "Hazard pointers: safe memory
  * reclamation for lock-free objects", 2004. It guards against programs that free an object twice at
- * once: the first free may make the span empty.) The fence is the price of a visit, so a cache
- * stays until it visits another span, takes one from the central lists, trims or closes: frees in a
+ * once: the first free may make the span empty.) The fence is the price of a hazard, so a cache
+ * keeps it until it frees into another span, takes one from the central lists, trims or closes: frees in a
  * row into one span pay it once. */
-static inline void sw_visit_enter(sw_cache *cache, uint32_t id) {
-    cache->visited = sw_space_span(cache->heap->space, id);
+static inline void sw_hazard_set(sw_cache *cache, uint32_t id) {
+    cache->hazard = sw_space_span(cache->heap->space, id);
     /* Release: whoever finds the span before left sees what this cache did to it. */
-    __atomic_store_n(&cache->more->visiting, id, __ATOMIC_RELEASE);
+    __atomic_store_n(&cache->cold->hazard_id, id, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-static inline void sw_visit_leave(sw_cache *cache) {
-    cache->visited = NULL;
-    __atomic_store_n(&cache->more->visiting, 0, __ATOMIC_RELEASE);
+static inline void sw_hazard_clear(sw_cache *cache) {
+    cache->hazard = NULL;
+    __atomic_store_n(&cache->cold->hazard_id, 0, __ATOMIC_RELEASE);
 }
 
 /* --- central.c: all under heap->lock ---------------------------------------------------------- */
@@ -278,7 +278,7 @@ void sw_central_release(sw_heap *heap, sw_span *span);
 /* A cleared record; NULL: no memory. */
 sw_span *sw_central_record(sw_heap *heap);
 void sw_central_drop_record(sw_heap *heap, sw_span *span);
-/* Gives up the central spans that are wholly free: they were visited when they became so. */
+/* Gives up the central spans that are wholly free: they were hazards when they became so. */
 void sw_central_release_idle(sw_heap *heap);
 /* Reads the clock (manual or system) and lets the page heap give back idle pages. */
 void sw_central_tick(sw_heap *heap);
@@ -330,14 +330,14 @@ void sw_large_give_up(sw_cache *cache);
 void sw_large_give_up_all(sw_heap *heap);
 /* In a forked child, whose caches keep nothing: gives up an object that does not live. */
 void sw_large_recover(sw_heap *heap, sw_span *span);
-/* What a place of sw_cache_more.large holds: what a request must match, plus the id of the object
+/* What a shelf of sw_cache_cold.shelves holds: what a request must match, plus the id of the object
  * that is kept, if one is. */
 static sw_always_inline uint64_t sw_large_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }
-/* The first of the SW_LARGE_WAYS places of objects of so many pages: their logarithm, rounded up,
+/* The first of the SW_LARGE_WAYS shelves of objects of so many pages: their logarithm, rounded up,
  * tells which. */
-static sw_always_inline uint32_t sw_large_place(uint32_t pages) {
+static sw_always_inline uint32_t sw_large_shelf(uint32_t pages) {
     return sw_log2_floor(2 * (uint64_t)pages - 1) * SW_LARGE_WAYS;
 }
 

@@ -32,11 +32,11 @@ static void *clear(void *p, size_t bytes) {
 
 /* --- what caches keep -------------------------------------------------------------------------
  * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the cache's
- * next request of as many pages. Each power of two of pages has two places. A place holds the kind
+ * next request of as many pages. Each power of two of pages has two shelves. A shelf holds the kind
  * of object that was asked for in vain, and from its next free on such an object. So what is kept
  * has been asked for, and a thread that only frees keeps nothing.
  *
- * Only the cache's thread fills a place. Whoever takes from it, the thread or, under the heap's
+ * Only the cache's thread fills a shelf. Whoever takes from it, the thread or, under the heap's
  * lock, somebody who wants the pages, does so by an exchange. */
 
 enum {
@@ -53,23 +53,23 @@ static void release(sw_heap *heap, sw_span *span) {
     sw_pages_free(&heap->pages, page, pages);
 }
 
-/* The object in what a place held; NULL: none. */
+/* The object in what a shelf held; NULL: none. */
 static sw_span *kept_in(const sw_heap *heap, uint64_t entry) {
     return (uint32_t)entry == 0 ? NULL : sw_space_span(heap->space, (uint32_t)entry);
 }
 
 void sw_large_give_up(sw_cache *cache) {
-    for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
-        uint64_t *place = &cache->more->large[i];
-        if (__atomic_load_n(place, __ATOMIC_RELAXED) == 0) continue;
-        sw_span *span = kept_in(cache->heap, __atomic_exchange_n(place, 0, __ATOMIC_ACQUIRE));
+    for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
+        uint64_t *shelf = &cache->cold->shelves[i];
+        if (__atomic_load_n(shelf, __ATOMIC_RELAXED) == 0) continue;
+        sw_span *span = kept_in(cache->heap, __atomic_exchange_n(shelf, 0, __ATOMIC_ACQUIRE));
         if (span != NULL) release(cache->heap, span);
     }
 }
 
 void sw_large_give_up_all(sw_heap *heap) {
     __atomic_store_n(&heap->large_kept, 0, __ATOMIC_SEQ_CST);
-    for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->more->list_next)
+    for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
         sw_large_give_up(cache);
 }
 
@@ -92,22 +92,23 @@ static sw_always_inline uint32_t most_kept(const sw_table *table) {
     return (uint32_t)KEEP_MAX_BYTES >> table->page_shift;
 }
 
-/* A request was in vain: the next free of an object of its kind finds a place. One whose object is
+/* A request was in vain: the next free of an object of its kind finds a shelf. One whose object is
  * in use stays; else an unused one is taken, or each in turn. */
-static void make_place(sw_cache *cache, size_t pages, bool noscan) {
+static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
     if (pages - 1 >= most_kept(cache->table)) return;
-    struct sw_cache_more *more = cache->more;
-    uint64_t *places = &more->large[sw_large_place((uint32_t)pages)];
+    struct sw_cache_cold *cold = cache->cold;
+    uint64_t *shelves = &cold->shelves[sw_large_shelf((uint32_t)pages)];
     uint64_t kind = sw_large_kind((uint32_t)pages, noscan);
-    uint64_t first = __atomic_load_n(&places[0], __ATOMIC_RELAXED);
-    uint64_t second = __atomic_load_n(&places[1], __ATOMIC_RELAXED);
-    uint32_t way = ++more->large_turns % SW_LARGE_WAYS;
+    uint64_t first = __atomic_load_n(&shelves[0], __ATOMIC_RELAXED);
+    uint64_t second = __atomic_load_n(&shelves[1], __ATOMIC_RELAXED);
+    uint32_t way = ++cold->large_turns % SW_LARGE_WAYS;
     if (first == kind || (first != 0 && second == 0)) {
         way = 1;
     } else if (first == 0 || second == kind) {
         way = 0;
     }
-    sw_span *span = kept_in(cache->heap, __atomic_exchange_n(&places[way], kind, __ATOMIC_ACQUIRE));
+    sw_span *span =
+        kept_in(cache->heap, __atomic_exchange_n(&shelves[way], kind, __ATOMIC_ACQUIRE));
     if (span != NULL) release_locked(cache->heap, span);
 }
 
@@ -192,7 +193,7 @@ static sw_always_inline void *begin(sw_cache *cache, sw_span *span, size_t size,
 static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
     if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
     bool noscan = (flags & SW_SCAN) == 0;
-    make_place(cache, sw_pages_of(cache->table, size), noscan);
+    reserve_shelf(cache, sw_pages_of(cache->table, size), noscan);
     sw_span *span = take_any(cache, size, align, noscan);
     if (span == NULL) return NULL;
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
@@ -204,11 +205,11 @@ void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags)
     if (sw_unlikely(size - 1 >= KEEP_MAX_BYTES || align >> shift > 1))
         return alloc_fresh(cache, size, align, flags);
     uint32_t pages = (uint32_t)((size - 1) >> shift) + 1;
-    uint64_t *place = &cache->more->large[sw_large_place(pages)];
+    uint64_t *shelf = &cache->cold->shelves[sw_large_shelf(pages)];
     uint64_t kind = sw_large_kind(pages, (flags & SW_SCAN) == 0);
-    for (int way = 0; way < SW_LARGE_WAYS; way++, place++) {
-        uint64_t entry = __atomic_load_n(place, __ATOMIC_RELAXED), id = entry - kind;
-        if (id - 1 < UINT32_MAX && __atomic_compare_exchange_n(place, &entry, kind, false,
+    for (int way = 0; way < SW_LARGE_WAYS; way++, shelf++) {
+        uint64_t entry = __atomic_load_n(shelf, __ATOMIC_RELAXED), id = entry - kind;
+        if (id - 1 < UINT32_MAX && __atomic_compare_exchange_n(shelf, &entry, kind, false,
                                                                __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return begin(cache, &cache->spans[id], size, flags);
     }
@@ -217,30 +218,30 @@ void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags)
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-/* A place that waits for an object of this kind; NULL: none does. */
-static sw_always_inline uint64_t *waiting_place(struct sw_cache_more *more, uint32_t pages,
-                                                uint64_t kind) {
-    uint64_t *place = &more->large[sw_large_place(pages)];
-    for (int way = 0; way < SW_LARGE_WAYS; way++, place++)
-        if (__atomic_load_n(place, __ATOMIC_RELAXED) == kind) return place;
+/* A shelf that waits for an object of this kind; NULL: none does. */
+static sw_always_inline uint64_t *reserved_shelf(struct sw_cache_cold *cold, uint32_t pages,
+                                                 uint64_t kind) {
+    uint64_t *shelf = &cold->shelves[sw_large_shelf(pages)];
+    for (int way = 0; way < SW_LARGE_WAYS; way++, shelf++)
+        if (__atomic_load_n(shelf, __ATOMIC_RELAXED) == kind) return shelf;
     return NULL;
 }
 
 void sw_large_ended(sw_cache *cache, sw_span *span) {
-    struct sw_cache_more *more = cache->more;
+    struct sw_cache_cold *cold = cache->cold;
     sw_heap *heap = cache->heap;
     uint32_t id = sw_space_span_id(heap->space, span), pages = heap->space->cold[id].pages;
     uint64_t kind = sw_large_kind(pages, (span->span_class & 1) != 0);
-    uint64_t *place = pages > most_kept(cache->table) ? NULL : waiting_place(more, pages, kind);
-    if (sw_unlikely(place == NULL)) {
+    uint64_t *shelf = pages > most_kept(cache->table) ? NULL : reserved_shelf(cold, pages, kind);
+    if (sw_unlikely(shelf == NULL)) {
         release_locked(heap, span);
         return;
     }
     sw_span_dirty(span);
-    __atomic_store_n(place, kind | id, __ATOMIC_RELEASE);
+    __atomic_store_n(shelf, kind | id, __ATOMIC_RELEASE);
     if (sw_unlikely(__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) == 0))
         __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
-    if (sw_unlikely(++more->large_frees % TICK_EVERY == 0)) release_locked(heap, NULL);
+    if (sw_unlikely(++cold->large_frees % TICK_EVERY == 0)) release_locked(heap, NULL);
 }
 
 /* --- resizing --------------------------------------------------------------------------------- */

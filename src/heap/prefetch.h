@@ -16,7 +16,7 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
  * save. */
 static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,
                                                           const void *p) {
-    uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_BITS;
+    uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_SHIFT;
     return &view->page_map[frame < view->frames ? frame : 0];
 }
 

@@ -9,7 +9,7 @@ enum { WAITING_MAX = 4 }; /* halves that wait for more frees before they are dra
 /* --- what owners are told ------------------------------------------------------------------- */
 
 static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_t half) {
-    uint32_t *head = &owner->more->remote_head;
+    uint32_t *head = &owner->cold->remote_head;
     uint32_t *link = &sw_space_cold(space, span)->remote_next[half];
     uint32_t node = sw_space_span_id(space, span) * 2 + half;
     uint32_t top = __atomic_load_n(head, __ATOMIC_RELAXED);
@@ -37,7 +37,7 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
         return;
     }
     sw_span_drain(heap->space, span, half, doubled);
-    sw_cache_attend(cache, span);
+    sw_cache_unmark(cache, span);
     sw_cache_emptied(cache, span);
 }
 
@@ -71,7 +71,7 @@ static bool may_wait(const sw_cache *cache, const sw_span *span, uint32_t half) 
  * cache only. waiting: so many halves that are not worth it may stay. */
 static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     sw_space *space = cache->heap->space;
-    uint32_t node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
+    uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
     uint32_t left = 0; /* chain of those that wait, back in their order in the end: the oldest are
                         * drained when too many wait */
     while (node != 0) {
@@ -92,7 +92,7 @@ static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
         put_back(cache, left);
         left = 0;
         sw_cache_report_double(cache, doubled);
-        node = __atomic_exchange_n(&cache->more->remote_head, 0, __ATOMIC_SEQ_CST);
+        node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
     }
     put_back(cache, left);
 }
@@ -107,6 +107,6 @@ void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false, 0); }
  * after its push. So one of them sees the other, and the span is not forgotten. */
 void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     push_remote(owner, owner->heap->space, span, half);
-    if (sw_unlikely(__atomic_load_n(&owner->more->closed, __ATOMIC_SEQ_CST) != 0))
+    if (sw_unlikely(__atomic_load_n(&owner->cold->closed, __ATOMIC_SEQ_CST) != 0))
         drain_stack(owner, false, 0);
 }

@@ -16,9 +16,9 @@
 enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 
 /* Takes the slot of the lowest set bit; bits is the word's content, not 0. */
-static sw_always_inline void *sw_template_pop(sw_cache_slot *slot, uint64_t bits, uint32_t bytes) {
-    sw_word_set_free(slot->word, bits & (bits - 1));
-    return (void *)(slot->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
+static sw_always_inline void *sw_template_pop(sw_cache_bin *bin, uint64_t bits, uint32_t bytes) {
+    sw_word_set_free(bin->word, bits & (bits - 1));
+    return (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
 }
 
 /* Zeroing rules: noscan clears only if the caller asks, scan always; both only if the span may hold
@@ -29,16 +29,16 @@ static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned
 }
 
 /* Takes the slot that the newest hint names; there is one. False: not by this short way. */
-static sw_always_inline bool sw_template_take_hinted(sw_cache_slot *slot, void **p) {
-    const sw_hint *hint = sw_slot_hints_end(slot) - 1;
+static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p) {
+    const sw_hint *hint = sw_bin_hints_end(bin) - 1;
     sw_word *word = hint->word;
     uint64_t local = sw_word_local(word), index = hint->slot;
     if (sw_unlikely(!sw_bit_clear(&local, index)) ||
         sw_unlikely((sw_word_remote(word) >> index % 64 & 1) != 0))
         return false;
     sw_word_set_local(word, local);
-    __asm__("" : "+r"(slot)); /* subtracted in memory: no register keeps what was there */
-    slot->hinted -= (uint32_t)sizeof *hint;
+    __asm__("" : "+r"(bin)); /* subtracted in memory: no register keeps what was there */
+    bin->hinted -= (uint32_t)sizeof *hint;
     *p = (void *)hint->at;
     return true;
 }
@@ -83,25 +83,25 @@ static sw_always_inline void *sw_template_clear(void *p, uint32_t bytes) {
     return bytes <= SW_TEMPLATE_SHORT ? sw_template_clear_short(p, bytes) : memset(p, 0, bytes);
 }
 
-/* A small object of a class that is known at run time only, of a plain heap, from the class's slot.
+/* A small object of a class that is known at run time only, of a plain heap, from the class's bin.
  * flags: 0 or SW_ZERO. Whether a short slot is clean is not asked: clearing it is as quick. */
-static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_slot *slot, size_t size,
+static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_bin *bin, size_t size,
                                                 unsigned flags, uint32_t span_class,
                                                 sw_alloc_slow_fn *slow) {
-    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(slot)); /* one register, not sums of it */
-    bool hinted = slot->hinted != 0;
+    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(bin)); /* one register, not sums of it */
+    bool hinted = bin->hinted != 0;
     void *p;
     if (hinted) {
-        if (sw_unlikely(!sw_template_take_hinted(slot, &p)))
+        if (sw_unlikely(!sw_template_take_hinted(bin, &p)))
             return slow(cache, size, flags, span_class);
     } else {
-        uint64_t bits = sw_word_free(slot->word);
+        uint64_t bits = sw_word_free(bin->word);
         if (sw_unlikely(bits == 0)) return slow(cache, size, flags, span_class);
-        p = sw_template_pop(slot, bits, slot->bytes);
+        p = sw_template_pop(bin, bits, bin->bytes);
     }
     if ((flags & SW_ZERO) == 0) return p;
-    if (slot->bytes <= SW_TEMPLATE_SHORT) return sw_template_clear_short(p, slot->bytes);
-    return hinted || slot->span->needzero ? memset(p, 0, slot->bytes) : p;
+    if (bin->bytes <= SW_TEMPLATE_SHORT) return sw_template_clear_short(p, bin->bytes);
+    return hinted || bin->span->needzero ? memset(p, 0, bin->bytes) : p;
 }
 
 /* The mark of a span that the cache owns; of any other span something larger. */
@@ -137,11 +137,11 @@ static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const 
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
                                                 uint32_t cls, uint32_t bytes, unsigned kind) {
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);
-    sw_cache_slot *slot = &cache->slots[span_class];
-    uint64_t bits = sw_word_free(slot->word);
+    sw_cache_bin *bin = &cache->bins[span_class];
+    uint64_t bits = sw_word_free(bin->word);
     if (sw_unlikely(bits == 0)) return sw_alloc_slow(cache, size, flags, span_class);
-    void *p = sw_template_pop(slot, bits, bytes);
-    if (sw_template_must_zero(slot->span, flags, kind)) sw_fast_clear(p, bytes);
+    void *p = sw_template_pop(bin, bits, bytes);
+    if (sw_template_must_zero(bin->span, flags, kind)) sw_fast_clear(p, bytes);
     return p;
 }
 
@@ -152,12 +152,12 @@ static sw_always_inline uint32_t sw_template_tiny_align(size_t size) {
 
 /* Pointer-free objects of 1..15 bytes share 16-byte blocks. */
 static sw_always_inline void *sw_template_tiny(sw_cache *cache, size_t size, unsigned flags) {
-    struct sw_cache_more *more = cache->more;
-    uint32_t at = (uint32_t)sw_align_up(more->tiny_used, sw_template_tiny_align(size));
-    if (sw_unlikely(more->tiny_block == 0 || at + size > 16))
+    struct sw_cache_cold *cold = cache->cold;
+    uint32_t at = (uint32_t)sw_align_up(cold->tiny_used, sw_template_tiny_align(size));
+    if (sw_unlikely(cold->tiny_block == 0 || at + size > 16))
         return sw_alloc_tiny(cache, size, flags);
-    more->tiny_used = at + (uint32_t)size;
-    return (void *)(more->tiny_block + at);
+    cold->tiny_used = at + (uint32_t)size;
+    return (void *)(cold->tiny_block + at);
 }
 
 #endif

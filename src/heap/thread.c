@@ -22,9 +22,9 @@ typedef struct sw_thread {
 } sw_thread;
 
 /* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
-enum { NO_CACHE_SLOTS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
+enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
 static sw_cache no_cache = {
-    .slots = {[0 ... NO_CACHE_SLOTS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
+    .bins = {[0 ... NO_CACHE_BINS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
 
 _Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
 static sw_tls_fast sw_thread *tls_thread;
@@ -301,7 +301,7 @@ static void fork_parent(void) {
 /* Whether another thread may have been inside the cache: every open one but the forking thread's
  * own. */
 static bool is_torn(const sw_cache *cache) {
-    return cache->more->closed == 0 && cache != sw_thread_open_cache(cache->heap);
+    return cache->cold->closed == 0 && cache != sw_thread_open_cache(cache->heap);
 }
 
 /* A bit for each word of the half that has frees by other threads, announced or not: the announcer
@@ -332,7 +332,7 @@ static void drain_all(sw_heap *heap, sw_span *span) {
             sw_central_drain(heap, span, half, &doubled);
         } else if (*announced != 0) {
             sw_span_drain(heap->space, span, half, &doubled);
-            sw_cache_attend(owner, span);
+            sw_cache_unmark(owner, span);
             sw_cache_emptied(owner, span);
         }
     }
@@ -354,29 +354,30 @@ static void recover_spans(sw_heap *heap) {
 }
 
 static void recover_cache(sw_heap *heap, sw_cache *cache) {
-    struct sw_cache_more *more = cache->more;
-    more->remote_head = 0; /* every span is drained */
-    more->visiting = 0;
-    cache->visited = NULL;
+    struct sw_cache_cold *cold = cache->cold;
+    cold->remote_head = 0; /* every span is drained */
+    cold->hazard_id = 0;
+    cache->hazard = NULL;
     if (!is_torn(cache)) return;
-    sw_cache_reset_slots(cache);
+    sw_cache_reset_bins(cache);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
-        more->partial[i] = more->full[i] = (sw_span_list){0};
-        more->kept[i] = 0;
+        cold->partial[i] = cold->full[i] = (sw_span_list){0};
+        cold->kept[i] = 0;
     }
-    more->tiny_block = 0;
-    more->tiny_used = 0;
-    if (more->loose != SW_CACHE_OF_THREAD) return; /* its user may be the forking thread */
+    cold->tiny_block = 0;
+    cold->tiny_used = 0;
+    if (cold->holder != SW_CACHE_OF_THREAD) return; /* its user may be the forking thread */
     sw_cache_set_closed(cache);
 }
 
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
     heap->closing = 0;
-    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
-        memset(cache->more->large, 0, sizeof cache->more->large); /* or they are given up twice */
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
+        memset(cache->cold->shelves, 0,
+               sizeof cache->cold->shelves); /* or they are given up twice */
     recover_spans(heap);
-    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->more->next)
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
         recover_cache(heap, cache);
 }
 

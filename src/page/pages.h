@@ -119,7 +119,7 @@ const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
  * ones. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
-    uint64_t frames = frontier << (pages->page_shift - SW_FRAME_BITS);
+    uint64_t frames = frontier << (pages->page_shift - SW_FRAME_SHIFT);
     uint64_t pool = __atomic_load_n(&pages->meta->held_bytes, __ATOMIC_RELAXED);
     uint64_t fixed = __atomic_load_n(&pages->fixed_bytes, __ATOMIC_RELAXED);
     return fixed + pool + frames * sizeof(uint32_t);

@@ -86,7 +86,7 @@ typedef struct sw_space {
 
 const char *sw_space_check(const sw_space *space);
 
-/* The pair that the sentinel records', large objects' and empty cache slots' words point to:
+/* The pair that the sentinel records', large objects' and empty bins' words point to:
  * nothing can be allocated from it, every free that meets it takes the slow path. Never written. */
 extern sw_word sw_sentinel_word;
 

@@ -115,7 +115,7 @@ static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint6
     bool room = thread < runner->cache_capacity ||
                 grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *));
     sw_status status =
-        room ? sw_cache_make(runner->heap, SW_CACHE_LOOSE, &runner->caches[thread]) : SW_NOMEM;
+        room ? sw_cache_make(runner->heap, SW_CACHE_OF_LIBRARY, &runner->caches[thread]) : SW_NOMEM;
     if (status != SW_OK)
         return sw_fail(status, "run", "op %" PRIu64 ": no cache for thread %u: %s", index, thread,
                        sw_status_text(status));

@@ -15,13 +15,13 @@
 #include <stdbool.h>
 
 #include "base/attributes.h"
+#include "spanwise/fast_abi.h"
 #include "spanwise/sizeclass.h"
 
 enum {
-    SW_SMALL_LIMIT = 1024,  /* sizes up to here use small_map */
-    SW_SMALL_MAP_LEN = 129, /* (1024 + 7) / 8 + 1 */
-    SW_FRAME_SHIFT = 12,    /* a page-map frame is 4 KiB; pages of tables are multiples */
-    SW_FRAME_BYTES = 1 << SW_FRAME_SHIFT,
+    SW_SMALL_LIMIT = 1024,                /* sizes up to here use small_map */
+    SW_SMALL_MAP_LEN = 129,               /* (1024 + 7) / 8 + 1 */
+    SW_FRAME_BYTES = 1 << SW_FRAME_SHIFT, /* pages of tables are multiples */
 };
 
 typedef struct sw_class {

@@ -36,40 +36,40 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
 /* --- caches ----------------------------------------------------------------------------------- */
 
 static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
-    const sw_cache_slot *slot = &cache->slots[span_class];
-    const sw_span *span = slot->span;
+    const sw_cache_bin *bin = &cache->bins[span_class];
+    const sw_span *span = bin->span;
     const sw_space *space = a->heap->space;
     uintptr_t offset = (uintptr_t)span - (uintptr_t)space->view.spans;
     bool good;
     if (span == NULL) {
-        good = slot->word == &sw_sentinel_word && slot->base == SW_NO_BASE;
+        good = bin->word == &sw_sentinel_word && bin->base == SW_NO_BASE;
     } else {
         good = offset % sizeof *span == 0 && offset / sizeof *span <= UINT32_MAX &&
                sw_audit_is_span(a, (uint32_t)(offset / sizeof *span)) &&
                span->state == SW_SPAN_CURRENT && sw_span_owner(span) == cache &&
                span->span_class == span_class;
-        uintptr_t at = (uintptr_t)slot->word - (uintptr_t)span->words;
+        uintptr_t at = (uintptr_t)bin->word - (uintptr_t)span->words;
         good = good && at % sizeof(sw_word) == 0 &&
                at / sizeof(sw_word) < sw_span_word_count(span) &&
-               slot->base == sw_span_word_base(span, slot->word, slot->bytes);
+               bin->base == sw_span_word_base(span, bin->word, bin->bytes);
     }
     if (!good)
         SW_BROKEN(a, "cache %u: span class %u does not point into its current span",
-                  cache->more->number, span_class);
+                  cache->cold->number, span_class);
 }
 
 /* Every free slot of a full span is in `local` and has a hint. */
 static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
-    const sw_cache_slot *slot = &cache->slots[span_class];
+    const sw_cache_bin *bin = &cache->bins[span_class];
     uint32_t max = sw_heap_hints_max(a->heap, span_class);
-    if (slot->hints != sw_cache_hints(cache, span_class) || slot->hinted_max != max ||
-        slot->hinted % sizeof(sw_hint) != 0 || slot->hinted > max ||
-        slot->bytes != a->heap->table->classes[span_class / 2].size) {
-        SW_BROKEN(a, "cache %u: slot of span class %u is damaged", cache->more->number, span_class);
+    if (bin->hints != sw_cache_hints(cache, span_class) || bin->hinted_max != max ||
+        bin->hinted % sizeof(sw_hint) != 0 || bin->hinted > max ||
+        bin->bytes != a->heap->table->classes[span_class / 2].size) {
+        SW_BROKEN(a, "cache %u: bin of span class %u is damaged", cache->cold->number, span_class);
         return;
     }
-    for (uint32_t id = cache->more->full[span_class].head; id != 0 && a->status == SW_OK;) {
+    for (uint32_t id = cache->cold->full[span_class].head; id != 0 && a->status == SW_OK;) {
         const sw_span *span = sw_space_span(space, id);
         id = sw_space_cold(space, span)->next;
         for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
@@ -89,42 +89,42 @@ static bool has_view(const sw_cache *cache, const sw_heap *heap) {
            cache->page_map == view.page_map && cache->spans == view.spans &&
            cache->table == heap->table && cache->mode == heap->mode &&
            cache->small_map == heap->table->small_map &&
-           cache->straight_end == sw_heap_straight_end(heap);
+           cache->plain_end == sw_heap_plain_end(heap);
 }
 
 /* A closed one is a handle that has ended, and no fast path finds anything in it. */
 static bool has_fields(const sw_cache *cache, const sw_heap *heap) {
-    const struct sw_cache_more *more = cache->more;
+    const struct sw_cache_cold *cold = cache->cold;
     bool open = sw_handle_lives(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE);
-    if (cache->heap != heap || more->closed > 1 || open != (more->closed == 0)) return false;
+    if (cache->heap != heap || cold->closed > 1 || open != (cold->closed == 0)) return false;
     return open ? has_view(cache, heap)
-                : cache->frames == 0 && cache->straight_end == 0 && cache->table->max_size == 0;
+                : cache->frames == 0 && cache->plain_end == 0 && cache->table->max_size == 0;
 }
 
 static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     const sw_heap *heap = a->heap;
-    const struct sw_cache_more *more = cache->more;
-    uint32_t number = more->number, kept;
+    const struct sw_cache_cold *cold = cache->cold;
+    uint32_t number = cold->number, kept;
     uint64_t spans = 0;
     if (!has_fields(cache, heap) || number == 0 || number > heap->cache_numbers ||
-        more->tiny_used > 16)
+        cold->tiny_used > 16)
         SW_BROKEN(a, "cache %u: its record is damaged", number);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         check_slot(a, cache, i);
         if (a->status != SW_OK) return;
-        uint64_t current = cache->slots[i].span != NULL;
-        uint64_t full = check_list(a, &more->full[i], SW_SPAN_FULL, i, cache, &kept);
-        uint64_t partial = check_list(a, &more->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
+        uint64_t current = cache->bins[i].span != NULL;
+        uint64_t full = check_list(a, &cold->full[i], SW_SPAN_FULL, i, cache, &kept);
+        uint64_t partial = check_list(a, &cold->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
         if (a->status == SW_OK) check_hints(a, cache, i);
-        if (a->status == SW_OK && more->kept[i] != kept)
+        if (a->status == SW_OK && cold->kept[i] != kept)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
-                      number, i, kept, more->kept[i]);
+                      number, i, kept, cold->kept[i]);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
         spans += current + full + partial;
     }
-    if (a->status == SW_OK && more->closed && spans != 0)
+    if (a->status == SW_OK && cold->closed && spans != 0)
         SW_BROKEN(a, "cache %u: closed, and owns spans", number);
 }
 
@@ -132,12 +132,12 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
 static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t most) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
-    for (uint32_t node = cache->more->remote_head; node != 0 && count <= most; count++) {
+    for (uint32_t node = cache->cold->remote_head; node != 0 && count <= most; count++) {
         const sw_span_cold *cold = &space->cold[node / 2];
         if (!sw_audit_is_span(a, node / 2) || cold->heap != a->heap ||
             cold->remote_words[node % 2] == 0) {
             SW_BROKEN(a, "cache %u: span %u on its remote stack has no announced frees",
-                      cache->more->number, node / 2);
+                      cache->cold->number, node / 2);
             return count;
         }
         node = cold->remote_next[node % 2];
@@ -172,21 +172,21 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
-/* What a place holds is a large object that was freed, of its kind. Returns how many are kept. */
+/* What a shelf holds is a large object that was freed, of its kind. Returns how many are kept. */
 static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
-    for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
-        uint64_t entry = cache->more->large[i];
+    for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
+        uint64_t entry = cache->cold->shelves[i];
         uint32_t id = (uint32_t)entry;
         if (id == 0) continue;
         const sw_span *span = sw_space_span(space, id);
         if (!sw_audit_is_span(a, id) || space->cold[id].heap != a->heap ||
             span->state != SW_SPAN_LARGE || sw_span_large_lives(span) || !span->needzero ||
-            sw_large_place(space->cold[id].pages) != i - i % SW_LARGE_WAYS ||
+            sw_large_shelf(space->cold[id].pages) != i - i % SW_LARGE_WAYS ||
             (entry ^ id) != sw_large_kind(space->cold[id].pages, (span->span_class & 1) != 0) ||
-            cache->more->closed) {
-            SW_BROKEN(a, "cache %u: place %u holds no large object of its own", cache->more->number,
+            cache->cold->closed) {
+            SW_BROKEN(a, "cache %u: shelf %u holds no large object of its own", cache->cold->number,
                       i);
             return count;
         }
@@ -200,10 +200,10 @@ static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t clo
     const sw_cache *previous = NULL;
     uint64_t count = 0;
     for (const sw_cache *cache = list; cache != NULL && a->status == SW_OK;
-         cache = cache->more->list_next) {
-        if (cache->more->closed != closed || cache->more->list_previous != previous ||
+         cache = cache->cold->list_next) {
+        if (cache->cold->closed != closed || cache->cold->list_previous != previous ||
             ++count > a->heap->cache_numbers)
-            SW_BROKEN(a, "cache %u: does not belong to the list of %s caches", cache->more->number,
+            SW_BROKEN(a, "cache %u: does not belong to the list of %s caches", cache->cold->number,
                       closed != 0 ? "closed" : "open");
         previous = cache;
     }
@@ -213,7 +213,7 @@ static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t clo
 static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     uint64_t halves = 0, kept = 0, count = 0;
     for (const sw_cache *cache = a->heap->caches; cache != NULL && a->status == SW_OK;
-         cache = cache->more->next) {
+         cache = cache->cold->next) {
         check_cache(a, cache, seen);
         if (a->status == SW_OK) halves += check_remote_stack(a, cache, a->halves);
         if (a->status == SW_OK) kept += check_large_places(a, cache);

@@ -174,7 +174,7 @@ static bool add_span_info(sw_heap *heap, sw_span *span, void *arg) {
         .cls = span->span_class / 2,
         .slots = large ? 1 : span->slots,
         .live = large ? sw_span_large_lives(span) : span->slots - sw_span_free_slots(span),
-        .cache = owner == NULL ? 0 : owner->more->number,
+        .cache = owner == NULL ? 0 : owner->cold->number,
         .scan = (span->span_class & 1) == 0,
         .current = sw_span_state_seen(span) == SW_SPAN_CURRENT,
         .needzero = sw_span_dirty_seen(span),

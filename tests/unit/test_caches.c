@@ -11,8 +11,8 @@ static sw_cache *caches[MANY];
 
 static uint64_t length_of(const sw_cache *list, uint32_t closed) {
     uint64_t count = 0;
-    for (; list != NULL; list = list->more->list_next, count++)
-        CHECK_EQ(list->more->closed, closed);
+    for (; list != NULL; list = list->cold->list_next, count++)
+        CHECK_EQ(list->cold->closed, closed);
     return count;
 }
 
@@ -28,7 +28,8 @@ static void closed_ones_are_taken_again(void) {
     sw_heap *heap;
     uint64_t rng = 4;
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    for (int i = 0; i < MANY; i++) CHECK_EQ(sw_cache_make(heap, SW_CACHE_LOOSE, &caches[i]), SW_OK);
+    for (int i = 0; i < MANY; i++)
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
     check_lists(heap, MANY, 0);
     for (int left = MANY; left > STAY; left--) {
         int at = (int)(check_random(&rng) % (uint64_t)left);
@@ -38,7 +39,7 @@ static void closed_ones_are_taken_again(void) {
     check_lists(heap, STAY, MANY - STAY);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     for (int i = STAY; i < MANY; i++)
-        CHECK_EQ(sw_cache_make(heap, SW_CACHE_LOOSE, &caches[i]), SW_OK);
+        CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &caches[i]), SW_OK);
     check_lists(heap, MANY, 0);
     for (int i = 0; i < MANY; i++) sw_cache_close(caches[i]);
     check_lists(heap, 0, MANY);
@@ -46,18 +47,18 @@ static void closed_ones_are_taken_again(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* A span that becomes wholly free is given up unless an open cache visits it. What stands in a
+/* A span that becomes wholly free is given up unless an open cache has a hazard on it. What stands in a
  * closed cache's record does not count: nobody looks at it. */
 static void spans_given_up(bool by_closed, uint64_t spans_left) {
     sw_heap *heap;
-    sw_cache *cache, *visitor;
+    sw_cache *cache, *freer;
     sw_ledger ledger;
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
     CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &visitor), SW_OK);
-    if (by_closed) sw_cache_close(visitor);
+    CHECK_EQ(sw_cache_open(heap, &freer), SW_OK);
+    if (by_closed) sw_cache_close(freer);
     void *p = sw_cache_alloc(cache, SLOT_BYTES, 0);
-    visitor->more->visiting = *sw_space_entry(heap->space, (uintptr_t)p);
+    freer->cold->hazard_id = *sw_space_entry(heap->space, (uintptr_t)p);
     sw_cache_free(cache, p);
     sw_cache_close(cache);
     CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
@@ -66,9 +67,9 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
     heap->central_idle = 0;
     CHECK_EQ(sw_heap_verify(heap), spans_left == 0 ? SW_OK : SW_STATE);
     heap->central_idle = (uint32_t)spans_left;
-    visitor->more->visiting = 0;
+    freer->cold->hazard_id = 0;
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_heap_trim(heap); /* the visit is over: now it is given up */
+    sw_heap_trim(heap); /* the hazard is cleared: now it is given up */
     CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
     CHECK_EQ(ledger.spans, 0);
     CHECK_EQ(heap->central_idle, 0);

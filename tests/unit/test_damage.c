@@ -160,30 +160,30 @@ static void damage_list(sw_heap *heap, sw_span_list *list) {
 /* Places of large objects that hold one. Returns how many. */
 static uint32_t damage_places(sw_heap *heap, sw_cache *cache) {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < SW_LARGE_PLACES; i++) {
-        if ((uint32_t)cache->more->large[i] == 0) continue;
+    for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
+        if ((uint32_t)cache->cold->shelves[i] == 0) continue;
         kept++;
-        DAMAGE_BIT(cache->more, large[i], 0);  /* the record */
-        DAMAGE_BIT(cache->more, large[i], 32); /* scanned or not */
-        DAMAGE_BIT(cache->more, large[i], 35); /* pages */
+        DAMAGE_BIT(cache->cold, shelves[i], 0);  /* the record */
+        DAMAGE_BIT(cache->cold, shelves[i], 32); /* scanned or not */
+        DAMAGE_BIT(cache->cold, shelves[i], 35); /* pages */
     }
     return kept;
 }
 
 static void damage_cache(sw_heap *heap, sw_cache *cache) {
     for (uint32_t i = 2; i < heap->span_classes; i += 5) {
-        sw_cache_slot *slot = &cache->slots[i];
-        DAMAGE_BIT(slot, word, 4);
-        DAMAGE_BIT(slot, base, 3);
-        DAMAGE_BIT(slot, bytes, 4);
-        DAMAGE_BIT(slot, hinted, 2);
-        DAMAGE_BIT(slot, hinted, 10);
-        DAMAGE_BIT(slot, hints, 5);
-        DAMAGE_BIT(slot, hinted_max, 6);
-        if (slot->span != NULL) DAMAGE_BIT(slot, span, 6);
-        damage_list(heap, &cache->more->partial[i]);
-        damage_list(heap, &cache->more->full[i]);
-        DAMAGE_BIT(cache->more, kept[i], 0);
+        sw_cache_bin *bin = &cache->bins[i];
+        DAMAGE_BIT(bin, word, 4);
+        DAMAGE_BIT(bin, base, 3);
+        DAMAGE_BIT(bin, bytes, 4);
+        DAMAGE_BIT(bin, hinted, 2);
+        DAMAGE_BIT(bin, hinted, 10);
+        DAMAGE_BIT(bin, hints, 5);
+        DAMAGE_BIT(bin, hinted_max, 6);
+        if (bin->span != NULL) DAMAGE_BIT(bin, span, 6);
+        damage_list(heap, &cache->cold->partial[i]);
+        damage_list(heap, &cache->cold->full[i]);
+        DAMAGE_BIT(cache->cold, kept[i], 0);
     }
     DAMAGE_BIT(cache, base, 20);
     DAMAGE_BIT(cache, frames, 20);
@@ -192,7 +192,7 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
     DAMAGE_BIT(cache, heap, 12);
     DAMAGE_BIT(cache, table, 4);
     DAMAGE_BIT(cache, mode, 1);
-    DAMAGE_BIT(cache->more, closed, 0);
+    DAMAGE_BIT(cache->cold, closed, 0);
 }
 
 static void damage_heap(sw_heap *heap) {

@@ -25,7 +25,7 @@ static void make_heap(void) {
 /* --- slow paths that a damage is led to ------------------------------------------------------- */
 
 static sw_span *current_span(void) {
-    return cache->slots[sw_span_class_of(sw_size_class(heap->table, 64), true)].span;
+    return cache->bins[sw_span_class_of(sw_size_class(heap->table, 64), true)].span;
 }
 
 /* Fresh spans of a class until the pages, the records and the metadata of several were taken. */

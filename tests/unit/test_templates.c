@@ -122,12 +122,12 @@ static void tiny_paths(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* Where malloc of the default table finds the slot of a size. */
+/* Where malloc of the default table finds the bin of a size. */
 static void default_pairs(void) {
     const sw_table *table = sw_table_default();
     for (uint32_t n = 0; n <= SW_FAST_SIZE_MAX; n++) {
         uint32_t span_class = sw_span_class_of(sw_size_class(table, n), false);
-        CHECK_EQ(sw_default_pairs[(n + 7) >> 3], span_class * sizeof(sw_cache_slot));
+        CHECK_EQ(sw_default_pairs[(n + 7) >> 3], span_class * sizeof(sw_cache_bin));
     }
     CHECK_EQ(SW_DEFAULT_CUTOFF, SW_DEFAULT_PATHS.cutoff);
 }

@@ -56,7 +56,7 @@ static void pages_at_the_limit(void) {
         for (int i = 0; i < LARGER_SLOTS; i++) CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
         held = sw_heap_held_bytes(heap);
         for (int i = 0; i < SLOTS; i++) sw_cache_free(caches[i < SLOTS * 3 / 4 ? 0 : 1], small[i]);
-        sw_cache_trim(caches[1]); /* visits the span no more */
+        sw_cache_trim(caches[1]); /* clears its hazard */
         CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
         end_heap();
     }
@@ -89,24 +89,24 @@ static void refills_at_the_limit(void) {
     }
 }
 
-/* Whoever visits a span and then owns it frees into it as its owner. */
-static void visitor_becomes_owner(void) {
+/* Whoever has a hazard on a span and then owns it frees into it as its owner. */
+static void freer_becomes_owner(void) {
     static void *own[SLOTS];
     make_heap(NULL);
-    sw_cache *visitor = caches[1];
+    sw_cache *freer = caches[1];
     void *first = sw_cache_alloc(caches[0], SMALL, 0), *p = sw_cache_alloc(caches[0], SMALL, 0);
-    sw_cache_free(visitor, p);
+    sw_cache_free(freer, p);
     sw_span *span = span_of(first);
-    CHECK(visitor->visited == span);
+    CHECK(freer->hazard == span);
     sw_cache_close(caches[0]);
     CHECK_EQ(sw_cache_open(heap, &caches[0]), SW_OK);
-    for (int i = 0; i < SLOTS - 1; i++) own[i] = sw_cache_alloc(visitor, SMALL, 0);
-    CHECK(span_of(own[0]) == span && sw_span_owner(span) == visitor);
-    CHECK(visitor->visited == NULL);
-    CHECK(sw_cache_alloc(visitor, SMALL, 0) != NULL); /* the span is full, so its owner is marked */
+    for (int i = 0; i < SLOTS - 1; i++) own[i] = sw_cache_alloc(freer, SMALL, 0);
+    CHECK(span_of(own[0]) == span && sw_span_owner(span) == freer);
+    CHECK(freer->hazard == NULL);
+    CHECK(sw_cache_alloc(freer, SMALL, 0) != NULL); /* the span is full, so its owner is marked */
     for (int i = 0; i < SLOTS - 1; i += 100) {
         uint32_t slot = sw_span_slot_of(span, (uintptr_t)own[i]);
-        sw_cache_free(visitor, own[i]);
+        sw_cache_free(freer, own[i]);
         CHECK_EQ(sw_word_remote(&span->words[slot / 64]), 0);
         CHECK_EQ(sw_word_local(&span->words[slot / 64]) >> (slot % 64) & 1, 1);
     }
@@ -140,14 +140,15 @@ static void late_announcement(void) {
     sw_span *span = span_of(own[0]);
     sw_cache_free(first, own[0]);
     CHECK_EQ(sw_span_remote_free(heap->space, span, 5), SW_REMOTE_ANNOUNCE);
-    first->more->loose = SW_CACHE_LOOSE; /* no user's: its record serves the next one at once */
+    first->cold->holder =
+        SW_CACHE_OF_LIBRARY; /* no user's: its record serves the next one at once */
     sw_cache_close(first);
     CHECK_EQ(sw_cache_open(heap, &caches[0]), SW_OK);
     CHECK(caches[0] == first && sw_cache_alloc(next, SMALL, 0) == own[0]);
     CHECK(sw_span_owner(span) == next);
     sw_cache_announce(first, span, 0); /* the freer goes on */
     CHECK(sw_cache_alloc(first, SMALL, 0) != NULL);
-    CHECK_EQ(first->more->remote_head, 0);
+    CHECK_EQ(first->cold->remote_head, 0);
     sw_cache_trim(next);
     CHECK(sw_cache_alloc(next, SMALL, 0) == own[5]);
     end_heap();
@@ -165,11 +166,11 @@ static void free_one(sw_cache *cache, uint32_t i) {
     objects[i] = objects[--live];
 }
 
-/* A cache visits the span that it says it does, which lives and is not its own. */
-static void check_visits(void) {
+/* The span of a hazard lives and is not the cache's own. */
+static void check_hazards(void) {
     for (int i = 0; i < CACHES; i++) {
-        uint32_t id = caches[i]->more->visiting;
-        const sw_span *span = caches[i]->visited;
+        uint32_t id = caches[i]->cold->hazard_id;
+        const sw_span *span = caches[i]->hazard;
         CHECK(id < SW_SPAN_FIRST
                   ? span == NULL
                   : span == sw_space_span(heap->space, id) && sw_span_owner(span) != caches[i] &&
@@ -185,12 +186,12 @@ static void check_heap(void) {
     CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
     CHECK_EQ(ledger.live_objects, live);
     for (uint32_t i = 0; i < live; i++) check_object(&objects[i]);
-    check_visits();
+    check_hazards();
 }
 
-static bool is_visited(const sw_span *span) {
+static bool has_hazard(const sw_span *span) {
     for (int i = 0; i < CACHES; i++)
-        if (caches[i]->visited == span) return true;
+        if (caches[i]->hazard == span) return true;
     return false;
 }
 
@@ -204,10 +205,10 @@ static void check_refusal(const sw_cache *cache, uint32_t size) {
     CHECK_EQ(errno, ENOMEM);
     for (size_t i = 0; i < count; i++) {
         const sw_span_info *s = &spans[i];
-        if (s->cache != cache->more->number && s->cache != 0) continue;
+        if (s->cache != cache->cold->number && s->cache != 0) continue;
         CHECK(s->cls != cls || s->live == s->slots);
         CHECK(s->live != 0 || s->cache == 0 || s->bytes < bytes ||
-              is_visited(span_of((void *)s->address)));
+              has_hazard(span_of((void *)s->address)));
     }
     refusals++;
 }
@@ -257,7 +258,7 @@ static void at_random(int steps) {
             sw_cache_trim(*cache);
         } else if (kind < 98) {
             sw_cache_close(*cache);
-            CHECK((*cache)->visited == NULL && (*cache)->more->visiting == 0); /* records stay */
+            CHECK((*cache)->hazard == NULL && (*cache)->cold->hazard_id == 0); /* records stay */
             CHECK_EQ(sw_cache_open(heap, cache), SW_OK);
         } else {
             check_heap();
@@ -271,7 +272,7 @@ static void at_random(int steps) {
 int main(void) {
     pages_at_the_limit();
     refills_at_the_limit();
-    visitor_becomes_owner();
+    freer_becomes_owner();
     the_oldest_goes_first();
     late_announcement();
     for (seed = 1; seed <= 24; seed++) at_random(1500);
