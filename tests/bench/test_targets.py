@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,17 @@ def test_scripted_targets_are_those_of_the_script() -> None:
     assert limits == [1.0, 30.0]
 
 
-def test_weaker_targets_have_a_decision_that_names_them() -> None:
+def test_weaker_targets_have_a_decision_whose_figures_name_them() -> None:
     for row in TARGETS:
         if not row.weaker:
             continue
         notes = list(DECISIONS.glob(f"{row.decision}-*.md"))
         assert len(notes) == 1, row.name
-        assert row.name in notes[0].read_text(encoding="utf-8"), row.name
+        linked = re.findall(
+            r"\]\((\.\./measurements/[^)#]+)\)", notes[0].read_text(encoding="utf-8")
+        )
+        figures = [(DECISIONS / page).read_text(encoding="utf-8") for page in linked]
+        assert any(f"| {row.name} |" in page for page in figures), row.name
 
 
 def test_targets_name_paths_that_are_counted() -> None:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links of the documents lead somewhere; decision notes have one page and one shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
+NOTES = sorted((ROOT / "docs/decisions").glob("*.md"))
+DESIGN = sorted((ROOT / "docs/design").glob("*.md"))
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`(docs/[\w./-]+)`")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+NOTE_LINES, NOTE_BYTES = 40, 2_700
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in headings}
+
+
+def broken_links(root: Path, page: Path) -> Iterator[str]:
+    """Relative links, and names of files in docs/, that lead nowhere."""
+    text = page.read_text(encoding="utf-8")
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            yield target
+    for name in NAMED.findall(text):
+        # A decision may go by its number alone.
+        if not (root / name).exists() and not list(root.glob(f"{name}-*.md")):
+            yield name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(broken_links(ROOT, page)) == []
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "docs/decisions").mkdir(parents=True)
+    (tmp_path / "docs/decisions/0001-why.md").write_text("# 0001: why\n\n## What it is, today\n")
+    page = tmp_path / "docs/page.md"
+    page.write_text(
+        "[good](decisions/0001-why.md#what-it-is-today), [far](https://example.org/none.md),\n"
+        "`docs/decisions/0001`, [here](#page), `docs/decisions/0002`, [no](decisions/why.md),\n"
+        "[no](decisions/0001-why.md#what-it-was)\n\n# Page\n"
+    )
+    expected = ["decisions/why.md", "decisions/0001-why.md#what-it-was", "docs/decisions/0002"]
+    assert list(broken_links(tmp_path, page)) == expected
+
+
+def test_notes_are_numbered_without_a_gap() -> None:
+    assert [note.name[:5] for note in NOTES] == [f"{n:04}-" for n in range(1, len(NOTES) + 1)]
+
+
+@pytest.mark.parametrize("note", NOTES, ids=[note.stem for note in NOTES])
+def test_a_note_has_one_page(note: Path) -> None:
+    text = note.read_text(encoding="utf-8")
+    assert text.startswith(f"# {note.name[:4]}: ")
+    assert text.count("\n") <= NOTE_LINES
+    assert len(text.encode()) <= NOTE_BYTES
+    for part in ("Summary.", "Goal."):
+        assert f"**{part}**" in text
+    assert re.search(r"\*\*(Measure of success|Alternative|Price|Risk)", text)
