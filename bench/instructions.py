@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench_lib import counts
-from bench_lib.command import run_command
-from bench_lib.errors import BenchError
-from bench_lib.report import text_table, write_whole
+from runner import counts
+from runner.command import run_command
+from runner.errors import BenchError
+from runner.text import text_table, write_whole
 
 BENCH = Path(__file__).resolve().parent
 SKIPPED = 77  # what ctest takes for skipped

@@ -21,14 +21,16 @@ if(NOT benchmark_FOUND)
 endif()
 
 set(bench_dir "${PROJECT_SOURCE_DIR}/bench")
+set(bench_rows "${bench_dir}/rows")
+set(bench_studies "${bench_dir}/studies")
 set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
 
 # bench_executable(NAME SOURCE [WHAT IT LINKS...]): a google-benchmark program.
 function(bench_executable name source)
-  add_executable(${name} "${bench_dir}/${source}")
+  add_executable(${name} "${source}")
   spanwise_compile(${name})
   set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
-  target_include_directories(${name} PRIVATE "${bench_dir}")
+  target_include_directories(${name} PRIVATE "${bench_rows}")
   target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
   # A loop that begins in the middle of a line may take a fifth longer; for all contenders alike.
@@ -47,14 +49,14 @@ function(bench_program name source)
 endfunction()
 
 # What the rows of several threads say about time and count.
-bench_executable(bench_threads_check threads_check.cc)
+bench_executable(bench_threads_check "${bench_rows}/threads_check.cc")
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
 set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 120)
 
 # How often a pair is slow because of where its pages lie: by hand. Here that it runs.
-add_executable(bench_same_place "${bench_dir}/same_place.c")
+add_executable(bench_same_place "${bench_studies}/places/same_place.c")
 spanwise_compile(bench_same_place)
-target_include_directories(bench_same_place PRIVATE "${bench_dir}")
+target_include_directories(bench_same_place PRIVATE "${bench_rows}")
 target_link_libraries(bench_same_place PRIVATE spanwise_static)
 add_test(NAME bench.same_place COMMAND bench_same_place 2)
 set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 120)
@@ -62,10 +64,10 @@ set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 120)
 # What each requirement costs. Prototypes that are called live apart from those who call them: in a
 # library that is bound as the malloc face is, and in an archive.
 function(bench_limits_library name type)
-  add_library(${name} ${type} "${bench_dir}/limits/${ARGN}")
+  add_library(${name} ${type} "${bench_studies}/limits/${ARGN}")
   spanwise_compile(${name})
   set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON PREFIX "")
-  target_include_directories(${name} PRIVATE "${bench_dir}")
+  target_include_directories(${name} PRIVATE "${bench_rows}")
 endfunction()
 bench_limits_library(bench_limits_called SHARED called.cc)
 set_target_properties(bench_limits_called PROPERTIES CXX_VISIBILITY_PRESET hidden
@@ -74,14 +76,16 @@ target_compile_options(bench_limits_called PRIVATE -ftls-model=initial-exec)
 spanwise_link_shared(bench_limits_called)
 bench_limits_library(bench_limits_generic STATIC generic.cc)
 
-bench_executable(bench_limits_check limits/check_limits.cc bench_limits_called bench_limits_generic)
-target_sources(bench_limits_check PRIVATE "${bench_dir}/limits/check_called.cc")
+bench_executable(bench_limits_check "${bench_studies}/limits/check_limits.cc" bench_limits_called
+                 bench_limits_generic)
+target_sources(bench_limits_check PRIVATE "${bench_studies}/limits/check_called.cc")
 add_test(NAME bench.limits_check COMMAND bench_limits_check)
 set_tests_properties(bench.limits_check PROPERTIES LABELS bench TIMEOUT 120)
-bench_program(bench_limits limits/bench_limits.cc bench_limits_called bench_limits_generic)
+bench_program(bench_limits "${bench_studies}/limits/bench_limits.cc" bench_limits_called
+              bench_limits_generic)
 
-bench_program(bench_malloc bench_malloc.cc)
-bench_program(bench_spanwise bench_spanwise.cc spanwise_static)
+bench_program(bench_malloc "${bench_rows}/bench_malloc.cc")
+bench_program(bench_spanwise "${bench_rows}/bench_spanwise.cc" spanwise_static)
 
 # What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})
@@ -89,7 +93,7 @@ spanwise_compile(spanwise_bare)
 target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
                        -DSW_FAST_CHECKED=0)
 target_link_libraries(spanwise_bare PUBLIC spanwise_zstd::zstd Threads::Threads)
-bench_program(bench_spanwise_bare bench_spanwise.cc spanwise_bare)
+bench_program(bench_spanwise_bare "${bench_rows}/bench_spanwise.cc" spanwise_bare)
 target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
 target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
                        -DSW_FAST_CHECKED=0)
@@ -98,7 +102,7 @@ target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
 
 find_package(mimalloc QUIET)
 if(mimalloc_FOUND AND TARGET mimalloc)
-  bench_program(bench_peer_mimalloc peers/bench_peer_mimalloc.cc mimalloc)
+  bench_program(bench_peer_mimalloc "${bench_dir}/peers/bench_peer_mimalloc.cc" mimalloc)
   find_path(bench_mimalloc_include mimalloc.h HINTS "${MIMALLOC_INCLUDE_DIR}"
             PATH_SUFFIXES mimalloc-2.0 mimalloc-2.1 mimalloc-2.2 mimalloc-3.0)
   target_include_directories(bench_peer_mimalloc SYSTEM PRIVATE "${bench_mimalloc_include}")
@@ -130,7 +134,7 @@ function(bench_peer name source header)
     endif()
     set(library "${bench_${name}_library}")
   endif()
-  bench_program(bench_peer_${name} peers/${source} ${library})
+  bench_program(bench_peer_${name} "${bench_dir}/peers/${source}" ${library})
   target_include_directories(bench_peer_${name} SYSTEM PRIVATE "${bench_${name}_include}")
   target_compile_definitions(bench_peer_${name}
                              PRIVATE BENCH_PEER_VERSION="${SPANWISE_PEER_${upper}_VERSION}")
@@ -154,20 +158,21 @@ endif()
 
 # bench_paths_program(NAME SOURCE [WHAT IT LINKS...])
 function(bench_paths_program name source)
-  add_executable(${name} "${bench_dir}/paths.c" "${bench_dir}/${source}")
+  add_executable(${name} "${bench_rows}/paths.c" "${source}")
   spanwise_compile(${name})
-  target_include_directories(${name} PRIVATE "${bench_dir}")
+  target_include_directories(${name} PRIVATE "${bench_rows}")
   target_compile_definitions(${name} PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
   target_link_libraries(${name} PRIVATE ${ARGN})
 endfunction()
 
-bench_paths_program(bench_paths paths_spanwise.c spanwise_static)
-bench_paths_program(bench_paths_bare paths_spanwise.c spanwise_bare)
+bench_paths_program(bench_paths "${bench_rows}/paths_spanwise.c" spanwise_static)
+bench_paths_program(bench_paths_bare "${bench_rows}/paths_spanwise.c" spanwise_bare)
 target_compile_options(bench_paths_bare PRIVATE -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)
-bench_paths_program(bench_paths_malloc paths_malloc.c)
-bench_paths_program(bench_paths_limits limits/paths_limits.cc bench_limits_called
-                    bench_limits_generic benchmark::benchmark Threads::Threads)
+bench_paths_program(bench_paths_malloc "${bench_rows}/paths_malloc.c")
+bench_paths_program(bench_paths_limits "${bench_studies}/limits/paths_limits.cc"
+                    bench_limits_called bench_limits_generic benchmark::benchmark
+                    Threads::Threads)
 set_target_properties(bench_paths_limits PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
 
 find_program(bench_valgrind valgrind)
@@ -180,7 +185,7 @@ if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
                        SKIP_RETURN_CODE 77)
 endif()
 
-# --- one allocation taken apart (bench/anatomy.py) --------------------------------------------------
+# --- one allocation taken apart (./dev study anatomy) ---------------------------------------------
 
 # The library as the others have it, with the debug information that names inlined functions; valgrind
 # before 3.20 stops at clang's DWARF 5.
@@ -188,8 +193,9 @@ add_library(spanwise_anatomy STATIC EXCLUDE_FROM_ALL ${core_sources})
 spanwise_compile(spanwise_anatomy)
 target_compile_options(spanwise_anatomy PRIVATE -g -gdwarf-4)
 target_link_libraries(spanwise_anatomy PUBLIC spanwise_zstd::zstd Threads::Threads)
-add_executable(bench_anatomy "${bench_dir}/anatomy.c")
+add_executable(bench_anatomy "${bench_studies}/anatomy/anatomy.c")
 spanwise_compile(bench_anatomy)
+target_include_directories(bench_anatomy PRIVATE "${bench_rows}")
 target_compile_definitions(bench_anatomy PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
 target_compile_options(bench_anatomy PRIVATE -g -gdwarf-4)
 target_link_libraries(bench_anatomy PRIVATE spanwise_anatomy)

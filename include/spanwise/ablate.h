@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Switches of bench/ablations.py: 1 puts the plain way in the place of ours, in inline code and in
+/* Switches of bench/studies/ablations: 1 puts the plain way in the place of ours, in inline code and in
  * the library, so that a study can price ours. All are 0 unless a build sets them; a program and
  * its library need the same values. Not for direct use.
  *   SW_ABLATE_DIVIDE    a free divides the offset by the slot size; ours multiplies by `magic`. The size is

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bench_lib import calm, cli, journal
-from bench_lib.calm import Calm
-from bench_lib.contenders import Contender
-from bench_lib.runner import Job, Result
+from runner import calm, journal
+from runner.calm import Calm
+from runner.contenders import Contender
+from runner.runs import Job, Result
+from scoreboard import cli
 
 from tests.bench.tools import INLINE
 

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from bench_lib import children
-from bench_lib.errors import BenchError
+from runner import children
+from runner.errors import BenchError
 
 from tests.bench.tools import BENCH
 
@@ -24,12 +24,12 @@ PROGRAM = (
     '*) echo "$0: $1" >&2; exit 2 ;; esac\n'
 )
 COUNTS = """
-from bench_lib import counts
+from runner import counts
 program = counts.Program(Path(sys.argv[1]))
 counts.count_all([(program, "a"), (program, "b")])
 """
 ANATOMY = """
-from bench_lib import anatomy_cli
+from studies.anatomy import cli as anatomy_cli
 anatomy_cli.measure(Path(sys.argv[1]), 8, 1, 0)
 """
 START = f"""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import instructions
 import pytest
-from bench_lib import counts
-from bench_lib.errors import BenchError
+from runner import counts
+from runner.errors import BenchError
 
 from tests.bench.tools import BENCH, counted_paths
 
@@ -67,3 +67,10 @@ def test_bad_baseline(tmp_path: Path) -> None:
     path.write_text("[1]")
     with pytest.raises(BenchError, match="not a baseline of counts by key and path"):
         counts.load_baseline(path)
+
+
+def test_nothing_collected() -> None:
+    said = "==1== Events    : Ir Dr Dw\n==1== Collected : 0\n"
+    with pytest.raises(BenchError, match="callgrind collected nothing"):
+        counts.parse_collected(said)
+    assert counts.parse_collected(said.replace("d : 0", "d : 3 2 1")) == {"Ir": 3, "Dr": 2, "Dw": 1}

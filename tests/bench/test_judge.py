@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_lib import cli, counts, judge, machine, report, scoreboard, scripted, show, targets_file
-from bench_lib.contenders import Field
-from bench_lib.judge import Bar, Rules
-from bench_lib.machine import Machine
-from bench_lib.runner import Run
-from bench_lib.stats import Interval
-from bench_lib.targets import Weaker
+from runner import counts
+from runner.contenders import Field
+from runner.runs import Run
+from runner.stats import Interval
+from scoreboard import cli, judge, machine, report, scores, scripted, show, targets_file
+from scoreboard.judge import Bar, Rules
+from scoreboard.machine import Machine
+from scoreboard.targets import Weaker
 
 from tests.bench.tools import FILE, INLINE, MACHINES, SNMALLOC, TARGETS, make_run, make_target
 
@@ -68,7 +69,7 @@ def test_a_weaker_target_holds_on_its_machine_alone() -> None:
     """1.75: above the 1.5 that was asked, within the 2.1 of the slow machine."""
     run = make_run({INLINE: [3.5] * 3, SNMALLOC: [2.0] * 3})
     found = {
-        key: scoreboard.score(make_target(**ROW), FIELD, run, Rules(3, key))
+        key: scores.score(make_target(**ROW), FIELD, run, Rules(3, key))
         for key in ("slow", "fast", machine.UNKNOWN)
     }
     assert [score.verdict for score in found.values()] == ["met", "missed", "reported"]
@@ -80,21 +81,21 @@ def test_a_weaker_target_holds_on_its_machine_alone() -> None:
 def test_what_is_asked_holds_on_every_machine() -> None:
     run = make_run({INLINE: [3.5] * 3, SNMALLOC: [2.0] * 3})
     for key in ("slow", "fast", machine.UNKNOWN):
-        assert scoreboard.score(make_target(), FIELD, run, Rules(3, key)).verdict == "missed"
+        assert scores.score(make_target(), FIELD, run, Rules(3, key)).verdict == "missed"
 
 
 def test_each_machine_has_its_own_weaker_target() -> None:
     two = [*WEAKER, {"machine": "fast", "target": 1.7, "prototype": "sized", "figure": 1.8}]
     target = make_target(weaker=two, decision="0018")
     run = make_run({INLINE: [3.5] * 3, SNMALLOC: [2.0] * 3})
-    found = [scoreboard.score(target, FIELD, run, Rules(3, key)) for key in ("slow", "fast")]
+    found = [scores.score(target, FIELD, run, Rules(3, key)) for key in ("slow", "fast")]
     assert [(score.bar.limit, score.verdict) for score in found] == [(2.1, "met"), (1.7, "missed")]
 
 
 def test_a_weaker_target_is_shown_with_what_was_asked_and_its_prototype() -> None:
     run = make_run({INLINE: [3.5] * 3, SNMALLOC: [2.0] * 3})
     slow, fast, unknown = (
-        scoreboard.score(make_target(**ROW), FIELD, run, Rules(3, key))
+        scores.score(make_target(**ROW), FIELD, run, Rules(3, key))
         for key in ("slow", "fast", machine.UNKNOWN)
     )
     text = report.scoreboard_table([slow])
@@ -119,7 +120,7 @@ def test_a_weaker_target_is_shown_with_what_was_asked_and_its_prototype() -> Non
 @pytest.mark.parametrize(("ours", "eased"), [(2.9, False), (3.1, True)])
 def test_a_row_within_what_was_asked_is_not_eased(ours: float, eased: bool) -> None:
     run = make_run({INLINE: [ours] * 3, SNMALLOC: [2.0] * 3})
-    found = scoreboard.score(make_target(**ROW), FIELD, run, Rules(3, "slow"))
+    found = scores.score(make_target(**ROW), FIELD, run, Rules(3, "slow"))
     assert (found.verdict, found.is_eased) == ("met", eased)
 
 
@@ -192,16 +193,16 @@ def test_alloc64_is_as_weak_as_its_prototypes() -> None:
 @pytest.mark.parametrize(("made", "said"), [(9, "reported"), (10, "met"), (11, "reported")])
 def test_a_row_is_judged_with_the_fixed_repetitions_alone(made: int, said: str) -> None:
     run = make_run({INLINE: [2.0] * made, SNMALLOC: [2.0] * made})
-    found = scoreboard.score(make_target(), FIELD, run, Rules(10))
+    found = scores.score(make_target(), FIELD, run, Rules(10))
     assert found.verdict == said
     assert found.note == ("" if made == 10 else f"repetitions made: {made}, fixed: 10")
     assert found.ratio is not None
 
 
 def test_a_short_run_is_not_judged_whatever_failed() -> None:
-    found = scoreboard.score(make_target(), FIELD, make_run({SNMALLOC: [2.0]}), Rules(10))
+    found = scores.score(make_target(), FIELD, make_run({SNMALLOC: [2.0]}), Rules(10))
     assert (found.verdict, found.note) == ("reported", "ours did not run")
-    found = scoreboard.score(make_target(), FIELD, make_run({INLINE: [2.0]}), Rules(10))
+    found = scores.score(make_target(), FIELD, make_run({INLINE: [2.0]}), Rules(10))
     assert found.verdict == "no peer"
 
 
@@ -210,7 +211,7 @@ def test_counts_are_exact_and_need_no_repetitions() -> None:
         bench="b", peer_bench="a", ours="exported", peers="counts", reference=None, target=1.05
     )
     known = {"a": counts.Counts(100, 1, 1, 1, 0), "b": counts.Counts(106, 1, 1, 1, 0)}
-    found = scoreboard.score(target, Field([], {}), Run([]), Rules(10), counts=known)
+    found = scores.score(target, Field([], {}), Run([]), Rules(10), counts=known)
     assert (found.verdict, found.note) == ("missed", "")
 
 
@@ -288,7 +289,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(PROGRAM % seconds)
         (tmp_path / name).chmod(0o755)
     (tmp_path / "targets.toml").write_text(ONE_ROW)
-    monkeypatch.setattr("bench_lib.contenders.PRELOADS", {})
+    monkeypatch.setattr("runner.contenders.PRELOADS", {})
     return tmp_path
 
 
@@ -321,4 +322,4 @@ def test_a_scoreboard_from_end_to_end(
 
 
 def test_the_file_fixes_ten_repetitions() -> None:
-    assert targets_file.load(cli.BENCH / "targets.toml").repetitions == 10
+    assert targets_file.load(cli.BENCH / "scoreboard/targets.toml").repetitions == 10

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_lib import cli, origins
-from bench_lib.contenders import Contender
-from bench_lib.errors import BenchError
+from runner import origins
+from runner.contenders import Contender
+from runner.errors import BenchError
+from scoreboard import cli
 
 from tests.bench.tools import INLINE, MIMALLOC, PRELOAD, SNMALLOC
 
@@ -125,7 +126,7 @@ def test_the_report_tells_how_each_peer_was_made(
             """echo '{"benchmarks": [{"iterations": 1, "op": 1e-9}]}'\n"""
         )
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr("bench_lib.contenders.PRELOADS", {})
+    monkeypatch.setattr("runner.contenders.PRELOADS", {})
     words = ["--build", str(tmp_path), "--results", str(tmp_path / "results"), "--quick"]
     words += ["--scoreboard", "--rows", "inline free in order 16 B x 100 k"]
     assert cli.main([*words, "--flags", "rpmalloc=-O3 -flto"]) == 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real programs under the malloc face print and write what they do under glibc; no times asserted.
 
-The short form of `./dev real`: quick inputs of a few programs. Then the parts of bench/real.py.
+The short form of `./dev real`: quick inputs of a few programs. Then the parts of bench/run_real.py.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench_lib.contenders import Contender, find_library
-from bench_lib.errors import BenchError
-from real_lib import cli, field, identity, launch, programs, report, verdict
-from real_lib.drivers import Place, run_once
-from real_lib.launch import Usage
-from real_lib.measure import Measured, Runner, Sample, measure, split_runnable
-from real_lib.programs import Program
+from real import cli, field, identity, launch, programs, report, verdict
+from real.drivers import Place, run_once
+from real.launch import Usage
+from real.measure import Measured, Runner, Sample, measure, split_runnable
+from real.programs import Program
+from runner.contenders import Contender, find_library
+from runner.errors import BenchError
 from spanwise._lib import native_library
 
 from tests.bench.tools import BENCH
@@ -341,7 +341,7 @@ def test_generated_inputs_repeat(tmp_path: Path) -> None:
         made = []
         for number in range(2):
             path = tmp_path / f"{script}{number}"
-            source = BENCH / "real" / f"{script}.py"
+            source = BENCH / "real/workloads" / f"{script}.py"
             subprocess.run([sys.executable, str(source), size, str(path)], check=True)
             made.append(path.read_bytes())
         assert made[0] == made[1]

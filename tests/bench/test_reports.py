@@ -7,9 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from bench_lib import cli, report, scoreboard, selection
-from bench_lib.contenders import Field
-from bench_lib.errors import BenchError
+from runner.contenders import Field
+from runner.errors import BenchError
+from runner.patterns import choose
+from runner.provenance import SEED, preset_name, provenance, raw_results, write_results
+from runner.text import ratio_cell, text_table, write_whole
+from scoreboard import cli, report, scores
 
 from tests.bench.tools import BENCH, INLINE, ROOT, SNMALLOC, THREE, make_run, make_target
 
@@ -18,12 +21,12 @@ from tests.bench.tools import BENCH, INLINE, ROOT, SNMALLOC, THREE, make_run, ma
 
 def test_rows_by_name_pattern_and_part() -> None:
     names = ["pair/16", "zpair/16", "pair/64"]
-    assert selection.choose(names, "pair/16") == ["pair/16"]
-    assert selection.choose(names, "pair/*") == ["pair/16", "pair/64"]
-    assert selection.choose(names, "/16") == ["pair/16", "zpair/16"]
-    assert selection.choose(names, None) == names
+    assert choose(names, "pair/16") == ["pair/16"]
+    assert choose(names, "pair/*") == ["pair/16", "pair/64"]
+    assert choose(names, "/16") == ["pair/16", "zpair/16"]
+    assert choose(names, None) == names
     with pytest.raises(BenchError, match=r"^--rows 'quad' matches no row; there are 3: pair/16, "):
-        selection.choose(names, "quad")
+        choose(names, "quad")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_bad_options(arguments: list[str], said: str, capsys: pytest.CaptureFixt
 
 
 def test_text_table() -> None:
-    assert report.text_table(["row", "ns"], [["a", "1"], ["long", "10"]]).splitlines() == [
+    assert text_table(["row", "ns"], [["a", "1"], ["long", "10"]]).splitlines() == [
         "row   ns",
         "----  --",
         "a      1",
@@ -51,9 +54,9 @@ def test_text_table() -> None:
 
 
 def test_ratio_cell_says_no_difference() -> None:
-    assert report.ratio_cell([1.0, 1.1, 0.9], [1.0, 1.0, 1.0]) == "no difference"
-    assert report.ratio_cell([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]) == "0.50 [0.50, 0.50]"
-    assert report.ratio_cell([], [1.0]) == "-"
+    assert ratio_cell([1.0, 1.1, 0.9], [1.0, 1.0, 1.0]) == "no difference"
+    assert ratio_cell([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]) == "0.50 [0.50, 0.50]"
+    assert ratio_cell([], [1.0]) == "-"
 
 
 def test_figures_and_comparison() -> None:
@@ -70,9 +73,9 @@ def test_scoreboard_table_counts_verdicts() -> None:
     run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3})
     field = Field([INLINE, SNMALLOC], {})
     rows = [
-        scoreboard.score(make_target(), field, run, THREE),
-        scoreboard.score(make_target(target=1.2), field, run, THREE),
-        scoreboard.score(make_target(reference=["rpmalloc >= 2.0"]), field, run, THREE),
+        scores.score(make_target(), field, run, THREE),
+        scores.score(make_target(target=1.2), field, run, THREE),
+        scores.score(make_target(reference=["rpmalloc >= 2.0"]), field, run, THREE),
     ]
     text = report.scoreboard_table(rows)
     assert text.splitlines()[-1] == "1 met, 1 missed, 1 no peer"
@@ -91,11 +94,11 @@ def test_go_benchmark_text() -> None:
 
 
 def test_raw_results_hold_provenance(tmp_path: Path) -> None:
-    about = report.provenance(ROOT, tmp_path)
+    about = provenance(ROOT, tmp_path)
     assert {"date", "machine", "compiler", "commit", "preset", "seed"} <= set(about)
     run = make_run({INLINE: [3.0, 4.0]})
-    path = report.write_results(
-        tmp_path / "results", report.raw_results(run, Field([INLINE], {"go": "get it"}), about)
+    path = write_results(
+        tmp_path / "results", raw_results(run, Field([INLINE], {"go": "get it"}), about)
     )
     raw = json.loads(path.read_text())
     assert len(raw["repetitions"]) == 2
@@ -105,14 +108,14 @@ def test_raw_results_hold_provenance(tmp_path: Path) -> None:
 
 
 def test_seed_is_the_programs_seed() -> None:
-    assert f"SEED = {report.SEED} " in (BENCH / "rows.h").read_text()
+    assert f"SEED = {SEED} " in (BENCH / "rows/rows.h").read_text()
 
 
 def test_results_that_cannot_be_written(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.touch()
     with pytest.raises(BenchError) as caught:
-        report.write_whole(blocker / "x.json", "{}")
+        write_whole(blocker / "x.json", "{}")
     assert str(caught.value).startswith(f"{blocker}/x.json: ")
 
 
@@ -125,4 +128,4 @@ def test_results_that_cannot_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_preset_name(cache: dict[str, str], name: str) -> None:
-    assert report.preset_name(cache) == name
+    assert preset_name(cache) == name

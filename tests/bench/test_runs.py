@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_lib import cli, contenders, journal, report, runner, scoreboard
-from bench_lib.contenders import Contender, Field
-from bench_lib.errors import BenchError
-from bench_lib.judge import Rules
-from bench_lib.runner import Job, Result
+from runner import contenders, journal, runs
+from runner.contenders import Contender, Field
+from runner.errors import BenchError
+from runner.provenance import raw_results
+from runner.runs import Job, Result
+from scoreboard import cli, report, scores
+from scoreboard.judge import Rules
 
 from tests.bench.tools import INLINE, MIMALLOC, PRELOAD, SNMALLOC, make_target, run_of
 
@@ -22,15 +24,15 @@ from tests.bench.tools import INLINE, MIMALLOC, PRELOAD, SNMALLOC, make_target, 
 
 
 def test_command_of_a_row() -> None:
-    words = runner.command(Job("cold/16x1M", INLINE), 0.05)
+    words = runs.command(Job("cold/16x1M", INLINE), 0.05)
     assert words[1] == "--benchmark_filter=^inline/cold/16x1M(/iterations:1)?(/manual_time)?$"
     go = Contender("go", "go", Path("go"), "go")
-    assert runner.command(Job("seed/Alloc16", go), 0.05) == ["go", "Alloc16", "5"]
+    assert runs.command(Job("seed/Alloc16", go), 0.05) == ["go", "Alloc16", "5"]
 
 
 def test_parse_result() -> None:
     row = {"name": "x", "op": 1e-9, "iterations": 7, "allocs_per_iter": 2.0, "max_bytes_used": 32}
-    found = runner.parse_result(json.dumps({"benchmarks": [row]}), "", 0)
+    found = runs.parse_result(json.dumps({"benchmarks": [row]}), "", 0)
     assert (found.values["op"], found.iterations, found.error) == (1e-9, 7, "")
 
 
@@ -50,14 +52,14 @@ def test_parse_result() -> None:
     ],
 )
 def test_failures_are_results(stdout: str, stderr: str, status: int, said: str) -> None:
-    assert runner.parse_result(stdout, stderr, status) == Result({}, 0, said)
+    assert runs.parse_result(stdout, stderr, status) == Result({}, 0, said)
 
 
 def test_memory_is_per_operation() -> None:
     values = {"allocs_per_iter": 200.0, "ops": 100.0, "total_allocated_bytes": 51200.0}
-    use = runner.memory_use(Result({**values, "max_bytes_used": 1600.0}, 50))
-    assert use == runner.MemoryUse(2.0, 32.0, 1600.0)
-    assert runner.memory_use(Result({}, 0, "failed")) is None
+    use = runs.memory_use(Result({**values, "max_bytes_used": 1600.0}, 50))
+    assert use == runs.MemoryUse(2.0, 32.0, 1600.0)
+    assert runs.memory_use(Result({}, 0, "failed")) is None
 
 
 def test_repetitions_are_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,9 +69,9 @@ def test_repetitions_are_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
         order.append(f"{job.bench} {job.contender.name}")
         return Result({"op": 1e-9}, 1)
 
-    monkeypatch.setattr(runner, "run_job", fake)
+    monkeypatch.setattr(runs, "run_job", fake)
     jobs = [Job(bench, contender) for bench in ("a", "b") for contender in (INLINE, SNMALLOC)]
-    run = runner.run_interleaved(jobs, 2, 0.01, io.StringIO())
+    run = runs.run_interleaved(jobs, 2, 0.01, io.StringIO())
     assert order == ["a spanwise", "a snmalloc", "b spanwise", "b snmalloc"] * 2
     assert not run.interrupted
 
@@ -84,8 +86,8 @@ def test_interrupt_keeps_finished_repetitions(monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
         return Result({"op": 1e-9}, 1)
 
-    monkeypatch.setattr(runner, "run_job", fake)
-    run = runner.run_interleaved([Job("a", INLINE), Job("a", SNMALLOC)], 10, 0.01)
+    monkeypatch.setattr(runs, "run_job", fake)
+    run = runs.run_interleaved([Job("a", INLINE), Job("a", SNMALLOC)], 10, 0.01)
     assert run.interrupted
     assert len(run.repetitions) == 2
     assert run.values("a", INLINE, "op") == pytest.approx([1.0, 1.0])
@@ -100,11 +102,11 @@ def test_a_hopeless_peer_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
         order.append(job.contender.name)
         return Result({"op": took[job.contender.name]}, 1)
 
-    monkeypatch.setattr(runner, "run_job", fake)
+    monkeypatch.setattr(runs, "run_job", fake)
     jobs = [Job("pair/16", contender) for contender in (INLINE, SNMALLOC, MIMALLOC)]
-    run = runner.run_interleaved(jobs, 5, 0.01, races=[jobs[1:]])
+    run = runs.run_interleaved(jobs, 5, 0.01, races=[jobs[1:]])
     assert [order.count(name) for name in took] == [5, 5, 3]
-    found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run, Rules(5))
+    found = scores.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run, Rules(5))
     assert (found.peer_name, found.verdict) == ("snmalloc", "missed")
 
 
@@ -114,7 +116,7 @@ def test_a_peer_that_is_leaner_is_not_spared() -> None:
         ("growth/1G", MIMALLOC): [{"op": 9e-9, "rss_over_live": 1.1}] * 3,
     }
     run = run_of(rows)
-    assert runner.hopeless(run, [run.jobs]) == set()
+    assert runs.hopeless(run, [run.jobs]) == set()
 
 
 def test_a_peer_that_wins_one_of_its_races_is_not_spared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,21 +128,21 @@ def test_a_peer_that_wins_one_of_its_races_is_not_spared(monkeypatch: pytest.Mon
         order.append(job.contender.name)
         return Result({"op": took[job.contender.name]}, 1)
 
-    monkeypatch.setattr(runner, "run_job", fake)
+    monkeypatch.setattr(runs, "run_job", fake)
     rpmalloc = Contender("rpmalloc", "linked", Path("bench_peer_rpmalloc"), "linked", None, "2.0.1")
     field = Field([INLINE, SNMALLOC, MIMALLOC, rpmalloc], {})
     terms = {"apart": ["snmalloc >= 0.7"], "because": "huge pages"}
     row = make_target(reference=["mimalloc >= 2.0"], **terms)
     rows = [row, make_target(name="all")]
-    jobs = scoreboard.jobs_of(rows, field)
-    run = runner.run_interleaved(jobs, 5, 0.01, races=scoreboard.races_of(rows, field))
+    jobs = scores.jobs_of(rows, field)
+    run = runs.run_interleaved(jobs, 5, 0.01, races=scores.races_of(rows, field))
     assert [order.count(name) for name in took] == [5, 5, 5, 3]
-    assert scoreboard.score(row, field, run, Rules(5)).peer_name == "mimalloc"
+    assert scores.score(row, field, run, Rules(5)).peer_name == "mimalloc"
     order.clear()
-    alone = scoreboard.races_of([row], field)
-    run = runner.run_interleaved(scoreboard.jobs_of([row], field), 5, 0.01, races=alone)
+    alone = scores.races_of([row], field)
+    run = runs.run_interleaved(scores.jobs_of([row], field), 5, 0.01, races=alone)
     assert [order.count(name) for name in took] == [5, 5, 5, 3]
-    assert runner.hopeless(run, alone) == {Job("pair/16", rpmalloc).key}
+    assert runs.hopeless(run, alone) == {Job("pair/16", rpmalloc).key}
 
 
 ABOUT: dict[str, Any] = {
@@ -161,16 +163,16 @@ def test_a_cut_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             raise KeyboardInterrupt
         return Result({"op": len(order) * 1e-9}, 1)
 
-    monkeypatch.setattr(runner, "run_job", fake)
+    monkeypatch.setattr(runs, "run_job", fake)
     jobs = [Job(bench, contender) for bench in ("a", "b") for contender in (INLINE, SNMALLOC)]
     now = journal.conditions(ABOUT, 0.01)
     kept = journal.Journal.start(tmp_path / "x.journal", now)
-    assert runner.run_interleaved(jobs, 2, 0.01, keep=kept.keep).interrupted
+    assert runs.run_interleaved(jobs, 2, 0.01, keep=kept.keep).interrupted
     with kept.path.open("a") as file:
         file.write('{"repetition": 2, "ke')  # the process died while it wrote
     before = journal.load(journal.newest(tmp_path), now)
     again = journal.Journal.go_on(kept.path)
-    run = runner.run_interleaved(jobs, 2, 0.01, before=before, keep=again.keep)
+    run = runs.run_interleaved(jobs, 2, 0.01, before=before, keep=again.keep)
     assert order[8:] == ["b spanwise", "b snmalloc"]
     assert run.values("a", INLINE, "op") == pytest.approx([1.0, 5.0])
     assert run.values("b", INLINE, "op") == pytest.approx([3.0, 9.0])
@@ -192,7 +194,7 @@ def test_a_cut_run_keeps_ours_with_an_environment_apart(tmp_path: Path) -> None:
     before = journal.load(kept.path, now)
     assert plain.key in before[0] and advised.key not in before[0]
     kept.keep(1, advised, Result({"op": 5e-9}, 1))
-    run = runner.Run([plain, advised], journal.load(kept.path, now))
+    run = runs.Run([plain, advised], journal.load(kept.path, now))
     assert run.values("cold/16x1M", PRELOAD, "op") == pytest.approx([11.0])
     assert run.values("cold/16x1M", ADVISED, "op") == pytest.approx([5.0])
 
@@ -204,7 +206,7 @@ def test_raw_results_and_benchstat_text_name_the_options() -> None:
             ("cold/16x1M", ADVISED): [{"op": 5e-9}],
         }
     )
-    raw = report.raw_results(run, Field([PRELOAD], {}), {})
+    raw = raw_results(run, Field([PRELOAD], {}), {})
     assert [row["options"] for row in raw["repetitions"][0]] == ["", "SPANWISE_THP=advise"]
     about = {"commit": "abc", "machine": {"architecture": "x86_64", "cpu": "some cpu"}}
     text = report.go_benchmark_text(run, about)
@@ -219,8 +221,8 @@ def test_an_environment_reaches_the_process(tmp_path: Path) -> None:
     program.chmod(0o755)
     plain = Contender("spanwise", "preload", program, "malloc")
     huge = replace(plain, variables=(("SPANWISE_THP", "7"),))
-    assert runner.run_job(Job("cold/16x1M", plain), 0.01).values["op"] == 0.0
-    assert runner.run_job(Job("cold/16x1M", huge), 0.01).values["op"] == 7.0
+    assert runs.run_job(Job("cold/16x1M", plain), 0.01).values["op"] == 0.0
+    assert runs.run_job(Job("cold/16x1M", huge), 0.01).values["op"] == 7.0
 
 
 def test_a_journal_of_other_conditions(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bench_lib import counts, report, scoreboard, stats
-from bench_lib.contenders import Field
-from bench_lib.runner import Job, Result, Run
+from runner import counts, stats
+from runner.contenders import Field
+from runner.runs import Job, Result, Run
+from scoreboard import report, scores
 
 from tests.bench.tools import (
     INLINE,
@@ -72,9 +73,7 @@ def test_describe(values: list[float], said: str) -> None:
 
 def test_score_takes_the_best_peer() -> None:
     run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3, MIMALLOC: [4.0] * 3})
-    row = scoreboard.score(
-        make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run, THREE
-    ).as_json()
+    row = scores.score(make_target(), Field([INLINE, SNMALLOC, MIMALLOC], {}), run, THREE).as_json()
     assert row["peer_name"] == "snmalloc"
     assert row["ratio"] == pytest.approx(1.25)
     assert row["verdict"] == "met"
@@ -94,7 +93,7 @@ def test_score_takes_the_best_peer() -> None:
 
 def test_score_without_the_reference_is_no_peer_and_never_met() -> None:
     run = make_run({INLINE: [1.0] * 3, MIMALLOC: [4.0] * 3})
-    found = scoreboard.score(make_target(), Field([INLINE, MIMALLOC], {}), run, THREE)
+    found = scores.score(make_target(), Field([INLINE, MIMALLOC], {}), run, THREE)
     assert (found.verdict, found.note) == ("no peer", "needs snmalloc >= 0.7")
     assert found.ratio is not None
 
@@ -102,18 +101,18 @@ def test_score_without_the_reference_is_no_peer_and_never_met() -> None:
 def test_score_with_too_old_a_reference_is_no_peer() -> None:
     target = make_target(reference=["mimalloc >= 3.0"])
     run = make_run({INLINE: [1.0] * 3, MIMALLOC: [4.0] * 3})
-    assert scoreboard.score(target, Field([INLINE, MIMALLOC], {}), run, THREE).verdict == "no peer"
+    assert scores.score(target, Field([INLINE, MIMALLOC], {}), run, THREE).verdict == "no peer"
 
 
 def test_a_wide_interval_is_marked() -> None:
     run = make_run({INLINE: [1.0, 2.0, 5.0], SNMALLOC: [2.0] * 3})
-    found = scoreboard.score(make_target(), Field([INLINE, SNMALLOC], {}), run, THREE)
+    found = scores.score(make_target(), Field([INLINE, SNMALLOC], {}), run, THREE)
     assert found.note == "noisy: run again on a quiet machine"
 
 
 def test_score_without_ours_is_missed() -> None:
     run = make_run({SNMALLOC: [4.0] * 3})
-    found = scoreboard.score(make_target(), Field([SNMALLOC], {}), run, THREE)
+    found = scores.score(make_target(), Field([SNMALLOC], {}), run, THREE)
     assert (found.verdict, found.note, found.ours) == ("missed", "ours did not run", None)
 
 
@@ -125,7 +124,7 @@ def test_score_against_a_constant() -> None:
     run = Run(
         [job], [{job.key: Result({"rss_over_live": value}, 1)} for value in (1.1, 1.11, 1.12)]
     )
-    found = scoreboard.score(target, Field([INLINE], {}), run, THREE)
+    found = scores.score(target, Field([INLINE], {}), run, THREE)
     assert (found.ours, found.peer_name, found.verdict) == (1.11, "live bytes", "met")
 
 
@@ -136,26 +135,26 @@ def test_a_peer_that_stands_apart_is_shown_and_does_not_compete() -> None:
     run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3, MIMALLOC: [4.0] * 3})
     field = Field([INLINE, SNMALLOC, MIMALLOC], {})
     target = make_target(target=0.7, **APART)
-    assert scoreboard.jobs_of([target], field) == run.jobs
-    found = scoreboard.score(target, field, run, THREE)
+    assert scores.jobs_of([target], field) == run.jobs
+    found = scores.score(target, field, run, THREE)
     assert (found.peer_name, found.peer, found.verdict) == ("mimalloc", 4.0, "met")
     assert found.as_json()["note"] == "snmalloc 2.00 ns not compared: huge pages"
     text = report.scoreboard_table([found])
     assert "\nwho competes, and how:\n  pair: snmalloc 2.00 ns not compared: huge pages\n" in text
-    assert scoreboard.score(make_target(), field, run, THREE).verdict == "met"
+    assert scores.score(make_target(), field, run, THREE).verdict == "met"
 
 
 def test_a_peer_that_stands_apart_is_no_reference() -> None:
     run = make_run({INLINE: [2.5] * 3, SNMALLOC: [2.0] * 3, MIMALLOC: [4.0] * 3})
     target = make_target(**{**APART, "reference": ["snmalloc >= 0.7"]})
-    found = scoreboard.score(target, Field([INLINE, SNMALLOC, MIMALLOC], {}), run, THREE)
+    found = scores.score(target, Field([INLINE, SNMALLOC, MIMALLOC], {}), run, THREE)
     assert (found.verdict, found.note) == ("no peer", "needs snmalloc >= 0.7")
     # Without the peer the note names what the row asks for; an older one does compete.
-    alone = scoreboard.score(target, Field([INLINE], {}), make_run({INLINE: [2.5] * 3}), THREE)
+    alone = scores.score(target, Field([INLINE], {}), make_run({INLINE: [2.5] * 3}), THREE)
     assert alone.terms == "snmalloc >= 0.7 not compared: huge pages"
     older = replace(SNMALLOC, version="0.6")
     run = make_run({INLINE: [2.5] * 3, older: [2.0] * 3})
-    assert scoreboard.score(target, Field([INLINE, older], {}), run, THREE).peer_name == "snmalloc"
+    assert scores.score(target, Field([INLINE, older], {}), run, THREE).peer_name == "snmalloc"
 
 
 def test_ours_with_an_environment_against_one_peer_alone() -> None:
@@ -182,13 +181,13 @@ def test_ours_with_an_environment_against_one_peer_alone() -> None:
             ("cold/16x1M", ours): [{"op": 6e-9}] * 3,
         }
     )
-    jobs = scoreboard.jobs_of([plain, advised], field)
+    jobs = scores.jobs_of([plain, advised], field)
     assert {job.key for job in jobs} == {job.key for job in run.jobs} and len(jobs) == 4
-    assert scoreboard.jobs_of([advised], field) == [Job("cold/16x1M", c) for c in (ours, huge)]
-    found = scoreboard.score(advised, field, run, THREE)
+    assert scores.jobs_of([advised], field) == [Job("cold/16x1M", c) for c in (ours, huge)]
+    found = scores.score(advised, field, run, THREE)
     assert (found.ours, found.peer_name, found.peer) == pytest.approx((6.0, "mimalloc3", 5.0))
     assert found.terms == ("ours with SPANWISE_THP=advise, against mimalloc >= 3.0 alone: both ask")
-    found = scoreboard.score(plain, field, run, THREE)
+    found = scores.score(plain, field, run, THREE)
     assert (found.ours, found.peer_name, found.peer) == pytest.approx((11.0, "snmalloc", 12.0))
 
 
@@ -215,11 +214,11 @@ def test_score_against_another_row_of_ours() -> None:
             ("scaling_pair/2", INLINE): [{"op": 10e-9}] * 3,
         }
     )
-    found = scoreboard.score(target, Field([INLINE, SNMALLOC], {}), run, THREE)
+    found = scores.score(target, Field([INLINE, SNMALLOC], {}), run, THREE)
     assert (found.peer_name, found.verdict) == ("itself at scaling_pair/2", "met")
     assert found.ratio is not None
     assert found.ratio.median == pytest.approx(1.1)
-    assert scoreboard.jobs_of([target], Field([INLINE, SNMALLOC], {})) == run.jobs
+    assert scores.jobs_of([target], Field([INLINE, SNMALLOC], {})) == run.jobs
 
 
 def test_growth_compares_ratios_each_with_its_best_peer() -> None:
@@ -236,16 +235,16 @@ def test_growth_compares_ratios_each_with_its_best_peer() -> None:
             ("growth/10M", MIMALLOC): [{"op": 4e-9}] * 3,
         }
     )
-    found = scoreboard.score(target, field, run, THREE)
+    found = scores.score(target, field, run, THREE)
     assert found.ratio is not None
     assert found.ratio.median == pytest.approx(1.5)
     assert (found.peer_name, found.verdict) == ("snmalloc", "missed")
-    assert scoreboard.jobs_of([target], field) == run.jobs
+    assert scores.jobs_of([target], field) == run.jobs
 
 
 def test_a_row_without_a_target_is_reported() -> None:
     run = make_run({INLINE: [9.0] * 3, SNMALLOC: [2.0] * 3})
-    found = scoreboard.score(make_target(target=None), Field([INLINE, SNMALLOC], {}), run, THREE)
+    found = scores.score(make_target(target=None), Field([INLINE, SNMALLOC], {}), run, THREE)
     assert found.verdict == "reported"
     assert found.as_json()["target"] is None
     assert report.scoreboard_table([found]).splitlines()[-1].endswith("0 no peer, 1 reported")
@@ -253,7 +252,7 @@ def test_a_row_without_a_target_is_reported() -> None:
 
 def test_a_row_that_needs_more_memory_is_skipped() -> None:
     run = make_run({INLINE: [9.0] * 3, SNMALLOC: [2.0] * 3})
-    found = scoreboard.score(
+    found = scores.score(
         make_target(needs_gb=11), Field([INLINE, SNMALLOC], {}), run, THREE, free=3.25
     )
     assert (found.verdict, found.note) == (
@@ -267,16 +266,16 @@ def test_instructions_of_two_paths() -> None:
         bench="b", peer_bench="a", ours="exported", peers="counts", reference=None, target=1.05
     )
     known = {"a": counts.Counts(100, 1, 1, 1, 0), "b": counts.Counts(104, 1, 1, 1, 0)}
-    found = scoreboard.score(target, Field([], {}), Run([]), THREE, counts=known)
+    found = scores.score(target, Field([], {}), Run([]), THREE, counts=known)
     assert (found.verdict, found.ours, found.target.unit) == ("met", 104, "instr")
-    assert scoreboard.score(target, Field([], {}), Run([]), THREE).verdict == "no peer"
+    assert scores.score(target, Field([], {}), Run([]), THREE).verdict == "no peer"
 
 
 def test_a_missed_row_tells_its_cause() -> None:
     run = make_run({INLINE: [9.0] * 3, SNMALLOC: [2.0] * 3})
     field = Field([INLINE, SNMALLOC], {})
-    missed = scoreboard.score(make_target(cause="70 instructions a pair"), field, run, THREE)
-    met = scoreboard.score(make_target(target=9.0, cause="never shown"), field, run, THREE)
+    missed = scores.score(make_target(cause="70 instructions a pair"), field, run, THREE)
+    met = scores.score(make_target(target=9.0, cause="never shown"), field, run, THREE)
     text = report.scoreboard_table([missed, met])
     assert "  pair: 70 instructions a pair" in text
     assert "never shown" not in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/targets.toml, and rows that scripts measure."""
+"""bench/scoreboard/targets.toml, and rows that scripts measure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import loop_speed
 import pytest
-from bench_lib import cli, scripted, selection, targets, targets_file
-from bench_lib.errors import BenchError
-from bench_lib.machine import Machine
+from runner.errors import BenchError
+from scoreboard import cli, loop_speed, scripted, selection, targets, targets_file
+from scoreboard.machine import Machine
 
 from tests.bench.tools import TARGETS, counted_paths, make_target
 
@@ -234,7 +233,7 @@ weaker = [{ %s }]
         ),
         (
             "machine = 'fast', target = 1.7, prototype = 'wish', figure = 1.8",
-            "weaker by prototype 'wish', which ./dev bench --limits lacks",
+            "weaker by prototype 'wish', which ./dev study limits lacks",
         ),
         (
             "machine = 'fast', target = 1.5, prototype = 'sized', figure = 1.8",
@@ -347,6 +346,12 @@ def test_rows_of_scripts_only_when_asked_for(tmp_path: Path) -> None:
     options = cli.parser().parse_args(["--scoreboard", "--rows", "*optimiser*"])
     with pytest.raises(BenchError, match="matches no row"):
         cli.execute(options)
+
+
+def test_a_script_runs() -> None:
+    told = scripted.measure("loop_speed.py", ["--quick", "--rows", "simulator"])
+    (row,) = told["rows"].values()
+    assert row["ours"] > 0 and row["verdict"] == "reported"
 
 
 def test_a_script_that_fails() -> None:

@@ -7,17 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bench_lib import targets_file
-from bench_lib.contenders import Contender
-from bench_lib.judge import Rules
-from bench_lib.machine import Machine
-from bench_lib.runner import Job, Result, Run
-from bench_lib.targets import Target
+from runner.contenders import Contender
+from runner.runs import Job, Result, Run
+from scoreboard import targets_file
+from scoreboard.judge import Rules
+from scoreboard.machine import Machine
+from scoreboard.targets import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 
-FILE = targets_file.load(BENCH / "targets.toml")
+FILE = targets_file.load(BENCH / "scoreboard/targets.toml")
 TARGETS = FILE.rows
 
 MACHINES = {
@@ -73,6 +73,6 @@ def run_of(series: dict[tuple[str, Contender], list[dict[str, float]]]) -> Run:
 
 
 def counted_paths() -> set[str]:
-    """The names in the tables of bench/paths_*.c."""
-    sources = [path.read_text() for path in BENCH.glob("paths_*.c")]
+    """The names in the tables of bench/rows/paths_*.c."""
+    sources = [path.read_text() for path in (BENCH / "rows").glob("paths_*.c")]
     return {name for text in sources for name in re.findall(r'^    \{"(\w+)", ', text, re.M)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from install_tools import ROOT, run
 
-COMMANDS = ("demo", "test", "bench", "real", "stress", "check", "gen")
+COMMANDS = ("demo", "test", "bench", "real", "study", "stress", "check", "gen")
 
 
 def dev(*words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -42,6 +42,30 @@ def test_unknown_option() -> None:
     result = dev("test", "--sideways")
     assert result.returncode == 2
     assert result.stderr == "dev: test has no option '--sideways'; see ./dev test --help\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "study"),
+    [
+        ("--ablations", "ablations"),
+        ("--limits", "limits"),
+        ("--anatomy", "anatomy"),
+        ("--classes", "seed-claim"),
+    ],
+)
+def test_an_option_that_became_a_study(option: str, study: str) -> None:
+    result = dev("bench", "--quick", option)
+    line = f"dev: bench has no option '{option}'; it is a study: ./dev study {study}\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", line)
+
+
+def test_studies_are_listed() -> None:
+    lines = run(ROOT / "dev", "study").splitlines()
+    assert any(line.startswith("  limits ") for line in lines)
+    assert any(line.startswith("  held-out ") for line in lines)
+    unknown = dev("study", "nothing")
+    line = "study: there is no study 'nothing'; ./dev study lists them\n"
+    assert (unknown.returncode, unknown.stderr) == (2, line)
 
 
 def test_bare_machine_tells_the_one_line(tmp_path: Path) -> None:

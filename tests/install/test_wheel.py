@@ -106,7 +106,7 @@ def test_builds_and_replays_from_the_wheel(
 def test_closes_the_loop_from_the_wheel(environment: Path, tmp_path: Path) -> None:
     """Record, optimise, build, run: what is measured is what was predicted."""
     figures = tmp_path / "loop.json"
-    script = ROOT / "bench/loop_check.py"
+    script = ROOT / "bench/studies/loop_check.py"
     said = run(environment / "python", script, "--quick", "-o", figures, cwd=tmp_path)
     assert "the loop holds: equal to the byte, within 2%" in said
     told = json.loads(figures.read_text(encoding="utf-8"))

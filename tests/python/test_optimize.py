@@ -28,7 +28,6 @@ from tests.python.helpers import (
     ROOT,
     make_ops,
     needs_recorder,
-    python,
     random_ops,
 )
 
@@ -551,21 +550,3 @@ def test_command_leaves_no_file_behind_an_error(
         == f"spanwise: {place}: cannot be written: No such file or directory\n"
     )
     assert sorted(path.name for path in stored.iterdir()) == ["a.swt", "b.swt"]
-
-
-# --- the study ------------------------------------------------------------------------------------
-
-
-@needs_recorder()
-def test_study_of_one_program(tmp_path: Path) -> None:
-    study = ROOT / "bench/study_heldout.py"
-    result = python(study, "--only", "python, small objects", "--write", tmp_path / "s.md")
-    assert result.returncode == 0, result.stderr
-    text = (tmp_path / "s.md").read_text(encoding="utf-8")
-    assert result.stdout == text
-    assert text.count("| python, small objects |") == 5
-    nothing = python(study, "--only", "none")
-    assert (nothing.returncode, nothing.stderr) == (
-        2,
-        "study_heldout: no program to record; see --help\n",
-    )

@@ -11,7 +11,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 
-from tests.python.helpers import ROOT, python, spanwise
+from tests.python.helpers import spanwise
 
 
 def test_command(files: list[str], tmp_path: Path) -> None:
@@ -57,10 +57,3 @@ def test_command_without_dask(
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["sweep", files[0], "--executor", "dask"]) == 2
     assert "pip install 'spanwise[cluster]'" in capsys.readouterr().err
-
-
-def test_loop_speed_runs() -> None:
-    done = python(ROOT / "bench/loop_speed.py", "--quick", "--rows", "simulator", "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)["rows"]
-    assert row["ours"] > 0 and row["verdict"] == "reported"

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Runs the bench programs beside other allocators, compares, and keeps the scoreboard."""

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions, loads, stores, branches and calls of each allocation path, counted by callgrind.
+
+callgrind collects inside measured() only. Two runs of different length are subtracted, so that
+entering the loop costs nothing, and what is left is exact: an operation and its loop, with refills
+and span transitions spread over the operations between the two lengths.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from runner import children
+from runner.errors import BenchError
+
+SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
+# An operation may cost so much more of any kind, less than one instruction of a short path: what
+# refills do differs with the C library, and long paths look at the clock now and then.
+SLACK, SHARE = 0.25, 0.005
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one operation and its loop execute. Not whole numbers: refills are spread over them.
+
+    Attributes:
+        instructions: of any kind (callgrind's Ir).
+        loads: data reads (Dr).
+        stores: data writes (Dw).
+        branches: conditional branches (Bc).
+        calls: of functions, jumps from one to another included.
+        mispredicted: branches, by callgrind's model (Bcm, Bim). In no baseline.
+        missed: loads and stores that miss a first-level cache of this machine's shape (D1mr,
+            D1mw). In no baseline.
+    """
+
+    instructions: float
+    loads: float
+    stores: float
+    branches: float
+    calls: float
+    mispredicted: float = 0.0
+    missed: float = 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """What a baseline has, by name, to three decimals."""
+        return {kind: round(getattr(self, kind), 3) for kind in KINDS}
+
+
+SIMULATED = ("mispredicted", "missed")  # by models, not exact
+KINDS = tuple(field.name for field in fields(Counts) if field.name not in SIMULATED)
+Baseline = dict[str, dict[str, Counts]]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A path that needs more of something than the baseline allows."""
+
+    path: str
+    kind: str
+    was: float
+    now: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.was:.2f} -> {self.now:.2f} {self.kind} an operation; mend the "
+            "path, or run bench/instructions.py --update and say why in the commit"
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of paths, with a library preloaded or without.
+
+    Attributes:
+        file: bench_paths, or one like it.
+        preload: the library, or None.
+        prefix: only paths whose names begin so are counted.
+    """
+
+    file: Path
+    preload: Path | None = None
+    prefix: str = ""
+
+
+def find_valgrind() -> str | None:
+    """The valgrind command, or None."""
+    return shutil.which("valgrind")
+
+
+def programs_of(build: Path) -> list[Program]:
+    """The library's paths, the same without checks, and those of the malloc face.
+
+    Raises:
+        BenchError: they were not built.
+    """
+    face = build / "libspanwise-malloc.so"
+    programs = [
+        Program(build / "bench_paths"),
+        Program(build / "bench_paths_bare", prefix="inline"),
+        Program(build / "bench_paths_malloc", face),
+    ]
+    for program in programs:
+        for file in (program.file, program.preload):
+            if file is not None and not file.is_file():
+                raise BenchError(f"{file} is missing: build with -DSPANWISE_BENCH=ON")
+    return programs
+
+
+def parse_collected(stderr: str) -> dict[str, int]:
+    """Callgrind's totals by event name, from its closing lines.
+
+    Raises:
+        BenchError: there are none, or nothing was collected.
+    """
+    names = re.search(r"^==\d+== Events    : (.+)$", stderr, re.MULTILINE)
+    totals = re.search(r"^==\d+== Collected : ([\d ]+)$", stderr, re.MULTILINE)
+    if names is None or totals is None:
+        last = (stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchError(f"callgrind gave no count: {last}")
+    found = dict(zip(names[1].split(), map(int, totals[1].split()), strict=False))
+    if len(found) < len(names[1].split()):  # it prints one 0 when the toggle met no function
+        raise BenchError("callgrind collected nothing: measured() was never entered")
+    return found
+
+
+def parse_calls(profile: str) -> int:
+    """Calls of functions in a callgrind profile."""
+    return sum(int(text) for text in re.findall(r"^calls=(\d+) ", profile, re.MULTILINE))
+
+
+def _collected(program: Program, path: str, operations: int) -> list[int]:
+    valgrind = find_valgrind()
+    if valgrind is None:
+        raise BenchError("valgrind was not found: apt-get install valgrind")
+    kept = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    if program.preload is not None:
+        kept["LD_PRELOAD"] = str(program.preload)
+    with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
+        profile = Path(folder) / "profile"
+        done = children.run(
+            [
+                valgrind,
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                "--cache-sim=yes",
+                "--branch-sim=yes",
+                "--toggle-collect=measured",
+                f"--callgrind-out-file={profile}",
+                str(program.file),
+                path,
+                str(operations),
+            ],
+            env=kept,
+        )
+        if done.returncode != 0:
+            said = [line for line in done.stderr.splitlines() if not line.startswith("==")]
+            last = (said or ["no message"])[-1]
+            raise BenchError(f"{program.file.name} {path} ended with {done.returncode}: {last}")
+        found = parse_collected(done.stderr)
+        calls = parse_calls(profile.read_text(encoding="utf-8"))
+    exact = [found[event] for event in ("Ir", "Dr", "Dw", "Bc")]
+    return [*exact, calls, found["Bcm"] + found["Bim"], found["D1mr"] + found["D1mw"]]
+
+
+def count(program: Program, path: str) -> Counts:
+    """What one operation of a path executes, its loop included.
+
+    Raises:
+        BenchError: valgrind is missing or the program failed.
+    """
+    weight = weights_of(program)[path]
+    some, more = SHORT // weight, LONG // weight
+    long, short = _collected(program, path, more), _collected(program, path, some)
+    return Counts(*((a - b) / (more - some) for a, b in zip(long, short, strict=True)))
+
+
+def count_all(wanted: Sequence[tuple[Program, str]]) -> list[Counts]:
+    """Counts of (program, path), several at once: other load changes no count."""
+    return children.each(lambda pair: count(*pair), wanted, os.cpu_count() or 1)
+
+
+def _lines(program: Path, option: str) -> list[str]:
+    try:
+        done = subprocess.run([program, option], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BenchError(f"{program}: {error.strerror}; build with -DSPANWISE_BENCH=ON") from error
+    if done.returncode != 0:
+        raise BenchError(f"{program} {option} ended with {done.returncode}")
+    return done.stdout.splitlines()
+
+
+def key_of(program: Program) -> str:
+    """What counts depend on: compiler, version, architecture, assertion grade, build type."""
+    return _lines(program.file, "--key")[0]
+
+
+def weights_of(program: Program) -> dict[str, int]:
+    """The program's paths, each with the weight of its operation."""
+    pairs = (line.split() for line in _lines(program.file, "--list"))
+    return {name: int(weight) for name, weight in pairs if name.startswith(program.prefix)}
+
+
+def paths_of(program: Program) -> list[str]:
+    """The names of its paths."""
+    return list(weights_of(program))
+
+
+def load_baseline(path: Path) -> Baseline:
+    """Counts by key and path; empty without a file.
+
+    Raises:
+        BenchError: the file is no such JSON.
+    """
+    if not path.exists():
+        return {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            key: {
+                name: Counts(**{k: float(counts[k]) for k in KINDS})
+                for name, counts in rows.items()
+            }
+            for key, rows in data.items()
+        }
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise BenchError(f"{path}: not a baseline of counts by key and path: {error!r}") from error
+
+
+def growths(baseline: Mapping[str, Counts], now: Mapping[str, Counts]) -> list[Growth]:
+    """The paths that grew by more than the slack, each under the first kind that did."""
+    grown = []
+    for path, counts in now.items():
+        if path not in baseline:
+            continue
+        for kind in KINDS:
+            was, value = getattr(baseline[path], kind), getattr(counts, kind)
+            if value > was + SLACK + SHARE * was:
+                grown.append(Growth(path, kind, was, value))
+                break
+    return grown
+
+
+def table(now: Mapping[str, Counts], baseline: Mapping[str, Counts]) -> list[list[str]]:
+    """Rows for a table: path, each kind's count, instructions of the baseline."""
+    rows = []
+    for path, counts in now.items():
+        known = f"{baseline[path].instructions:.2f}" if path in baseline else "-"
+        rows.append([path, *(f"{getattr(counts, kind):.2f}" for kind in KINDS), known])
+    return rows

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows and contenders a run of bench/run.py is about."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.contenders import Field, find_field
+from runner.patterns import choose
+from runner.runs import Job
+
+from scoreboard.scores import jobs_of
+from scoreboard.targets import Target, TargetFile
+
+# The first figures: what a plain run shows. --all adds the rest.
+FIGURES = (
+    "pair/16",
+    "pair/64",
+    "pair/512",
+    "zpair/16",
+    "sized_pair/16",
+    "sized_pair/64",
+    "sized_pair/512",
+    "sized_zpair/16",
+    "malloc/16x100k",
+    "calloc/16x100k",
+    "free/16x100k",
+    "free_random/16x100k",
+    "free_random/16x1M",
+    "malloc_after/16x1M",
+    "replace/8-1024",
+)
+MORE_FIGURES = (
+    "pair/32",
+    "zpair/32",
+    "zpair/64",
+    "zpair/512",
+    "sized_pair/32",
+    "sized_zpair/32",
+    "sized_zpair/64",
+    "sized_zpair/512",
+    "replace/8-1024x1k",
+    "replace/8-1024x10k",
+    "calloc/32x100k",
+    "calloc/64x100k",
+    "free_random/64x1M",
+    "malloc_after/64x1M",
+    "cold/16x1M",
+    "producer_consumer/64",
+    "cross_free/64",
+    *(f"scaling_{row}/{n}" for row in ("pair", "replace", "cross") for n in (1, 2, 4, 8)),
+    "false_sharing/handed",
+    "false_sharing/reused",
+    "growth/10M",
+    "growth/100M",
+    "seed/Alloc16",
+    "seed/Alloc32",
+    "seed/Alloc64",
+    "seed/AllocWithPtr",
+)
+# Held back from --all: gigabytes, or ratios instead of times.
+HEAVY_FIGURES = ("growth/1G", "growth/8G")
+RATIO_ROWS = ("replace_rss/8-1024",)
+
+
+def figure_jobs(benches: Sequence[str], field: Field, *, linked: bool) -> list[Job]:
+    """Ours in every way, and the preloaded peers, for each row."""
+    left_out = ("bare", "special", "linked", "go")
+    contenders = [c for c in field.contenders if c.basis not in left_out]
+    if linked:
+        contenders += field.peers("linked")
+    return [Job(bench, contender) for bench in benches for contender in contenders]
+
+
+def chosen_targets(
+    file: TargetFile, options: argparse.Namespace, *, scripted: bool
+) -> list[Target]:
+    """The rows of a file that scripts measure, or the others, as far as --rows selects them."""
+    every = [row for row in file.rows if bool(row.script) == scripted]
+    chosen = choose([row.name for row in every], options.rows)
+    return [row for row in every if row.name in chosen]
+
+
+def plan(
+    options: argparse.Namespace, bench: Path, file: TargetFile
+) -> tuple[list[Target], Field, list[Job]]:
+    """The targets (scoreboard only), everyone, and what is to be run.
+
+    Args:
+        options: of bench/run.py.
+        bench: the folder bench/.
+        file: of targets.
+    """
+    targets: list[Target] = []
+    if options.scoreboard:
+        targets = chosen_targets(file, options, scripted=False)
+        field = find_field(
+            options.build,
+            bench,
+            options.peer,
+            options.linked,
+            with_go=any(row.peers == "go" for row in targets),
+        )
+        return targets, field, jobs_of(targets, field)
+    names = FIGURES if not (options.all or options.rows) else FIGURES + MORE_FIGURES
+    if options.rows:
+        names += HEAVY_FIGURES
+    benches = choose(names, options.rows)
+    field = find_field(options.build, bench, options.peer, options.linked, with_go=False)
+    return [], field, figure_jobs(benches, field, linked=options.linked_peers)

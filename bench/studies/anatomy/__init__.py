@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One allocation taken apart, instruction by instruction."""

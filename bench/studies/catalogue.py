@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every study: the name that ./dev study takes, its question, its module, and what it needs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BENCHES, PACKAGE, COMPILER = "benches", "package", "compiler"
+
+
+@dataclass(frozen=True)
+class Study:
+    """One study.
+
+    Attributes:
+        module: has `main(arguments)`, which returns the exit status.
+        question: one line.
+        needs: BENCHES: the programs of build/bench and the Python package; PACKAGE: the package
+            alone; COMPILER: a C compiler, and the package only for --plot.
+    """
+
+    module: str
+    question: str
+    needs: str
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Runs it; returns the exit status."""
+        status: int = importlib.import_module(self.module).main(arguments)
+        return status
+
+
+STUDIES = {
+    "limits": Study(
+        "studies.limits.cli",
+        "what each requirement of an allocator costs: prototypes, beside ours and peers",
+        BENCHES,
+    ),
+    "ablations": Study(
+        "studies.ablations.cli",
+        "what each part of an allocation saves, beside what could stand in its place",
+        COMPILER,
+    ),
+    "anatomy": Study(
+        "studies.anatomy.cli", "one allocation taken apart, instruction by instruction", BENCHES
+    ),
+    "seed-claim": Study(
+        "studies.seed_claim.cli",
+        "what specialised paths save: each size class beside the generic path, and Go's own",
+        BENCHES,
+    ),
+    "held-out": Study(
+        "studies.held_out.cli",
+        "what fitted tables gain on inputs that they were not fitted to",
+        PACKAGE,
+    ),
+    "loop-check": Study(
+        "studies.loop_check", "whether what the simulator predicts is what is measured", PACKAGE
+    ),
+    "model-error": Study(
+        "studies.model_error",
+        "how far the simulated peaks of other allocators are from their real ones",
+        PACKAGE,
+    ),
+    "record-cost": Study(
+        "studies.record_cost",
+        "what recording costs: a program plain, recorded, and under heaptrack",
+        PACKAGE,
+    ),
+    "replace-floor": Study(
+        "studies.replace_floor",
+        "the least memory that random replacement costs where a slot keeps its class",
+        PACKAGE,
+    ),
+    "places": Study(
+        "studies.places.cli",
+        "how often a pair is slow because of where its pages lie in memory",
+        BENCHES,
+    ),
+}
