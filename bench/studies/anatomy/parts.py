@@ -216,8 +216,11 @@ def _source_line(file: str, line: int) -> str:
 
 @cache
 def _text(file: str) -> str:
-    """Of a file as the debug information names it: from the project's root."""
-    return (_ROOT / file).read_text(encoding="utf-8")
+    """Of a file as the debug information names it: from the project's root.
+
+    A compiler cache may have made the name relative to the build folder, build/bench.
+    """
+    return (_ROOT / file.removeprefix("../../")).read_text(encoding="utf-8")
 
 
 @cache
@@ -264,6 +267,9 @@ def part_of(stack: Sequence[Frame]) -> str:
 # --- the table beside the source ------------------------------------------------------------------
 
 
+_ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)+ ?|\bSW_NONNULL\(\d+\) ?")
+
+
 def bodies(root: Path) -> dict[str, str]:
     """The text of every function that our sources define; macros are not expanded.
 
@@ -273,7 +279,7 @@ def bodies(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for pattern in SOURCES:
         for file in sorted(root.glob(pattern)):
-            text = re.sub(r"__attribute__\(\(.*?\)\)+ ?", "", _text(str(file)))
+            text = _ATTRIBUTE.sub("", _text(str(file)))
             for match in re.finditer(r"^\w[^\n;#{}=]*?\b(\w+)\([^;{}]*\) \{", text, re.MULTILINE):
                 end = text.find("\n}", match.end())
                 line = text.find("\n", match.end())
