@@ -65,7 +65,7 @@ static void note_heights(const sw_heap *heap) {
     }
 }
 
-void face_note_alloc(sw_heap *heap, bool done, uint64_t bytes) {
+void face_account_alloc(sw_heap *heap, bool done, uint64_t bytes) {
     sw_os_lock_acquire(&lock);
     counts.allocs++;
     if (done) {
@@ -79,7 +79,7 @@ void face_note_alloc(sw_heap *heap, bool done, uint64_t bytes) {
     sw_os_lock_release(&lock);
 }
 
-void face_note_free(sw_heap *heap, uint64_t bytes) {
+void face_account_free(sw_heap *heap, uint64_t bytes) {
     sw_os_lock_acquire(&lock);
     counts.frees++;
     counts.requested_bytes -= bytes;
@@ -88,7 +88,7 @@ void face_note_free(sw_heap *heap, uint64_t bytes) {
     sw_os_lock_release(&lock);
 }
 
-void face_note_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes) {
+void face_account_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes) {
     sw_os_lock_acquire(&lock);
     counts.reallocs++;
     if (done) {

@@ -29,11 +29,11 @@ typedef struct face_ledger {
 
 /* The requested size of a live object of ours; false for any other pointer. */
 bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes);
-void face_note_alloc(sw_heap *heap, bool done, uint64_t bytes);
+void face_account_alloc(sw_heap *heap, bool done, uint64_t bytes);
 /* Before an object is given up or resized: the last moment at which the peak's state is there. */
 void face_before_shrink(sw_heap *heap);
-void face_note_free(sw_heap *heap, uint64_t bytes);
-void face_note_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes);
+void face_account_free(sw_heap *heap, uint64_t bytes);
+void face_account_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes);
 bool face_take_ledger(sw_heap *heap, face_ledger *out);
 /* The counts, and the ledger of the peak: of a moment when live bytes were at their highest so far,
  * at most 1/32 below the highest ever. NULL: no such moment came. */

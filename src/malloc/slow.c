@@ -60,7 +60,7 @@ sw_noinline void *face_alloc(size_t size, size_t align, unsigned flags) {
     } else {
         p = align == 0 ? sw_cache_alloc(by.cache, size, flags)
                        : sw_cache_alloc_aligned(by.cache, size, align, flags);
-        if (by.tracked) face_note_alloc(by.heap, p != NULL, size);
+        if (by.tracked) face_account_alloc(by.heap, p != NULL, size);
     }
     leave(&by);
     return p;
@@ -72,9 +72,9 @@ static void *tracked_realloc(const service *by, void *ptr, size_t size) {
     if (ours) face_before_shrink(by->heap);
     void *p = sw_cache_realloc(by->cache, ptr, size, 0);
     if (ptr == NULL) {
-        face_note_alloc(by->heap, p != NULL, size);
+        face_account_alloc(by->heap, p != NULL, size);
     } else if (ours) {
-        face_note_realloc(by->heap, p != NULL, old, size);
+        face_account_realloc(by->heap, p != NULL, old, size);
     }
     return p;
 }
@@ -101,7 +101,7 @@ sw_noinline void face_free(void *ptr, const char *op) {
         bool counted = by.tracked && face_requested(by.heap, ptr, &bytes);
         if (counted) face_before_shrink(by.heap);
         if (!sw_fast_try_free(by.cache, ptr)) sw_free_slow(by.cache, ptr, op);
-        if (counted) face_note_free(by.heap, bytes);
+        if (counted) face_account_free(by.heap, bytes);
     }
     leave(&by);
     errno = saved_errno;
@@ -120,5 +120,5 @@ void face_free_sized(void *ptr, size_t size) {
         heap != NULL && face_option.heap.tracked != 0 && face_requested(heap, ptr, &bytes);
     if (counted) face_before_shrink(heap);
     sw_free_sized(ptr, size);
-    if (counted) face_note_free(heap, bytes);
+    if (counted) face_account_free(heap, bytes);
 }

@@ -129,7 +129,7 @@ static uint64_t retreat(sw_pages *pages, sw_window *window) {
     if (n == 0) return 0;
     uint32_t page = window->first_page + window->frontier - n;
     uint64_t bytes = (uint64_t)n << pages->page_shift;
-    if (sw_bits_any(pages->held, page, n) && purge(pages, page, n) == 0) return 0;
+    if (sw_bits_test(pages->held, page, n) && purge(pages, page, n) == 0) return 0;
     if (!sw_os_uncommit((void *)sw_pages_address(pages, page), bytes)) return 0;
     sw_runs_set_used(&pages->runs, page, n);
     sw_bits_clear(pages->idle, page, n);

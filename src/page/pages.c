@@ -34,7 +34,7 @@ void sw_pages_destroy(sw_pages *pages) {
 static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     sw_check2(sw_pages_check(pages));
     uint32_t held = sw_bits_count(pages->held, page, n);
-    *needzero = sw_bits_any(pages->dirty, page, n);
+    *needzero = sw_bits_test(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
     pages->free_held_pages -= held;
     if (sw_unlikely(n - held >= pages->make_up_pages) && pages->free_held_pages != 0)

@@ -92,7 +92,7 @@ static inline uint32_t sw_bits_count(const uint64_t *bits, uint32_t from, uint32
     return sw_likely(mask != 0) ? sw_popcount(bits[from / 64] & mask)
                                 : sw_bits_count_wide(bits, from, n);
 }
-static inline bool sw_bits_any(const uint64_t *bits, uint32_t from, uint32_t n) {
+static inline bool sw_bits_test(const uint64_t *bits, uint32_t from, uint32_t n) {
     uint64_t mask = sw_bits_mask(from, n);
     return sw_likely(mask != 0) ? (bits[from / 64] & mask) != 0
                                 : sw_bits_count_wide(bits, from, n) != 0;

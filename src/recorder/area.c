@@ -64,7 +64,7 @@ static struct swt_area *take_shared(uint32_t thread) {
     sw_os_lock_acquire(&areas.lock);
     struct swt_area *area = map_next(SWT_AREA_THREAD, thread);
     sw_os_lock_release(&areas.lock);
-    if (area == NULL) record_area_note_loss();
+    if (area == NULL) record_area_mark_loss();
     return area;
 }
 
@@ -83,7 +83,7 @@ void record_area_publish_sites(size_t used) {
     if (areas.sites != NULL) __atomic_store_n(&areas.sites->used, (uint32_t)used, __ATOMIC_RELEASE);
 }
 
-void record_area_note_loss(void) {
+void record_area_mark_loss(void) {
     if (areas.sites != NULL && !record_is_stray_copy())
         __atomic_store_n(&areas.sites->lost, 1, __ATOMIC_RELAXED);
 }

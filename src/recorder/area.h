@@ -22,7 +22,7 @@ uint8_t *record_area_sites(size_t bytes);
 /* So many bytes of them are whole. */
 void record_area_publish_sites(size_t used);
 /* The file does not have all that was recorded. */
-void record_area_note_loss(void);
+void record_area_mark_loss(void);
 
 /* In a fork child: the parent's file is forgotten, and `area`, if it is shared, becomes private and
  * empty in its place, so that a call which the fork interrupted writes nowhere else. */

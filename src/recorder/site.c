@@ -14,12 +14,12 @@
 #include "recorder/thread.h"
 
 enum {
-    SLOT_BITS_SHALLOW = 17, /* depth 1: a slot for each call of malloc in the program */
-    SLOT_BITS_DEEP = 20,
+    BUCKET_BITS_SHALLOW = 17, /* depth 1: a bucket for each call of malloc in the program */
+    BUCKET_BITS_DEEP = 20,
     BUFFER_BYTES = 128 * 1024,
 };
 
-record_site_slot *record_site_slots;
+record_site_bucket *record_site_buckets;
 uint32_t record_site_shift;
 
 static struct {
@@ -29,16 +29,16 @@ static struct {
     uint8_t *own; /* memory of the buffer while there is no file of areas */
 } sites;
 
-static size_t table_bytes(void) { return sizeof(record_site_slot) << sites.bits; }
+static size_t table_bytes(void) { return sizeof(record_site_bucket) << sites.bits; }
 
 bool record_sites_init(void) {
     if (record_option.stacks == 0) return true;
-    sites.bits = record_option.stacks > 1 ? SLOT_BITS_DEEP : SLOT_BITS_SHALLOW;
+    sites.bits = record_option.stacks > 1 ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
     record_site_shift = 64 - sites.bits;
-    record_site_slots = sw_os_map(table_bytes());
+    record_site_buckets = sw_os_map(table_bytes());
     sites.own = sites.buffer.data = sw_os_map(BUFFER_BYTES);
     sites.buffer.capacity = BUFFER_BYTES;
-    return record_site_slots != NULL && sites.own != NULL &&
+    return record_site_buckets != NULL && sites.own != NULL &&
            (record_option.stacks == 1 || sw_os_unwind_init());
 }
 
@@ -68,12 +68,12 @@ void record_sites_flush(void) {
     sw_os_lock_release(&sites.lock);
 }
 
-/* The slot of the key, or the free one where it belongs. The table is never more than 3/4 full. */
-static record_site_slot *probe(uint64_t key, uint64_t *found) {
+/* The bucket of the key, or the free one where it belongs. The table is never more than 3/4 full. */
+static record_site_bucket *probe(uint64_t key, uint64_t *found) {
     uint64_t mask = (1ull << sites.bits) - 1;
     for (uint64_t i = key >> record_site_shift;; i = (i + 1) & mask) {
-        *found = __atomic_load_n(&record_site_slots[i].key, __ATOMIC_ACQUIRE);
-        if (*found == key || *found == 0) return &record_site_slots[i];
+        *found = __atomic_load_n(&record_site_buckets[i].key, __ATOMIC_ACQUIRE);
+        if (*found == key || *found == 0) return &record_site_buckets[i];
     }
 }
 
@@ -83,7 +83,7 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
     if (record_is_stray_copy()) return 0; /* the buffer and the lock are the parent's */
     int saved = errno;
     sw_os_lock_acquire(&sites.lock);
-    record_site_slot *s = probe(key, &found);
+    record_site_bucket *s = probe(key, &found);
     if (found == key) {
         id = s->id;
     } else if (sites.count < (1u << sites.bits) / 4 * 3) {
@@ -101,7 +101,7 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
     return id;
 }
 
-/* Chains may share a key once in 2^64 pairs. Multiplied last: the upper bits choose the slot. */
+/* Chains may share a key once in 2^64 pairs. Multiplied last: the upper bits choose the bucket. */
 static uint64_t chain_key(const uint64_t *addresses, size_t depth) {
     uint64_t key = 0;
     for (size_t i = 0; i < depth; i++) {
@@ -114,7 +114,7 @@ static uint64_t chain_key(const uint64_t *addresses, size_t depth) {
 
 static uint32_t find(uint64_t key, const uint64_t *addresses, size_t depth) {
     uint64_t found;
-    const record_site_slot *s = probe(key, &found);
+    const record_site_bucket *s = probe(key, &found);
     return sw_likely(found == key) ? s->id : enter_site(key, addresses, (uint32_t)depth);
 }
 
@@ -140,6 +140,6 @@ void record_sites_after_fork(void) {
     sites.buffer.data = sites.own;
     sites.buffer.used = 0;
     sites.count = 0;
-    if (!sw_os_purge(record_site_slots, table_bytes()))
-        for (size_t i = 0; i < (size_t)1 << sites.bits; i++) record_site_slots[i].key = 0;
+    if (!sw_os_purge(record_site_buckets, table_bytes()))
+        for (size_t i = 0; i < (size_t)1 << sites.bits; i++) record_site_buckets[i].key = 0;
 }

@@ -14,14 +14,14 @@ struct record_thread;
 
 bool record_sites_init(void);
 
-/* A slot of the table. key: 0 free; the id is written before the key. */
-typedef struct record_site_slot {
+/* A bucket of the table. key: 0 free; the id is written before the key. */
+typedef struct record_site_bucket {
     uint64_t key;
     uint32_t id, padding;
-} record_site_slot;
+} record_site_bucket;
 
-extern record_site_slot *record_site_slots;
-extern uint32_t record_site_shift; /* the upper bits of a key choose its slot */
+extern record_site_bucket *record_site_buckets;
+extern uint32_t record_site_shift; /* the upper bits of a key choose its bucket */
 
 /* The id of the chain that starts at `frame`; 0 when the table is full. */
 uint32_t record_site_slow(const struct record_thread *thread, sw_os_frame frame);
@@ -35,8 +35,8 @@ static sw_always_inline uint32_t record_site(const struct record_thread *thread,
                                              sw_os_frame frame) {
     if (sw_likely(record_option.stacks == 1)) {
         uint64_t key = record_site_key(frame.pc);
-        const record_site_slot *slot = &record_site_slots[key >> record_site_shift];
-        if (sw_likely(__atomic_load_n(&slot->key, __ATOMIC_ACQUIRE) == key)) return slot->id;
+        const record_site_bucket *bucket = &record_site_buckets[key >> record_site_shift];
+        if (sw_likely(__atomic_load_n(&bucket->key, __ATOMIC_ACQUIRE) == key)) return bucket->id;
     } else if (record_option.stacks == 0) {
         return 0;
     }

@@ -125,7 +125,7 @@ static record_thread *take_record(uint32_t id) {
     if (thread == NULL) thread = new_record();
     if (thread == NULL) {
         __atomic_add_fetch(&dropped_without_record, 1, __ATOMIC_RELAXED);
-        record_area_note_loss();
+        record_area_mark_loss();
         return NULL;
     }
     place(thread, thread->area, id);

@@ -10,7 +10,7 @@
  * numbers are as the machine has them.
  *
  * A slot is there when its first word is not 0, and the word behind the last slot is 0: the writer
- * makes the next word 0 first and its own word last (swt_slot_put). A program that is killed has
+ * makes the next word 0 first and its own word last (swt_event_put). A program that is killed has
  * done all stores up to some instruction, so the compiler's order is enough.
  */
 #ifndef SW_TRACE_AREA_H

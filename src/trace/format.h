@@ -133,7 +133,7 @@ static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
 }
 
 /* The rest of a varint whose first byte has its high bit set; *bad when it exceeds 64 bits. */
-static inline uint64_t swt_varint_rest(const uint8_t **at, bool *bad) {
+static inline uint64_t swt_varint_continue(const uint8_t **at, bool *bad) {
     const uint8_t *p = *at;
     uint64_t v = *p++ & 0x7F;
     for (uint32_t shift = 7;; shift += 7) {
@@ -157,7 +157,7 @@ static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
         (*at)++;
         return byte;
     }
-    return swt_varint_rest(at, bad);
+    return swt_varint_continue(at, bad);
 }
 
 /* True when [p, p + bytes) is exactly `count` varints. */

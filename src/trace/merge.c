@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merge: a binary heap of threads by stamp, and the history that comes out (merge.h). */
+/* The merge: a priority queue of threads by stamp, and the history that comes out (merge.h). */
 #include "trace/merge.h"
 
 #include <stdlib.h>
@@ -18,21 +18,21 @@ static size_t count_threads(const swt_entry *order, size_t count) {
     return threads;
 }
 
-static bool less(const swt_heap_item *a, const swt_heap_item *b) {
+static bool less(const swt_queue_item *a, const swt_queue_item *b) {
     return a->stamp < b->stamp || (a->stamp == b->stamp && a->stream < b->stream);
 }
 
 static void sift_down(swt_merge *m, size_t i) {
-    swt_heap_item item = m->heap[i];
+    swt_queue_item item = m->queue[i];
     for (;;) {
         size_t child = 2 * i + 1;
-        if (child >= m->heap_count) break;
-        if (child + 1 < m->heap_count && less(&m->heap[child + 1], &m->heap[child])) child++;
-        if (!less(&m->heap[child], &item)) break;
-        m->heap[i] = m->heap[child];
+        if (child >= m->queue_count) break;
+        if (child + 1 < m->queue_count && less(&m->queue[child + 1], &m->queue[child])) child++;
+        if (!less(&m->queue[child], &item)) break;
+        m->queue[i] = m->queue[child];
         i = child;
     }
-    m->heap[i] = item;
+    m->queue[i] = item;
 }
 
 static void set_up_streams(swt_merge *m, size_t entries) {
@@ -41,11 +41,11 @@ static void set_up_streams(swt_merge *m, size_t entries) {
         if (i != 0 && m->order[i].thread == m->order[i - 1].thread) continue;
         if (next != 0) m->streams[next - 1].entry_end = i;
         m->streams[next] = (swt_stream){.entry = i, .entry_end = entries, .thread = UINT32_MAX};
-        m->heap[next] = (swt_heap_item){m->order[i].first, (uint32_t)next};
+        m->queue[next] = (swt_queue_item){m->order[i].first, (uint32_t)next};
         next++;
     }
-    m->heap_count = m->stream_count = next;
-    for (size_t i = m->heap_count / 2; i-- > 0;) sift_down(m, i);
+    m->queue_count = m->stream_count = next;
+    for (size_t i = m->queue_count / 2; i-- > 0;) sift_down(m, i);
 }
 
 sw_status swt_merge_init(swt_merge *m, swt_file *file) {
@@ -60,8 +60,8 @@ sw_status swt_merge_init(swt_merge *m, swt_file *file) {
     qsort(m->order, entries, sizeof *m->order, compare_entries);
     size_t threads = count_threads(m->order, entries);
     m->streams = calloc(threads, sizeof *m->streams);
-    m->heap = calloc(threads, sizeof *m->heap);
-    if (m->streams == NULL || m->heap == NULL) {
+    m->queue = calloc(threads, sizeof *m->queue);
+    if (m->streams == NULL || m->queue == NULL) {
         swt_merge_free(m);
         return swt_file_no_memory(file);
     }
@@ -73,7 +73,7 @@ void swt_merge_free(swt_merge *m) {
     for (size_t i = 0; m->streams != NULL && i < m->stream_count; i++) free(m->streams[i].payload);
     free(m->order);
     free(m->streams);
-    free(m->heap);
+    free(m->queue);
     swt_ids_free(&m->ids);
     swt_addresses_free(&m->addresses);
     *m = (swt_merge){0};
@@ -91,7 +91,7 @@ static uint64_t time_of(swt_merge *m, uint64_t ticks) {
     return m->time_ns;
 }
 
-static void emit(swt_merge *m, swt_stream *s, const swt_seen *event, sw_op_kind kind,
+static void emit(swt_merge *m, swt_stream *s, const swt_merge_event *event, sw_op_kind kind,
                  uint32_t object) {
     if (sw_unlikely(s->thread == UINT32_MAX)) s->thread = m->threads++;
     s->has_ended = kind == SW_OP_THREAD_END;
@@ -110,7 +110,7 @@ static void emit(swt_merge *m, swt_stream *s, const swt_seen *event, sw_op_kind 
 
 /* The object lives at the event's address from now on; whatever was believed to live there was
  * freed by a call that is not in the recording. */
-static bool settle(swt_merge *m, swt_stream *s, const swt_seen *event, uint32_t object) {
+static bool settle(swt_merge *m, swt_stream *s, const swt_merge_event *event, uint32_t object) {
     uint32_t old;
     int put = swt_addresses_put(&m->addresses, event->address, object, &old);
     if (sw_unlikely(put > 0)) {
@@ -122,7 +122,7 @@ static bool settle(swt_merge *m, swt_stream *s, const swt_seen *event, uint32_t 
 }
 
 /* An occupied address is given up first, so that the new object may take the freed id. */
-static bool on_alloc(swt_merge *m, swt_stream *s, const swt_seen *event) {
+static bool on_alloc(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     uint32_t object;
     if (sw_unlikely(swt_addresses_remove(&m->addresses, event->address, &object))) {
         emit(m, s, event, SW_OP_FREE, object);
@@ -135,7 +135,7 @@ static bool on_alloc(swt_merge *m, swt_stream *s, const swt_seen *event) {
     return true;
 }
 
-static void on_free(swt_merge *m, swt_stream *s, const swt_seen *event) {
+static void on_free(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     uint32_t object;
     if (sw_unlikely(!swt_addresses_remove(&m->addresses, event->address, &object))) {
         m->lost.unknown_frees++;
@@ -145,7 +145,7 @@ static void on_free(swt_merge *m, swt_stream *s, const swt_seen *event) {
     swt_ids_give(&m->ids, object);
 }
 
-static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_seen *event) {
+static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     if (sw_unlikely(!s->is_moving)) {
         m->lost.unknown_reallocs++;
         return on_alloc(m, s, event);
@@ -159,7 +159,7 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_seen *event) {
 /* Of a thread that made no operation, or none since its last end, there is nothing to tell. */
 static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
     if (s->thread == UINT32_MAX || s->has_ended) return;
-    emit(m, s, &(swt_seen){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
+    emit(m, s, &(swt_merge_event){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
 }
 
 /* A file that does not tell where threads end: here, at its last event. The first thread is most
@@ -172,7 +172,7 @@ static void infer_end(swt_merge *m, swt_stream *s) {
 }
 
 /* At most two operations come of an event. False: no memory. */
-static bool on_event(swt_merge *m, swt_stream *s, const swt_seen *event) {
+static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     switch (event->kind) {
     case SWT_RAW_FREE: on_free(m, s, event); return true;
     case SWT_RAW_REALLOC_OLD:
@@ -189,8 +189,8 @@ static bool on_event(swt_merge *m, swt_stream *s, const swt_seen *event) {
 /* Stamp up to which the least stream may run before another one's turn. */
 static uint64_t horizon(const swt_merge *m) {
     uint64_t least = UINT64_MAX;
-    for (size_t i = 1; i < 3 && i < m->heap_count; i++)
-        if (m->heap[i].stamp < least) least = m->heap[i].stamp;
+    for (size_t i = 1; i < 3 && i < m->queue_count; i++)
+        if (m->queue[i].stamp < least) least = m->queue[i].stamp;
     return least;
 }
 
@@ -201,7 +201,7 @@ enum { OPS_AN_EVENT = 3 };
 static sw_status run_stream(swt_merge *m, swt_stream *s) {
     uint64_t last = horizon(m);
     while (s->next_stamp <= last && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
-        swt_seen event;
+        swt_merge_event event;
         bool good = swt_stream_next(s, &event);
         if (sw_unlikely(!good)) {
             m->ended = true;
@@ -220,8 +220,8 @@ static sw_status run_stream(swt_merge *m, swt_stream *s) {
 sw_status swt_merge_next(swt_merge *m, sw_op *ops, size_t *count) {
     m->ops = ops;
     m->count = 0;
-    while (m->heap_count != 0 && !m->ended && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
-        swt_stream *s = &m->streams[m->heap[0].stream];
+    while (m->queue_count != 0 && !m->ended && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {
+        swt_stream *s = &m->streams[m->queue[0].stream];
         sw_status status = SW_OK;
         if (s->left == 0)
             status = swt_stream_load(m, s);
@@ -229,10 +229,10 @@ sw_status swt_merge_next(swt_merge *m, sw_op *ops, size_t *count) {
             status = run_stream(m, s);
         if (status != SW_OK) return status;
         if (s->left == 0)
-            m->heap[0] = m->heap[--m->heap_count];
+            m->queue[0] = m->queue[--m->queue_count];
         else
-            m->heap[0].stamp = s->next_stamp;
-        if (m->heap_count != 0) sift_down(m, 0);
+            m->queue[0].stamp = s->next_stamp;
+        if (m->queue_count != 0) sift_down(m, 0);
     }
     *count = m->count;
     return SW_OK;

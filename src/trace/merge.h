@@ -31,18 +31,18 @@ typedef struct swt_stream {
     bool has_ended;      /* and made no operation since */
 } swt_stream;
 
-typedef struct swt_heap_item {
+typedef struct swt_queue_item {
     uint64_t stamp;
     uint32_t stream;
-} swt_heap_item;
+} swt_queue_item;
 
 typedef struct swt_merge {
     swt_file *file;
     swt_entry *order; /* the file's entries, by thread, then as in the file */
     swt_stream *streams;
     size_t stream_count;
-    swt_heap_item *heap; /* streams that are not at their end; least stamp first */
-    size_t heap_count;
+    swt_queue_item *queue; /* streams that are not at their end; least stamp first */
+    size_t queue_count;
     size_t open_count; /* streams with a payload */
     bool ended;        /* damage was met: no more events */
     swt_ids ids;
@@ -65,12 +65,12 @@ sw_status swt_merge_next(swt_merge *merge, sw_op *ops, size_t *count);
 sw_status swt_stream_load(swt_merge *merge, swt_stream *stream);
 
 /* An event as the merge sees it. */
-typedef struct swt_seen {
+typedef struct swt_merge_event {
     uint64_t address, size, ticks;
     uint32_t kind, align_log2, site;
-} swt_seen;
+} swt_merge_event;
 
 /* The next event; stream->left > 0. False: it is malformed. */
-bool swt_stream_next(swt_stream *stream, swt_seen *event);
+bool swt_stream_next(swt_stream *stream, swt_merge_event *event);
 
 #endif

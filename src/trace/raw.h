@@ -97,9 +97,9 @@ static inline uint32_t swt_raw_count(const swt_raw *raw) {
     return (uint32_t)(raw->next - raw->events);
 }
 
-static sw_always_inline void swt_slot_put(swt_event *slot, uint64_t address, uint64_t kind,
-                                          uint64_t align_log2, uint64_t size, uint64_t ticks,
-                                          uint64_t stamp, uint32_t site) {
+static sw_always_inline void swt_event_put(swt_event *slot, uint64_t address, uint64_t kind,
+                                           uint64_t align_log2, uint64_t size, uint64_t ticks,
+                                           uint64_t stamp, uint32_t site) {
     slot[1].word = 0;
     slot->size = size;
     slot->ticks = ticks;
@@ -128,15 +128,15 @@ static sw_always_inline bool swt_raw_alloc(swt_raw *raw, swt_raw_kind kind, uint
                                            uint64_t ticks, uint64_t address, uint64_t size,
                                            uint32_t align_log2, uint32_t site) {
     if (!swt_raw_fits(raw, 1, stamp, stamp)) return false;
-    swt_slot_put(raw->next++, address, kind, align_log2, size, ticks, stamp - raw->base_stamp,
-                 site);
+    swt_event_put(raw->next++, address, kind, align_log2, size, ticks, stamp - raw->base_stamp,
+                  site);
     return true;
 }
 
 static sw_always_inline bool swt_raw_free(swt_raw *raw, uint64_t stamp, uint64_t ticks,
                                           uint64_t address, uint32_t site) {
     if (!swt_raw_fits(raw, 1, stamp, stamp)) return false;
-    swt_slot_put(raw->next++, address, SWT_RAW_FREE, 0, 0, ticks, stamp - raw->base_stamp, site);
+    swt_event_put(raw->next++, address, SWT_RAW_FREE, 0, 0, ticks, stamp - raw->base_stamp, site);
     return true;
 }
 
@@ -146,10 +146,10 @@ static sw_always_inline bool swt_raw_realloc(swt_raw *raw, uint64_t old_stamp, u
                                              uint64_t new_ticks, uint64_t new_address,
                                              uint64_t size, uint32_t site) {
     if (!swt_raw_fits(raw, 2, old_stamp, new_stamp)) return false;
-    swt_slot_put(raw->next++, old_address, SWT_RAW_REALLOC_OLD, 0, 0, old_ticks,
-                 old_stamp - raw->base_stamp, 0);
-    swt_slot_put(raw->next++, new_address, SWT_RAW_REALLOC_NEW, 0, size, new_ticks,
-                 new_stamp - raw->base_stamp, site);
+    swt_event_put(raw->next++, old_address, SWT_RAW_REALLOC_OLD, 0, 0, old_ticks,
+                  old_stamp - raw->base_stamp, 0);
+    swt_event_put(raw->next++, new_address, SWT_RAW_REALLOC_NEW, 0, size, new_ticks,
+                  new_stamp - raw->base_stamp, site);
     return true;
 }
 
@@ -158,7 +158,8 @@ static sw_always_inline bool swt_raw_realloc(swt_raw *raw, uint64_t old_stamp, u
 static inline bool swt_raw_end(swt_raw *raw, uint64_t stamp, uint64_t ticks) {
     if (!swt_raw_fits(raw, 1, stamp, stamp)) return false;
     uint64_t address = raw->next == raw->events ? 0 : raw->next[-1].word;
-    swt_slot_put(raw->next++, address, SWT_RAW_THREAD_END, 0, 0, ticks, stamp - raw->base_stamp, 0);
+    swt_event_put(raw->next++, address, SWT_RAW_THREAD_END, 0, 0, ticks, stamp - raw->base_stamp,
+                  0);
     return true;
 }
 

@@ -111,7 +111,7 @@ sw_status swt_stream_load(swt_merge *merge, swt_stream *s) {
     return status;
 }
 
-bool swt_stream_next(swt_stream *s, swt_seen *event) {
+bool swt_stream_next(swt_stream *s, swt_merge_event *event) {
     bool bad = false;
     uint32_t tag = *s->tag++;
     event->kind = tag & (SWT_RAW_TAG_ALIGNED - 1);
