@@ -9,7 +9,8 @@
 #define sw_printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
 #define sw_aligned(n) __attribute__((aligned(n)))
 #define sw_unused __attribute__((unused))
-/* Reads of stack frames that may have been left, which sanitizers would tell of. */
+/* For functions that read stack memory whose function may have returned: sanitizers would report
+ * such reads. */
 #if defined(__clang__)
 #define sw_left_stack __attribute__((no_sanitize("address", "memory", "thread")))
 #else
@@ -19,13 +20,13 @@
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Thread-locals that the fast paths read. Two words in all: fits the static TLS reserve that a
- * dlopened library may use. */
+/* Thread-locals that the fast paths read. They are two words in all, so they fit into the reserve of
+ * static TLS from which the loader serves a library that is loaded by dlopen. */
 #define sw_tls_fast _Thread_local __attribute__((tls_model("initial-exec")))
 
 enum { SW_CACHE_LINE = 64 };
 
-/* Tells MemorySanitizer of bytes that a library wrote which it does not see into. */
+/* Declares bytes initialised that a library wrote which MemorySanitizer has not instrumented. */
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
 #include <sanitizer/msan_interface.h>

@@ -10,7 +10,8 @@
 /* Index of the lowest set bit. w must not be 0. */
 static inline uint32_t sw_ctz(uint64_t w) { return (uint32_t)__builtin_ctzll(w); }
 static inline uint32_t sw_clz(uint64_t w) { return (uint32_t)__builtin_clzll(w); }
-/* Where the processor at hand may lack the instruction, compilers call a function for it. */
+/* Compilers that may not assume the POPCNT instruction call a function instead; these few operations
+ * are quicker than the call. */
 static inline uint32_t sw_popcount(uint64_t w) {
 #if defined(__x86_64__) && !defined(__POPCNT__)
     w -= w >> 1 & 0x5555555555555555u; /* counts of 2 bits, 4, 8; then their sum */
@@ -22,8 +23,8 @@ static inline uint32_t sw_popcount(uint64_t w) {
 #endif
 }
 
-/* Clears bit `index % 64`; whether it was set. As sw_fast_set_bit (fast.h): one instruction where
- * compilers make a mask, a test and a change. */
+/* Clears bit `index % 64` and returns whether it was set. In assembly, as sw_fast_set_bit (fast.h),
+ * because compilers make a mask, a test and a change of what x86-64 does in one instruction. */
 static inline bool sw_bit_clear(uint64_t *bits, uint64_t index) {
 #if defined(__x86_64__)
     bool was;
@@ -56,7 +57,7 @@ static inline uint64_t sw_div_up(uint64_t x, uint64_t d) { return (x + d - 1) / 
 static inline uint64_t sw_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t sw_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Writes a number that one thread at a time changes, under a lock, and others read without it. */
+/* Writes a number that is changed under a lock and read by other threads without the lock. */
 static inline void sw_set_counter(uint64_t *counter, uint64_t value) {
     __atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }

@@ -150,10 +150,11 @@ static void print_fault(const sw_fault *fault) {
     sw_emergency_print("spanwise: %s\n", sw_misuse_text(fault->code));
 }
 
-/* A report whose handler runs. It lies on the stack of the thread, and the handler may jump out of
- * it: then it is left behind, other frames write over it, and its stamp is no longer there. */
+/* A report whose handler is running. It lies on the stack of the thread that reports. A handler may
+ * leave by longjmp; then later calls overwrite the record, and its stamp is gone. So a record with
+ * its stamp tells that its handler still runs, and nothing needs to be undone when it does not. */
 typedef struct report {
-    const struct report *outer; /* of a report that was made by the handler of another */
+    const struct report *outer; /* the report whose handler made this one; NULL: none */
     const void *ptr;
     uint64_t stamp;
 } report;
@@ -163,8 +164,9 @@ static _Thread_local struct {
     uint64_t stamp;
 } innermost;
 
-/* The innermost report whose handler still runs; NULL: none. `here` is in the caller's frame, and
- * what lies beyond it belongs to callers, or to nobody. */
+/* The innermost report whose handler still runs; NULL: none. `here` is an address in the frame of the
+ * caller: the stack grows downwards, so frames of outer calls lie above it, and what lies below is in
+ * use by nobody. */
 static sw_noinline sw_left_stack const report *running_report(const volatile report *here) {
     const volatile report *last = innermost.at;
     bool runs = last != NULL && (uintptr_t)last > (uintptr_t)here && last->stamp == innermost.stamp;
@@ -173,7 +175,7 @@ static sw_noinline sw_left_stack const report *running_report(const volatile rep
 
 static uint64_t new_stamp(void) {
     static _Thread_local uint64_t count;
-    return ++count * UINT64_C(0x9E3779B97F4A7C15); /* no number that lies about on stacks */
+    return ++count * UINT64_C(0x9E3779B97F4A7C15); /* a value that no stack holds by chance */
 }
 
 static bool is_told(const report *running, const void *ptr) {
@@ -181,7 +183,8 @@ static bool is_told(const report *running, const void *ptr) {
     return running != NULL;
 }
 
-/* A handler that misuses the same pointer again would be called for ever. */
+/* Calls the handler, unless it is already running because of the same pointer: a handler that misuses
+ * the pointer itself would be called for ever. */
 static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fault) {
     volatile report mine = {.ptr = fault->ptr};
     mine.outer = running_report(&mine);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reports of misused handles, and the ended records that stay mapped for them (handle.h). */
 #include "ds/handle.h"
 
 #include "base/bits.h"
@@ -33,8 +34,9 @@ sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind, c
 
 /* --- pages that stay -------------------------------------------------------------------------- */
 
-/* A ring of each kind, without a lock: a fork needs to look after nothing. An entry is the address
- * of the first page plus the number of pages, which is below the size of one. */
+/* For each kind a ring of the records that ended last. It needs no lock, so that fork handlers have
+ * one less to take. An entry is the address of the first page plus the number of pages: the number is
+ * smaller than a page, so both fit into one word that is exchanged at once. */
 static uintptr_t ended[SW_HANDLE_KIND_COUNT][SW_HANDLES_ENDED]; /* atomic; 0: none */
 static uint32_t ended_count[SW_HANDLE_KIND_COUNT];              /* atomic */
 

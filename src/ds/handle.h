@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles that users may still name when they have ended: heaps, caches, tables, recordings and so
  * on. The record of each has a mark, which says what kind of handle it is and whether it lives. When
- * it ends, the pages with the mark stay mapped, until as many more of the kind have ended as
- * SW_HANDLES_ENDED: so the next call that is given the handle finds what was done.
+ * a handle ends, the pages with its mark stay mapped until SW_HANDLES_ENDED more of its kind have
+ * ended, so that a call which is given the old handle can name the misuse instead of faulting.
  * Callers: every public function that takes a handle. Design: docs/design/errors.md.
  */
 #ifndef SW_DS_HANDLE_H
@@ -27,18 +27,19 @@ typedef enum sw_handle_kind {
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 
-enum { SW_HANDLES_ENDED = 64 }; /* of each kind: so many stay readable, the oldest goes first */
+enum { SW_HANDLES_ENDED = 64 }; /* ended records of a kind that stay mapped; the oldest goes first */
 
-/* What a mark holds; atomic. */
+/* The two values of a mark, which is read and written atomically. */
 #define SW_HANDLE_LIVE UINT64_C(0xB7E151628AED2A00)  /* + the kind */
 #define SW_HANDLE_ENDED UINT64_C(0x9E3779B97F4A7C00) /* + the kind */
 
-/* The mark of a handle, which may be any address: `at` bytes behind it. */
+/* Where the mark of a handle lies: `at` bytes behind the handle, which may be an address that the
+ * caller made up. */
 static sw_always_inline const uint64_t *sw_handle_mark(const void *handle, size_t at) {
     return (const uint64_t *)((uintptr_t)handle + at);
 }
 
-/* Alive, of this kind. */
+/* Whether this is a live handle of the kind. */
 static sw_always_inline bool sw_handle_lives(const void *handle, size_t at, sw_handle_kind kind) {
     return sw_likely(handle != NULL) && sw_likely((uintptr_t)handle % sizeof(uint64_t) == 0) &&
            sw_likely(__atomic_load_n(sw_handle_mark(handle, at), __ATOMIC_ACQUIRE) ==
@@ -51,20 +52,22 @@ static inline void sw_handle_begin(uint64_t *mark, sw_handle_kind kind) {
 static inline void sw_handle_end(uint64_t *mark, sw_handle_kind kind) {
     __atomic_store_n(mark, SW_HANDLE_ENDED + (uint64_t)kind, __ATOMIC_RELEASE);
 }
-/* True for one caller only: the one that ends it. */
+/* Ends the handle. Of several callers that try at once, one gets true. */
 static inline bool sw_handle_try_end(uint64_t *mark, sw_handle_kind kind) {
     uint64_t live = SW_HANDLE_LIVE + (uint64_t)kind;
     return __atomic_compare_exchange_n(mark, &live, SW_HANDLE_ENDED + (uint64_t)kind, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Reports NULL, an ended handle, or what is none of the kind. Returns if the program goes on. */
+/* Reports the misuse: NULL, a handle that has ended, or an address that is no handle of the kind.
+ * Returns only if the fault handler lets the program go on. */
 sw_cold void sw_handle_report(const void *handle, size_t at, sw_handle_kind kind, const char *op);
-/* The same for calls that return a status, where NULL is one: SW_INVALID in each case. */
+/* The same for calls that return a status. There NULL is an expected failure, not misuse. Returns
+ * SW_INVALID in each case. */
 sw_cold sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind,
                                    const char *op);
 
-/* Whether the handle lives; else misuse was reported. */
+/* True when the handle lives. False after the misuse was reported. */
 static sw_always_inline bool sw_handle_check(const void *handle, size_t at, sw_handle_kind kind,
                                              const char *op) {
     if (sw_handle_lives(handle, at, kind)) return true;
@@ -75,11 +78,11 @@ static sw_always_inline sw_status sw_handle_status(const void *handle, size_t at
                                                    sw_handle_kind kind, const char *op) {
     if (sw_handle_lives(handle, at, kind)) return SW_OK;
     (void)sw_handle_refuse(handle, at, kind, op);
-    return SW_INVALID; /* what it returns; the compiler sees here that NULL never passes */
+    return SW_INVALID; /* always its result; as a constant it tells the compiler that NULL never passes */
 }
 
-/* A record of sw_os_map has ended: its first `kept` bytes, with the mark, stay for a while; the
- * others go at once. */
+/* Takes over a record from sw_os_map that has ended. Its first `kept` bytes, which contain the mark,
+ * stay mapped for a while (see above); the others are unmapped at once. */
 void sw_handle_retire(void *record, size_t bytes, size_t kept, sw_handle_kind kind);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The pool of metadata blocks (meta.h): sizes, free lists, and the chunks that blocks are cut from. */
 #include "ds/meta.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ struct sw_meta_block {
     size_t bytes; /* chunks only */
 };
 
-/* The size that a request really takes. */
+/* The size of the block that serves a request. */
 static size_t rounded(size_t bytes) {
     if (bytes <= SW_META_EXACT_MAX) return sw_align_up(bytes == 0 ? 1 : bytes, SW_META_UNIT);
     if (bytes <= SW_META_POOLED_MAX) return (size_t)1 << sw_log2_ceil(bytes);
@@ -38,7 +39,8 @@ static void keep(sw_meta *meta, void *block, size_t bytes) {
     meta->lists[list] = head;
 }
 
-/* Cuts what is left of the newest chunk into blocks that a later request can use. */
+/* Before a new chunk takes its place: cuts what is left of the newest chunk into blocks and puts them
+ * into the free lists, so that no byte of a chunk is lost. */
 static void keep_rest(sw_meta *meta) {
     while (meta->bump < meta->bump_end) {
         size_t left = (size_t)(meta->bump_end - meta->bump);
@@ -71,7 +73,7 @@ void *sw_meta_map(sw_meta *meta, size_t bytes) {
     return mapping;
 }
 
-/* *stale: the block was in use before. */
+/* *stale: the block was in use before, so it holds old bytes. */
 static void *take(sw_meta *meta, size_t size, bool *stale) {
     *stale = false;
     if (size > SW_META_POOLED_MAX) return sw_meta_map(meta, size);

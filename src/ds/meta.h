@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool for metadata: zeroed blocks of whole cache lines, carved from chunks that the OS gives, so
- * that two threads that write to blocks of theirs never write to one line.
- * One pool a heap. Not thread-safe: the owner's lock covers it. Freed blocks are kept by size and
- * reused exactly, so a run that repeats itself never grows the pool. Blocks above a limit are
+/* A pool for metadata: zeroed blocks that are cut from chunks of the system's memory. Blocks are whole
+ * cache lines, so that two threads that write to blocks of their own never write to the same line.
+ * Each heap has one pool, which its lock covers. Freed blocks are kept by size and serve requests of
+ * that size only, so a program that repeats itself never grows the pool. Blocks above a limit are
  * mappings of their own.
  *
- * held_bytes is the sum of chunk and mapping sizes: a function of the sequence of calls alone,
- * which is what makes a dry heap's metadata equal the live one's.
+ * held_bytes is the sum of the sizes of chunks and mappings. It depends on the sequence of calls
+ * alone, so a dry heap has exactly the metadata of the live heap that it models.
  */
 #ifndef SW_DS_META_H
 #define SW_DS_META_H
@@ -43,9 +43,9 @@ typedef struct sw_meta {
 void sw_meta_init(sw_meta *meta);
 /* Zeroed, aligned to 64. NULL when the OS refuses. */
 void *sw_meta_alloc(sw_meta *meta, size_t bytes);
-/* The same with any content: for those who set up every byte that they read. */
+/* The same, but the block may hold old bytes: for callers who write every byte before they read it. */
 void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes);
-/* Zeroed whole pages, a mapping of their own that sw_meta_destroy leaves alone. */
+/* Zeroed whole pages, in a mapping of their own. sw_meta_destroy does not release it. */
 void *sw_meta_map(sw_meta *meta, size_t bytes);
 /* NULL is ignored. */
 void sw_meta_unmap(sw_meta *meta, void *mapping, size_t bytes);
@@ -58,7 +58,8 @@ void sw_meta_destroy(sw_meta *meta);
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes);
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_meta_check(const sw_meta *meta);
-/* True when held_bytes is the chunks' bytes and some whole pages of mappings: looks at each chunk. */
+/* True when held_bytes is what the chunks have plus some whole pages, which mappings of their own
+ * have. Looks at each chunk. */
 bool sw_meta_adds_up(const sw_meta *meta);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only door to the operating system: memory, locks, clock, thread identity, fork.
- * Everything above calls these; src/os/linux and src/os/none implement them.
- * Failure of a system call is a status, never an abort.
+/* The only way to the operating system: memory, locks, clock, thread identity, fork. All layers above
+ * call these functions; src/os/linux and src/os/none implement them. A system call that fails gives a
+ * result that says so, and never aborts.
  */
 #ifndef SW_OS_OS_H
 #define SW_OS_OS_H
@@ -20,28 +20,30 @@ size_t sw_os_page_bytes(void);
 /* The most bytes of addresses that this process may map; UINT64_MAX: no limit was set. */
 uint64_t sw_os_address_limit(void);
 
-/* Address space without access. align: a power of two >= page. NULL when refused. */
+/* Reserves address space that can be neither read nor written. align: a power of two, at least a
+ * page. NULL when refused. */
 void *sw_os_reserve(size_t bytes, size_t align);
-/* Readable zeroes that cost no commit charge until committed. NULL when refused. */
+/* Reserves address space that reads as zeroes. The system charges the process for none of it before
+ * sw_os_commit. NULL when refused. */
 void *sw_os_reserve_readable(size_t bytes);
 /* Makes [p, p+bytes) readable and writable. False when refused (the range is unchanged). */
 bool sw_os_commit(void *p, size_t bytes);
-/* Takes access away again from whole pages that were purged: nobody is charged for them until they
- * are committed again. False when refused (the range is unchanged). */
+/* Takes access away again from whole pages that were purged, so that the process is no longer charged
+ * for them (ulimit -d counts what may be written to). False when refused (the range is unchanged). */
 bool sw_os_uncommit(void *p, size_t bytes);
-/* Gives the pages of [p, p+bytes) back; they read as zero when next touched.
- * False when refused (always, unless they are whole pages): contents and residency are
- * unchanged. */
+/* Gives the memory of [p, p+bytes) back to the system; the pages read as zero when next touched.
+ * False when refused, and whenever they are not whole pages: then nothing has changed. */
 bool sw_os_purge(void *p, size_t bytes);
-/* Makes the pages of [p, p+bytes), which is accessible, resident before they are touched: cheaper than
- * a fault for each. False when refused, or where there is no such call: nothing is lost. */
+/* Makes the accessible pages of [p, p+bytes) resident before they are touched, which is cheaper than a
+ * page fault for each. False when refused, or where the system has no such call: the pages are then
+ * made resident by faults, as ever. */
 bool sw_os_populate(void *p, size_t bytes);
-/* Asks for transparent huge pages in [p, p+bytes), or asks for them no more. False when refused. */
+/* Asks for transparent huge pages in [p, p+bytes), or takes the request back. False when refused. */
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge);
-/* Ends a reservation, or a mapping of sw_os_map. False when refused (keep it and retry). */
+/* Ends a reservation, or a mapping of sw_os_map. False when refused: it still exists. */
 bool sw_os_release(void *p, size_t bytes);
-/* Gives back all but the first `kept` bytes, whole pages, of a mapping of sw_os_map. False when
- * refused: it stays as long as it was. */
+/* Unmaps all but the first `kept` bytes, whole pages, of a mapping of sw_os_map. False when refused:
+ * all of it still exists. */
 bool sw_os_shorten(void *p, size_t bytes, size_t kept);
 /* Fresh zeroed memory, page aligned. NULL when refused. */
 void *sw_os_map(size_t bytes);
@@ -59,9 +61,9 @@ typedef struct sw_os_lock {
 void sw_os_lock_acquire(sw_os_lock *lock);
 void sw_os_lock_release(sw_os_lock *lock);
 void sw_os_lock_reset(sw_os_lock *lock); /* fork child only */
-/* While `pass` is set, the calling thread's acquire and release do nothing. For the thread that
- * forks, between its prepare handler, which has taken every lock, and its parent or child handler:
- * the handlers of others that run in between may allocate. */
+/* While `pass` is set, acquire and release do nothing in the calling thread. A thread that forks sets
+ * it between its prepare handler, which has taken every lock, and its parent or child handler: fork
+ * handlers of other libraries run in between and may allocate. */
 void sw_os_lock_pass(bool pass);
 
 /* --- time and identity ---------------------------------------------------------------------- */
@@ -73,10 +75,10 @@ uint64_t sw_os_process_id(void);
 
 /* --- thread exit and fork ------------------------------------------------------------------- */
 
-/* Calls fn(arg) when this thread exits; one fn for the process. False when refused. */
+/* Calls fn(arg) when this thread exits. All threads of the process share one fn. False when refused. */
 bool sw_os_at_thread_exit(void (*fn)(void *), void *arg);
 
-/* Registers fork handlers once. prepare runs before, parent and child after. */
+/* Registers fork handlers; call it once. prepare runs before the fork, parent and child after it. */
 bool sw_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 #endif

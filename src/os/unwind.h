@@ -4,8 +4,8 @@
  *
  *   start at a frame  ->  rule of its pc (table, else .eh_frame)  ->  caller's pc, sp, fp  -> ...
  *
- * Linux on x86-64. Elsewhere sw_os_unwind_init answers false and a walk gives the first address
- * only. Design: docs/design/recorder.md.
+ * Works on Linux on x86-64. Elsewhere sw_os_unwind_init returns false and a walk gives only the first
+ * address. Design: docs/design/recorder.md.
  */
 #ifndef SW_OS_UNWIND_H
 #define SW_OS_UNWIND_H
@@ -37,7 +37,7 @@ bool sw_os_unwind_init(void);
  * Any thread, and signal handlers. */
 size_t sw_os_unwind(sw_os_frame from, uintptr_t stack_high, uint64_t *addresses, size_t max);
 
-/* Drops all that was learned; call after a module was unloaded. */
+/* Empties the table. Call it when a module was unloaded, since other code may lie at its addresses. */
 void sw_os_unwind_forget(void);
 
 /* One past the highest stack byte of the calling thread, 0 when unknown. May call malloc. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The default table, which gen/default.h names: the only file that knows its data. */
+/* The default table. gen/default.h names it, and a library that `spanwise build` makes has its own
+ * version of that header; no other file knows which table is the default one. */
 #include "gen/default.h"
 #include "size/table.h"
 

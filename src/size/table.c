@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Size-class tables: the built-in ones, and tables made at run time.
  *
- * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name], so
- * that making one never calls a malloc, which this library may be the face of.
- * One that ended stays as a page with its mark (ds/handle.h).
+ * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name]. Making
+ * one never calls malloc, because this library may itself be the process's malloc.
+ * Of a table that was destroyed the page with its mark stays mapped (ds/handle.h).
  * Callers: every heap (look-up is inline in table.h), the public API.
  * The rules and their texts are those of python/spanwise_sizeclasses/rules.py, tested on both sides.
  * Design: docs/design/sizeclasses.md.
@@ -26,7 +26,8 @@ enum {
     LARGE_SHIFT_MAX = 7,
 };
 
-/* A run-time table and what it takes to release it. `table` is first: sw_table * is its address. */
+/* A run-time table and what is needed to release it. `table` comes first, so that the sw_table * that
+ * users have is the address of the block. */
 typedef struct table_block {
     sw_table table;
     uint64_t mark;      /* ds/handle.h */
@@ -69,8 +70,8 @@ static sw_status table_status(const sw_table *table, const char *op) {
     return sw_handle_status(table, TABLE_MARK, SW_HANDLE_TABLE, op);
 }
 
-/* Counts first and looks then; whoever destroys does it the other way round. So one sees the
- * other. */
+/* A heap is counted first and looks at the mark then; sw_table_destroy ends the mark first and looks at
+ * the count then. So of two that do this at once at least one sees the other. */
 bool sw_table_hold(const sw_table *table, const char *op) {
     if (is_builtin(table)) return true;
     if (!sw_table_check(table, op)) return false;

@@ -4,8 +4,8 @@
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
  *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
- * Slot of an offset as Go divides, exact for every offset 0..span_bytes (proved by the generator
- * and at creation), or magic is 0:
+ * The slot at a byte offset, divided as Go does it. The result is exact for every offset from 0 to
+ * span_bytes, which the generator proves, and sw_table_create; where it is not, magic is 0:
  *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
  * Heaps divide by the 64-bit magic of a span instead, which is exact for every class of a table.
  */
@@ -47,14 +47,14 @@ struct sw_table {
 extern const struct sw_table sw_table_go_data;
 extern const struct sw_table sw_table_c16_data;
 
-/* Whether a public function may use the table: built in, or alive; else misuse was reported. */
+/* True when the table is built in or alive. False after misuse was reported. */
 bool sw_table_check(const sw_table *table, const char *op);
-/* A heap begins to use a table that was made at run time, which can not be destroyed until it lets
- * go. False: it has ended, or is none; misuse was reported. */
+/* A heap begins to use a table: one that was made at run time can not be destroyed until
+ * sw_table_let_go. False after misuse was reported, when the table has ended or is none. */
 bool sw_table_hold(const sw_table *table, const char *op);
 void sw_table_let_go(const sw_table *table);
 
-/* The class of 0 <= size <= table->max_size. Larger sizes must be ruled out by the caller. */
+/* The class that serves a size of at most table->max_size; the caller has checked that it is. */
 static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t size) {
     if (sw_likely(size <= SW_SMALL_LIMIT)) return table->small_map[(size + 7) >> 3];
     uint32_t shift = table->large_shift;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parser of .eh_frame_hdr and .eh_frame; see cfi.h. Every read is bounded by the module's end or by
- * the length of the entry, and anything that is not understood ends in "no rule". Numbers of the
- * file are calculated with modulo 2^64: whatever they are, no operation is undefined. */
+ * the length of the entry, and anything that this parser does not know ends in "no rule". Arithmetic
+ * on numbers of the file is modulo 2^64, so that no value of them makes an operation undefined. */
 #include "os/linux/cfi.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 typedef struct cursor {
     const uint8_t *at, *end;
-    bool bad; /* a read passed the end; values are 0 from then on */
+    bool bad; /* a read went past the end: this value and all later ones are 0 */
 } cursor;
 
 static void take(cursor *c, void *out, size_t bytes) {
@@ -137,8 +137,8 @@ typedef struct hdr_row {
     int32_t start, entry; /* relative to the .eh_frame_hdr */
 } hdr_row;
 
-/* The last row whose start is not above pc. Only the form that linkers write is read: version 1, a
- * sorted table of pairs of 32-bit offsets. */
+/* The entry for the last row of the search table that starts at or below pc. Reads the one form that
+ * linkers write: version 1, a sorted table of pairs of 32-bit offsets. */
 static const uint8_t *find_fde(uintptr_t pc, const uint8_t *hdr, const module *in) {
     if ((uintptr_t)hdr < in->start || (uintptr_t)hdr >= in->end) return NULL;
     cursor c = {.at = hdr, .end = (const uint8_t *)in->end};
@@ -172,8 +172,8 @@ typedef struct cie {
     cursor program;
 } cie;
 
-/* Opens an entry: its body, after the length word. False for the end marker, the 64-bit form, and
- * where there is none. */
+/* Finds the body of an entry, behind its length word. False when there is no entry, for the end
+ * marker, and for the 64-bit form. */
 static bool open_entry(const uint8_t *entry, const module *in, cursor *body) {
     if (entry == NULL) return false;
     *body = (cursor){.at = entry, .end = (const uint8_t *)in->end};
@@ -274,7 +274,7 @@ static void remember(machine *m) {
     }
 }
 
-/* The CFA comes back with the registers (as gcc emits it). */
+/* Restores the saved row. The rule of the CFA is restored with the registers, as gcc means it. */
 static void recall(machine *m) {
     if (m->depth == 0) {
         m->failed = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of os.h on Linux: the only caller of mmap and friends. */
+/* The memory functions of os.h on Linux. No other file calls mmap, mprotect, madvise or munmap. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -33,8 +33,8 @@ static void *map(size_t bytes, int protection) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Maps `align` more than asked for and unmaps what sticks out. A refused unmap only leaves
- * address space reserved, which is harmless. */
+/* Maps `align` bytes more than asked for and unmaps what lies before and behind the aligned part. If
+ * unmapping is refused, some address space stays reserved, which does no harm. */
 void *sw_os_reserve(size_t bytes, size_t align) {
     if (align <= sw_os_page_bytes()) return map(bytes, PROT_NONE);
     if (bytes > SIZE_MAX - align) return NULL;
@@ -54,7 +54,7 @@ bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ |
 
 bool sw_os_uncommit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_NONE) == 0; }
 
-/* The system would round the end up, and take what lies there. */
+/* Whole pages only: the system would round the end up and purge the objects behind it. */
 bool sw_os_purge(void *p, size_t bytes) {
     bool whole = (((uintptr_t)p | bytes) & (sw_os_page_bytes() - 1)) == 0;
     return whole && madvise(p, bytes, MADV_DONTNEED) == 0;
@@ -67,7 +67,7 @@ bool sw_os_purge(void *p, size_t bytes) {
 bool sw_os_populate(void *p, size_t bytes) {
     static bool unknown; /* atomic: the kernel has no such advice */
     if (__atomic_load_n(&unknown, __ATOMIC_RELAXED)) return false;
-    int saved_errno = errno; /* the allocation that asks succeeds */
+    int saved_errno = errno; /* the allocation for which this is done succeeds either way */
     bool done = madvise(p, bytes, MADV_POPULATE_WRITE) == 0;
     if (!done && errno == EINVAL) __atomic_store_n(&unknown, true, __ATOMIC_RELAXED);
     errno = saved_errno;
@@ -86,8 +86,8 @@ bool sw_os_shorten(void *p, size_t bytes, size_t kept) {
 
 void *sw_os_map(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }
 
-/* The second number of /proc/self/statm is the resident pages. Raw system calls and no stdio: it
- * is called inside malloc. */
+/* The second number of /proc/self/statm is the number of resident pages. It is read without stdio,
+ * because this is called inside malloc. */
 uint64_t sw_os_resident_bytes(void) {
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return 0;

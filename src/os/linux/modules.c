@@ -127,7 +127,7 @@ void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *
 static int read_generation(struct dl_phdr_info *info, size_t size, void *arg) {
     (void)size;
     *(uint64_t *)arg = (uint64_t)info->dlpi_adds + (uint64_t)info->dlpi_subs;
-    return 1; /* the first object tells it already */
+    return 1; /* every module comes with the same two counters: stop at the first */
 }
 
 uint64_t sw_os_modules_generation(void) {

@@ -11,8 +11,8 @@
 #include "os/os.h"
 
 /* --- locks ------------------------------------------------------------------------------------
- * The three-state futex mutex of Drepper, "Futexes are tricky" (2011), mutex 2. pthread mutexes
- * would do as well, but can not be reset in a fork child in a defined way. */
+ * The futex mutex with three states of Drepper, "Futexes are tricky" (2011), mutex 2. A pthread mutex
+ * would do as well, but no standard function sets it free in the child of a fork. */
 
 enum { FREE = 0, HELD = 1, CONTENDED = 2, SPINS = 64 };
 

@@ -6,8 +6,9 @@
  *   63            33 32 31 30      14 13         0
  *   [ tag of the pc ][kind][ cfa / 8 ][ fp slot   ]
  *
- * A return address (47 bits) is multiplied by an odd number modulo 2^47, which loses nothing: the
- * upper 16 bits of the product choose the row, the lower 31 are the tag. So a hit is never wrong.
+ * A return address has 47 bits. It is multiplied by an odd number modulo 2^47, which can be undone:
+ * different addresses have different products. The upper 16 bits of the product choose the row and
+ * the lower 31 are the tag, so an equal tag in a row means the same address.
  * cfa = (sp or fp) + 8 * field; fp slot: 0 unchanged, 1 lost, else fp is saved at cfa - 8 * slot.
  */
 #define _GNU_SOURCE
@@ -99,7 +100,7 @@ static uint64_t rule_of(uintptr_t pc) {
 
 /* --- the walk --------------------------------------------------------------------------------- */
 
-/* Moves to the caller of `frame`. False: no caller, or it can not be found. */
+/* Changes `frame` into its caller's. False: it has no caller, or the caller can not be found. */
 static bool step(sw_os_frame *frame, bool *fp_known, uintptr_t stack_high) {
     uint64_t word = rule_of(frame->pc);
     rule_kind kind = (rule_kind)(word >> KIND_SHIFT & 3);

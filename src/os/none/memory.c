@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of os.h in plain C: blocks of calloc stand for reservations, so nothing is ever
- * inaccessible and giving pages back only clears them. Enough for dry heaps, the reader and small
- * live heaps on any system; accounting is the same as elsewhere, since heaps count what they hold
- * themselves.
+/* The memory functions of os.h in plain C. A reservation is a block of calloc, so all of it is always
+ * accessible, and giving pages back only clears them. This is enough for dry heaps, the reader and
+ * small live heaps on any system. Accounting is the same as elsewhere, since heaps count themselves
+ * what they hold.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* calloc may charge for what it gives and clearing touches it, so no reservation is longer. */
+/* The longest reservation: calloc may make all of what it gives resident. */
 #define RESERVATION_MAX ((size_t)1 << 30)
 
 /* Lies right before each block that is handed out. */
@@ -58,7 +58,7 @@ static bool is_zero(const char *p, size_t bytes) {
     return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0;
 }
 
-/* Pages that were never written are only read: writing would make them cost memory. */
+/* A page that was never written is only read here, because writing would make it resident. */
 bool sw_os_purge(void *p, size_t bytes) {
     char *byte = p;
     while (bytes > 0) {

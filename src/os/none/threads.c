@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks, clocks and identity of os.h in plain C11. There is no fork, and a thread's exit can not be
- * seen: caches of threads live until they are closed or their heap is destroyed.
+/* Locks, clocks and identity of os.h in plain C11. There is no fork, and nothing tells when a thread
+ * exits, so the caches of threads live until they are closed or their heap is destroyed.
  */
 #include <time.h>
 
@@ -45,7 +45,7 @@ uint64_t sw_os_now_ns(void) {
 
 uint64_t sw_os_coarse_now_ns(void) { return sw_os_now_ns(); }
 
-/* The address of a thread's own variable is a thread's own number. */
+/* A thread-local variable has another address in each thread. */
 uint64_t sw_os_thread_id(void) {
     static _Thread_local char mark;
     return (uint64_t)(uintptr_t)&mark;
