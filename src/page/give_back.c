@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free pages go back to the system: at decay ticks, when they are asked for, and with their access
- * when the system has refused memory. */
+/* Giving free pages back to the system (pages.h): at decay ticks, on request, in exchange for pages that
+ * a large request takes, and after the system has refused memory. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -8,8 +8,8 @@
 #include "page/pages.h"
 #include "size/table.h"
 
-/* Makes a run of free pages one of whole units: longer where what is missing is free as well, else
- * shorter. Its new length. */
+/* Changes a run of free pages to whole units of the system and returns its new length. Each end moves
+ * outwards where the pages up to the unit's end are free as well, else inwards. */
 static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
     uint32_t unit = pages->unit, before = *page % unit, after = (unit - (*page + n) % unit) % unit;
     uint32_t first = *page - before, end = *page + n + after;
@@ -39,8 +39,8 @@ static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
     return bytes;
 }
 
-/* The next run at or after `from` of pages that are free and held (and idle, if asked).
- * Returns its length, 0 at the end. */
+/* Finds the next run, at or after *from, of pages that are free and held, and idle if `idle_only`.
+ * Sets *from to its start and returns its length; 0: there is none. */
 static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) {
     uint32_t words = pages->capacity / 64, start = *from;
     uint32_t length = 0;
@@ -82,7 +82,7 @@ void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
         pages->idle[w] = pages->runs.free[w] & pages->held[w];
 }
 
-/* Free held pages right before `end`. */
+/* The length of the run of free held pages that ends at `end`. */
 static uint32_t run_before(const sw_pages *pages, uint32_t end) {
     uint32_t n = 0;
     while (n < end) {
@@ -122,7 +122,8 @@ uint64_t sw_pages_trim(sw_pages *pages) {
     return pages->free_held_pages == 0 ? 0 : purge_all(pages, false);
 }
 
-/* Bytes of the free pages at the window's end that are accessible no longer. */
+/* Takes the access to the free pages below the window's frontier away, and moves the frontier down.
+ * Returns their bytes; 0 when there are none, or the system refuses. */
 static uint64_t retreat(sw_pages *pages, sw_window *window) {
     uint32_t n = sw_pages_free_before_frontier(pages, window);
     n -= n % pages->unit;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Taking pages, growing a run in place, and freeing (pages.h), within the heap's limit. Growth of the
+ * heap is in windows.c, giving back in give_back.c. */
 #include "page/pages.h"
 
 #include <string.h>
@@ -45,8 +47,8 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
 }
 
-/* Whether n more pages could be taken if every free page went back, with the page map of `mapped`
- * more accessible ones. A request that fails here has not grown anything. */
+/* Whether the limit allows n more pages if every free page is given back, with the page map for `mapped`
+ * more accessible ones. Asked before the heap grows, so that a hopeless request grows nothing. */
 static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     if (pages->limit_bytes == UINT64_MAX) return true;
     uint64_t used = pages->held_pages - pages->free_held_pages;
@@ -55,13 +57,13 @@ static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     return bytes + sw_pages_metadata_bytes(pages) <= pages->limit_bytes;
 }
 
-/* Metadata has grown past the limit: free pages must make up for it. */
+/* Whether the heap is above its limit, because metadata has grown. */
 static bool is_over(const sw_pages *pages) {
     return pages->limit_bytes != UINT64_MAX && sw_pages_held_bytes(pages) > pages->limit_bytes;
 }
 
-/* True when taking pages [page, +n) keeps the heap within its limit, if need be by giving back
- * other free pages. */
+/* True when the heap stays within its limit with the pages [page, page + n) in use. Gives other free
+ * pages back if that is needed. */
 static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     if (pages->limit_bytes == UINT64_MAX) return true;
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -73,14 +75,15 @@ static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     return false;
 }
 
-/* The span that was wanted may have made metadata grow. */
+/* Refuses a request because of the limit. Metadata may have grown on its way here, so free pages are
+ * given back if the heap is above the limit. */
 static sw_status refuse(sw_pages *pages) {
     if (is_over(pages)) (void)sw_pages_trim(pages);
     return SW_LIMIT;
 }
 
-/* The lowest run of n pages after the heap has grown by one; SW_PAGE_NONE: refused. What free pages
- * are charged for may be what is missing; a second refusal is final. */
+/* Grows the heap by a run of n pages and returns the lowest such run; SW_PAGE_NONE when refused. After
+ * a refusal free pages stop being charged to the process, and the system is asked once more. */
 static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     bool grown = sw_pages_grow(pages, n, align);
     if (!grown && sw_pages_retreat(pages) != 0) grown = sw_pages_grow(pages, n, align);
@@ -90,7 +93,7 @@ static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero) {
     uint64_t page_bytes = 1ull << pages->page_shift;
-    /* An aligned run is found inside a longer one; windows start on multiples of their size. */
+    /* An aligned run is cut from a run that is longer by the alignment. */
     uint64_t slack = align > page_bytes ? (align >> pages->page_shift) - 1 : 0;
     if (slack + n > UINT32_MAX / 4) return SW_NOMEM;
     uint32_t run = n + (uint32_t)slack;
@@ -120,8 +123,8 @@ bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *need
     return true;
 }
 
-/* Makes pages [from, +n) accessible, which are free or lie beyond the frontier; the page before them
- * is in use. False: some are in use, or *refused by the system. */
+/* Makes the pages [from, from + n) accessible; the page before them is in use. False when some of them
+ * are in use or outside of the window, or when the system refuses (*refused). */
 static bool reach(sw_pages *pages, uint32_t from, uint32_t n, bool *refused) {
     sw_window *window = (sw_window *)sw_pages_window_of(pages, from - 1);
     uint32_t ready = window->first_page + window->frontier;

@@ -6,9 +6,9 @@
  * dry heap. Four bits a page:
  *
  *   free   no span has it                 (in runs)
- *   held   handed out since the OS last had it: counts in held_bytes
- *   dirty  may hold old bytes: whoever takes it must zero (needzero)
- *   idle   free at the last decay tick as well: goes back at the next one
+ *   held   was handed out, and not given back to the system since: counts in held_bytes
+ *   dirty  may hold old bytes: whoever takes it must clear them (needzero)
+ *   idle   was free and held at the last decay tick: if it still is, it goes back at the next one
  *
  * held_pages == popcount(held);  free_held_pages == popcount(free & held);  not free => held.
  * Pages that were only made accessible ahead of use are not held: they cost no memory.
@@ -41,7 +41,7 @@ typedef struct sw_pages {
     uint64_t *idle;
     uint32_t page_shift;
     uint32_t unit;          /* pages that the system makes accessible and takes back together: 1, or
-                        * as many as one of its own pages (16 or 64 KiB) has */
+                        * as many as fit into one of its own pages (16 or 64 KiB) */
     uint32_t make_up_pages; /* SW_MAKE_UP_BYTES in pages */
     uint32_t capacity;      /* pages that held, dirty and idle have bits for */
     uint32_t page_end;      /* logical number after the last window and its gap */
@@ -71,10 +71,11 @@ void sw_pages_destroy(sw_pages *pages);
  * *needzero: some page may hold old bytes. SW_NOMEM or SW_LIMIT leaves everything as it was. */
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero);
-/* The same of pages that are all held, if those are the lowest that fit. */
+/* The same, but only if all pages of the lowest run that fits are held: then the heap's memory does
+ * not grow. False otherwise. */
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
-/* `more` pages right behind page + n - 1, which is in use. False: they are not free, or not to be
- * had; nothing has changed. */
+/* Adds the `more` pages behind a run of n pages that is in use. False when they are not free, or can
+ * not be made accessible; nothing has changed then. */
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
 
@@ -83,25 +84,27 @@ static inline bool sw_pages_tick_due(const sw_pages *pages, uint64_t now_ns) {
     return pages->decay_ns != SW_DECAY_NEVER && now_ns >= tick_ns &&
            now_ns - tick_ns >= pages->decay_ns;
 }
-/* Decay: free pages that were idle at the last tick go back. Nothing when no tick is due. */
+/* Decay: pages that have been free since the last tick go back. Does nothing when no tick is due. */
 void sw_pages_tick(sw_pages *pages, uint64_t now_ns);
 /* Every free page goes back now; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 
-/* A request takes n pages that are not held, SW_MAKE_UP_BYTES or more, while free pages are held that
- * it could not use: as many of them go back, the highest first, in runs of SW_MAKE_UP_RUN pages or
- * more. So large objects of many sizes do not each leave a hole of resident memory. */
+/* For a request that takes n pages which are not held yet, SW_MAKE_UP_BYTES or more, while the heap
+ * holds free pages that are too short for it. Gives back as many of those, the highest first, out of
+ * runs of at least SW_MAKE_UP_RUN pages. Otherwise large objects of many sizes would each leave a
+ * hole of resident memory. */
 void sw_pages_make_up(sw_pages *pages, uint32_t n);
 
-/* After the system has refused memory: free pages at the windows' ends go back with their access,
- * since a process may be charged for what it may write to (ulimit -d), used or not. Returns bytes;
- * 0: another attempt would be refused as well. */
+/* After the system has refused memory: gives back the free pages at the end of each window's accessible
+ * part and takes the access away, since a process may be charged for all that it may write to
+ * (ulimit -d), whether it has done so or not. Returns the bytes; 0 means that another attempt would be
+ * refused as well. */
 uint64_t sw_pages_retreat(sw_pages *pages);
 
 /* --- windows.c ------------------------------------------------------------------------------- */
 
-/* Makes n free pages that follow each other accessible; those of a new window begin at a multiple of
- * `align`. No run of n pages is free yet. False: refused, nothing has changed. */
+/* Makes room for a run of n pages, where the caller found none: moves the frontier of a window, or adds
+ * a window that begins at a multiple of `align`. False: refused, nothing has changed. */
 bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align);
 /* Moves a window's frontier up by at least n pages. False: refused. */
 bool sw_pages_advance(sw_pages *pages, sw_window *window, uint32_t n);
@@ -114,9 +117,9 @@ uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
-/* Bytes of metadata, and of everything held. Readable without the lock: the numbers are written
- * under it, but atomically. A sum read while another thread changes the heap may mix old and new
- * ones. */
+/* Bytes of metadata, and of everything that is held. They may be read without the lock, because the
+ * numbers are written atomically. While another thread changes the heap, a sum may be of old and new
+ * numbers. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
     uint64_t frames = frontier << (pages->page_shift - SW_FRAME_SHIFT);
@@ -129,7 +132,7 @@ static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
     return (held << pages->page_shift) + sw_pages_metadata_bytes(pages);
 }
 
-/* The most that was held at once. Exact but for metadata that came and went between two page
+/* The most that was held at once. It misses only metadata that was allocated and freed between two page
  * operations. */
 static inline uint64_t sw_pages_peak_held_bytes(const sw_pages *pages) {
     uint64_t now = sw_pages_held_bytes(pages);

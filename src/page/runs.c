@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges of bits, and the tree of run summaries over the bitmap of free pages (runs.h). */
 #include "page/runs.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ static sw_run_summary summarise_word(uint64_t word) {
     return s;
 }
 
-/* half: pages under each child. */
+/* The summary of two neighbours, each of which covers `half` pages. */
 static sw_run_summary join(sw_run_summary l, sw_run_summary r, uint32_t half) {
     uint32_t across = l.end + r.start;
     uint32_t max = l.max > r.max ? l.max : r.max;
@@ -61,7 +62,7 @@ static bool same(sw_run_summary a, sw_run_summary b) {
     return a.start == b.start && a.max == b.max && a.end == b.end;
 }
 
-/* One word has changed: up to the first node that this leaves as it was. */
+/* Computes the summaries above word w anew, up to the first node that stays the same. */
 static void refresh_word(sw_runs *runs, uint32_t w) {
     uint32_t i = runs->leaves + w;
     sw_run_summary s = summarise_word(runs->free[w]);
@@ -125,8 +126,8 @@ void sw_runs_destroy(sw_runs *runs, sw_meta *meta) {
     *runs = (sw_runs){0};
 }
 
-/* Where runs of n ones start in a word. Halves the run looked for at each step: x keeps bit i while
- * `have` ones start at i. */
+/* A set bit wherever a run of n ones starts. In each step bit i of x says that `have` ones start at i,
+ * and `have` doubles, up to n. */
 static uint64_t starts_in_word(uint64_t word, uint32_t n) {
     uint64_t x = word;
     for (uint32_t have = 1; have < n;) {

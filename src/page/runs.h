@@ -7,9 +7,9 @@
  * (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree is binary here, because
  * heaps for research are small and many, and their metadata is counted.
  *
- * Most spans are one page, and most runs fit the lowest word that has a free page: those are found
- * without the tree. So a change only marks its words *stale*, and their summaries are brought up to
- * date when the tree is asked.
+ * Most requests are for one page, and the lowest word that has a free page serves most of them without
+ * the tree. So a change only marks the words that it touches as *stale*; their summaries are computed
+ * anew when the tree is searched.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H
@@ -60,7 +60,7 @@ bool sw_runs_adds_up(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
 
-/* Most ranges lie in one word, whose mask this is; 0 for the others. */
+/* The mask of a range that lies in one word, as most do; 0 for a range over several words. */
 static inline uint64_t sw_bits_mask(uint32_t from, uint32_t n) {
     return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Making a space, its windows and its span records (space.h). The main reservation is tried large, then
+ * smaller; windows are cut from it as buddies, or from further reservations where it is used up. */
 #include "page/space.h"
 
 #include <string.h>
@@ -105,8 +107,9 @@ static uint32_t next_smaller(uint32_t log2_bytes) {
     return log2_bytes > CONSTRAINED_LOG2 ? CONSTRAINED_LOG2 : log2_bytes - 2;
 }
 
-/* In a process whose address space is limited a live space starts small and adds reservations; a
- * dry one, which can not, starts as large as it may. Both leave most of the addresses to others. */
+/* In a process whose address space is limited a live space starts small and adds reservations. A dry
+ * space can not add any, so it starts with the largest that is granted. Both leave most of the
+ * addresses to the rest of the program. */
 static bool make(sw_space *space, bool dry) {
     uint32_t log2_bytes = RESERVE_LOG2, spans = SPANS_MAX;
     space->dry = dry;
@@ -167,7 +170,8 @@ static sw_window drop_window(sw_space *space, uint32_t i) {
     return window;
 }
 
-/* The other half of the next larger window; its index among the free ones, or their count. */
+/* The index of the free window with which this one makes a window of twice the length; the count of
+ * free windows when that one is not free. */
 static uint32_t find_buddy(const sw_space *space, const sw_window *window) {
     uintptr_t offset = window->base - space->view.base;
     uintptr_t base = space->view.base + (offset ^ (window->frames << SW_FRAME_SHIFT));
@@ -188,8 +192,9 @@ static void merge_window(sw_space *space, sw_window window) {
     keep_window(space, &window);
 }
 
-/* The shortest free window that is long enough, then the lowest; a further reservation only if it
- * has the length asked for. Returns the count when there is none. */
+/* The index of the shortest free window that is long enough, of equally short ones the lowest. A
+ * window that is a further reservation is never cut, so it must have the exact length. Returns the
+ * count when none fits. */
 static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t frames) {
     uint32_t best = space->free_window_count;
     for (uint32_t i = 0; i < space->free_window_count; i++) {
@@ -203,13 +208,14 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
     return best;
 }
 
-/* The first bytes of a window that its heap asks for at once: their refusal refuses the window. */
+/* Makes the first bytes of a window accessible, which its heap needs at once. False: refused, and then
+ * the window is of no use. */
 static bool make_ready(const sw_space *space, const sw_window *window, uint64_t bytes) {
     return space->dry || bytes == 0 || commit((void *)window->base, bytes);
 }
 
-/* Never a longer one than asked for: the layout of a heap must not depend on the heaps before
- * it. */
+/* Takes a free window, cut to the length asked for: if windows were longer when heaps before had left
+ * long ones, the layout of a heap would depend on those heaps. */
 static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t frames,
                                     uint64_t ready_bytes, sw_window *out) {
     uint32_t i = choose_window(space, exact, frames);
@@ -230,8 +236,9 @@ static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t fr
     return SW_WINDOW_TAKEN;
 }
 
-/* A reservation of its own, with its own piece of page map. It is not told of before all of it is
- * there, because one that others may look into stays for ever. */
+/* A window that is a reservation of its own, with its own piece of page map. It is published in
+ * `extras` only when all of it exists, because threads look through `extras` without a lock, so that
+ * nothing is ever removed from it. */
 static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t ready_bytes,
                                      sw_window *out) {
     if (space->dry || space->extra_count == SW_SPACE_EXTRAS) return SW_WINDOW_NO_ADDRESSES;
@@ -242,7 +249,7 @@ static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t 
     sw_window window = {.base = (uintptr_t)base, .map = map, .frames = frames};
     if (map == NULL || !make_ready(space, &window, ready_bytes)) {
         (void)sw_os_release(base, bytes);
-        if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* these are counted as well */
+        if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* a shorter map may be had */
         (void)sw_os_release(map, frames * sizeof *map);
         return SW_WINDOW_NO_MEMORY;
     }
@@ -268,7 +275,7 @@ sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t 
 void sw_space_return_window(sw_space *space, const sw_window *window) {
     uint64_t bytes = window->frames << SW_FRAME_SHIFT;
     memset(window->map, 0, window->frames * sizeof *window->map);
-    /* Purged, so that the next heap finds zeroes. If the OS refuses, the addresses are given up. */
+    /* Purged, so that the next heap finds zeroes. If the system refuses, the window is not reused. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     if (!space->dry) (void)sw_os_uncommit((void *)window->base, bytes);
     sw_os_lock_acquire(&space->lock);

@@ -23,7 +23,7 @@ enum {
     SW_SPAN_FIRST = 2,
     SW_SPAN_BATCH = 64, /* span records are given to heaps this many at a time */
     SW_SPACE_EXTRAS = 256,
-    SW_SPACE_FREE_WINDOWS = 1 << 14, /* as many as there are windows of 64 MiB; more are lost */
+    SW_SPACE_FREE_WINDOWS = 1 << 14, /* 1 TiB in windows of 64 MiB; further ones are never reused */
     SW_WINDOW_LOG2_MAX = 40,
 };
 
@@ -86,11 +86,11 @@ typedef struct sw_space {
 
 const char *sw_space_check(const sw_space *space);
 
-/* The pair that the sentinel records', large objects' and empty bins' words point to:
- * nothing can be allocated from it, every free that meets it takes the slow path. Never written. */
+/* The word of records without slots: of the two sentinels, of large objects, of bins without a span.
+ * It has nothing to allocate, and every free that reads it takes the slow path. Never written. */
 extern sw_word sw_sentinel_word;
 
-/* The live space of the process; made at first use. NULL when not even a small one can be had. */
+/* The live space of the process, made at first use. NULL when the system refuses even the smallest. */
 sw_space *sw_space_live(void);
 extern sw_space sw_live_space;
 
@@ -104,11 +104,11 @@ typedef enum sw_window_answer {
     SW_WINDOW_NO_MEMORY,    /* the system refuses its first bytes, or its piece of the page map */
 } sw_window_answer;
 
-/* A window of at least `bytes`, of which the first `ready_bytes` are accessible. A refusal leaves no
- * address mapped that was not. */
+/* Takes a window of at least `bytes`, whose first `ready_bytes` are accessible. When it is refused, no
+ * address is mapped that was not mapped before. */
 sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t ready_bytes,
                                       sw_window *out);
-/* Returns it: purges, ends the access, forgets its page-map entries. */
+/* Gives a window back: purges it, takes the access away and clears its page-map entries. */
 void sw_space_return_window(sw_space *space, const sw_window *window);
 
 /* The first id of SW_SPAN_BATCH fresh records; 0 when exhausted. */
@@ -118,9 +118,10 @@ void sw_space_return_spans(sw_space *space, uint32_t first);
 /* The page-map entry of an address; NULL outside every reservation. Slow path. */
 const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address);
 
-/* The id there; SW_SPAN_NONE outside. Whoever holds a live object sees its span's record as it is;
- * others (an object freed twice at once) see it at least as it was when its id was written: acquire
- * here, release in sw_pages_map. Fast paths get there by the address that depends on the id. */
+/* The span id at an address; SW_SPAN_NONE outside of every reservation. Who holds a live object has
+ * got it in order, and sees its span's record as it is. Who does not, because an object is freed twice
+ * at once, sees the record at least as it was when the id was written: acquire here, release in
+ * sw_pages_map. Fast paths need no acquire, for the record's address depends on the id. */
 static inline uint32_t sw_space_id_of(const sw_space *space, uintptr_t address) {
     const uint32_t *entry = sw_space_entry(space, address);
     return entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_ACQUIRE);
@@ -136,8 +137,8 @@ static sw_always_inline sw_span_cold *sw_space_cold(const sw_space *space, const
     return &space->cold[sw_space_span_id(space, span)];
 }
 
-/* Fork: the locks of the live space, and of its making. In the child other threads' holds are
- * void. */
+/* For fork handlers: the lock of the live space, and the one under which it is made. In the child they
+ * are set free, since the threads that may hold them do not exist there. */
 void sw_space_live_lock(void);
 void sw_space_live_unlock(void);
 void sw_space_live_reset(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The windows of a page heap: where a page is, and how the heap grows. A refusal adds nothing: no
- * window, and no frontier that has moved. */
+/* The windows of a page heap: where a page lies, and how the heap grows. When growth is refused, no
+ * window was added and no frontier has moved. */
 #include "page/pages.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     uint64_t frames = (uint64_t)n << shift;
     uint32_t *entry = window->map + first;
     __atomic_thread_fence(__ATOMIC_RELEASE); /* the record first: see sw_space_id_of */
-    /* In pieces: a large object has hundreds of entries. */
+    /* Eight entries at a time, because a large object has hundreds. */
     const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
                              span_id, span_id, span_id, span_id};
     for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
@@ -45,7 +45,8 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* Makes room for the bits of pages below `end`, or changes nothing but the run index's length. */
+/* Makes room in every bitmap for the pages below `end`. False: no memory; then at most the index of runs
+ * has become longer. */
 static bool grow_maps(sw_pages *pages, uint32_t end) {
     if (end <= pages->capacity) return true;
     if (!sw_runs_grow(&pages->runs, pages->meta, end)) return false;
@@ -67,22 +68,23 @@ static bool grow_maps(sw_pages *pages, uint32_t end) {
     return ok;
 }
 
-/* Whether the system was asked for huge pages there; a refusal changes nothing for us. */
+/* Asks for huge pages in a window, or takes the request back. It is advice: a refusal is no failure. */
 static void advise(const sw_pages *pages, const sw_window *window, bool huge) {
     if (!pages->huge || pages->space->dry) return;
     (void)sw_os_advise_huge((void *)window->base, window->frames << SW_FRAME_SHIFT, huge);
 }
 
-/* Pages to make accessible where n are needed: ahead of need by a part of the heap. */
+/* How many pages to make accessible where n are needed: a quarter of what the heap holds, within bounds,
+ * so that growth takes few system calls. */
 static uint32_t with_pages_ahead(const sw_pages *pages, uint32_t n) {
     uint64_t quarter = pages->held_pages << pages->page_shift >> 2;
     uint64_t step = sw_min_u64(sw_max_u64(quarter, GROW_MIN_BYTES), GROW_MAX_BYTES);
     uint32_t ahead = (uint32_t)sw_max_u64(step >> pages->page_shift, n);
-    /* A huge page is only given where all of it is accessible. */
+    /* The system gives a huge page only where all of it is accessible. */
     return pages->huge ? (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift) : ahead;
 }
 
-/* The window's first n pages, or a few more, have become accessible. */
+/* Notes that the first n pages of the window are accessible now. */
 static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
     sw_check2(sw_window_check(window));
     sw_runs_set_free(&pages->runs, window->first_page + window->frontier, n - window->frontier);
@@ -90,8 +92,8 @@ static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
     window->frontier = n;
 }
 
-/* A window of `bytes` whose first n pages are accessible, and further ones if the system gives them;
- * *ready: how many. */
+/* Takes a window of `bytes` whose first *ready pages are accessible: at least n, and some ahead of need
+ * unless the system refuses those. */
 static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, sw_window *window,
                                    uint32_t *ready) {
     uint64_t most = sw_min_u64(with_pages_ahead(pages, n), bytes >> pages->page_shift);
@@ -103,8 +105,8 @@ static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, 
     return sw_space_take_window(pages->space, bytes, (uint64_t)*ready << pages->page_shift, window);
 }
 
-/* A window for a run of n pages aligned to `align`. Windows double the heap; shorter ones are asked
- * for only where addresses are scarce. */
+/* Takes a window for a run of n pages aligned to `align`. It is about as long as all windows of the heap
+ * together; shorter ones are tried only when it was the addresses that were refused. */
 static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *window,
                         uint32_t *ready) {
     uint64_t total = SW_WINDOW_FIRST_BYTES;
@@ -174,7 +176,7 @@ bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align) {
     for (uint32_t i = 0; i < pages->window_count; i++) {
         sw_window *window = &pages->windows[i];
         uint32_t have = sw_pages_free_before_frontier(pages, window);
-        sw_assert1(have < n); /* else first fit had found it */
+        sw_assert1(have < n); /* otherwise first fit would have found the run */
         if (window->pages - window->frontier < n - have) continue;
         return sw_pages_advance(pages, window, n - have);
     }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Setting up a span, searching and draining its words, and lists of spans (span.h). */
 #include "span/span.h"
 
 #include <stddef.h>
@@ -26,7 +27,7 @@ void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t s
         word->free = ~0ull;
         word->local = word->remote = 0;
     }
-    uint32_t last = sw_words_of(cls) - 1; /* what is left over lies in it, if not all of it is */
+    uint32_t last = sw_words_of(cls) - 1; /* only the last word has bits that stand for no slot */
     span->words[last].local = sw_span_padding(span, last);
     span->words[last].free = ~span->words[last].local;
 }
@@ -47,9 +48,9 @@ static uintptr_t slot_address(const sw_span *span, uint32_t k, uint64_t bits) {
     return span->base + ((uintptr_t)k * 64 + sw_ctz(bits)) * sw_span_size(span);
 }
 
-/* Which of these local bits other threads have freed as well. They stay with the remote word, so
- * that the slot is handed out once, and only after its drain: a word that is being announced is
- * pending. */
+/* Which of these local bits other threads have set in `remote` as well: slots that were freed twice.
+ * The owner's bit is dropped and the remote one stays, so that the slot is handed out once, and only
+ * after the drain: a word with remote bits must stay as it is until its announcement was taken. */
 static uint64_t doubled_bits(const sw_span *span, uint32_t k, uint64_t local, uintptr_t *doubled) {
     uint64_t both = sw_word_remote(&span->words[k]) & local;
     if (sw_unlikely(both != 0)) *doubled = slot_address(span, k, both);
@@ -104,14 +105,14 @@ uint32_t sw_span_free_slots(const sw_span *span) {
     return n;
 }
 
-/* Every slot of the word is free, and none by another thread that has yet to tell. */
+/* Every slot of the word is free, and no bit of another thread waits to be drained. */
 static bool is_word_empty(const sw_word *word) {
     return (sw_word_free(word) | sw_word_local(word)) == ~0ull && sw_word_remote(word) == 0;
 }
 
 bool sw_span_is_empty(const sw_span *span) {
     uint32_t count = sw_span_word_count(span);
-    /* The last one first: objects freed in order are in use there to the end. */
+    /* The last word is looked at first: where objects are freed in order, its objects are freed last. */
     if (count == 0 || !is_word_empty(&span->words[count - 1])) return count == 0;
     for (uint32_t k = 0; k + 1 < count; k++)
         if (!is_word_empty(&span->words[k])) return false;
@@ -133,9 +134,8 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
     return (uint64_t)product < span->magic ? SW_SLOT_START : SW_SLOT_INTERIOR;
 }
 
-/* Asked of any pointer that a caller frees, so the span may be given up under way if the program
- * frees twice at once: words are looked up once, and are those of no slot when the record is
- * cleared. */
+/* Asked of any pointer that a caller frees. If the program frees an object twice at once, the span may
+ * be given up meanwhile: so `words` is read once, and is NULL when the record was cleared. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
     const sw_word *words = __atomic_load_n(&span->words, __ATOMIC_RELAXED);
     if (words == NULL) return false;

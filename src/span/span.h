@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ONE span: a run of pages cut into slots, with its words of free bits. Pure bit work on the record
- * and its words: no lists of a heap, no page heap, no locks.
+/* One span: a run of pages that is cut into slots, with its words of free bits. Everything here is work
+ * on the bits of one record; lists of a heap, the page heap and locks belong to the layers around it.
  *
  *   base                                   span end
  *   | slot 0 | slot 1 | ... | slot slots-1 | tail |
@@ -53,9 +53,9 @@ static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
-/* Words that a span of the class needs: one more when the slots end on a word and leave a tail, so
- * that the index of the tail meets padding too. (No tail: it would be shorter than a slot and whole
- * frames.) */
+/* Words that a span of the class needs. Where the slots fill the last word and leave a tail there is
+ * one word more, all padding: the index that a pointer into the tail gives then finds a padding bit,
+ * and the free is refused. (A class of up to a frame whose slots end with a frame has no tail.) */
 static inline uint32_t sw_words_of(const sw_class *cls) {
     bool filled =
         cls->size <= SW_FRAME_BYTES && (uint64_t)cls->slots * cls->size % SW_FRAME_BYTES == 0;
@@ -93,8 +93,9 @@ static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
 
 /* --- owner ------------------------------------------------------------------------------------ */
 
-/* In the owner's lowest bits: frees take the slow path, because the span is fresh (the first one
- * changes needzero) or full (the slot gets a hint, or the span changes list). */
+/* Marks in the lowest bits of `owner`, so that the comparison with the own cache fails and a free takes
+ * the slow path: the first free into a fresh span sets needzero, a free into a full span leaves a hint
+ * or moves the span to another list. */
 typedef enum sw_span_mark {
     SW_MARK_NONE = 0,
     SW_MARK_FULL = 1,
@@ -113,9 +114,10 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
-/* While a large object lives, its record has its address for an owner: no cache lies there. So one
- * exchange ends it, whoever else tries, even if the record serves another span by then. NULL: it
- * was freed, and a cache keeps it (large.c). */
+/* While a large object lives, `owner` of its record is the object's address, where no cache can lie. A
+ * free exchanges it for NULL: of several frees one succeeds, and a free with an old pointer fails even
+ * if the record has become another span's. With NULL the object was freed and a cache keeps it
+ * (large.c). */
 static inline bool sw_span_large_lives(const sw_span *span) {
     return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
 }
@@ -136,7 +138,7 @@ static inline void sw_span_enter(sw_span *span, sw_span_state state) {
 static inline void sw_span_dirty(sw_span *span) {
     __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
 }
-/* The same two for walks, whose span may change meanwhile. */
+/* Both read for walks, during which another thread may change the span. */
 static inline sw_span_state sw_span_state_seen(const sw_span *span) {
     return (sw_span_state)__atomic_load_n(&span->state, __ATOMIC_RELAXED);
 }
@@ -153,9 +155,10 @@ void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzer
 /* Makes it the record of no span. */
 void sw_span_clear(sw_span *span);
 
-/* The next word at or after `cursor`, round the end, that has a free slot; its local bits are moved
- * into `free`. NULL when there is none. Owner (or lock) only. *doubled: a slot that the owner and
- * another thread both freed: its address, else 0 (the owner's free is undone). */
+/* Finds the next word that has a free slot, from the cursor on and round the end, and moves its local
+ * bits into `free`. NULL when there is none. Only for the owner, or the holder of the lock. *doubled:
+ * the address of a slot that both the owner and another thread freed, else 0 (the owner's free is
+ * undone). */
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
 
 /* The slot that p, an address within the slots, lies in. */
@@ -167,8 +170,8 @@ static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t 
  * lives, so any thread that holds the object may ask. */
 static inline bool sw_span_is_large(const sw_span *span) { return span->magic == 0; }
 
-/* Bytes of a slot; 0 for large objects. A division: paths that are in a hurry ask the class. (magic
- * is ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
+/* Bytes of a slot; 0 for large objects. It takes a division, so fast paths ask the class instead.
+ * (magic is ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
 static inline uint32_t sw_span_size(const sw_span *span) {
     uint64_t magic =
         __atomic_load_n(&span->magic, __ATOMIC_RELAXED); /* a racing free may clear it */
@@ -185,13 +188,14 @@ static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *wo
 }
 
 /* --- frees by other threads -------------------------------------------------------------------
- * A freer ORs its bit into the remote word. The one that finds no pending bit there is the word's
- * *announcer*: it sets the word's bit in remote_words, and if that half was 0 it pushes the
- * half span on the owner's remote stack. The owner drains a word only after its announcement. So
- *   - a span with pending bits stays a span: it is given up only when none is left;
- *   - nobody but an announcer touches the span after its OR, and an announcer's word is pending
- *     until the owner has popped the half: no record is touched after its release;
- *   - no announcement is lost: a drained word has a new announcer.
+ * A bit in `remote` that the owner has not drained yet is *pending*. A freer sets its bit by an atomic
+ * OR. The freer that finds no other bit there is the word's *announcer*: it sets the word's bit in
+ * remote_words, and if that half was 0 it pushes the half span on the owner's remote stack. The owner
+ * drains a word only after its announcement. So
+ *   - a span with pending bits is never given up;
+ *   - after its OR only an announcer touches the record, and its word stays pending until the owner has
+ *     popped the half: no record is touched after it was released;
+ *   - no announcement is lost, since the first free after a drain announces again.
  */
 typedef enum sw_remote_result {
     SW_REMOTE_DONE,     /* the bit is set; somebody else announces */
@@ -202,7 +206,7 @@ typedef enum sw_remote_result {
 /* Half of a span's words, as the remote stack names it. */
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
 
-/* The OR. ANNOUNCE: the caller is the word's announcer, sw_span_announce comes next. */
+/* Sets the bit. ANNOUNCE: the caller is the word's announcer and must call sw_span_announce next. */
 static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t bit = 1ull << (slot % 64);
@@ -224,9 +228,9 @@ static inline sw_remote_result sw_span_remote_free(sw_space *space, sw_span *spa
     return sw_span_announce(space, span, slot) ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
 }
 
-/* Takes the announcements of a half and moves the bits of those words into `local`. Only for
- * whoever has just popped it. *doubled: address of a slot that was free already (a double free that
- * raced), else 0. */
+/* Takes the announcements of a half span and moves the remote bits of those words into `local`. Only
+ * for the owner, which has just popped the half. *doubled: the address of a slot that was free already
+ * (by a double free that raced), else 0. */
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled);
 
 uint32_t sw_span_free_slots(const sw_span *span); /* in any word */
@@ -256,8 +260,8 @@ const char *sw_span_list_check(const sw_span_list *list);
 
 void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span);
 void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span);
-/* The span that the placement policy takes next, still in the list; NULL when empty. LIFO is O(1),
- * the others walk the list (they are for research). */
+/* The span that the placement policy takes next, which stays in the list; NULL when the list is empty.
+ * LIFO takes constant time; the other policies, which are for research, walk the list. */
 sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_placement placement);
 
 #endif
