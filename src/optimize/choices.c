@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists the sizes and spans that the optimiser may choose from (choices.h). Called by optimize.c. */
 #include "optimize/choices.h"
 
 #include <math.h>
@@ -62,15 +63,14 @@ static sw_status check_weights(const sw_optimize_options *o, const double *weigh
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* Whether Go's 32-bit magic divides every offset of the span exactly; the argument stands in
- * size/table.c. */
+/* Whether Go's 32-bit magic divides every offset of the span exactly. size/table.c has the proof. */
 static bool narrow_divides(uint32_t size, uint32_t span) {
     uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
     return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;
 }
 
-/* Writes the spans worth choosing, fewest pages first (NULL: only counts them): each costs less a
- * slot than all shorter ones. Where spans are free only the cheapest is worth it. */
+/* Lists the spans that are worth considering for a size, the shortest first: those that cost less a slot
+ * than every shorter one. Where spans have no charge that is only the cheapest. out NULL: counts. */
 static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choice *out) {
     uint32_t found = 0;
     double least = INFINITY;
@@ -93,14 +93,14 @@ static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choic
 
 /* --- candidates ------------------------------------------------------------------------------- */
 
-/* The size after `size` that a class may have. */
+/* The next larger size that a class may have. */
 static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
     return size < o->align ? size + SIZE_UNIT : size + o->align;
 }
 
-/* Goes through the sizes that a class may have. Where every span is allowed a slot never costs less
- * for a larger size, so a size that no request needs is not worth a class (but the largest, which
- * the table must have). Writes when `c` has its arrays, else counts into it. */
+/* Lists the sizes that a class may have. A larger slot never costs less where every span is allowed, so
+ * a size that nobody requests needs no class, except for the largest, which every table must have.
+ * Fills the arrays of `c`, or counts while it has none. */
 static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
     bool writing = c->candidates != NULL;
     double sum = weights[0], requested = 0;
@@ -132,7 +132,7 @@ static int compare_costs(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Fills costs[] and the choices' places in it. */
+/* Fills costs[] with the different slot costs, rising, and x of each choice with its index there. */
 static void sort_costs(sw_choices *c) {
     for (uint32_t i = 0; i < c->choice_count; i++) c->costs[i] = c->choices[i].slot_cost;
     qsort(c->costs, c->choice_count, sizeof *c->costs, compare_costs);

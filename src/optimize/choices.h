@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the optimiser may choose from: the sizes that a class may have, how much of the requests
- * each of them could serve, and the spans that each may be cut from.
+/* What the optimiser may choose from: the sizes that a class may have, the weight of the requests that
+ * each could serve, and the spans that its slots may be cut from. Made and used by optimize.c.
  *
  * A slot of a class costs its share of the span, tail included: span bytes / slots of the span.
  */
@@ -43,8 +43,8 @@ sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *option
                           const double *weights);
 void sw_choices_drop(sw_choices *choices);
 
-/* The cheapest span for candidate j to serve what lies above candidate i (its total cost in
- * *cost). */
+/* The cheapest span for a class of candidate j that serves the requests above candidate i; *cost is the
+ * total cost of that class. */
 const sw_choice *sw_choices_best(const sw_choices *choices, uint32_t i, uint32_t j, double *cost);
 
 #endif

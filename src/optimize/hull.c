@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The Li Chao tree of hull.h. Called by optimize.c, once for each candidate of each layer. */
 #include "optimize/hull.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@ void sw_hull_clear(sw_hull *hull) {
     memset(hull->nodes, 0xFF, 2 * (size_t)hull->width * sizeof *hull->nodes);
 }
 
-/* x of a leaf; leaves past the last repeat it, so that every range rises. */
+/* The x of a leaf. Leaves past the last x repeat it, so that x never falls from leaf to leaf. */
 static double leaf_x(const sw_hull *hull, uint32_t leaf) {
     return hull->x[leaf < hull->count ? leaf : hull->count - 1];
 }
@@ -27,7 +28,8 @@ void sw_hull_insert(sw_hull *hull, int32_t line) {
             line = other;
         }
         if (leaves == 1) return;
-        /* Two lines cross once: the loser at the middle can win on one side of it only. */
+        /* Two lines cross at most once, so the line that is higher in the middle can be the lower one on one
+     * side only: it goes down to that child. */
         double left = leaf_x(hull, first), right = leaf_x(hull, first + leaves - 1);
         leaves /= 2;
         if (sw_hull_value(hull, line, left) < sw_hull_value(hull, *held, left)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Li Chao tree: lines y = a - b * x are put in one by one, and the lowest at any of the given x
- * is asked for. No order of slopes or of questions is needed. After C. Li, lecture on line segment
- * trees (Zhejiang, 2012); here over the sorted x that will ever be asked for.
+/* A Li Chao tree: lines y = a - b * x are added one by one, and a query gives the line that is lowest at
+ * one of the given x. Neither slopes nor queries need to come in an order. After C. Li, lecture on
+ * line segment trees (Zhejiang, 2012); here over the sorted x of all queries.
  * Owns nothing: the caller gives the arrays.
  */
 #ifndef SW_OPTIMIZE_HULL_H
@@ -22,7 +22,7 @@ typedef struct sw_hull {
     int32_t *nodes; /* 2 * width: the line of each node, or SW_HULL_NONE; the root is 1 */
 } sw_hull;
 
-/* Takes all lines out. */
+/* Removes all lines. */
 void sw_hull_clear(sw_hull *hull);
 void sw_hull_insert(sw_hull *hull, int32_t line);
 

@@ -8,8 +8,9 @@
  *               = min over spans of j: (lowest at x = g of the lines least[k-1][i] - W[i] * x)
  *                                      + g * W[j] + h
  *
- * so each layer is one walk over j that asks a Li Chao tree and puts line j in: n log n a layer,
- * whatever g is (tails make it no convex function of the size). Design: docs/design/optimize.md.
+ * so each layer is one walk over j that queries a Li Chao tree and then adds line j: n log n steps a
+ * layer. (Methods that need g to be convex in the size do not work, because of tails.)
+ * Design: docs/design/optimize.md.
  */
 #include <math.h>
 #include <string.h>
@@ -38,7 +39,7 @@ struct sw_optimizer {
     size_t block_bytes;
 };
 
-/* What one run over the layers works in: one mapping, gone at its end. */
+/* Arrays for one run over the layers, in one mapping that is released at its end. */
 typedef struct workspace {
     double *above;   /* least[k - 1][j] */
     double *now;     /* least[k][j] */
@@ -185,9 +186,9 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* The largest size below `limit` that the span holds as often as `size`. The slots then cost the
- * same, and serve sizes as well that nobody asked for: Go's last step, in units of the
- * alignment. */
+/* The largest size below `limit` of which the span holds as many slots as of `size`. Such slots cost the
+ * same and serve further sizes, which the recording did not ask for. Go ends with this step too; here
+ * it goes in units of the alignment. */
 static uint32_t grown(const sw_optimizer *o, uint32_t size, uint32_t span, uint32_t limit) {
     if (o->narrow || size < o->align) return size;
     uint32_t largest = span / (span / size);

@@ -72,7 +72,7 @@ static sw_status make_room(sw_profile *profile, uint32_t object) {
     return SW_OK;
 }
 
-/* Adds (or, negative, takes away) weight of a size. */
+/* Adds a weight, which may be negative, to a size. */
 static void weigh(sw_profile *profile, sw_weigh kind, uint64_t size, double weight) {
     if (sw_likely(size < SW_PROFILE_SIZES)) {
         profile->weights[kind][size] += weight;

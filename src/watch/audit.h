@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of verify share. They run in this order, each on what the ones before have proved:
- * windows, then the spans of each window, then lists, caches and records, then totals. So nothing
- * is followed that has not been checked, and damaged metadata is reported, not stumbled over. */
+/* What the parts of verify (verify.c, audit_span.c, audit_lists.c) share. They run in this order: windows,
+ * then the spans of each window, then lists, caches and records, then totals. Each part follows only
+ * links and indices that the parts before it have checked, so that damaged metadata is reported and
+ * does not make verify itself fault. */
 #ifndef SW_WATCH_AUDIT_H
 #define SW_WATCH_AUDIT_H
 
@@ -12,11 +13,11 @@ typedef struct sw_audit {
     sw_heap *heap;
     sw_status status;
     uint64_t used_pages; /* pages under spans and large objects */
-    uint64_t free_pages; /* accessible pages that no span has */
+    uint64_t free_pages; /* accessible pages without a span */
     uint64_t held_pages; /* accessible pages that are held */
     uint64_t records;    /* records in use: spans of slots and large objects */
     uint64_t halves;     /* halves of spans with announced frees */
-    uint64_t kept;       /* large objects that were freed and not released */
+    uint64_t kept;       /* freed large objects that caches keep */
     uint64_t by_state[SW_SPAN_STATE_COUNT];
 } sw_audit;
 
@@ -28,7 +29,7 @@ static inline bool sw_audit_is_span(const sw_audit *a, uint32_t id) {
            id < __atomic_load_n(&a->heap->space->span_next, __ATOMIC_RELAXED);
 }
 
-/* audit_span.c: one span that starts at page n of the window, which the page map says is `id`. */
+/* audit_span.c: checks the span that starts at page n of the window, where the page map has `id`. */
 void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id);
 /* audit_lists.c: caches, lists, remote stacks, unused records. */
 void sw_audit_lists(sw_audit *a);

@@ -4,8 +4,8 @@
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* Every member has the state, class and owner of the list, links agree, the count is right. *kept:
- * members that are counted as wholly free. */
+/* Checks that every member has the state, class and owner of the list, that links in both directions
+ * agree, and the count. *kept: how many members are marked as wholly free and kept. */
 static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state state,
                            uint32_t span_class, const sw_cache *owner, uint32_t *kept) {
     uint32_t count = 0, previous = 0;
@@ -92,7 +92,8 @@ static bool has_view(const sw_cache *cache, const sw_heap *heap) {
            cache->plain_end == sw_heap_plain_end(heap);
 }
 
-/* A closed one is a handle that has ended, and no fast path finds anything in it. */
+/* Whether the fields of a cache are those of an open one, or of a closed one: then its mark says that
+ * it has ended, and its fields send every fast path to the slow one. */
 static bool has_fields(const sw_cache *cache, const sw_heap *heap) {
     const struct sw_cache_cold *cold = cache->cold;
     bool open = sw_handle_lives(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE);
@@ -128,7 +129,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         SW_BROKEN(a, "cache %u: closed, and owns spans", number);
 }
 
-/* Every node has an announced half, and there are as many as halves that are announced. */
+/* Walks a cache's remote stack: every node must be a half span with announced frees. */
 static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t most) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -195,7 +196,8 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     return count;
 }
 
-/* Every member is open, or closed, and leads back to the one before. Returns how many there are. */
+/* Checks that every cache of a list is open, or closed, as the list says, and links back to the one
+ * before it. Returns how many there are. */
 static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t closed) {
     const sw_cache *previous = NULL;
     uint64_t count = 0;
@@ -239,7 +241,7 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
                   (unsigned long long)a->kept, (unsigned long long)kept);
 }
 
-/* A central span that is wholly free is known to be: else nobody would give it up. */
+/* If a central span is wholly free, the heap must know so, or nobody would ever give it up. */
 static void check_idle(sw_audit *a, const sw_span_list *partial) {
     for (uint32_t id = partial->head; id != 0 && a->heap->central_idle == 0;) {
         const sw_span *span = sw_space_span(a->heap->space, id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify: one span, from its place to its bits. */
+/* Verify: one span, its place in the window, its record and its bits. Called by verify.c. */
 #include "watch/audit.h"
 
 static const sw_span_cold *place(const sw_audit *a, const sw_span *span) {
@@ -120,7 +120,8 @@ static void check_slack(sw_audit *a, const sw_span *span) {
                       slot);
 }
 
-/* That the owner is a cache, and the right one, is the lists' affair: it is not followed here. */
+/* Whether the owner is a cache, and the right one, is checked with the lists (audit_lists.c). Here the
+ * pointer is not followed. */
 static void check_state(sw_audit *a, const sw_span *span) {
     bool owned = span->state <= SW_SPAN_FULL, free_slot = sw_span_has_free(span);
     uintptr_t marked = (uintptr_t)span->owner & SW_MARKS;
@@ -128,8 +129,8 @@ static void check_state(sw_audit *a, const sw_span *span) {
                      : span->state == SW_SPAN_FULL ? SW_MARK_FULL
                      : span->needzero              ? SW_MARK_NONE
                                                    : SW_MARK_FRESH;
-    /* Hints take slots of owned spans wherever these are: a partial one may have none left, a full
-     * one some that are hinted. */
+    /* The rule holds for central spans only. Allocations by hints change owned spans without a change
+     * of list: a partial span may have no free slot left, and a full one may have some. */
     bool partial = span->state == SW_SPAN_CENTRAL_PARTIAL,
          full = span->state == SW_SPAN_CENTRAL_FULL;
     if (owned != (sw_span_owner(span) != NULL))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: where every held byte is. docs/design/ledger.md defines each term. */
+/* The ledger: where every held byte is, by one walk over the spans under the heap's lock.
+ * docs/design/ledger.md defines each term. Public API: spanwise/stats.h. */
 #include <string.h>
 
 #include "base/fail.h"
@@ -11,7 +12,7 @@ typedef struct tally {
     sw_ledger_class *rows; /* NULL: not asked for */
 } tally;
 
-/* Sum of the slack of a span's live slots. */
+/* Bytes by which the live slots of a tracked span are longer than what was requested. */
 static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
     const void *slack = sw_space_cold(heap->space, span)->slack;
     uint32_t size = sw_slot_bytes(heap->table, span);
@@ -29,7 +30,7 @@ static uint64_t large_requested(const sw_heap *heap, const sw_span *span) {
                                                : (uint64_t)cold->pages << heap->table->page_shift;
 }
 
-/* A freed large object that a cache keeps. */
+/* Adds a freed large object that a cache keeps. */
 static void add_kept(uint64_t bytes, tally *t) {
     t->ledger->cached_bytes += bytes;
     if (t->rows == NULL) return;
@@ -64,7 +65,7 @@ static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
     row->occupancy[SW_OCCUPANCY_BINS - 1]++;
 }
 
-/* One span of slots as a row of its class. */
+/* What one span of slots adds to the row of its class. */
 static sw_ledger_class span_row(const sw_heap *heap, const sw_span *span) {
     uint32_t free_slots = sw_span_free_slots(span);
     uint32_t live = span->slots - free_slots;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify: every invariant of the whole heap. This file has the walk over windows and pages, and the
- * totals; audit_span.c and audit_lists.c have the rest. Each check names what it found. */
+/* Verify: checks every invariant of the whole heap (sw_heap_verify). This file has the walk over windows
+ * and pages, and the totals; audit_span.c and audit_lists.c have the rest. A check that fails names
+ * what it found. */
 #include "spanwise/stats.h"
 #include "watch/audit.h"
 
@@ -10,7 +11,7 @@ static bool bit_of(const uint64_t *bits, uint32_t page) {
 
 /* --- windows and pages ------------------------------------------------------------------------ */
 
-/* Windows lie one after the other with a gap, and the page map finds them. */
+/* Checks that windows follow each other with the gap, and that the page map covers them. */
 static void check_windows(sw_audit *a) {
     const sw_pages *pages = &a->heap->pages;
     uint64_t frontier = 0, next = 0;
@@ -35,7 +36,7 @@ static void check_windows(sw_audit *a) {
                   (unsigned long long)frontier, (unsigned long long)pages->frontier_pages);
 }
 
-/* No span has it: neither has the page map, on none of its frames. */
+/* Checks a page without a span: the page map must have no span for any of its frames. */
 static void check_free_page(sw_audit *a, const sw_window *window, uint32_t n) {
     const sw_pages *pages = &a->heap->pages;
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT, page = window->first_page + n;

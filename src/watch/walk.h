@@ -9,7 +9,7 @@
 typedef bool sw_span_visit(sw_heap *heap, sw_span *span, void *arg);
 bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg);
 
-/* True when some cache allocates from the span, or keeps it though it is wholly free. */
+/* True when a cache allocates from the span now, or keeps it although it is wholly free. */
 bool sw_walk_is_cached(const sw_span *span);
 
 #endif
