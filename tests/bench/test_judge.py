@@ -170,7 +170,7 @@ def test_a_class_is_known_when_all_four_words_are_equal(changed: dict[str, Any],
 
 
 def test_the_machines_of_the_record_are_known() -> None:
-    """docs/design/limits.md and docs/decisions/0018 name these two."""
+    """docs/measurements/2026-11-22-weaker-targets.md names these two."""
     xeon = machine.parse_cpuinfo(XEON)
     epyc = Machine("AuthenticAMD", 25, 17, "AMD EPYC")
     assert machine.key_of(xeon, FILE.machines) == "xeon-6-167"

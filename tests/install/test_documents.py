@@ -16,6 +16,7 @@ DESIGN = sorted((ROOT / "docs/design").glob("*.md"))
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`(docs/[\w./-]+)`")
+DATED = re.compile(r"(?<!measurements/)\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7}")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 NOTE_LINES, NOTE_BYTES = 40, 2_700
 
@@ -58,6 +59,22 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     )
     expected = ["decisions/why.md", "decisions/0001-why.md#what-it-was", "docs/decisions/0002"]
     assert list(broken_links(tmp_path, page)) == expected
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=[page.stem for page in DESIGN])
+def test_a_design_page_has_no_figures_of_a_day(page: Path) -> None:
+    """They lie in docs/measurements, which a design page links to."""
+    assert DATED.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_figures_of_a_day_are_found() -> None:
+    text = "On 2026-11-20 (commit f9e30fd) it was 3 ns. [Figures](../measurements/2026-11-20-a.md)"
+    assert DATED.findall(text) == ["2026-11-20", "commit f9e30fd"]
+
+
+def test_measurements_are_named_by_their_day() -> None:
+    for page in (ROOT / "docs/measurements").iterdir():
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d-[a-z-]+\.md", page.name), page.name
 
 
 def test_notes_are_numbered_without_a_gap() -> None:

@@ -6,7 +6,7 @@ first recording, and prints the waste of both under them and under go, c16, jema
 mimalloc: by arithmetic over the requests of at most 32 KiB, and simulated at the peak.
 
 Example:
-    ./dev study held-out --write docs/design/held-out.md
+    ./dev study held-out --write docs/measurements/2026-11-21-held-out.md
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BASELINES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc")
 COUNTS = (16, 24, 32, 67)
 LARGEST = 32768
 HELD_COUNTS = (24, 32, 67)
-COMMAND = "./dev study held-out --write docs/design/held-out.md"
+COMMAND = "./dev study held-out --write docs/measurements/2026-11-21-held-out.md"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ EXAMPLE = """examples:
   ./dev study limits --quick                3 short ones, no instructions
   ./dev study limits --rows 'pair/*' --json limits.json --plot limits.png
   ./dev study limits --from limits.json --plot limits.png --plot-steps steps.png
-  ./dev study limits --plot docs/limits.png --write docs/design/limits.md
+  ./dev study limits --plot docs/limits.png --write docs/measurements/2026-11-21-limits.md
   ./dev study limits --rows 'called *'      prototypes that are called, beside preloaded peers
   ./dev study limits --rows 'seed/*'        Go's cases, beside Go
   ./dev study limits --rows '*replace/*'    several classes, beside preloaded allocators

@@ -270,7 +270,7 @@ def test_tables_of_a_page() -> None:
 
 def test_written_into_the_page_of_the_project(tmp_path: Path) -> None:
     file, page = tmp_path / "limits.json", tmp_path / "limits.md"
-    page.write_text((BENCH.parent / "docs/design/limits.md").read_text())
+    page.write_text((BENCH.parent / "docs/measurements/2026-11-21-limits.md").read_text())
     before, _, rest = page.read_text().partition(pages.BEGIN)
     counted = {("pair/16", "transition"): counts.Counts(54.9, 20, 10, 8, 1, mispredicted=0.02)}
     rows = [line.as_json() for line in limits.lines_of(pair_run(), counted)]

@@ -31,7 +31,7 @@ ABOUT = {
 }
 # ns of each contender: the special ones take half.
 NS = {"inline": 2.0, "exported": 2.0, "special": 2.0, "generic": 4.0, "go": 10.0, "go-special": 5.0}
-PAGE = ROOT / "docs/design/seed-claim.md"
+PAGE = ROOT / "docs/measurements/2026-11-22-seed-claim.md"
 
 
 def make_run(benches: dict[str, list[Contender]], count: int = 3) -> Run:
