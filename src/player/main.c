@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spanwise-replay: replays operations in a process of its own and prints what it measured as JSON.
- * `spanwise replay` starts it, with LD_PRELOAD set to the allocator that is to be measured.
- *
- *   spanwise-replay OPS [touch=none|ends|pages|all] [samples=N] [drain=MS,MS,...]
- *                       [malloc=NAME] [table=PAGE_BYTES/SIZE:PAGES,...] [ledger=OPS_DONE]
- *
- * malloc= refuses to go on unless malloc comes from a library whose file name begins so: the loader
- * only warns of a preload that it cannot find. table= plays on a heap of ours with that table
- * instead of malloc and free. ledger= plays, by one thread and untimed, on such a heap that is
- * tracked, and prints its ledger after so many operations and at the end. OPS is a file of ops_head
- * and operations.
+ * `spanwise replay` starts it, with LD_PRELOAD set to the allocator that is to be measured. The command
+ * line: options.h.
  */
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* for dladdr */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,123 +18,23 @@
 
 #include "base/bits.h"
 #include "os/os.h"
+#include "player/options.h"
 #include "player/play.h"
 #include "player/process.h"
 #include "player/result.h"
 #include "player/tracked.h"
 
-enum { DRAINS_MAX = 16 };
 #define ONCE "SPANWISE_REPLAY_FIXED"
-
-typedef struct options {
-    const char *path;
-    const char *table;  /* NULL: malloc and free */
-    const char *malloc; /* how the file name of malloc's library begins; NULL: anyhow */
-    touch touch;
-    uint32_t samples;
-    bool ledger;
-    uint64_t ledger_op;
-    uint32_t drain_ms[DRAINS_MAX];
-    uint32_t drains;
-} options;
-
-/* --- options ---------------------------------------------------------------------------------- */
-
-static uint64_t number(const char *text, char **end) {
-    errno = 0;
-    uint64_t value = strtoull(text, end, 10);
-    if (*end == text || errno != 0) replay_die("'%s' is not a number", text);
-    return value;
-}
-
-static uint64_t only_number(const char *text) {
-    char *end;
-    uint64_t value = number(text, &end);
-    if (*end != '\0') replay_die("'%s' is not a number", text);
-    return value;
-}
-
-static touch touch_named(const char *name) {
-    static const char *const names[] = {"none", "ends", "pages", "all"};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(name, names[i]) == 0) return (touch)i;
-    replay_die("touch=%s: use none, ends, pages or all", name);
-}
-
-static void parse_drains(options *o, const char *text) {
-    char *at = (char *)text;
-    while (*at != '\0') {
-        if (o->drains == DRAINS_MAX) replay_die("drain=: at most %d times", DRAINS_MAX);
-        o->drain_ms[o->drains++] = (uint32_t)number(at, &at);
-        if (*at == ',') at++;
-    }
-}
-
-static bool is_word(const char *text, size_t length, const char *word) {
-    return strlen(word) == length && memcmp(text, word, length) == 0;
-}
-
-static options parse(int argc, char **argv) {
-    if (argc < 2) replay_die("usage: spanwise-replay OPS [OPTION=VALUE...]");
-    options o = {.path = argv[1], .touch = TOUCH_PAGES, .samples = 256};
-    for (int i = 2; i < argc; i++) {
-        char *value = strchr(argv[i], '=');
-        if (value == NULL) replay_die("'%s' is no OPTION=VALUE", argv[i]);
-        size_t length = (size_t)(value++ - argv[i]);
-        if (is_word(argv[i], length, "touch")) {
-            o.touch = touch_named(value);
-        } else if (is_word(argv[i], length, "samples")) {
-            o.samples = (uint32_t)only_number(value);
-        } else if (is_word(argv[i], length, "drain")) {
-            parse_drains(&o, value);
-        } else if (is_word(argv[i], length, "malloc")) {
-            o.malloc = value;
-        } else if (is_word(argv[i], length, "table")) {
-            o.table = value;
-        } else if (is_word(argv[i], length, "ledger")) {
-            o.ledger = true;
-            o.ledger_op = only_number(value);
-        } else {
-            replay_die("option '%.*s' is unknown", (int)length, argv[i]);
-        }
-    }
-    if (o.ledger && o.table == NULL) replay_die("ledger= needs a table=");
-    return o;
-}
-
-static sw_table *parse_table(const char *text) {
-    static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
-    uint32_t count = 0;
-    char *at;
-    uint32_t page_bytes = (uint32_t)number(text, &at);
-    while (*at != '\0' && count < SW_TABLE_CLASSES_MAX) {
-        specs[count].size_bytes = (uint32_t)number(at + 1, &at);
-        if (*at != ':') replay_die("table=: class %u has no pages", count + 1);
-        specs[count++].pages = (uint32_t)number(at + 1, &at);
-    }
-    sw_table *table;
-    if (sw_table_create("replay", page_bytes, specs, count, &table) != SW_OK)
-        replay_die("table=: %s", sw_last_error()->message);
-    return table;
-}
-
-/* The built-in table where the classes are its own: its specialised paths serve then. */
-static const sw_table *table_of(const char *text) {
-    sw_table *made = parse_table(text);
-    const sw_table *builtin[] = {sw_table_c16(), sw_table_go()};
-    for (int i = 0; i < 2; i++)
-        if (sw_table_hash(builtin[i]) == sw_table_hash(made)) return builtin[i];
-    return made;
-}
 
 /* --- the same addresses every time ------------------------------------------------------------ */
 
-/* Starts this program anew without address space randomisation; goes on where that is forbidden. */
+/* Starts this program anew without address space randomisation, once; where the system forbids that
+ * the replay goes on with addresses that differ between runs. */
 static void fix_addresses(char **argv) {
     int now = personality(0xFFFFFFFF);
     if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || getenv(ONCE) != NULL) return;
     if (personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1) return;
-    static char own[4096]; /* not "/proc/self/exe": that would be the process's name */
+    static char own[4096]; /* the real path: "/proc/self/exe" would become the process's name */
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
     if (n <= 0 || setenv(ONCE, "1", 1) != 0) return;
     (void)execv(own, argv);
@@ -156,7 +48,8 @@ typedef struct digests {
     uint64_t at_peak, at_end;
 } digests;
 
-/* FNV-1a over the places' numbers and addresses, relative to the lowest. */
+/* FNV-1a over the number of each live object and its distance from the lowest one. Two runs that give
+ * the same addresses, up to where the heap begins, have the same digest. */
 static uint64_t digest(const player *pl) {
     uintptr_t lowest = UINTPTR_MAX;
     for (uint64_t i = 0; i < pl->plan->objects; i++) {
@@ -181,7 +74,7 @@ static void note_digests(void *arg, uint32_t e) {
     if (e + 1 == p->epoch_count) d->at_end = digest(d->player);
 }
 
-static void rest_ms(uint64_t until_ns) {
+static void sleep_until(uint64_t until_ns) {
     for (uint64_t now; (now = replay_clock_ns()) < until_ns;) {
         uint64_t left = until_ns - now;
         struct timespec nap = {.tv_sec = (time_t)(left / 1000000000u),
@@ -209,7 +102,8 @@ static uint64_t minor_faults(void) {
     return (uint64_t)usage.ru_minflt;
 }
 
-/* Rows: operations, recorded time, live bytes, live objects, time of the replay, resident bytes. */
+/* Each row has: operations done, recorded time, live bytes, live objects, time of the replay, resident
+ * bytes. */
 static void tell_samples(result *out, const player *pl) {
     result_text(out, "\"samples\":[");
     for (uint32_t e = 0; e < pl->plan->epoch_count; e++) {
@@ -222,7 +116,7 @@ static void tell_samples(result *out, const player *pl) {
     result_text(out, "],");
 }
 
-static void tell_drain(result *out, player *pl, const options *o) {
+static void tell_drain(result *out, player *pl, const replay_options *o) {
     uint64_t before = replay_clock_ns();
     play_drain(pl);
     uint64_t drained = replay_clock_ns();
@@ -230,14 +124,14 @@ static void tell_drain(result *out, player *pl, const options *o) {
     result_number(out, "drained_rss_bytes", replay_resident_bytes());
     result_text(out, "\"returned\":[");
     for (uint32_t i = 0; i < o->drains; i++) {
-        rest_ms(drained + (uint64_t)o->drain_ms[i] * 1000000u);
+        sleep_until(drained + (uint64_t)o->drain_ms[i] * 1000000u);
         result_format(out, "%s[%u,%" PRIu64 "]", i == 0 ? "" : ",", o->drain_ms[i],
                       replay_resident_bytes());
     }
     result_text(out, "],");
 }
 
-/* Writes to every page, so that none of them is counted as the allocator's later. */
+/* Writes to every page. A page that becomes resident later would be counted as the allocator's. */
 static void fault_in(void *array, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += sw_os_page_bytes()) {
         volatile char *byte = (char *)array + at;
@@ -245,48 +139,63 @@ static void fault_in(void *array, uint64_t bytes) {
     }
 }
 
-static void replay(const options *o, int fd, const ops_head *head) {
-    uint64_t startup = replay_resident_bytes();
+static sw_heap *make_heap(const sw_table *table) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table;
+    sw_heap *heap;
+    if (sw_heap_create(&options, &heap) != SW_OK) replay_die("heap: %s", sw_last_error()->message);
+    return heap;
+}
+
+/* What is measured before the first operation, and around the player. */
+typedef struct measured {
+    uint64_t startup_rss_bytes, own_rss_bytes; /* before the plan; of plan, objects and result */
+    uint64_t objects_bytes, overhead_ns, minor_faults;
+} measured;
+
+static void tell(result *out, const player *pl, const measured *m, const digests *d) {
+    const plan *p = pl->plan;
+    result_text(out, "{");
+    result_string(out, "malloc", malloc_library());
+    result_number(out, "ops", p->count - p->ends);
+    result_number(out, "threads", p->thread_count);
+    result_number(out, "crossings", p->crossings);
+    result_number(out, "plan_bytes", p->bytes + m->objects_bytes);
+    result_number(out, "startup_rss_bytes", m->startup_rss_bytes);
+    result_number(out, "own_rss_bytes", m->own_rss_bytes);
+    result_number(out, "first_ns", pl->first_ns);
+    result_number(out, "cpu_ns", pl->cpu_ns);
+    result_number(out, "elapsed_ns", pl->elapsed_ns);
+    result_number(out, "overhead_ns", m->overhead_ns);
+    result_number(out, "waits", pl->waits);
+    result_number(out, "waited_ns", pl->waited_ns);
+    result_number(out, "failed", pl->failed);
+    result_number(out, "minor_faults", m->minor_faults);
+    result_number(out, "address_digest_peak", d->at_peak);
+    result_number(out, "address_digest_end", d->at_end);
+}
+
+static void replay(const replay_options *o, int fd, const ops_head *head) {
+    measured m = {.startup_rss_bytes = replay_resident_bytes()};
     plan p;
     plan_make(&p, fd, head, o->samples);
     player pl = {.plan = &p, .touch = o->touch, .progress_fd = fd};
-    uint64_t objects_bytes = (p.objects + 1) * sizeof(object);
-    pl.objects = replay_map(objects_bytes);
+    m.objects_bytes = (p.objects + 1) * sizeof(object);
+    pl.objects = replay_map(m.objects_bytes);
     pl.samples = replay_map((p.epoch_count + 1) * sizeof(sample));
-    fault_in(pl.objects, objects_bytes);
+    fault_in(pl.objects, m.objects_bytes);
     fault_in(pl.samples, (p.epoch_count + 1) * sizeof(sample));
     result out;
     result_open(&out, ((uint64_t)p.epoch_count + 64) * 128);
-    uint64_t overhead_ns = play_overhead_ns(&pl);
-    uint64_t baseline = replay_resident_bytes(), faults = minor_faults();
-    if (o->table != NULL) {
-        sw_heap_options heap_options;
-        sw_heap_options_init(&heap_options);
-        heap_options.table = table_of(o->table);
-        if (sw_heap_create(&heap_options, &pl.heap) != SW_OK)
-            replay_die("heap: %s", sw_last_error()->message);
-    }
+    m.overhead_ns = play_overhead_ns(&pl);
+    m.own_rss_bytes = replay_resident_bytes() - m.startup_rss_bytes;
+    uint64_t faults = minor_faults();
+    if (o->table != NULL) pl.heap = make_heap(replay_make_table(o->table));
     digests d = {.player = &pl, .peak_op = head->peak_op};
     play(&pl, note_digests, &d);
-    faults = minor_faults() - faults;
-    result_text(&out, "{");
-    result_string(&out, "malloc", malloc_library());
-    result_number(&out, "ops", p.count - p.ends);
-    result_number(&out, "threads", p.thread_count);
-    result_number(&out, "crossings", p.crossings);
-    result_number(&out, "plan_bytes", p.bytes + objects_bytes);
-    result_number(&out, "startup_rss_bytes", startup);
-    result_number(&out, "own_rss_bytes", baseline - startup);
-    result_number(&out, "first_ns", pl.first_ns);
-    result_number(&out, "cpu_ns", pl.cpu_ns);
-    result_number(&out, "elapsed_ns", pl.elapsed_ns);
-    result_number(&out, "overhead_ns", overhead_ns);
-    result_number(&out, "waits", pl.waits);
-    result_number(&out, "waited_ns", pl.waited_ns);
-    result_number(&out, "failed", pl.failed);
-    result_number(&out, "minor_faults", faults);
-    result_number(&out, "address_digest_peak", d.at_peak);
-    result_number(&out, "address_digest_end", d.at_end);
+    m.minor_faults = minor_faults() - faults;
+    tell(&out, &pl, &m, &d);
     tell_samples(&out, &pl);
     tell_drain(&out, &pl, o);
     result_close(&out, "}");
@@ -294,13 +203,13 @@ static void replay(const options *o, int fd, const ops_head *head) {
 
 int main(int argc, char **argv) {
     fix_addresses(argv);
-    options o = parse(argc, argv);
+    replay_options o = replay_read_options(argc, argv);
     check_malloc(o.malloc);
     int fd = open(o.path, O_RDWR | O_CLOEXEC);
     if (fd < 0) replay_die("%s: %s", o.path, strerror(errno));
     ops_head head = plan_read_head(fd);
     if (o.ledger) {
-        tracked_replay(fd, &head, o.ledger_op, o.touch != TOUCH_NONE, table_of(o.table));
+        tracked_replay(fd, &head, o.ledger_op, o.touch != TOUCH_NONE, replay_make_table(o.table));
     } else {
         replay(&o, fd, &head);
     }

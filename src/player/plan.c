@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a plan of operations in two passes over their file: the first counts (threads, steps of
- * each in each epoch), the second places the steps and ties operations of different threads
- * together.
+/* Makes a plan of operations in two passes over their file. The first counts threads, and the steps
+ * of each in each epoch. The second puts the steps where they belong and ties the operations of
+ * different threads on one object together.
+ *
+ * An object lives in an element of the player's array of objects, called its place here. A place is
+ * taken again by a later object, so that the array is as large as the live objects need.
  */
 #include "player/plan.h"
 
@@ -15,24 +18,24 @@
 
 enum {
     CHUNK_OPS = 1 << 15, /* read at once: 1 MiB */
-    BLOCK_PLACES = 64,   /* new places that a thread takes at once: no line is shared */
+    BLOCK_PLACES = 64, /* new places that a thread takes at once, so that none share a cache line */
 };
 static const uint32_t none = UINT32_MAX;
 
-/* What is known of an object's place while the plan is made. */
+/* What is known of a place while the plan is made. */
 typedef struct place {
     uint64_t last_step;   /* the last operation on it */
-    uint64_t size;        /* of the live object */
-    uint32_t last_thread; /* who did that */
+    uint64_t size;        /* of the live object in it */
+    uint32_t last_thread; /* whose operation that was */
     uint32_t turns;       /* operations so far */
     uint32_t next_free;   /* in its thread's list */
 } place;
 
-/* What is known of a thread meanwhile. */
+/* What is known of a thread while the plan is made. */
 typedef struct builder {
     uint64_t placed;                /* its steps so far */
     uint32_t free_places;           /* last freed by this thread, linked by next_free */
-    uint32_t block_next, block_end; /* new places that nobody used */
+    uint32_t block_next, block_end; /* new places that no object was in */
 } builder;
 
 typedef struct maker {
@@ -156,8 +159,8 @@ static void lay_out_threads(plan *p, const uint64_t *counts) {
 
 /* --- second pass ------------------------------------------------------------------------------ */
 
-/* A place for a new object: the one that this thread freed last, so that nobody has to be waited
- * for, else a new one. */
+/* A place for a new object: the one that this thread freed last, because no other thread has to be
+ * waited for there; else a new one. */
 static uint32_t take_place(maker *m, builder *own) {
     uint32_t at = own->free_places;
     if (at != none) {
@@ -202,7 +205,7 @@ static uint64_t what_of(const sw_op *op) {
            (uint64_t)((op->flags & SW_OP_ZEROED) != 0) << STEP_ZEROED;
 }
 
-/* Bound to no object. */
+/* The end of a thread is a step that concerns no object. */
 static void place_end(maker *m, const sw_op *op) {
     plan *p = m->plan;
     p->steps[p->starts[op->thread] + m->builders[op->thread].placed++].what = what_of(op);

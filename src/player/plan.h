@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan: operations laid out for replay, before anything is timed. One flat array of 16-byte
- * steps, each thread's in a row, cut into epochs by the places where resident memory is sampled.
+/* A plan: operations laid out for replay, before anything is timed. They are one flat array of 16-byte
+ * steps, in which those of each thread lie in a row; epochs end where resident memory is sampled.
  *
  * Objects keep their order: two operations on one object by different threads are tied by the
  * object's turn (docs/design/replay.md). Every array is a mapping of its own: the allocator that is
@@ -14,26 +14,26 @@
 
 #include "spanwise/ops.h"
 
-/* What step.what holds, low bits first. */
+/* What step.what holds, from the lowest bits up. */
 enum {
     STEP_SIZE_BITS = 48, /* requested bytes; what does not fit is refused by every allocator */
     STEP_KIND_SHIFT = 48,
     STEP_ALIGN_SHIFT = 50, /* log2, 0: the default */
     STEP_ZEROED = 56,      /* bit numbers of flags */
-    STEP_WAITS = 57,       /* another thread did the object's operation before this one */
-    STEP_TELLS = 58,       /* another thread does the one after it */
+    STEP_WAITS = 57,       /* the operation on the object before this one is another thread's */
+    STEP_TELLS = 58,       /* the operation on the object after this one is another thread's */
 };
 
 typedef struct step {
     uint64_t what;
-    uint32_t object; /* place in the replayer's array of objects */
-    uint32_t turn;   /* how many operations the place has seen before */
+    uint32_t object; /* index in the player's array of objects */
+    uint32_t turn;   /* how many operations that element has seen before */
 } step;
 
-/* An epoch ends where memory is sampled. All threads rest there. */
+/* An epoch ends where memory is sampled; all threads wait there. */
 typedef struct epoch {
-    uint64_t ops; /* done when it ends */
-    uint64_t time_ns;
+    uint64_t ops;                      /* done when it ends */
+    uint64_t time_ns;                  /* of its last operation, as recorded */
     uint64_t live_bytes, live_objects; /* when it ends */
 } epoch;
 
@@ -48,8 +48,8 @@ typedef struct plan {
     plan_thread *threads;
     epoch *epochs;
     uint64_t count;
-    uint64_t ends;      /* of threads, among them */
-    uint64_t objects;   /* places */
+    uint64_t ends;      /* of the steps, those that are ends of threads */
+    uint64_t objects;   /* elements of the array of objects */
     uint64_t crossings; /* steps that wait for another thread */
     uint64_t bytes;     /* mapped for this plan */
     uint32_t thread_count, epoch_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Playing. Recorded thread 0 is this process's first thread; every other one is started before the
- * epoch of its first operation and exits after its last. A recording of one thread starts none, so
- * that allocators that know about single threads may profit.
+/* Plays a plan. Recorded thread 0 is played by this process's first thread; every other one has a
+ * thread that starts before the epoch of its first operation and exits after that of its last. A
+ * recording of one thread starts no other, so that an allocator may profit from being alone.
  *
  * What is timed is the processor time of each thread in its part of an epoch, less what it spent on
  * waiting for an object that another thread has yet to hand over.
@@ -32,8 +32,8 @@ typedef struct worker {
     uint64_t cpu_ns, waited_ns, waits, failed;
 } worker;
 
-/* What the threads agree on, under the lock: which epoch may be played, how many are still in
- * it. */
+/* How the threads take turns, under the lock: which epoch may be played, and how many threads are
+ * still in it. */
 typedef struct conductor {
     pthread_mutex_t lock;
     pthread_cond_t go, done;
@@ -96,7 +96,7 @@ static sw_always_inline void *take(const worker *me, sw_heap *heap, const step *
 
 static sw_always_inline void *resize(const worker *me, sw_heap *heap, void *p, uint64_t size) {
     if (heap != NULL) return sw_cache_realloc(me->cache, p, size, 0);
-    return realloc(p, size == 0 ? 1 : size); /* of 0 bytes it would be a free */
+    return realloc(p, size == 0 ? 1 : size); /* realloc to 0 bytes would free the object */
 }
 
 static sw_always_inline void give(const worker *me, sw_heap *heap, void *p) {
@@ -120,8 +120,8 @@ static void close_cache(worker *me) {
     me->cache = NULL;
 }
 
-/* The recorded thread ended here. Its cache closes; this thread, which can not come back, goes on
- * until it rests, with a new one should the recorded thread's number have come back. */
+/* The recorded thread ended here, so its cache closes. The playing thread goes on to the end of the
+ * epoch, with a new cache, because a later recorded thread may have been given the same number. */
 static sw_noinline void end_thread(worker *me, sw_heap *heap) {
     if (heap == NULL) return;
     close_cache(me);
@@ -157,7 +157,7 @@ static sw_always_inline void do_step(worker *me, sw_heap *heap, touch how, objec
     touch_bytes(how, p, before, size);
 }
 
-/* Inlined once for malloc and once for a heap, so that neither pays for the other. */
+/* Inlined once for malloc and once for a heap, so that the timed loop does not ask which it is. */
 static sw_always_inline void play_steps(worker *me, sw_heap *heap, const step *s, const step *end) {
     object *objects = me->player->objects;
     touch how = me->player->touch;
@@ -222,7 +222,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* Threads whose first operation is in this epoch come to life; returns how many play in it. */
+/* Starts the threads whose first operation is in this epoch; returns how many play in it. */
 static uint32_t call_up(const plan *p, uint32_t e) {
     uint32_t busy = 0;
     for (uint32_t t = 1; t < p->thread_count; t++) {
@@ -247,7 +247,7 @@ static void dismiss(const plan *p, uint32_t e) {
     }
 }
 
-static void play_with_others(const plan *p, uint32_t e, bool first_plays) {
+static void play_epoch_of_all(const plan *p, uint32_t e, bool first_plays) {
     uint32_t busy = p->thread_count > 1 ? call_up(p, e) : 0;
     if (busy != 0) {
         (void)pthread_mutex_lock(&stage.lock);
@@ -286,18 +286,18 @@ static void add_up(player *self) {
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg) {
     const plan *p = self->plan;
     prepare(self);
-    (void)replay_resident_bytes(); /* its own first call */
+    (void)replay_resident_bytes(); /* opens its file, which is not to be timed */
     self->first_ns = replay_clock_ns();
     for (uint32_t e = 0; e < p->epoch_count; e++) {
         uint64_t start = replay_clock_ns();
-        play_with_others(p, e, plays_in(&p->threads[0], e));
+        play_epoch_of_all(p, e, plays_in(&p->threads[0], e));
         uint64_t end = replay_clock_ns();
         self->elapsed_ns += end - start;
         self->samples[e] =
             (sample){.wall_ns = end - self->first_ns, .rss_bytes = replay_resident_bytes()};
-        ssize_t told = pwrite(self->progress_fd, &p->epochs[e].ops, sizeof(uint64_t),
-                              (off_t)offsetof(ops_head, progress));
-        (void)told; /* nobody may be looking */
+        /* For a progress bar of whoever started the replay: it may fail. */
+        (void)!pwrite(self->progress_fd, &p->epochs[e].ops, sizeof(uint64_t),
+                      (off_t)offsetof(ops_head, progress));
         if (at_epoch != NULL) at_epoch(arg, e);
         if (p->thread_count > 1) dismiss(p, e);
     }

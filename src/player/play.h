@@ -16,10 +16,11 @@ typedef struct sample {
     uint64_t rss_bytes; /* anonymous resident bytes of the process */
 } sample;
 
-/* A place: its object now, and whose turn it is. */
+/* One element of the player's array of objects: the object that is there now. Objects that do not
+ * live at the same time share an element. */
 typedef struct object {
-    void *address; /* NULL: none */
-    uint32_t turn;
+    void *address; /* NULL: no object is there */
+    uint32_t turn; /* operations that this element has seen, where another thread waits for them */
     uint32_t size; /* bytes; UINT32_MAX: that or more */
 } object;
 
@@ -28,9 +29,9 @@ typedef struct player {
     sw_heap *heap; /* NULL: malloc and free */
     touch touch;
     object *objects;
-    sample *samples; /* [epochs] */
-    int progress_fd;
-    uint64_t first_ns;
+    sample *samples;   /* [epochs] */
+    int progress_fd;   /* of the file of operations, whose head has the progress */
+    uint64_t first_ns; /* clock at the first operation */
 
     uint64_t cpu_ns;     /* in operations, over all threads, without waits */
     uint64_t waited_ns;  /* of processor time, waiting for other threads' operations */
@@ -43,8 +44,7 @@ typedef struct player {
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
 /* Frees what is live, from this thread. */
 void play_drain(player *self);
-/* Processor time of going through the plan without any allocator, ns. The objects stay
- * untouched. */
+/* Processor time of going through the plan without any allocator, ns. No object is allocated. */
 uint64_t play_overhead_ns(const player *self);
 
 #endif

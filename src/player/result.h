@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON in a mapping of its own, written to standard output at the end: no stdio, whose buffers the
- * measured allocator would have to make.
+/* The result of a replay: JSON in a mapping of its own, written to standard output at the end. stdio
+ * is not used, because the measured allocator would have to make its buffers.
  */
 #ifndef SW_PLAYER_RESULT_H
 #define SW_PLAYER_RESULT_H
@@ -13,12 +13,13 @@ typedef struct result {
     size_t length, room;
 } result;
 
+/* room: the most bytes that the text may have. */
 void result_open(result *out, uint64_t room);
 void result_text(result *out, const char *text);
 void result_format(result *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void result_number(result *out, const char *key, uint64_t value);    /* "key":value, */
 void result_string(result *out, const char *key, const char *value); /* "key":"value", */
-/* Takes the last comma away, adds `end` and writes it all. */
+/* Takes the last comma away, adds `end` and writes all of it. */
 void result_close(result *out, const char *end);
 
 #endif
