@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts of a tracked heap: counts as a runner keeps them (spanwise/replay.h), and the ledger at
- * the peak of live requested bytes.
+/* The counts are those that a runner keeps (spanwise/replay.h).
  *
- * The state at a peak is there until the next object is given up. So the ledger is taken just
- * before that, if live bytes are the most so far and 1/32 more than at the ledger before: the walks
- * over a growing heap then cost together about 32 times the last one. With one thread the ledger is
- * exact; other threads may be in the middle of a call.
+ * A heap is at its peak of live requested bytes until the next object is freed or resized. The
+ * ledger of the peak is taken just before that, if live bytes are the most so far and 1/32 more
+ * than at the ledger before. A ledger walks over the whole heap; by that rule the walks over a
+ * growing heap cost together about 32 times the last one. With one thread the ledger is exact; with
+ * several the others may be in the middle of a call.
  */
 #include "malloc/account.h"
 
@@ -48,7 +48,7 @@ bool face_take_ledger(sw_heap *heap, face_ledger *out) {
     return true;
 }
 
-/* After each operation, under the lock. */
+/* After each call, with the lock held. */
 static void note_heights(const sw_heap *heap) {
     face_counts *c = &counts;
     c->ops++;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts of a tracked heap: its counts, and its ledger at the peak. */
+/* Accounts of a tracked heap, whose every call goes through slow.c: the counts of its calls and
+ * bytes, and its ledger at the peak. account.c tells how the peak is caught. */
 #ifndef SW_MALLOC_ACCOUNT_H
 #define SW_MALLOC_ACCOUNT_H
 
@@ -11,36 +12,39 @@
 
 typedef struct face_counts {
     uint64_t ops, allocs, frees, reallocs, failed;
-    uint64_t requested_bytes, live_objects; /* now */
-    uint64_t allocated_bytes;               /* over all allocations */
+    uint64_t requested_bytes, live_objects; /* of the objects that live now */
+    uint64_t allocated_bytes;               /* requested bytes, added up over all allocations */
     uint64_t peak_requested_bytes, peak_op, peak_live_objects;
     uint64_t held_bytes, peak_held_bytes, held_at_peak, requested_at_peak_held;
 } face_counts;
 
 enum { FACE_CLASSES_MAX = 256 };
 
-/* A ledger and its rows. */
+/* A ledger with a row for each class. */
 typedef struct face_ledger {
     sw_ledger sum;
     sw_ledger_class rows[FACE_CLASSES_MAX];
-    uint64_t ops;       /* calls before it, as face_counts has them; 0 in an untracked heap */
-    uint32_t row_count; /* 0: not taken */
+    uint64_t ops;       /* calls before it was taken (face_counts.ops); 0 in an untracked heap */
+    uint32_t row_count; /* 0: the ledger was not taken */
 } face_ledger;
 
 /* The requested size of a live object of ours; false for any other pointer. */
 bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes);
+/* After each call: counts it. done: it succeeded; bytes: the requested size. Before a free or a
+ * reallocation face_before_shrink is called, because what the heap holds at a peak can be seen
+ * until then, and no longer. */
 void face_account_alloc(sw_heap *heap, bool done, uint64_t bytes);
-/* Before an object is given up or resized: the last moment at which the peak's state is there. */
 void face_before_shrink(sw_heap *heap);
 void face_account_free(sw_heap *heap, uint64_t bytes);
 void face_account_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t bytes);
+/* The ledger of this moment. False: no memory for it. */
 bool face_take_ledger(sw_heap *heap, face_ledger *out);
-/* The counts, and the ledger of the peak: of a moment when live bytes were at their highest so far,
- * at most 1/32 below the highest ever. NULL: no such moment came. */
 face_counts face_read_counts(sw_heap *heap);
+/* The ledger of the peak: of a moment at which live bytes were the most so far, and at most 1/32
+ * below the most that there ever were. NULL: there was none, for want of objects or of memory. */
 const face_ledger *face_peak_ledger(sw_heap *heap);
 
-/* Fork: the account's lock around it. */
+/* Around a fork the account's lock is held; in the child it is reset. */
 void face_account_lock(void);
 void face_account_unlock(void);
 void face_account_reset(void);

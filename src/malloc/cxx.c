@@ -3,8 +3,8 @@
  * needs no C++ runtime of its own. What only a C++ runtime has (the new handler, bad_alloc) is
  * looked up in the program when it is needed.
  *
- * A nothrow form that finds no memory leaves the rest to the C++ runtime's own, which calls the
- * throwing form inside a try block: C can not write that. Sizes given to delete are not checked:
+ * A nothrow form that finds no memory calls the C++ runtime's form, which calls the throwing form
+ * inside a try block; C has no such block. Sizes given to delete are not checked:
  * many working programs delete through another type.
  */
 #define _GNU_SOURCE
@@ -22,7 +22,7 @@
 
 typedef void new_handler(void);
 
-/* std::get_new_handler()(): true when there was one to call. */
+/* Calls std::get_new_handler()(). True when there was a handler to call. */
 static bool call_new_handler(void) {
     new_handler *(*get)(void);
     *(void **)&get = dlsym(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
@@ -32,7 +32,8 @@ static bool call_new_handler(void) {
     return true;
 }
 
-/* std::__throw_bad_alloc(); a program without a C++ runtime has no business here. */
+/* Calls std::__throw_bad_alloc(). A program without a C++ runtime does not call operator new;
+ * should it do so, there is nothing to throw. */
 _Noreturn static void throw_bad_alloc(size_t size) {
     void (*throw_it)(void);
     *(void **)&throw_it = dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
@@ -121,7 +122,7 @@ void *sw_op_new_array_aligned_nothrow(size_t size, size_t align, const void *tag
                      : runtime_new_aligned("_ZnamSt11align_val_tRKSt9nothrow_t", size, align, tag);
 }
 
-/* --- delete: whatever else is said of an object, its address is enough ------------------------ */
+/* --- delete: size and alignment are ignored, the address is enough ---------------------------- */
 
 #define DELETE(function, symbol)                                                                   \
     void function(void *ptr) OPERATOR(symbol);                                                     \
@@ -150,7 +151,7 @@ DELETE_1(sw_op_delete_aligned, "_ZdlPvSt11align_val_t")
 DELETE_1(sw_op_delete_array_aligned, "_ZdaPvSt11align_val_t")
 DELETE_2(sw_op_delete_both, "_ZdlPvmSt11align_val_t")
 DELETE_2(sw_op_delete_array_both, "_ZdaPvmSt11align_val_t")
-/* A reference to std::nothrow_t is passed as a size is. */
+/* A reference to std::nothrow_t is passed in the register in which a size would be. */
 DELETE_1(sw_op_delete_nothrow, "_ZdlPvRKSt9nothrow_t")
 DELETE_1(sw_op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")
 DELETE_2(sw_op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What glibc lets programs ask of its allocator, and the knobs that it has, on the default heap. */
+/* Functions by which programs ask glibc about its allocator or set its options, answered from the
+ * default heap. */
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -26,17 +27,17 @@ static uint64_t free_page_bytes(sw_heap *heap) {
     return bytes;
 }
 
-/* Every free page goes back, unless there are few: programs that trim after each free (stress-ng)
- * would pay a system call and the page faults of the next use each time. Few ones leave with the
- * decay. */
+/* Every free page goes back to the system, unless there are few. A program that trims after each
+ * free (stress-ng) would otherwise pay a system call, and page faults at the next use, each time.
+ * The few go back by the decay. */
 FACE_EXPORT int malloc_trim(size_t pad) {
     sw_heap *heap = face_heap();
     if (heap == NULL || free_page_bytes(heap) <= sw_max_u64(pad, TRIM_MIN_BYTES)) return 0;
     return sw_heap_trim(heap) > 0;
 }
 
-/* glibc's knobs are about what we do not have (arenas, bins, a threshold for mmap). It answers 1,
- * even to those that it does not know. */
+/* glibc's options are about arenas, bins and a threshold for mmap, which this heap does not have.
+ * As glibc does for every option, even an unknown one, it answers 1. */
 FACE_EXPORT int mallopt(int parameter, int value) {
     (void)parameter;
     (void)value;
@@ -50,8 +51,8 @@ static bool read_ledger(sw_ledger *ledger) {
     return heap != NULL && sw_heap_ledger(heap, ledger, NULL, 0) == SW_OK;
 }
 
-/* As glibc has it: arena == uordblks + fordblks, and large objects are in hblkhd alone, so that
- * arena and hblkhd sum to what is held. */
+/* As in glibc, arena is uordblks + fordblks, and large objects are in hblkhd alone; so arena and
+ * hblkhd add up to the held bytes. */
 FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     struct mallinfo2 info = {0};
     sw_ledger ledger;
@@ -66,11 +67,10 @@ FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     return info;
 }
 
-/* Its fields are too small for the heaps of today: what does not fit is told as the most that
- * does. */
+/* The fields of struct mallinfo are int. What does not fit is told as INT_MAX. */
 static int narrow(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
-/* Declared here, because <malloc.h> calls it deprecated. */
+/* Named by hand, because <malloc.h> declares mallinfo as deprecated. */
 struct mallinfo face_mallinfo(void) __asm__("mallinfo") FACE_EXPORT;
 
 struct mallinfo face_mallinfo(void) {
@@ -95,7 +95,7 @@ FACE_EXPORT void malloc_stats(void) {
         ledger.free_page_bytes);
 }
 
-/* XML of glibc's shape, with one heap, as far as it applies. */
+/* XML as glibc writes it, for one heap; elements that do not apply are left out. */
 FACE_EXPORT int malloc_info(int options, FILE *stream) {
     sw_ledger ledger;
     if (options != 0) return EINVAL;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON out of a process that is ending: no stdio, no allocation. */
 #include "malloc/json.h"
 
 #include <errno.h>

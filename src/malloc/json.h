@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes through a small buffer; an error is kept. Opens and closes of objects place the commas. */
+/* Writes through a small buffer. After a write that failed nothing more is written, and flush
+ * returns false. Commas are put where they belong. */
 typedef struct face_json {
     int file;
-    bool failed, first;
+    bool failed;
+    bool first; /* the next member is the first of its object: no comma before it */
     size_t used;
     char buffer[4096];
 } face_json;
@@ -18,8 +20,8 @@ typedef struct face_json {
 void face_json_open(face_json *json, const char *name, char bracket);
 void face_json_close(face_json *json, char bracket);
 void face_json_number(face_json *json, const char *name, uint64_t value);
-/* NULL: null. Bytes that are no printable ASCII are written as escapes of Latin-1, which Python's
- * surrogateescape can undo. */
+/* A NULL text is written as null. Bytes that are not printable ASCII become escapes, from which
+ * Python's surrogateescape gets the bytes back. */
 void face_json_text(face_json *json, const char *name, const char *text);
 bool face_json_flush(face_json *json);
 

@@ -73,7 +73,7 @@ FACE_EXPORT void *pvalloc(size_t size) {
                                   : face_allocate_aligned(sw_align_up(size, page), page);
 }
 
-/* --- C23, and what was there before C89 ------------------------------------------------------- */
+/* --- C23, and cfree of the time before C89 ---------------------------------------------------- */
 
 FACE_EXPORT void free_sized(void *ptr, size_t size);
 FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size);

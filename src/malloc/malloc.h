@@ -12,9 +12,9 @@
  *   account.c  live and peak bytes of a tracked heap, and its ledger at the peak
  *   options.c  the environment;  json.c writes JSON
  *
- * Path of a call: the heap's inline paths, which begin at the thread's cache of the default heap
- * (sw_tls.cache) and meet nothing of the face. Where the thread has none, the cache without a heap
- * leads every path to slow.c: always in a tracked heap.
+ * Most calls take the heap's inline paths, which begin at the thread's cache of the default heap
+ * (sw_tls.cache) and touch nothing of the face. A thread that has none yet has a cache without a
+ * heap there, from which every path continues in slow.c; in a tracked heap that stays so.
  *
  * Locks, in the order of taking: start < late < account < the heap's.
  */
@@ -32,15 +32,16 @@
 
 /* --- slow calls (slow.c) ---------------------------------------------------------------------- */
 
-/* align 0: as malloc. NULL and errno. */
+/* align 0: aligned as malloc does. NULL: errno tells why. op names the function in a fault. */
 void *face_alloc(size_t size, size_t align, unsigned flags);
 void *face_realloc(void *ptr, size_t size);
 void face_free(void *ptr, const char *op);
 void face_free_sized(void *ptr, size_t size);
 
-/* --- the way of most calls -------------------------------------------------------------------- */
+/* --- inline paths ----------------------------------------------------------------------------- */
 
-/* Continuations of the inline paths, and what these do not serve. */
+/* What the inline paths continue with: after a miss in the cache, for a size that has no inline
+ * path, and for a free that needs more than a bit. */
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 void *face_alloc_general(sw_cache *cache, size_t size, unsigned flags);
 void face_free_slow(sw_cache *cache, void *ptr, const char *op);

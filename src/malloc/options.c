@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of the malloc face, from the environment; docs/design/malloc.md tells each. They are read
- * at the first allocation, which comes before any constructor has run: no stdio, no locale, no
- * allocation.
+/* docs/design/malloc.md tells each option. They are read at the first allocation, which comes
+ * before any constructor has run; so neither stdio nor a locale nor an allocation can be used here.
  */
 #define _GNU_SOURCE
 #include "malloc/options.h"
@@ -34,7 +33,8 @@ static bool parse_number(const char **text, uint64_t *out) {
     return true;
 }
 
-/* As python/spanwise/_sizes.py: K and KiB are 1024, KB is 1000, in any case. */
+/* The same rule as python/spanwise/_sizes.py: K and KiB are 1024, KB is 1000, in upper or lower
+ * case. */
 static bool parse_unit(const char *text, uint64_t *value) {
     static const char units[] = "KMGT";
     const char *unit = *text == '\0' ? NULL : strchr(units, *text & ~0x20);
@@ -107,9 +107,9 @@ static bool set_verbose(const char *text) { return parse_switch(text, &face_opti
 /* A number is a descriptor. A relative path is completed now, since the program may change its
  * directory. */
 static bool set_ledger(const char *text) {
-    const char *rest = text;
+    const char *after = text;
     uint64_t file;
-    if (parse_number(&rest, &file) && *rest == '\0') {
+    if (parse_number(&after, &file) && *after == '\0') {
         if (file > INT32_MAX) return false;
         face_option.ledger_file = (int)file;
         return true;
@@ -148,7 +148,8 @@ static const option options[] = {
 
 enum { OPTION_COUNT = sizeof options / sizeof *options, SHOWN_MAX = 48 };
 
-/* Of the environment's text what fits into a line, and nothing that breaks it. */
+/* A copy of text of the environment that fits into one line of a message: its beginning, with
+ * control characters replaced. */
 static const char *shown(const char *text, size_t length, char out[SHOWN_MAX + 4]) {
     size_t used = 0;
     for (; used < length && used < SHOWN_MAX; used++)
@@ -158,7 +159,7 @@ static const char *shown(const char *text, size_t length, char out[SHOWN_MAX + 4
     return out;
 }
 
-/* One setting, NAME=VALUE without the prefix. An empty value is as good as none. */
+/* Takes one setting, NAME=VALUE without the prefix. An empty value changes nothing. */
 static void read_setting(const char *setting) {
     const char *equals = strchr(setting, '=');
     if (equals == NULL || equals[1] == '\0') return;
@@ -178,7 +179,7 @@ static void read_setting(const char *setting) {
                        shown(setting, length, name), shown(equals + 1, strlen(equals + 1), value));
 }
 
-/* Variables that speak to other parts of spanwise. */
+/* Whether the variable is an option of another part of spanwise. */
 static bool is_foreign(const char *setting) {
     static const char *const others[] = {"RECORD_", "REPLAY_", "NATIVE_DIR=", "PEER_", "BENCH"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -19,10 +19,10 @@ typedef struct face_options {
 
 extern face_options face_option;
 
-/* Reads the environment; allocates nothing. A malformed value prints one line and leaves the
- * default. */
+/* Reads the environment, without an allocation. For a malformed value one line is printed, and the
+ * default stays. */
 void face_read_options(void);
-/* The words of the placement and of huge_pages. */
+/* The words for sw_placement, by its value. */
 extern const char *const face_placements[3];
 
 #endif

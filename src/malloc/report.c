@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the malloc face tells at the end of a process: its ledger at the end and at the peak, as one
- * JSON object (docs/design/malloc.md has its members).
- *
- * The end is: return from main, exit, quick_exit, _exit. A process that is ended by a signal, or
- * that calls exec, tells nothing.
+/* At the end of a process its ledger at the end and at the peak are written, as one JSON object
+ * (docs/design/malloc.md has its members). A process ends so by a return from main, exit,
+ * quick_exit and _exit. One that is ended by a signal, or that calls exec, writes nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -102,7 +100,8 @@ static void put_counts(const face_counts *counts) {
     face_json_close(&json, '}');
 }
 
-/* 0: unknown. getrusage would tell the most of all programs that this process has been. */
+/* 0: unknown. getrusage is not used, because what it tells includes the programs that this process
+ * was before its last exec. */
 static uint64_t peak_resident_bytes(void) {
     char text[4096];
     int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -163,7 +162,7 @@ static bool put_all(sw_heap *heap, int file) {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* The path with the process id for %p, and `suffix`. */
+/* Makes the path of the option, with the process id in place of %p, and with `suffix`. */
 static void make_path(char *out, const char *suffix) {
     char digits[20];
     char *end = out + FACE_PATH_MAX - 1;
@@ -182,8 +181,8 @@ static void make_path(char *out, const char *suffix) {
     *out = '\0';
 }
 
-/* A file appears whole or not at all; what is there already and no file (a pipe, a terminal) is
- * written to. */
+/* A regular file is written under another name and renamed, so that it appears whole or not at all.
+ * Where the path leads to a pipe or a terminal, that is written to. */
 static bool write_file(sw_heap *heap) {
     static char path[FACE_PATH_MAX], fresh[FACE_PATH_MAX];
     struct stat there;
@@ -248,14 +247,14 @@ static void at_quick_exit_last(void *arg) {
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
-/* Registered first, so that it runs last. */
+/* Functions run in the reverse order of their registration: what is registered first runs last. */
 __attribute__((constructor)) static void library_loaded(void) {
     if (face_heap() != NULL && face_report_is_due())
         (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
 }
 
-/* Other libraries are unloaded after this one, and free objects. A function registered while exit
- * functions run is run after all of them, the loader's own included. */
+/* Libraries that are unloaded after this one still free objects. A function that is registered
+ * while exit functions run is run after all of those, the loader's own included. */
 __attribute__((destructor)) static void library_unloaded(void) {
     if (face_report_is_due() && on_exit(at_last, NULL) != 0) write_report();
 }

@@ -91,7 +91,7 @@ sw_noinline void *face_realloc(void *ptr, size_t size) {
     return p;
 }
 
-/* Without a cache, for want of memory, the object is leaked. */
+/* Where there is no memory for a cache, the object is leaked. */
 sw_noinline void face_free(void *ptr, const char *op) {
     if (ptr == NULL) return;
     int saved_errno = errno;
@@ -107,7 +107,8 @@ sw_noinline void face_free(void *ptr, const char *op) {
     errno = saved_errno;
 }
 
-/* In a late call the size goes unchecked: there is no cache of the thread's own. */
+/* The size is not checked in a thread that has ended, because it has no cache of its own to check
+ * by. */
 void face_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (sw_thread_has_ended()) {

@@ -10,8 +10,8 @@
 static sw_os_lock start_lock;
 static uint32_t started; /* atomic */
 
-/* A thread whose thread-specific data is destroyed still calls free, from the C library's own end
- * of it. A cache of its own would stay open for ever, so such calls share one. */
+/* A thread whose thread-specific data is destroyed still calls free, from what the C library does
+ * after that. A cache opened for it would never be closed, so all such threads share this one. */
 static sw_os_lock late_lock;
 static sw_cache *late_cache;
 
@@ -37,7 +37,8 @@ static void begin_report(void) {
     if (!wanted) report.closed = 1;
 }
 
-/* A path without %p, and a descriptor, are the parent's: a fork child keeps out of them. */
+/* In a fork child. The file of a path without %p is the parent's, and so is a descriptor: the child
+ * does not write there. */
 static void begin_child_report(void) {
     report.pid = sw_os_process_id();
     bool own = strstr(face_option.ledger, "%p") != NULL;
@@ -71,7 +72,8 @@ static void fork_child(void) {
     begin_child_report();
 }
 
-/* Handlers run in the reverse order of their registration: ours before the heap's. */
+/* The handlers that prepare a fork run in the reverse order of their registration, so that the
+ * locks here are taken before the heap's. */
 static void register_fork(void) {
     sw_thread_register_fork();
     (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
@@ -79,8 +81,8 @@ static void register_fork(void) {
 
 /* --- the heap --------------------------------------------------------------------------------- */
 
-/* Nothing here allocates before the heap is there. Without memory for it the next call tries
- * again. */
+/* Nothing here allocates before the heap is there. Where there is no memory for the heap, the next
+ * call tries again. */
 static sw_cold sw_heap *start(void) {
     bool first = false;
     sw_os_lock_acquire(&start_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spanwise-replay: replays operations in a process of its own and prints what it measured as JSON.
- * `spanwise replay` starts it, with LD_PRELOAD set to the allocator that is to be measured. The command
- * line: options.h.
+ * `spanwise replay` starts it, with LD_PRELOAD set to the allocator that is to be measured. The
+ * command line: options.h.
  */
 #define _GNU_SOURCE /* for dladdr */
 #include <dlfcn.h>
@@ -48,8 +48,8 @@ typedef struct digests {
     uint64_t at_peak, at_end;
 } digests;
 
-/* FNV-1a over the number of each live object and its distance from the lowest one. Two runs that give
- * the same addresses, up to where the heap begins, have the same digest. */
+/* FNV-1a over the number of each live object and its distance from the lowest one. Two runs that
+ * give the same addresses, up to where the heap begins, have the same digest. */
 static uint64_t digest(const player *pl) {
     uintptr_t lowest = UINTPTR_MAX;
     for (uint64_t i = 0; i < pl->plan->objects; i++) {
@@ -102,8 +102,8 @@ static uint64_t minor_faults(void) {
     return (uint64_t)usage.ru_minflt;
 }
 
-/* Each row has: operations done, recorded time, live bytes, live objects, time of the replay, resident
- * bytes. */
+/* Each row has: operations done, recorded time, live bytes, live objects, time of the replay,
+ * resident bytes. */
 static void tell_samples(result *out, const player *pl) {
     result_text(out, "\"samples\":[");
     for (uint32_t e = 0; e < pl->plan->epoch_count; e++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan: operations laid out for replay, before anything is timed. They are one flat array of 16-byte
- * steps, in which those of each thread lie in a row; epochs end where resident memory is sampled.
+/* A plan: operations laid out for replay, before anything is timed. They are one flat array of
+ * 16-byte steps, in which those of each thread lie in a row; epochs end where resident memory is
+ * sampled.
  *
  * Objects keep their order: two operations on one object by different threads are tied by the
  * object's turn (docs/design/replay.md). Every array is a mapping of its own: the allocator that is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The result of a replay: JSON in a mapping of its own, written to standard output at the end. stdio
- * is not used, because the measured allocator would have to make its buffers.
+/* The result of a replay: JSON in a mapping of its own, written to standard output at the end.
+ * stdio is not used, because the measured allocator would have to make its buffers.
  */
 #ifndef SW_PLAYER_RESULT_H
 #define SW_PLAYER_RESULT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The untimed replay: one thread plays the operations of all recorded ones on a tracked heap with real
- * memory, by the library's runner and the recording's clock. The simulator's ledger must equal this
- * one to the byte.
+/* The untimed replay: one thread plays the operations of all recorded ones on a tracked heap with
+ * real memory, by the library's runner and the recording's clock. The simulator's ledger must equal
+ * this one to the byte.
  */
 #ifndef SW_PLAYER_TRACKED_H
 #define SW_PLAYER_TRACKED_H

@@ -9,8 +9,8 @@
 
 #include "trace/raw.h"
 
-/* Creates `path` with its header. fresh: an existing file is replaced; else it is an error (EEXIST).
- * False: errno tells why, and there is no file. */
+/* Creates `path` with its header. fresh: an existing file is replaced; else it is an error
+ * (EEXIST). False: errno tells why, and there is no file. */
 bool record_file_create(const char *path, bool fresh);
 /* What could not even be begun leaves no file. errno stays. */
 void record_file_discard(void);
@@ -25,8 +25,9 @@ bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
 bool record_file_put_clock(void);
 /* Writes one if the last is a second old. */
 void record_file_keep_clock(void);
-/* Writes CLOCK and END at the end of the file without moving the end; cut_tail removes them. counts:
- * of threads and children; the calls that the file has, and why calls are missing, are added. */
+/* Writes CLOCK and END at the end of the file without moving the end; cut_tail removes them.
+ * counts: of threads and children; the calls that the file has, and why calls are missing, are
+ * added. */
 void record_file_put_tail(const swt_end *counts);
 void record_file_cut_tail(void);
 

@@ -68,7 +68,8 @@ void record_sites_flush(void) {
     sw_os_lock_release(&sites.lock);
 }
 
-/* The bucket of the key, or the free one where it belongs. The table is never more than 3/4 full. */
+/* The bucket of the key, or the free one where it belongs. The table is never more than 3/4
+ * full. */
 static record_site_bucket *probe(uint64_t key, uint64_t *found) {
     uint64_t mask = (1ull << sites.bits) - 1;
     for (uint64_t i = key >> record_site_shift;; i = (i + 1) & mask) {

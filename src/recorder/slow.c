@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the inline paths of malloc.c do not serve: the first one of the process, of a fork child
- * and of a thread, those of a thread that has ended, and events that find the block full. */
+/* Calls that the inline paths of malloc.c do not serve: the first one of the process, of a fork
+ * child and of a thread, those of a thread that has ended, and events that find the block full. */
 #include <errno.h>
 
 #include "recorder/process.h"

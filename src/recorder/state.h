@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the whole recorder shares in a process: whether and why not it records, which process this is,
- * and the clock. The lowest file of the recorder: it calls none of the others.
+/* What the whole recorder shares in a process: whether and why not it records, which process this
+ * is, and the clock. The lowest file of the recorder: it calls none of the others.
  */
 #ifndef SW_RECORDER_STATE_H
 #define SW_RECORDER_STATE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of the recorded program. A thread gets a record with an open block at its first call.
  * Records are listed for ever and used again; the thread's end and its last flush are in the last
- * round of its key destructors, so that what other destructors free is still recorded before it. What
- * comes even later borrows a record for the one call, and ends again. */
+ * round of its key destructors, so that what other destructors free is still recorded before it.
+ * What comes even later borrows a record for the one call, and ends again. */
 #define _GNU_SOURCE
 #include "recorder/thread.h"
 

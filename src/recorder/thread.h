@@ -60,7 +60,8 @@ bool record_thread_is_inside(void);
 record_thread *record_thread_get(void);
 /* Gives a borrowed record back. */
 void record_leave_slow(record_thread *thread);
-/* Writes the block out, waits where an exec is under way, and puts the event into the empty block. */
+/* Writes the block out, waits where an exec is under way, and puts the event into the empty
+ * block. */
 void record_thread_put(record_thread *thread, const record_event *event);
 /* Encodes and writes a thread's block and empties it. The thread must not be changing it. */
 void record_thread_flush(record_thread *thread);
