@@ -14,7 +14,9 @@
 #include "recorder/options.h"
 #include "recorder/state.h"
 
-enum { AREAS_MAX = 1024 }; /* 132 MiB: of threads that live at once, since areas are used again */
+enum {
+    AREAS_MAX = 1024
+}; /* 132 MiB; as many threads may live at once, since areas are used again */
 
 static struct {
     sw_os_lock lock;
@@ -25,7 +27,8 @@ static struct {
 
 static size_t area_bytes(void) { return swt_area_bytes(sw_os_page_bytes()); }
 
-/* The folder of areas, the recording's name in its folder, ".areas". False: it is too long. */
+/* Makes the name of the file of areas: its folder, the recording's file name, ".areas". False: the
+ * name is too long. */
 static bool name_of(char *out, const char *recording) {
     const char *base = strrchr(recording, '/');
     base = base == NULL ? recording : base + 1;
@@ -40,7 +43,8 @@ static bool name_of(char *out, const char *recording) {
 
 /* --- areas ------------------------------------------------------------------------------------ */
 
-/* With the lock held. Area `count`, zeroed and ready; NULL where the file is refused. */
+/* Maps one more area of the file, zeroed and ready, with the lock held. NULL: the system
+ * refuses. */
 static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
     size_t bytes = area_bytes();
     uint64_t at = areas.count * bytes;
@@ -102,7 +106,8 @@ void record_area_begin(const char *recording) {
     if (areas.sites == NULL) record_area_end();
 }
 
-/* Mappings stay: threads may be writing, and the file goes with the last of them. */
+/* The areas stay mapped, because threads may be writing to them; the file vanishes with the last
+ * mapping. */
 void record_area_end(void) {
     if (areas.file.fd >= 0) (void)syscall(SYS_unlinkat, AT_FDCWD, areas.file.path, 0);
     record_descriptor_close(&areas.file);

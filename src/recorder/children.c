@@ -13,7 +13,7 @@
 #include "recorder/options.h"
 
 enum {
-    PID_LIMIT = 1 << 22, /* Linux gives out no higher ones */
+    PID_LIMIT = 1 << 22, /* Linux gives no process a higher id */
     BATCH = 1024,
 };
 
@@ -70,16 +70,16 @@ void record_children_begin(void) {
     if (fd >= 0) (void)syscall(SYS_close, fd);
 }
 
-/* Four bytes by one appending write: children do not tear each other's. */
+/* One appending write of four bytes, which the writes of other children can not tear apart. */
 void record_children_add(bool is_recorded) {
     uint32_t entry = (uint32_t)sw_os_process_id() | (is_recorded ? RECORDED_FLAG : 0);
     int fd = open_list(O_WRONLY | O_APPEND);
-    if (fd < 0) return; /* the recording has ended, or we cannot see it: nobody counts */
+    if (fd < 0) return; /* the recording has ended, or is out of our sight: nobody counts us */
     (void)syscall(SYS_write, fd, &entry, sizeof entry);
     (void)syscall(SYS_close, fd);
 }
 
-/* A process may have added itself twice (at a fork, and again at the exec after it). */
+/* Counts each process once; it may have added itself at a fork, and again at the exec after it. */
 static void count(uint64_t *seen, uint32_t entry, uint64_t own) {
     uint32_t pid = entry & ~RECORDED_FLAG;
     if (pid >= PID_LIMIT || pid == own || (seen[pid / 64] >> pid % 64 & 1) != 0) return;

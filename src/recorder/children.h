@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that a recorded one starts: names of their files, and the list of them. */
+/* The processes that a recorded one starts: the names of their files, and the list of them. */
 #ifndef SW_RECORDER_CHILDREN_H
 #define SW_RECORDER_CHILDREN_H
 
@@ -11,7 +11,8 @@
 void record_children_begin(void);
 void record_children_add(bool recorded);
 void record_children_read(void);
-void record_children_end(void); /* removes the list */
+/* Removes the list. */
+void record_children_end(void);
 uint64_t record_children_unrecorded(void);
 uint64_t record_children_recorded(void);
 /* Writes STEM.PID.swt, or for a number > 1 STEM.PID.NUMBER.swt, to out[RECORD_PATH_MAX]. */

@@ -49,8 +49,8 @@ bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, 
     return true;
 }
 
-/* The program closed our descriptor, and perhaps opened something else there: open the file again
- * by name. The foreign descriptor is left alone. */
+/* The program has closed our descriptor, and perhaps opened something else there. Opens the file
+ * again by name. The foreign descriptor is left alone. */
 static bool regain(record_descriptor *file) {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, file->path,
                           file->access | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0);

@@ -22,13 +22,14 @@ typedef struct record_descriptor {
 /* Takes an open file over and moves its descriptor to a high number. access: O_WRONLY or O_RDWR,
  * as it is to be opened again. False, and the file closed: errno tells why. */
 bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, int access);
-/* The descriptor is open and ours, if need be opened again by name; else it is -1 from now on. */
+/* Makes sure that the descriptor is open and leads to our file, if need be by opening it again.
+ * False: it can not, and the descriptor is -1 from now on. */
 bool record_descriptor_hold(record_descriptor *file);
-/* The descriptor is open and leads to the file. */
+/* Whether the descriptor is open and leads to the file. */
 bool record_descriptor_is_ours(const record_descriptor *file);
-/* Closes what is ours. */
+/* Closes the descriptor, unless the program has put something else there. */
 void record_descriptor_close(record_descriptor *file);
-/* A write past this end would raise SIGXFSZ in the program; errno is EFBIG then. */
+/* False, and errno EFBIG, where a write up to `end` would raise SIGXFSZ in the program. */
 bool record_within_size_limit(uint64_t end);
 
 #endif

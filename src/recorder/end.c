@@ -13,11 +13,11 @@
 #include "recorder/meta.h"
 #include "recorder/thread.h"
 
-static bool in_exec;        /* under the finish lock */
-static uint32_t exec_phase; /* of the thread that calls exec */
+static bool in_exec;        /* the holder of the finish lock is calling exec */
+static uint32_t exec_phase; /* what record_own_call_begin returned in that thread */
 
-/* After this every thread that begins to write sees that it must not: either it is in its writing
- * phase now, or the barrier made it see the flag. */
+/* Stops all threads from writing. A thread that is in its writing phase now may end it; every other
+ * one sees the flag when it enters that phase, because of the barrier. */
 static void freeze(void) {
     __atomic_or_fetch(&record_gate, RECORD_FROZEN, __ATOMIC_SEQ_CST);
     if (record_this.has_barrier)
@@ -25,7 +25,7 @@ static void freeze(void) {
 }
 
 /* A thread that stays in its writing phase (in a debugger, or in a signal handler that does not
- * return) keeps its block: we do not wait for ever. */
+ * return) is not waited for for ever; what is in its block is not written. */
 static bool wait_until_parked(const record_thread *thread) {
     for (int i = 0; i < 20000; i++) {
         if (__atomic_load_n(&thread->phase, __ATOMIC_ACQUIRE) != RECORD_WRITING) return true;
@@ -40,8 +40,9 @@ static void flush_all(void) {
             record_thread_flush(t);
 }
 
-/* Not ours to end: a copy, a vfork child that shares our memory, or a handler that interrupted the
- * writing of this very thread. */
+/* False where this call must not end the recording: in a copy that a fork made, in a vfork child
+ * that shares our memory, and in a signal handler that interrupted this very thread while it
+ * wrote. */
 static bool may_finish(void) {
     return __atomic_load_n(&record_this.started, __ATOMIC_ACQUIRE) != 0 && !record_off &&
            (record_gate & (RECORD_CLOSED | RECORD_UNOPENED)) == 0 && !record_is_stray_copy() &&
@@ -50,7 +51,7 @@ static bool may_finish(void) {
             (record_self->phase != RECORD_WRITING && record_self->phase != RECORD_OWN));
 }
 
-/* With the finish lock held. */
+/* Writes the open blocks of all threads, and END, with the finish lock held. */
 static void write_end(void) {
     freeze();
     if (!record_file_is_open()) return;
@@ -84,7 +85,7 @@ void record_before_exec(void) {
     write_end();
 }
 
-/* Only the thread that is in exec comes here while in_exec is set: others wait. */
+/* While in_exec is set only the thread that called exec comes here, since the others wait. */
 void record_exec_failed(void) {
     if (!in_exec || record_is_stray_copy() || sw_os_process_id() != record_this.pid) return;
     in_exec = false;

@@ -3,12 +3,13 @@
 #ifndef SW_RECORDER_END_H
 #define SW_RECORDER_END_H
 
-/* Writes all blocks, the END block too; nothing is recorded after it. */
+/* Writes all open blocks, and END. Nothing is recorded after it. */
 void record_before_exit(void);
-/* As before_exit, but the threads wait for exec's outcome; if it fails recording goes on. */
+/* The same, but the other threads only wait until the outcome of exec is known. Where exec fails,
+ * record_exec_failed lets the recording go on. */
 void record_before_exec(void);
 void record_exec_failed(void);
-/* In a fork child: no exec is under way here. */
+/* In a fork child, where no thread is in exec. */
 void record_end_after_fork(void);
 
 #endif

@@ -28,8 +28,8 @@ typedef struct flusher {
 } flusher;
 
 static struct {
-    sw_os_lock lock;                  /* offset, the descriptor, writes */
-    record_descriptor at;             /* a device: no cutting back */
+    sw_os_lock lock;                  /* of all fields, and of writing */
+    record_descriptor at;             /* a device can not be cut back */
     uint64_t offset;                  /* end of the last whole block that stays */
     uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
     uint64_t last_clock_ns, ns_per_tick_q32;
@@ -72,7 +72,7 @@ static void cut_back(void) {
     if (file.at.regular) (void)syscall(SYS_ftruncate, file.at.fd, file.offset);
 }
 
-/* With the lock held. On failure recording has stopped. */
+/* Writes at the end of the file, with the lock held. After a failure the recording has stopped. */
 static bool write_whole(const uint8_t *data, size_t bytes) {
     if (file.at.fd < 0) return false; /* closed in a fork child */
     if (!record_descriptor_hold(&file.at)) {
@@ -101,7 +101,8 @@ static bool append(const uint8_t *data, size_t bytes, uint64_t calls) {
     return done;
 }
 
-/* Writes at the end without moving it, in place of what was written so before. */
+/* Writes behind the end, which stays where it is; the next block of any kind takes the same
+ * place. */
 static bool put_at_end(const uint8_t *data, size_t bytes) {
     sw_os_lock_acquire(&file.lock);
     if (record_descriptor_is_ours(&file.at)) cut_back();
@@ -110,8 +111,8 @@ static bool put_at_end(const uint8_t *data, size_t bytes) {
     return done;
 }
 
-/* Not even END fits: the last block makes room. Nothing in the file refers to it: sites and modules
- * stand before the events that need them. */
+/* Called when not even END fits: the last block is given up to make room for it. Nothing in the
+ * file refers to that block, since sites and modules stand before the events that need them. */
 static bool give_up_last_block(void) {
     sw_os_lock_acquire(&file.lock);
     bool possible = file.at.fd >= 0 && file.at.regular && file.last_offset != 0;
@@ -128,7 +129,8 @@ static bool give_up_last_block(void) {
 
 /* --- encoders --------------------------------------------------------------------------------- */
 
-/* One of a few, by thread, with its lock held. NULL (no lock) without memory. */
+/* One of the few encoders, chosen by the thread, with its lock held. NULL, and no lock: no
+ * memory. */
 static flusher *take_flusher(uint32_t thread) {
     flusher *f = &flushers[thread % ENCODERS];
     sw_os_lock_acquire(&f->lock);
@@ -159,7 +161,7 @@ bool record_file_put(swt_block_kind kind, const swt_buffer *payload) {
 
 /* --- clock ------------------------------------------------------------------------------------ */
 
-/* The two readings lie some microseconds apart in the worst case (an interrupt between them). */
+/* Should an interrupt come between the two readings, they lie some microseconds apart. */
 static void put_clock(swt_buffer *buffer) {
     uint64_t ns = sw_os_now_ns();
     uint64_t ticks = record_read_ticks();
@@ -172,7 +174,8 @@ static void put_clock(swt_buffer *buffer) {
     __atomic_store_n(&file.last_clock_ns, ns, __ATOMIC_RELAXED);
 }
 
-/* The frequency is not known at the start: the first estimate is over 50 microseconds. */
+/* The frequency of the counter is not known at the start. It is first estimated over 50
+ * microseconds. */
 static void calibrate(void) {
     file.start_ns = sw_os_now_ns();
     file.start_ticks = record_read_ticks();
@@ -249,8 +252,8 @@ void record_file_put_tail(const swt_end *counts) {
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* A new file in place of an old one, so that whoever has the old one mapped keeps it. What is no
- * regular file (/dev/full) is opened as it is. */
+/* Makes a new file in place of an old one, so that whoever has the old one mapped keeps it. What is
+ * no regular file (/dev/full) is opened as it is. */
 static int create(const char *path) {
     struct stat old;
     int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recording on disk: blocks out, the END block, descriptor care.
- */
+/* The recording on disk: writes blocks, and keeps the descriptor. */
 #ifndef SW_RECORDER_FILE_H
 #define SW_RECORDER_FILE_H
 
@@ -12,18 +11,19 @@
 /* Creates `path` with its header. fresh: an existing file is replaced; else it is an error
  * (EEXIST). False: errno tells why, and there is no file. */
 bool record_file_create(const char *path, bool fresh);
-/* What could not even be begun leaves no file. errno stays. */
+/* Removes a file whose first blocks could not be written. errno stays as it is. */
 void record_file_discard(void);
 bool record_file_is_open(void);
-bool record_file_is_regular(void); /* else a device; holds after the file is lost, too */
+/* False: the recording goes to a device. The answer stays the same after the file is lost. */
+bool record_file_is_regular(void);
 
 /* Writes a block of events, which are so many calls. False: they are lost. */
 bool record_file_put_events(const swt_raw *events, uint64_t calls);
-/* Writes a block of another kind; an empty payload is nothing to do. False: recording stopped. */
+/* Writes a block of another kind, unless the payload is empty. False: the recording has stopped. */
 bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
 /* Writes a CLOCK block. */
 bool record_file_put_clock(void);
-/* Writes one if the last is a second old. */
+/* Writes a CLOCK block if the last one is a second old. */
 void record_file_keep_clock(void);
 /* Writes CLOCK and END at the end of the file without moving the end; cut_tail removes them.
  * counts: of threads and children; the calls that the file has, and why calls are missing, are
@@ -31,7 +31,7 @@ void record_file_keep_clock(void);
 void record_file_put_tail(const swt_end *counts);
 void record_file_cut_tail(void);
 
-/* Ends recording for this process, whatever is still to come; the first reason is kept. */
+/* Nothing more is recorded in this process. Of several reasons the first is kept. */
 void record_file_stop(swt_drop_reason reason);
 
 /* In a fork child: closes the parent's file and forgets it. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls after which this image is no more, and that run no exit functions: exec, _exit, abort. The
- * open blocks are written before them. Each is otherwise the function underneath. dlclose makes the
- * unwinder forget. What is not seen: exec in posix_spawn and system (a child's), bare system calls,
- * a deadly signal; these cost at most the last block of each thread. */
+/* exec, _exit and abort end this image of the process without running its exit functions, so the
+ * open blocks are written before them; each then calls the function underneath. dlclose makes the
+ * unwinder forget the rules of the library that goes. Not seen are exec in posix_spawn and system,
+ * which is a child's, bare system calls and deadly signals; they cost at most the last block of
+ * each thread. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
@@ -21,7 +22,7 @@ static void before_exec(void) {
     record_before_exec();
 }
 
-/* exec came back: it failed, and the program goes on. */
+/* When exec returns it has failed, and the program goes on. */
 static int after_exec(int result) {
     int saved = errno;
     record_exec_failed();
@@ -57,7 +58,7 @@ RECORD_EXPORT int fexecve(int fd, char *const argv[], char *const envp[]) {
 RECORD_EXPORT int execveat(int fd, const char *path, char *const argv[], char *const envp[],
                            int flags) {
     before_exec();
-    if (record_real.execveat == NULL) { /* before glibc 2.34: the system call is all there is */
+    if (record_real.execveat == NULL) { /* glibc before 2.34 has only the system call */
         return after_exec((int)syscall(SYS_execveat, fd, path, argv, envp, flags));
     }
     return after_exec(record_real.execveat(fd, path, argv, envp, flags));
@@ -71,7 +72,7 @@ static size_t count_arguments(va_list list) {
     return n;
 }
 
-/* argv of n arguments and the terminator, from the first one and the rest of the list. */
+/* Fills argv with n arguments and the terminator; all but the first are in the list. */
 static void gather(char **argv, size_t n, const char *first, va_list list) {
     argv[0] = (char *)(uintptr_t)first;
     for (size_t i = 1; i <= n; i++) argv[i] = va_arg(list, char *);
@@ -153,7 +154,7 @@ static void at_quick_exit_last(void *arg) {
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
-/* Registered first, so that it runs last. */
+/* Functions run in the reverse order of their registration: what is registered first runs last. */
 __attribute__((constructor)) static void library_loaded(void) {
     record_start();
     if (record_off) return;
@@ -162,8 +163,8 @@ __attribute__((constructor)) static void library_loaded(void) {
     record_own_call_end(before);
 }
 
-/* Other libraries are unloaded after this one, and free objects. A function registered while
- * exit functions run is run after all of them, the loader's own included. */
+/* Libraries that are unloaded after this one still free objects. A function that is registered
+ * while exit functions run is run after all of those, the loader's own included. */
 __attribute__((destructor)) static void library_unloaded(void) {
     if (record_off) return;
     uint32_t before = record_own_call_begin();

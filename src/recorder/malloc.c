@@ -12,7 +12,7 @@
 
 /* --- the way in and out ----------------------------------------------------------------------- */
 
-/* NULL: pass the call through. */
+/* NULL: the call is not recorded. */
 static sw_always_inline record_thread *enter(void) {
     record_thread *thread = record_self;
     if (sw_unlikely(thread == NULL || thread->phase != RECORD_IDLE)) thread = record_enter_slow();
@@ -58,7 +58,7 @@ static sw_noinline void slow_free(record_thread *thread, uint64_t stamp, uint64_
     record_slow_put(thread, &event);
 }
 
-/* Frees carry no call site: the one that is studied is the allocation's. */
+/* Events of frees have no call site, because what is studied is where objects are allocated. */
 static sw_always_inline void note_free(record_thread *thread, const void *p) {
     uint64_t stamp = record_stamp(), ticks = record_ticks(thread);
     record_set_phase(thread, RECORD_WRITING);
@@ -191,7 +191,8 @@ static sw_noinline void *grow_arena_block(void *old, size_t size) {
     return p;
 }
 
-/* What a reallocation that returned p was: a new object, a move, or (size 0) a free. */
+/* Notes a reallocation that returned p. It was a new object, a change of an old one, or, for size
+ * 0, a free. */
 static sw_always_inline void note_resized(record_thread *thread, uint64_t old_stamp,
                                           uint64_t old_ticks, uintptr_t old, void *p, size_t size,
                                           sw_os_frame frame) {

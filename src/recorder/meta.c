@@ -18,12 +18,12 @@
 
 enum {
     BUFFER_BYTES = 256 * 1024,
-    ARGUMENTS_BYTES = 64 * 1024, /* of the command line; the rest is left out */
+    ARGUMENTS_BYTES = 64 * 1024, /* of the command line; what is longer is cut */
     SEEN_MAX = 4096,             /* modules that are remembered as written */
 };
 
 static struct {
-    uint32_t busy; /* 1: a thread is writing the list */
+    uint32_t busy; /* 1: a thread is writing the list of modules */
     uint8_t *buffer, *arguments;
     uint64_t *seen; /* SEEN_MAX hashes */
     uint32_t seen_count;
@@ -54,7 +54,8 @@ static size_t read_file(const char *path, uint8_t *out, size_t capacity) {
     return used;
 }
 
-/* The program's file, or "". Kept in the argument buffer: stacks may be small. */
+/* The path of the program's file, or "". It is kept in the buffer of arguments, because stacks may
+ * be small. */
 static const char *own_path(void) {
     char *path = (char *)meta.arguments;
     long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, RECORD_PATH_MAX - 1);
@@ -62,7 +63,7 @@ static const char *own_path(void) {
     return path;
 }
 
-/* /proc/self/cmdline: the arguments, each with its terminator. */
+/* /proc/self/cmdline has the arguments, each with its terminating zero. */
 static void put_arguments(swt_buffer *buffer) {
     size_t bytes = read_file("/proc/self/cmdline", meta.arguments, ARGUMENTS_BYTES - 1);
     meta.arguments[bytes] = 0;
@@ -107,7 +108,7 @@ static bool was_seen(uint64_t key) {
     return false;
 }
 
-/* The loader names the program itself "": the reader wants its path. */
+/* The loader calls the program itself "", but a reader needs its path. */
 static bool put_module(const sw_os_module *module, void *arg) {
     swt_buffer *buffer = arg;
     uint64_t key = module_key(module);
@@ -120,8 +121,9 @@ static bool put_module(const sw_os_module *module, void *arg) {
     return true;
 }
 
-/* Without call sites nobody asks for modules. Never waits for another thread of the recorder: the
- * other one may be waiting for the loader's lock, which this thread may hold (malloc in dlopen). */
+/* Modules are needed only to name call sites. This function never waits for another thread of the
+ * recorder: that one may be waiting for the loader's lock, which this thread holds when it calls
+ * malloc inside dlopen. */
 void record_modules_flush(void) {
     if (record_option.stacks == 0 || (record_gate & RECORD_STOPPED) != 0) return;
     uint64_t generation = sw_os_modules_generation();

@@ -23,7 +23,7 @@
 
 record_options record_option = {.stacks = 1};
 
-/* Digits only, at most `max`. */
+/* Takes digits only, and no number above `max`. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *out) {
     uint64_t value = 0;
     if (*text == '\0') return false;
@@ -55,13 +55,13 @@ static bool read_file_name(const char *text) {
         used = strlen(out);
         if (used + 1 < RECORD_PATH_MAX) out[used++] = '/';
     }
-    /* Room for what child files add to the name. */
+    /* There has to be room for what the names of children's files have more. */
     if (used + length + 64 > RECORD_PATH_MAX) return false;
     memcpy(out + used, text, length + 1);
     return true;
 }
 
-/* Only whoever reads the files afterwards asks for them, and has made the folder. */
+/* Files of areas are asked for by whoever reads them afterwards and has made their folder. */
 static void read_areas(const char *text) {
     if (text == NULL || text[0] == '\0') return;
     if (text[0] == '/' && strlen(text) < RECORD_PATH_MAX) {

@@ -9,18 +9,18 @@
 enum { RECORD_PATH_MAX = 4096 };
 
 typedef struct record_options {
-    char file[RECORD_PATH_MAX];  /* absolute; "" when recording was not asked for */
-    uint32_t stacks;             /* return addresses a call site, 0: call sites off */
-    bool children;               /* record child processes to files of their own */
-    bool compress;               /* blocks through zstd already here, not only when finished */
-    uint64_t root;               /* process that FILE belongs to; 0: not stated, so this one */
+    char file[RECORD_PATH_MAX]; /* absolute; "" when recording was not asked for */
+    uint32_t stacks;            /* return addresses of a call site; 0: no call sites are recorded */
+    bool children;              /* record child processes to files of their own */
+    bool compress;              /* blocks are compressed while recording, not only afterwards */
+    uint64_t root;              /* process that FILE belongs to; 0: not stated, so it is this one */
     char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks in private memory */
 } record_options;
 
 extern record_options record_option;
 
-/* Reads the environment; a malformed value prints one line and leaves the default. False when this
- * process has nothing to record. */
+/* Reads the environment. For a malformed value one line is printed, and the default stays. False:
+ * this process has nothing to record. */
 bool record_read_options(void);
 
 #endif

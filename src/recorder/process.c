@@ -35,7 +35,7 @@ static uint32_t starting; /* atomic; 1: some thread has begun to start the recor
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* The first blocks of a recording. False: errno tells why, and there is no file. */
+/* Creates a recording and writes its first blocks. False: errno tells why, and there is no file. */
 static bool open_recording(const char *path, bool fresh) {
     if (!record_file_create(path, fresh)) return false;
     if (!record_meta_write() || !record_file_put_clock()) {
@@ -53,7 +53,8 @@ static void report_open_failure(const char *path) {
     record_off = true;
 }
 
-/* Without a number at first, then .2, .3, ...: earlier images of this process have the others. */
+/* The first free name of STEM.PID.swt, STEM.PID.2.swt, ...; images of this process before exec may
+ * have taken some. */
 static bool open_numbered(char *path) {
     for (uint64_t number = 1; number < 10000; number++) {
         record_child_name(path, record_this.pid, number);
@@ -73,7 +74,7 @@ static void open_own_file(void) {
     }
 }
 
-/* The recording of the image before exec moves out of the way, under the first free name. */
+/* Gives the recording of the image before exec the first free name, so that FILE is free again. */
 static void set_earlier_image_aside(void) {
     char path[RECORD_PATH_MAX];
     for (uint64_t number = 1; number < 10000; number++) {
@@ -100,7 +101,8 @@ static void open_root_file(bool again) {
     if (!again && record_file_is_regular()) record_children_begin();
 }
 
-/* For the processes that this one will start. The memory comes from the arena. */
+/* Tells the processes that this one will start which process the root is. The memory for the
+ * variables comes from the arena. */
 static void state_root(void) {
     char text[24], *at = text + sizeof text - 1;
     uint64_t pid = record_this.pid;
@@ -128,8 +130,8 @@ static void choose_role(void) {
     }
 }
 
-/* Runs in a fork child. A handler of another library may have allocated before: then this process
- * is no stray copy any more, and may have its file already. */
+/* Runs in a fork child. If a handler of another library has allocated before, this process has been
+ * recognised as a copy at that call, and may have its file already. */
 static void fork_handler(void) {
     if (!record_marks_copies() || record_is_stray_copy()) record_in_fork_child();
 }
@@ -190,7 +192,7 @@ void record_in_fork_child(void) {
     errno = saved;
 }
 
-/* Put off to the first event: most children only call exec. */
+/* A child gets its file only at its first event, because most children call exec without one. */
 void record_open_child(void) {
     uint32_t before = record_own_call_begin();
     __atomic_store_n(&record_gate, 0, __ATOMIC_RELEASE);

@@ -3,10 +3,11 @@
 #ifndef SW_RECORDER_PROCESS_H
 #define SW_RECORDER_PROCESS_H
 
-/* Runs once; nested and concurrent callers see it happen only once. */
+/* Starts the recorder, once. A concurrent caller waits until it has started. */
 void record_start(void);
+/* Makes a fork child, which has the recorder's memory of its parent, start from nothing. */
 void record_in_fork_child(void);
-/* In a recorded fork child, at its first event: creates its file. */
+/* Creates the file of a recorded fork child, at its first event. */
 void record_open_child(void);
 
 #endif

@@ -12,13 +12,14 @@
 
 record_real_functions record_real;
 
-/* The next definition of a function into *(function pointer *)out; unchanged when missing. */
+/* Puts the next definition of a function into the function pointer at `out`, which stays as it is
+ * where there is none. */
 static void next_symbol(const char *name, void *out) {
     void *symbol = dlsym(RTLD_NEXT, name);
     if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
 }
 
-/* --- what to do where the C library lacks a function ------------------------------------------ */
+/* --- where the C library lacks a function ----------------------------------------------------- */
 
 static void *array_by_realloc(void *ptr, size_t count, size_t size) {
     size_t bytes;

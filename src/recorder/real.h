@@ -27,22 +27,24 @@ typedef struct record_real_functions {
     int (*execvp)(const char *, char *const *);
     int (*execvpe)(const char *, char *const *, char *const *);
     int (*fexecve)(int, char *const *, char *const *);
-    int (*execveat)(int, const char *, char *const *, char *const *, int); /* NULL: not there */
+    int (*execveat)(int, const char *, char *const *, char *const *,
+                    int); /* NULL: the C library lacks it */
     void (*abort)(void);
     int (*dlclose)(void *);
 } record_real_functions;
 
 extern record_real_functions record_real;
 
-/* Fills record_real with the next definitions after ours in the loader's order. */
+/* Fills record_real with the definitions that come after ours in the loader's order. */
 void record_resolve(void);
 
-/* The arena serves what the recorder itself causes (dlsym, pthread keys); its blocks are never
- * recorded and never given back. */
+/* The arena serves allocations that the recorder itself causes (dlsym, pthread keys); they are
+ * never recorded and never given back. */
 enum { RECORD_ARENA_BYTES = 256 * 1024 };
 extern unsigned char record_arena[RECORD_ARENA_BYTES];
 
-void *record_arena_alloc(size_t size, size_t align); /* zeroed; NULL when the arena is used up */
+/* Zeroed memory. NULL: the arena is used up. */
+void *record_arena_alloc(size_t size, size_t align);
 size_t record_arena_size(const void *p);
 
 static sw_always_inline bool record_arena_owns(const void *p) {

@@ -5,7 +5,7 @@
  * The files, each of which calls only those below it:
  *
  *   malloc.c      the malloc family: real call, then one event
- *   hooks.c       exec, _exit, abort and dlclose, and what the loader calls: what must be told before
+ *   hooks.c       exec, _exit, abort, dlclose; the start and the end of this library
  *   slow.c        calls that the inline paths do not serve
  *   process.c     start, fork, children
  *   end.c         the last blocks, before exit and exec
@@ -20,8 +20,9 @@
  *   options.c     the environment
  *   state.c       what all of these share
  *
- * Path of an allocation: malloc -> real.malloc -> note_alloc (site, ticks, one 32-byte slot)
- *   -> block full: record_slow_put -> record_thread_flush (encode, one pwrite) -> again.
+ * Path of an allocation: malloc calls the malloc underneath, then notes one event of 32 bytes (call
+ * site, ticks, stamp) in the thread's open block. Where the block is full, record_slow_put writes
+ * it (record_thread_flush: encode, one pwrite) and puts the event into the empty block.
  *
  * Locks, in the order of taking: finish, sites, encoder[i], file; chunk and areas are taken alone.
  * None is held in the program's code, and none around the loader's.

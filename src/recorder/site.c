@@ -23,10 +23,10 @@ record_site_bucket *record_site_buckets;
 uint32_t record_site_shift;
 
 static struct {
-    sw_os_lock lock; /* entering, buffer, writing */
+    sw_os_lock lock; /* held to enter a site and to use the buffer */
     uint32_t bits, count;
     swt_buffer buffer;
-    uint8_t *own; /* memory of the buffer while there is no file of areas */
+    uint8_t *own; /* private memory for the buffer, used while there is no file of areas */
 } sites;
 
 static size_t table_bytes(void) { return sizeof(record_site_bucket) << sites.bits; }
@@ -102,7 +102,8 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
     return id;
 }
 
-/* Chains may share a key once in 2^64 pairs. Multiplied last: the upper bits choose the bucket. */
+/* Two chains have the same key once in 2^64 pairs. The multiplication comes last, because it mixes
+ * the upper bits best, and these choose the bucket. */
 static uint64_t chain_key(const uint64_t *addresses, size_t depth) {
     uint64_t key = 0;
     for (size_t i = 0; i < depth; i++) {
@@ -122,7 +123,8 @@ static uint32_t find(uint64_t key, const uint64_t *addresses, size_t depth) {
 static uint32_t deep_site(const record_thread *thread, sw_os_frame frame) {
     uint64_t addresses[SWT_SITE_DEPTH_MAX];
     uintptr_t high = thread->stack_high;
-    /* Another stack (signal handler, coroutine): its page is all that is known to be there. */
+    /* On another stack (of a signal handler, or of a coroutine) only the rest of the page is known
+     * to be mapped. */
     if (frame.sp >= high || high - frame.sp > (uintptr_t)1 << 30)
         high = (frame.sp | (sw_os_page_bytes() - 1)) + 1;
     size_t depth = sw_os_unwind(frame, high, addresses, record_option.stacks);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call sites: chains of return addresses, each of which has an id. */
+/* Call sites: each chain of return addresses that led to an allocation has an id. */
 #ifndef SW_RECORDER_SITE_H
 #define SW_RECORDER_SITE_H
 
@@ -12,9 +12,11 @@
 
 struct record_thread;
 
+/* Maps the table. False: no memory. */
 bool record_sites_init(void);
 
-/* A bucket of the table. key: 0 free; the id is written before the key. */
+/* A bucket of the hash table. Its key is 0 while it is free; whoever sees another key sees the id,
+ * too, because the id is written first. */
 typedef struct record_site_bucket {
     uint64_t key;
     uint32_t id, padding;
@@ -26,7 +28,8 @@ extern uint32_t record_site_shift; /* the upper bits of a key choose its bucket 
 /* The id of the chain that starts at `frame`; 0 when the table is full. */
 uint32_t record_site_slow(const struct record_thread *thread, sw_os_frame frame);
 
-/* For depth 1 the key is a bijection of the address: it can not collide. */
+/* With one return address a site the key is a bijection of the address, so that two sites can not
+ * have the same. */
 static sw_always_inline uint64_t record_site_key(uint64_t address) {
     return address * 0x9E3779B97F4A7C15ull;
 }
@@ -43,8 +46,10 @@ static sw_always_inline uint32_t record_site(const struct record_thread *thread,
     return record_site_slow(thread, frame);
 }
 
-void record_sites_flush(void); /* writes what is new */
-/* The process has a file of areas now: new sites wait there. */
+/* Writes a SITES block of the sites that no block has yet. */
+void record_sites_flush(void);
+/* Called when the process has got a file of areas: from now on new sites wait there to be
+ * written. */
 void record_sites_share(void);
 void record_sites_after_fork(void);
 

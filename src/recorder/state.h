@@ -26,8 +26,8 @@ extern uint32_t record_gate;
 
 typedef struct record_process {
     uint64_t pid;
-    bool is_root;      /* FILE is the recording of this process */
-    bool has_barrier;  /* membarrier is there */
+    bool is_root;      /* FILE belongs to this process, which no recorded one has started */
+    bool has_barrier;  /* the kernel offers membarrier */
     uint32_t started;  /* atomic; 1: the recorder has started, or found that it is not to */
     sw_os_lock finish; /* held by whoever writes the last blocks, and through exec */
 } record_process;
@@ -36,18 +36,19 @@ extern record_process record_this;
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Asks the kernel to tell a fork child from its parent. */
+/* Makes a mark that the kernel wipes in a fork child, by which copies are told from the
+ * original. */
 void record_mark_original(void);
-/* The kernel does: what is mapped with MADV_WIPEONFORK reads as zero in a fork child. */
+/* Whether the kernel does so (MADV_WIPEONFORK). */
 bool record_marks_copies(void);
-/* True in a process that came out of a fork which the handlers did not see (yet). */
+/* True in a fork child of whose fork the handlers do not know, or do not know yet. */
 bool record_is_stray_copy(void);
-/* In a fork child, which is an original of its own from now on. */
+/* The fork child is an original of its own from now on. */
 void record_adopt_copy(void);
 
 /* --- clock ------------------------------------------------------------------------------------ */
 
-extern bool record_has_cycles; /* ticks are the processor's, else nanoseconds */
+extern bool record_has_cycles; /* ticks are the processor's cycles; else they are nanoseconds */
 void record_choose_clock(void);
 
 extern uint64_t record_stamp_counter; /* orders the events of all threads */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of the recorded program. A thread gets a record with an open block at its first call.
+/* A thread gets a record with an open block at its first call.
  * Records are listed for ever and used again; the thread's end and its last flush are in the last
  * round of its key destructors, so that what other destructors free is still recorded before it.
  * What comes even later borrows a record for the one call, and ends again. */
@@ -19,16 +19,16 @@
 sw_tls_fast record_thread *record_self;
 
 enum {
-    THREAD_OWN_CALL = 1,     /* the recorder's own errand, before there is a record */
-    THREAD_GONE = 2,         /* the exit function has run */
-    THREAD_BORROWING = 4,    /* in a call of a thread that is gone */
+    THREAD_OWN_CALL = 1,     /* the recorder itself is at work in this thread */
+    THREAD_GONE = 2,         /* the last round of its exit function has run */
+    THREAD_BORROWING = 4,    /* it is gone, and makes a call with a borrowed record */
     EXIT_ROUNDS = 4,         /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
     CHUNK_BYTES = 64 * 1024, /* of records */
 };
 
 typedef struct thread_state {
     uint32_t flags, id;
-    /* Of the record, for a fork child, where that reads as zero: */
+    /* Copies of the record's fields, for a fork child, in which the record itself reads as zero: */
     struct swt_area *area;
     bool shared;
     uint32_t phase;
@@ -74,7 +74,7 @@ static record_thread *reuse_record(void) {
     return NULL;
 }
 
-/* Memory that is wiped at a fork. */
+/* Memory that reads as zero in a fork child, where the kernel offers that. */
 static char *new_chunk(void) {
     char *memory = sw_os_map(CHUNK_BYTES);
     if (memory == NULL || !record_marks_copies() ||
@@ -162,8 +162,9 @@ void record_write_tail(void) {
     record_file_put_tail(&end);
 }
 
-/* Waits while another thread is in exec. False: nothing may be written any more. In and out in the
- * writing phase; between, the other thread may write our block. */
+/* Waits while another thread is in exec. False: nothing may be written any more. The thread is in
+ * its writing phase before and after; while it waits it is not, so that the other one may write its
+ * block. */
 static bool may_write(record_thread *thread) {
     for (;;) {
         uint32_t special = __atomic_load_n(&record_gate, __ATOMIC_ACQUIRE);
@@ -176,11 +177,12 @@ static bool may_write(record_thread *thread) {
     }
 }
 
-/* The thread ends, or the one call of a thread that has: whoever replays this closes its cache. */
+/* Notes that the thread ends, or that the one call of a thread that has ended is over. A replay
+ * closes the thread's cache there. */
 static void note_end(record_thread *thread) {
     uint64_t stamp = record_stamp(), ticks = record_read_ticks();
     bool noted = swt_raw_end(&thread->raw, stamp, ticks);
-    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: wiped, in a fork that no handler saw */
+    if (!noted && swt_raw_count(&thread->raw) > 0) { /* 0: a fork wiped it */
         record_thread_flush(thread);
         noted = swt_raw_end(&thread->raw, stamp, ticks);
     }
@@ -191,7 +193,8 @@ static void give_record(record_thread *thread) {
     record_set_phase(thread, RECORD_WRITING);
     bool open = may_write(thread);
     if (open && record_gate == 0) note_end(thread);
-    open = open || (record_gate & RECORD_STOPPED) != 0; /* then it counts */
+    open = open ||
+           (record_gate & RECORD_STOPPED) != 0; /* then the flush counts the calls as dropped */
     if (open && swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
     record_set_phase(thread, RECORD_IDLE);
     __atomic_store_n(&thread->taken, 0, __ATOMIC_RELEASE);
@@ -206,8 +209,8 @@ static record_thread *attach(void) {
     record_thread *thread = take_record(self_state.id);
     if (thread != NULL) {
         if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
-        (void)sw_os_at_thread_exit(leave_thread,
-                                   thread); /* else: its last block comes at the end */
+        (void)sw_os_at_thread_exit(
+            leave_thread, thread); /* where this fails, the last block is written at the end */
         self_state.area = thread->area;
         self_state.shared = thread->is_shared;
         self_state.stack_high = thread->stack_high;
@@ -221,7 +224,7 @@ static record_thread *attach(void) {
 /* Runs once in each round of key destructors, because it registers itself again. */
 static void leave_thread(void *arg) {
     record_thread *thread = arg;
-    if (thread != record_self) return; /* of the parent, seen in a fork child */
+    if (thread != record_self) return; /* in a fork child: the record of a thread of the parent */
     int saved = errno;
     record_set_phase(thread, RECORD_OWN);
     if (++thread->exit_rounds < EXIT_ROUNDS && sw_os_at_thread_exit(leave_thread, thread)) {
@@ -301,7 +304,8 @@ void record_thread_put(record_thread *thread, const record_event *event) {
     if (may_write(thread)) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
-        if ((record_gate & RECORD_STOPPED) != 0) record_write_tail(); /* says why, at once */
+        if ((record_gate & RECORD_STOPPED) != 0)
+            record_write_tail(); /* END tells the reason at once */
         (void)put(thread, event);
     } else if ((record_gate & RECORD_STOPPED) != 0) {
         record_count(&thread->dropped);
@@ -314,8 +318,8 @@ void record_threads_before_fork(void) {
     self_state.phase = record_self != NULL ? record_self->phase : RECORD_IDLE;
 }
 
-/* The record reads as zero but for the phase, if it was set since. Other records are left alone:
- * there are no threads that they belong to. */
+/* The own record reads as zero, but for the phase if that was set since. Other records are left
+ * alone: there are no threads that they belong to. */
 void record_threads_after_fork(void) {
     record_thread *self = record_self;
     sw_os_lock_reset(&chunk.lock);

@@ -10,39 +10,41 @@
 #include "recorder/state.h"
 #include "trace/raw.h"
 
-/* What a thread is doing, for itself (a nested call), and for whoever ends the recording. */
+/* What a thread is doing. The thread itself asks, to know a nested call, and so does the thread
+ * that ends the recording. */
 typedef enum record_phase {
     RECORD_IDLE = 0,
-    RECORD_CALLING = 1, /* in the function underneath: its block may be flushed by others */
-    RECORD_WRITING = 2, /* changing its block: hands off */
-    RECORD_OWN = 3,     /* the recorder's own errand: nested calls get arena memory */
+    RECORD_CALLING = 1, /* in the function underneath: another thread may flush its block */
+    RECORD_WRITING = 2, /* changing its block: no other thread may touch it */
+    RECORD_OWN = 3,     /* the recorder itself is at work: its calls of malloc get arena memory */
 } record_phase;
 
-/* In memory that reads as zero in a fork child (MADV_WIPEONFORK): the child of a fork which no
- * handler saw finds a block without room, comes to the slow path and is known there. It could
- * otherwise go on in a block that it shares with its parent. */
+/* A thread's record lies in memory that reads as zero in a fork child (MADV_WIPEONFORK). After a
+ * fork that no handler saw, the child so finds a block without room and comes to the slow path,
+ * where it is recognised. It could otherwise go on in a block that it shares with its parent. */
 typedef struct record_thread {
     swt_raw raw;
-    struct swt_area *area;          /* that raw's slots are in */
+    struct swt_area *area;          /* has the memory of the open block */
     uint32_t phase;                 /* record_phase; written by its thread, read by all */
     uint32_t exit_rounds;           /* times that the exit function ran */
     uintptr_t stack_high;           /* one past the highest stack byte, 0 unknown */
     uint64_t ticks;                 /* last reading of the clock */
-    uint32_t until_reading, stride; /* events until the next one; events that share one */
-    uint64_t uncounted; /* slots of the open block that are no call of their own: a reallocation's
+    uint32_t until_reading, stride; /* events until the next reading; events that share a reading */
+    uint64_t uncounted; /* slots of the open block that do not count as a call: a reallocation's
                          * second one, a thread's end */
     uint64_t dropped;   /* calls not recorded */
     uint64_t nested;    /* calls made inside a call: the allocator's own, or a signal handler's */
     struct record_thread *next; /* all records, newest first; never unlinked */
-    uint32_t taken;             /* 1: belongs to a thread */
-    bool is_shared;             /* the area is in a file */
+    uint32_t taken;             /* 1: a thread has it */
+    bool is_shared;             /* the area lies in a file */
 } record_thread;
 
-extern sw_tls_fast record_thread *record_self; /* NULL: not yet, or no longer */
+/* The record of the calling thread; NULL before its first call and after its exit. */
+extern sw_tls_fast record_thread *record_self;
 
 typedef enum record_event_kind { RECORD_ALLOC, RECORD_FREE, RECORD_REALLOC } record_event_kind;
 
-/* One event in full, for the slow path. */
+/* All that is known of one event, for the slow path. */
 typedef struct record_event {
     record_event_kind kind;
     swt_raw_kind raw_kind; /* of RECORD_ALLOC */
@@ -52,8 +54,8 @@ typedef struct record_event {
     uint32_t align_log2, site;
 } record_event;
 
-/* Whether this thread is in the recorder's own errand, or in a call that is being recorded; the
- * call that asks is then not recorded, and counted as nested in the second case. */
+/* Whether the recorder itself is at work in this thread, or the thread is in a call that is being
+ * recorded. A call that finds this is not recorded; in the second case it is counted as nested. */
 bool record_thread_is_inside(void);
 /* The calling thread's record, made at its first call; after the thread's exit one that is borrowed
  * for the call. NULL: no memory. */
@@ -68,18 +70,19 @@ void record_thread_flush(record_thread *thread);
 /* Writes CLOCK and END at the end of the file, with the counts of all threads and children. */
 void record_write_tail(void);
 
-/* The caller of malloc is the recorder itself: serve it from the arena. */
+/* Whether the caller of malloc is the recorder itself, which is served from the arena. */
 bool record_is_own_call(void);
-/* Marks what follows in this thread as the recorder's own errand; end gets what begin returned. */
+/* What this thread does between the two is the recorder's own work. end gets what begin
+ * returned. */
 uint32_t record_own_call_begin(void);
 void record_own_call_end(uint32_t before);
-/* Every record, also of threads that are gone. */
+/* All records, newest first, those of threads that are gone included. */
 record_thread *record_all_threads(void);
-/* Before a fork: the child will not find what this thread is doing. */
+/* Before a fork: keeps the phase of this thread where the child will find it. */
 void record_threads_before_fork(void);
-/* In a fork child: forgets other threads, empties the block of this one. */
+/* In a fork child: forgets the other threads, and empties the block of this one. */
 void record_threads_after_fork(void);
-/* The process has a file of areas now, and this thread a block already. */
+/* Called when the process has got a file of areas: moves the open block of this thread there. */
 void record_threads_share(void);
 
 static sw_always_inline void record_set_phase(record_thread *thread, record_phase phase) {
@@ -93,12 +96,13 @@ static inline void record_count(uint64_t *counter) {
 }
 
 enum {
-    RECORD_STRIDE_MAX = 16,      /* events that may share one reading of the clock */
-    RECORD_LONG_TICKS = 1 << 18, /* between two readings: then each event gets its own again */
+    RECORD_STRIDE_MAX = 16, /* events that may share one reading of the clock */
+    RECORD_LONG_TICKS = 1
+        << 18, /* so long between two readings, and each event gets its own again */
 };
 
-/* Reading the counter costs as much as the whole rest of an event (13 ns on the machine where this
- * was measured), so a thread that makes events quickly shares a reading among up to 16 of them; a
+/* Reading the counter costs as much as everything else of an event together (13 ns where it was
+ * measured), so a thread that makes events quickly shares a reading among up to 16 of them; a
  * thread that makes few reads it for each. Only times are affected; stamps order the events. */
 static sw_always_inline uint64_t record_ticks(record_thread *thread) {
     if (sw_unlikely(--thread->until_reading == 0)) {
