@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: sw_op by sw_op through a heap. It plays every recorded thread with a cache of its
- * own, so that frees across threads take the same path as in the recorded program; it closes where
- * the thread ended.
+/* The runner executes operations on a heap, one by one. Each recorded thread has a cache of its
+ * own, which closes where the thread ended; so frees across threads take the same path as in the
+ * recorded program.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -10,35 +10,11 @@
 #include "base/fail.h"
 #include "heap/prefetch.h"
 #include "os/os.h"
-#include "spanwise/replay.h"
+#include "run/runner.h"
 #include "spanwise/stats.h"
 #include "trace/reader.h"
 
-enum { SAMPLES_MAX = 2048, THREADS_MAX = 1 << 20 };
-
-typedef struct object {
-    void *address; /* NULL: not live */
-    uint64_t size;
-} object;
-
-struct sw_runner {
-    uint64_t mark; /* ds/handle.h */
-    sw_heap *heap;
-    const sw_space_view *view;
-    object *objects;
-    size_t object_capacity;
-    sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
-    size_t cache_capacity;
-    sw_run_stats stats;
-    sw_run_sample *samples;
-    size_t sample_count;
-    uint64_t sample_every;
-    uint64_t sample_next;
-    bool touch;
-    uint64_t trace_ops; /* run so far by sw_runner_run_trace */
-    const sw_op *rest;  /* of the reader's last batch, when a run stopped inside it */
-    size_t rest_count;
-};
+enum { THREADS_MAX = 1 << 20 };
 
 /* --- arrays that double ----------------------------------------------------------------------- */
 
@@ -57,17 +33,6 @@ static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes
     return true;
 }
 
-/* Whether the runner and its heap live; else misuse was reported. */
-static bool check(const sw_runner *runner, const char *op) {
-    return sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op) &&
-           sw_heap_check(runner->heap, op);
-}
-
-static sw_status check_status(const sw_runner *runner, const char *op) {
-    sw_status status = sw_handle_status(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op);
-    return status == SW_OK ? sw_heap_status(runner->heap, op) : status;
-}
-
 sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     sw_status status = sw_heap_status(heap, "runner_create");
     if (status != SW_OK) return status;
@@ -75,7 +40,7 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     runner->heap = heap;
     runner->view = sw_prefetch_view(heap);
-    if (!grow((void **)&runner->objects, &runner->object_capacity, 0, sizeof(object))) {
+    if (!grow((void **)&runner->objects, &runner->object_capacity, 0, sizeof(sw_runner_object))) {
         (void)sw_os_release(runner, sizeof *runner);
         return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     }
@@ -84,7 +49,7 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     return SW_OK;
 }
 
-/* The caches of a heap that is gone are gone, too. */
+/* Where the heap is gone, its caches are gone, too. */
 static void close_caches(sw_runner *runner, const char *op) {
     if (!sw_heap_check(runner->heap, op)) return;
     for (size_t i = 0; i < runner->cache_capacity; i++) sw_cache_close(runner->caches[i]);
@@ -97,11 +62,11 @@ void sw_runner_destroy(sw_runner *runner) {
     sw_handle_end(&runner->mark, SW_HANDLE_RUNNER);
     close_caches(runner, op);
     if (runner->objects != NULL)
-        (void)sw_os_release(runner->objects, runner->object_capacity * sizeof(object));
+        (void)sw_os_release(runner->objects, runner->object_capacity * sizeof(sw_runner_object));
     if (runner->caches != NULL)
         (void)sw_os_release(runner->caches, runner->cache_capacity * sizeof(sw_cache *));
     if (runner->samples != NULL)
-        (void)sw_os_release(runner->samples, SAMPLES_MAX * sizeof *runner->samples);
+        (void)sw_os_release(runner->samples, SW_RUNNER_SAMPLES_MAX * sizeof *runner->samples);
     sw_handle_retire(runner, sizeof *runner, sizeof *runner, SW_HANDLE_RUNNER);
 }
 
@@ -123,7 +88,7 @@ static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint6
     return SW_OK;
 }
 
-/* index: of the operation that asks, for the message. */
+/* The cache of a thread, made at its first operation. index: of that operation, for the message. */
 static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t index,
                                  sw_cache **out) {
     if (sw_likely(thread < runner->cache_capacity && runner->caches[thread] != NULL)) {
@@ -155,10 +120,11 @@ static unsigned heap_flags(const sw_op *op) {
 
 static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op, uint64_t index) {
     if (sw_unlikely(op->object >= runner->object_capacity) &&
-        !grow((void **)&runner->objects, &runner->object_capacity, op->object, sizeof(object)))
+        !grow((void **)&runner->objects, &runner->object_capacity, op->object,
+              sizeof(sw_runner_object)))
         return sw_fail(SW_NOMEM, "run", "op %" PRIu64 ": no memory for object %u", index,
                        op->object);
-    object *o = &runner->objects[op->object];
+    sw_runner_object *o = &runner->objects[op->object];
     if (sw_unlikely(o->address != NULL)) {
         runner->stats.skipped++;
         return SW_OK;
@@ -178,22 +144,22 @@ static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op, 
     return SW_OK;
 }
 
-static object *live_object(sw_runner *runner, uint32_t id) {
-    object *o = id < runner->object_capacity ? &runner->objects[id] : NULL;
+static sw_runner_object *live_object(sw_runner *runner, uint32_t id) {
+    sw_runner_object *o = id < runner->object_capacity ? &runner->objects[id] : NULL;
     if (sw_likely(o != NULL && o->address != NULL)) return o;
     runner->stats.skipped++;
     return NULL;
 }
 
-/* A heap that packs tiny objects frees none of them singly: for the program the object is gone, for
- * the heap its bytes stay in a block that others share. */
-static inline bool is_shared(const sw_runner *runner, const object *o) {
+/* A heap that packs tiny objects does not free a single one of them: for the program the object is
+ * gone, for the heap its bytes stay in a block that several objects share. */
+static inline bool is_shared(const sw_runner *runner, const sw_runner_object *o) {
     return sw_unlikely((runner->heap->mode & SW_MODE_TINY) != 0) &&
            sw_object_is_shared(runner->heap, o->address);
 }
 
 static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
-    object *o = live_object(runner, op->object);
+    sw_runner_object *o = live_object(runner, op->object);
     if (o == NULL) return;
     if (sw_unlikely(is_shared(runner, o)))
         runner->stats.shared_frees++;
@@ -206,7 +172,8 @@ static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
 }
 
 /* A new object with the contents of a shared one, which stays where it is. */
-static void *move_shared(sw_runner *runner, sw_cache *cache, const object *o, const sw_op *op) {
+static void *move_shared(sw_runner *runner, sw_cache *cache, const sw_runner_object *o,
+                         const sw_op *op) {
     void *p = sw_cache_alloc(cache, op->size, heap_flags(op));
     if (p == NULL) return NULL;
     runner->stats.shared_frees++;
@@ -215,7 +182,7 @@ static void *move_shared(sw_runner *runner, sw_cache *cache, const object *o, co
 }
 
 static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
-    object *o = live_object(runner, op->object);
+    sw_runner_object *o = live_object(runner, op->object);
     if (o == NULL) return;
     void *p = sw_unlikely(is_shared(runner, o))
                   ? move_shared(runner, cache, o, op)
@@ -232,7 +199,7 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     touch_ends(runner, p, op->size);
 }
 
-/* As the thread's exit closed its cache. Should its number come back, it gets a new one. */
+/* The exit of the thread closed its cache. A later thread with the same number gets a new one. */
 static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
     if (thread >= runner->cache_capacity || runner->caches[thread] == NULL) {
         runner->stats.skipped++;
@@ -262,37 +229,15 @@ static void note_peaks(sw_runner *runner) {
     s->held_over_requested_count++;
 }
 
-/* Drops every second row and doubles the distance. */
-static void thin_samples(sw_runner *runner) {
-    for (size_t i = 0; i < SAMPLES_MAX / 2; i++) runner->samples[i] = runner->samples[2 * i];
-    runner->sample_count = SAMPLES_MAX / 2;
-    runner->sample_every *= 2;
-}
-
-static sw_noinline void take_sample(sw_runner *runner, uint64_t time_ns) {
-    if (runner->sample_count == SAMPLES_MAX) thin_samples(runner);
-    sw_ledger ledger;
-    if (sw_heap_ledger(runner->heap, &ledger, NULL, 0) != SW_OK) return;
-    runner->samples[runner->sample_count++] = (sw_run_sample){
-        .op = runner->stats.ops,
-        .time_ns = time_ns,
-        .requested_bytes = runner->stats.requested_bytes,
-        .live_objects = runner->stats.live_objects,
-        .slot_bytes = ledger.requested_bytes + ledger.roundup_bytes + ledger.large_rounding_bytes,
-        .held_bytes = ledger.held_bytes,
-        .free_page_bytes = ledger.free_page_bytes,
-    };
-    runner->sample_next = runner->stats.ops + runner->sample_every;
-}
-
 /* --- looking ahead ---------------------------------------------------------------------------------
- * The next operations are known, so the lines that they will need are asked for early, in the order
- * in which one leads to the next: object, span record, word of free bits. Not worth it while all of
- * that fits a second-level cache.
+ * The next operations are known, so the cache lines that they will need are prefetched, in the order
+ * in which one leads to the next: object, span record, word of free bits. While all of them fit a
+ * second-level cache that costs more than it saves.
  */
 enum { AHEAD_OBJECT = 24, AHEAD_SPAN = 14, AHEAD_WORD = 7, AHEAD_MIN_OBJECTS = 12000 };
 
-static sw_always_inline const object *object_ahead(const sw_runner *runner, const sw_op *op) {
+static sw_always_inline const sw_runner_object *object_ahead(const sw_runner *runner,
+                                                             const sw_op *op) {
     return &runner->objects[op->object < runner->object_capacity ? op->object : 0];
 }
 
@@ -343,7 +288,7 @@ static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, ui
         runner->stats.ops++;
         note_peaks(runner);
         if (sw_unlikely(runner->stats.ops >= runner->sample_next) && runner->sample_every != 0)
-            take_sample(runner, ops[i].time_ns);
+            sw_runner_take_sample(runner, ops[i].time_ns);
     }
     if (done != NULL) *done = i;
     return status;
@@ -351,26 +296,27 @@ static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, ui
 
 sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                         const volatile int *cancel, size_t *done) {
-    sw_status status = check_status(runner, "runner_run");
+    sw_status status = sw_runner_status(runner, "runner_run");
     if (status != SW_OK) return status;
     return run_batch(runner, ops, count, 0, touch, cancel, done);
 }
 
 sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                               const volatile int *cancel, volatile uint64_t *progress) {
-    sw_status known = check_status(runner, "runner_run_trace");
+    sw_status known = sw_runner_status(runner, "runner_run_trace");
     if (known == SW_OK) known = swt_trace_status(trace, "runner_run_trace");
     if (known != SW_OK) return known;
     while (runner->stats.ops < until && (cancel == NULL || *cancel == 0)) {
         sw_status status = SW_OK;
-        if (runner->rest_count == 0)
-            status = sw_trace_next(trace, &runner->rest, &runner->rest_count);
-        if (status != SW_OK || runner->rest_count == 0) return status;
-        size_t count = (size_t)sw_min_u64(runner->rest_count, until - runner->stats.ops), done = 0;
-        status = run_batch(runner, runner->rest, count, runner->trace_ops, touch, NULL, &done);
+        if (runner->unread_count == 0)
+            status = sw_trace_next(trace, &runner->unread, &runner->unread_count);
+        if (status != SW_OK || runner->unread_count == 0) return status;
+        size_t count = (size_t)sw_min_u64(runner->unread_count, until - runner->stats.ops),
+               done = 0;
+        status = run_batch(runner, runner->unread, count, runner->trace_ops, touch, NULL, &done);
         runner->trace_ops += done;
-        runner->rest += done;
-        runner->rest_count -= done;
+        runner->unread += done;
+        runner->unread_count -= done;
         if (progress != NULL) *progress = runner->stats.ops;
         if (status != SW_OK) return status;
     }
@@ -378,38 +324,18 @@ sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until
 }
 
 void sw_runner_stats(const sw_runner *runner, sw_run_stats *out) {
-    if (!check(runner, "runner_stats")) return;
+    if (!sw_runner_check(runner, "runner_stats")) return;
     *out = runner->stats;
     out->held_bytes = sw_heap_held_bytes(runner->heap);
 }
 
-sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
-    sw_status status = check_status(runner, "runner_sample_every");
-    if (status != SW_OK) return status;
-    if (every != 0 && runner->samples == NULL) {
-        runner->samples = sw_os_map(SAMPLES_MAX * sizeof *runner->samples);
-        if (runner->samples == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for samples");
-    }
-    runner->sample_every = every;
-    runner->sample_next =
-        every > UINT64_MAX - runner->stats.ops ? UINT64_MAX : runner->stats.ops + every;
-    return SW_OK;
-}
-
-size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity) {
-    if (!check(runner, "runner_samples")) return 0;
-    size_t n = runner->sample_count < capacity ? runner->sample_count : capacity;
-    if (n > 0) memcpy(rows, runner->samples, n * sizeof *rows);
-    return runner->sample_count;
-}
-
 void *sw_runner_address(const sw_runner *runner, uint32_t id) {
-    if (!check(runner, "runner_address")) return NULL;
+    if (!sw_runner_check(runner, "runner_address")) return NULL;
     return id < runner->object_capacity ? runner->objects[id].address : NULL;
 }
 
 void sw_runner_drain(sw_runner *runner) {
-    if (!check(runner, "runner_drain")) return;
+    if (!sw_runner_check(runner, "runner_drain")) return;
     sw_cache *cache = NULL;
     if (cache_of(runner, 0, 0, &cache) != SW_OK) return;
     for (size_t id = 0; id < runner->object_capacity; id++) {

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner's record, which runner.c makes and runs, and the samples of sample.c. */
+#ifndef SW_RUN_RUNNER_H
+#define SW_RUN_RUNNER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ds/handle.h"
+#include "heap/heap.h"
+#include "spanwise/replay.h"
+
+enum { SW_RUNNER_SAMPLES_MAX = 2048 };
+
+/* What an id of the operations stands for now. */
+typedef struct sw_runner_object {
+    void *address; /* NULL: the object is not live */
+    uint64_t size; /* requested bytes */
+} sw_runner_object;
+
+struct sw_runner {
+    uint64_t mark; /* ds/handle.h */
+    sw_heap *heap;
+    const sw_space_view *view;
+    sw_runner_object *objects; /* by id */
+    size_t object_capacity;
+    sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
+    size_t cache_capacity;
+    sw_run_stats stats;
+    sw_run_sample *samples;
+    size_t sample_count;
+    uint64_t sample_every; /* operations between two samples; 0: none are taken */
+    uint64_t sample_next;  /* taken after so many operations */
+    bool touch;            /* the first and the last byte of each new object are written */
+    uint64_t trace_ops;    /* operations that sw_runner_run_trace has run */
+    const sw_op *unread;   /* operations of the reader's last batch that were not run yet */
+    size_t unread_count;
+};
+
+/* Whether the runner and its heap live; else misuse was reported. */
+static inline bool sw_runner_check(const sw_runner *runner, const char *op) {
+    return sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op) &&
+           sw_heap_check(runner->heap, op);
+}
+
+/* The same as a status. */
+static inline sw_status sw_runner_status(const sw_runner *runner, const char *op) {
+    sw_status status = sw_handle_status(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op);
+    return status == SW_OK ? sw_heap_status(runner->heap, op) : status;
+}
+
+/* Adds a row to the samples. A thinner line of samples takes the place of a full one. */
+void sw_runner_take_sample(sw_runner *runner, uint64_t time_ns);
+
+#endif
