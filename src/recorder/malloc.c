@@ -93,7 +93,7 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
 
 static sw_noinline void *pass_alloc(size_t size, size_t align) {
     if (!record_is_own_call()) return NULL;
-    return record_arena_alloc(size, align);
+    return record_scratch_alloc(size, align);
 }
 
 /* --- allocation ------------------------------------------------------------------------------- */
@@ -183,9 +183,10 @@ RECORD_EXPORT void *pvalloc(size_t size) {
 
 /* --- reallocation ----------------------------------------------------------------------------- */
 
-/* An arena block moves to the real allocator, where it becomes an allocation like any other. */
-static sw_noinline void *grow_arena_block(void *old, size_t size) {
-    size_t had = record_arena_size(old);
+/* A block of scratch memory moves to the real allocator, where it becomes an allocation like any
+ * other. */
+static sw_noinline void *grow_scratch_block(void *old, size_t size) {
+    size_t had = record_scratch_size(old);
     void *p = malloc(size);
     if (p != NULL) memcpy(p, old, had < size ? had : size);
     return p;
@@ -208,7 +209,7 @@ static sw_always_inline void note_resized(record_thread *thread, uint64_t old_st
 }
 
 RECORD_EXPORT void *realloc(void *ptr, size_t size) {
-    if (record_arena_owns(ptr)) return grow_arena_block(ptr, size);
+    if (record_scratch_owns(ptr)) return grow_scratch_block(ptr, size);
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) {
         void *own = ptr == NULL ? pass_alloc(size, 16) : NULL;
@@ -225,7 +226,7 @@ RECORD_EXPORT void *realloc(void *ptr, size_t size) {
 RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
     size_t bytes = 0;
     bool overflow = sw_mul_overflow(count, size, &bytes);
-    if (record_arena_owns(ptr) && !overflow) return grow_arena_block(ptr, bytes);
+    if (record_scratch_owns(ptr) && !overflow) return grow_scratch_block(ptr, bytes);
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) return record_real.reallocarray(ptr, count, size);
     uintptr_t old = (uintptr_t)ptr;
@@ -239,7 +240,7 @@ RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
 /* --- free ------------------------------------------------------------------------------------- */
 
 RECORD_EXPORT void free(void *ptr) {
-    if (sw_unlikely(ptr == NULL) || record_arena_owns(ptr)) return;
+    if (sw_unlikely(ptr == NULL) || record_scratch_owns(ptr)) return;
     record_thread *thread = enter();
     if (sw_likely(thread != NULL)) {
         note_free(thread, ptr);
@@ -250,7 +251,7 @@ RECORD_EXPORT void free(void *ptr) {
 }
 
 RECORD_EXPORT void free_sized(void *ptr, size_t size) {
-    if (ptr == NULL || record_arena_owns(ptr)) return;
+    if (ptr == NULL || record_scratch_owns(ptr)) return;
     record_thread *thread = enter();
     if (thread != NULL) {
         note_free(thread, ptr);
@@ -261,7 +262,7 @@ RECORD_EXPORT void free_sized(void *ptr, size_t size) {
 }
 
 RECORD_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
-    if (ptr == NULL || record_arena_owns(ptr)) return;
+    if (ptr == NULL || record_scratch_owns(ptr)) return;
     record_thread *thread = enter();
     if (thread != NULL) {
         note_free(thread, ptr);

@@ -102,7 +102,7 @@ static void open_root_file(bool again) {
 }
 
 /* Tells the processes that this one will start which process the root is. The memory for the
- * variables comes from the arena. */
+ * variables comes from the scratch memory. */
 static void state_root(void) {
     char text[24], *at = text + sizeof text - 1;
     uint64_t pid = record_this.pid;

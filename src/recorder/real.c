@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions underneath, found with RTLD_NEXT so that another preloaded allocator is recorded as
- * well as the C library's; and the arena for the recorder's own calls. */
+ * well as the C library's; and the scratch memory for the recorder's own calls. */
 #define _GNU_SOURCE
 #include "recorder/real.h"
 
@@ -67,29 +67,29 @@ void record_resolve(void) {
     next_symbol("dlclose", &record_real.dlclose);
 }
 
-/* --- the arena -------------------------------------------------------------------------------- */
+/* --- the scratch memory ----------------------------------------------------------------------- */
 
 /* Each block has its size in the word before it. Blocks are handed out upwards and never return, so
  * the memory is zero as the loader made it. */
-unsigned char record_arena[RECORD_ARENA_BYTES] sw_aligned(4096);
-static size_t arena_used;
+unsigned char record_scratch[RECORD_SCRATCH_BYTES] sw_aligned(4096);
+static size_t scratch_used;
 
-void *record_arena_alloc(size_t size, size_t align) {
+void *record_scratch_alloc(size_t size, size_t align) {
     if (align < 16 || !sw_is_pow2(align)) align = 16;
-    if (size > RECORD_ARENA_BYTES) return NULL;
-    size_t used = __atomic_load_n(&arena_used, __ATOMIC_RELAXED);
+    if (size > RECORD_SCRATCH_BYTES) return NULL;
+    size_t used = __atomic_load_n(&scratch_used, __ATOMIC_RELAXED);
     for (;;) {
         size_t start = (size_t)sw_align_up(used + sizeof(size_t), align);
-        if (start + size > RECORD_ARENA_BYTES) return NULL;
-        if (__atomic_compare_exchange_n(&arena_used, &used, start + size, true, __ATOMIC_RELAXED,
+        if (start + size > RECORD_SCRATCH_BYTES) return NULL;
+        if (__atomic_compare_exchange_n(&scratch_used, &used, start + size, true, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED)) {
-            memcpy(record_arena + start - sizeof size, &size, sizeof size);
-            return record_arena + start;
+            memcpy(record_scratch + start - sizeof size, &size, sizeof size);
+            return record_scratch + start;
         }
     }
 }
 
-size_t record_arena_size(const void *p) {
+size_t record_scratch_size(const void *p) {
     size_t size;
     memcpy(&size, (const unsigned char *)p - sizeof size, sizeof size);
     return size;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions underneath ours, and the arena that serves calls of the recorder itself. */
+/* The functions underneath ours, and the scratch memory that serves calls of the recorder
+ * itself. */
 #ifndef SW_RECORDER_REAL_H
 #define SW_RECORDER_REAL_H
 
@@ -38,17 +39,17 @@ extern record_real_functions record_real;
 /* Fills record_real with the definitions that come after ours in the loader's order. */
 void record_resolve(void);
 
-/* The arena serves allocations that the recorder itself causes (dlsym, pthread keys); they are
- * never recorded and never given back. */
-enum { RECORD_ARENA_BYTES = 256 * 1024 };
-extern unsigned char record_arena[RECORD_ARENA_BYTES];
+/* The scratch memory serves allocations that the recorder itself causes (dlsym, pthread keys); they
+ * are never recorded and never given back. */
+enum { RECORD_SCRATCH_BYTES = 256 * 1024 };
+extern unsigned char record_scratch[RECORD_SCRATCH_BYTES];
 
-/* Zeroed memory. NULL: the arena is used up. */
-void *record_arena_alloc(size_t size, size_t align);
-size_t record_arena_size(const void *p);
+/* Zeroed memory. NULL: the scratch memory is used up. */
+void *record_scratch_alloc(size_t size, size_t align);
+size_t record_scratch_size(const void *p);
 
-static sw_always_inline bool record_arena_owns(const void *p) {
-    return sw_unlikely((uintptr_t)p - (uintptr_t)record_arena < RECORD_ARENA_BYTES);
+static sw_always_inline bool record_scratch_owns(const void *p) {
+    return sw_unlikely((uintptr_t)p - (uintptr_t)record_scratch < RECORD_SCRATCH_BYTES);
 }
 
 #endif

@@ -16,7 +16,7 @@
  *   file.c        the file: blocks out, clocks, the END block
  *   descriptor.c  a descriptor in a program that closes and reuses them
  *   children.c    names of child files, and the list of children
- *   real.c        the functions underneath, and the arena that serves our own calls
+ *   real.c        the functions underneath, and the scratch memory that serves our own calls
  *   options.c     the environment
  *   state.c       what all of these share
  *

@@ -16,7 +16,7 @@ typedef enum record_phase {
     RECORD_IDLE = 0,
     RECORD_CALLING = 1, /* in the function underneath: another thread may flush its block */
     RECORD_WRITING = 2, /* changing its block: no other thread may touch it */
-    RECORD_OWN = 3,     /* the recorder itself is at work: its calls of malloc get arena memory */
+    RECORD_OWN = 3,     /* the recorder itself is at work: its calls of malloc get scratch memory */
 } record_phase;
 
 /* A thread's record lies in memory that reads as zero in a fork child (MADV_WIPEONFORK). After a
@@ -70,7 +70,7 @@ void record_thread_flush(record_thread *thread);
 /* Writes CLOCK and END at the end of the file, with the counts of all threads and children. */
 void record_write_tail(void);
 
-/* Whether the caller of malloc is the recorder itself, which is served from the arena. */
+/* Whether the caller of malloc is the recorder itself, which is served from the scratch memory. */
 bool record_is_own_call(void);
 /* What this thread does between the two is the recorder's own work. end gets what begin
  * returned. */

@@ -104,7 +104,7 @@ size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, siz
     }
     block->stored_bytes = (uint32_t)stored;
     block->raw_bytes = (uint32_t)bytes;
-    block->payload_sum = swt_sum(body, stored);
+    block->payload_sum = swt_checksum(body, stored);
     swt_block_encode(encoder->out, block);
     *out = encoder->out;
     return SWT_BLOCK_HEADER_BYTES + stored;

@@ -83,7 +83,7 @@ static const char *read_header(swt_file *file, uint64_t at, swt_block *block, bo
 
 static const char *decompress(swt_file *file, const swt_block *block) {
     const uint8_t *body = file->stored + SWT_BLOCK_HEADER_BYTES;
-    if (swt_sum(body, block->stored_bytes) != block->payload_sum)
+    if (swt_checksum(body, block->stored_bytes) != block->payload_sum)
         return "checksum of a block is wrong";
     if (!swt_grow(&file->payload, &file->payload_capacity, (size_t)block->raw_bytes + 1, 1))
         return swt_no_memory;

@@ -25,7 +25,7 @@ static inline uint64_t mix(uint64_t h, uint64_t factor) {
 }
 
 /* Four lanes of multiply and shift, after the plan of xxHash (Collet) with steps of our own. */
-uint64_t swt_sum(const void *data, size_t bytes) {
+uint64_t swt_checksum(const void *data, size_t bytes) {
     const uint8_t *p = data;
     uint64_t lane[4] = {1, 2, 3, 4};
     size_t left = bytes;
@@ -46,12 +46,12 @@ void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *hea
     memcpy(out, file_magic, sizeof file_magic);
     swt_put32(out + 8, header->version);
     swt_put32(out + 12, header->form);
-    swt_put64(out + SUM_AT, swt_sum(out, SUM_AT));
+    swt_put64(out + SUM_AT, swt_checksum(out, SUM_AT));
 }
 
 swt_verdict swt_header_decode(const uint8_t in[SWT_FILE_HEADER_BYTES], swt_header *header) {
     if (memcmp(in, file_magic, sizeof file_magic) != 0) return SWT_HEADER_FOREIGN;
-    if (swt_get64(in + SUM_AT) != swt_sum(in, SUM_AT)) return SWT_HEADER_DAMAGED;
+    if (swt_get64(in + SUM_AT) != swt_checksum(in, SUM_AT)) return SWT_HEADER_DAMAGED;
     header->version = swt_get32(in + 8);
     header->form = swt_get32(in + 12);
     if (header->version > SW_TRACE_VERSION) return SWT_HEADER_NEWER;
@@ -75,7 +75,7 @@ void swt_block_encode(uint8_t out[SWT_BLOCK_HEADER_BYTES], const swt_block *bloc
     swt_put32(out + 20, block->thread);
     swt_put64(out + 24, block->first);
     swt_put64(out + 32, block->payload_sum);
-    swt_put64(out + BLOCK_SUM_AT, swt_sum(out, BLOCK_SUM_AT));
+    swt_put64(out + BLOCK_SUM_AT, swt_checksum(out, BLOCK_SUM_AT));
 }
 
 static const char *block_check(const swt_block *block) {
@@ -98,7 +98,7 @@ static const char *block_check(const swt_block *block) {
 
 const char *swt_block_decode(const uint8_t in[SWT_BLOCK_HEADER_BYTES], swt_block *block) {
     if (swt_get32(in) != SWT_BLOCK_MAGIC) return "no block begins here";
-    if (swt_get64(in + BLOCK_SUM_AT) != swt_sum(in, BLOCK_SUM_AT))
+    if (swt_get64(in + BLOCK_SUM_AT) != swt_checksum(in, BLOCK_SUM_AT))
         return "checksum of a block header is wrong";
     *block = (swt_block){
         .kind = in[4],

@@ -76,7 +76,7 @@ static inline bool swt_tells_ends(const swt_header *header) { return header->ver
 
 /* 64 bits over the bytes. A change confined to one 8-byte word, so every single bit flip, always
  * changes it: each step is a bijection of the word that it takes in. */
-uint64_t swt_sum(const void *data, size_t bytes);
+uint64_t swt_checksum(const void *data, size_t bytes);
 
 void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *header);
 /* Header fields are filled in for OK and NEWER. */

@@ -7,18 +7,18 @@ static void sum_sees_every_bit(void) {
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)check_random(&seed);
     for (size_t length = 0; length <= sizeof data; length += 7) {
-        uint64_t sum = swt_sum(data, length);
-        CHECK(length == 0 || swt_sum(data, length - 1) != sum);
+        uint64_t sum = swt_checksum(data, length);
+        CHECK(length == 0 || swt_checksum(data, length - 1) != sum);
         bool seen = true;
         for (size_t bit = 0; bit < 8 * length; bit++) {
             data[bit / 8] ^= (uint8_t)(1u << bit % 8);
-            seen &= swt_sum(data, length) != sum;
+            seen &= swt_checksum(data, length) != sum;
             data[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
         CHECK(seen);
     }
     static const uint8_t zeros[64];
-    CHECK(swt_sum(zeros, 8) != swt_sum(zeros, 16));
+    CHECK(swt_checksum(zeros, 8) != swt_checksum(zeros, 16));
 }
 
 static void varints(void) {
