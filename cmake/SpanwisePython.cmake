@@ -5,7 +5,7 @@
 # generator itself is the package spanwise_sizeclasses, which wheel.packages of pyproject.toml names.
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
-set(ffi_cdef "${PROJECT_SOURCE_DIR}/python/spanwise/_ffi.cdef.txt")
+set(ffi_cdef "${PROJECT_SOURCE_DIR}/cmake/ffi.cdef.txt")
 set(ffi_prelude "${PROJECT_SOURCE_DIR}/cmake/ffi_prelude.c")
 set(ffi_source "${PROJECT_BINARY_DIR}/_spanwise.c")
 add_custom_command(

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import spanwise as sw
-from spanwise._parts import PARTS
 from spanwise.commands.demo import TABLES
+from spanwise.ledger.parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = "docs/demo-ledger.png"

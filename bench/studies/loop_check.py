@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import Any
 
 import spanwise as sw
-from spanwise import _loop
-from spanwise.build import build
-from spanwise.recorder import run_recorded
-from spanwise.running import FACE_TABLE
+from spanwise.builds.build import build
+from spanwise.measure import closed_loop
+from spanwise.measure.running import FACE_TABLE
+from spanwise.recording.recorder import run_recorded
 
 TOLERANCE = 0.02
 RUNS, QUICK_RUNS = 5, 3
@@ -51,7 +51,7 @@ ROWS, QUICK_ROWS = 40_000, 10_000
 
 def close(
     argv: list[str], folder: Path, runs: int, decay_ms: float | None
-) -> tuple[_loop.Loop, list[sw.LedgerCheck]]:
+) -> tuple[closed_loop.Loop, list[sw.LedgerCheck]]:
     """The loop on a program, with its files in a folder; and the checks of the simulator.
 
     Args:
@@ -63,17 +63,21 @@ def close(
     Raises:
         SpanwiseError: a step failed; the message names it.
     """
-    env = _loop.same_environment()
+    env = closed_loop.same_environment()
     if decay_ms is not None:
         env["SPANWISE_DECAY_MS"] = "never" if math.isinf(decay_ms) else str(decay_ms)
     outcome = run_recorded(argv, folder / "program.swt", env=env)
     _say(outcome.lines()[-1])
     recording = sw.Recording.open(outcome.path)
-    best = sw.optimize(recording, _loop.CLASSES, _loop.OBJECTIVE, align=_loop.ALIGN).table
+    best = sw.optimize(
+        recording, closed_loop.CLASSES, closed_loop.OBJECTIVE, align=closed_loop.ALIGN
+    ).table
     made = build(best, folder / "best", say=_say)
     _say(f"{runs} runs under each malloc face")
     measured = [
-        _loop.measure(argv, recording.ledger(table, decay_ms=decay_ms), runs, lib=lib, env=env)
+        closed_loop.measure(
+            argv, recording.ledger(table, decay_ms=decay_ms), runs, lib=lib, env=env
+        )
         for table, lib in ((FACE_TABLE, None), (best, made.folder))
     ]
     _say("replays by one thread on tracked heaps")
@@ -83,19 +87,19 @@ def close(
         for at in ("peak", "end")
     ]
     name = Path(recording.program).name
-    return _loop.Loop(name, measured[0], measured[1], len(best)), checks
+    return closed_loop.Loop(name, measured[0], measured[1], len(best)), checks
 
 
 def _say(line: str) -> None:
     print(f"loop: {line}", file=sys.stderr, flush=True)
 
 
-def within(measured: _loop.Measured) -> bool:
+def within(measured: closed_loop.Measured) -> bool:
     """Whether the median of the runs is as near to what was predicted as is asked for."""
     return measured.error is not None and abs(measured.error) <= TOLERANCE
 
 
-def lines_of(loop: _loop.Loop, checks: list[sw.LedgerCheck]) -> list[str]:
+def lines_of(loop: closed_loop.Loop, checks: list[sw.LedgerCheck]) -> list[str]:
     """A line for each thing that is checked."""
     lines = []
     for check in checks:

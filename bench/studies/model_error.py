@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import spanwise as sw
-from spanwise.peers import ALL
-from spanwise.recorder import run_recorded
+from spanwise.measure.peers import ALL
+from spanwise.recording.recorder import run_recorded
 
 _JSON = "import json; json.loads(json.dumps([{'a': i, 'b': str(i) * 3} for i in range(60000)]))"
 _WORDS = "x = {}\nfor i in range(150000): x[str(i * 7919 % 100003)] = (i, str(i))"

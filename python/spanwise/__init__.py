@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spanwise import _start
+from spanwise.commands import _start
 
 # A command that is interrupted while all of what follows loads says one line.
 if _start.is_command():
@@ -23,11 +23,8 @@ if _start.is_command():
 
 from spanwise import plots, workloads
 from spanwise._lib import OPS_DTYPE, version
-from spanwise._run import RunStats
-from spanwise._sweep_result import Sweep
-from spanwise.block import Block
-from spanwise.build import Build, BuildError, build
-from spanwise.comparison import Comparison, compare
+from spanwise.builds.build import Build, build
+from spanwise.builds.programs import BuildError
 from spanwise.errors import (
     BlockBusyError,
     BlockFreedError,
@@ -45,22 +42,30 @@ from spanwise.errors import (
     TraceFormatError,
     UnsupportedError,
 )
-from spanwise.explanation import Explanation
-from spanwise.frontier import Frontier
-from spanwise.heap import Heap, HeapStats
-from spanwise.ledger import Ledger, Measure
-from spanwise.ledger_check import LedgerCheck, check_ledger
-from spanwise.optimize import Constraint, Optimum, optimize
-from spanwise.peers import PeerComparison, compare_peers
-from spanwise.process_ledger import ProcessLedger
-from spanwise.recorder import record
-from spanwise.replay import Replay, replay
-from spanwise.running import RunResult, run
-from spanwise.sizeclass import SizeClassTable
-from spanwise.summary import Site, Summary
-from spanwise.sweeps import SweepInterrupted, sweep
-from spanwise.trace import Recording, RecordingSet
-from spanwise.trial import Trial
+from spanwise.heap.block import Block
+from spanwise.heap.heap import Heap
+from spanwise.heap.stats import HeapStats
+from spanwise.ledger.comparison import Comparison, compare
+from spanwise.ledger.ledger import Ledger, Measure
+from spanwise.ledger.run_stats import RunStats
+from spanwise.measure.ledger_check import LedgerCheck, check_ledger
+from spanwise.measure.peers import PeerComparison, compare_peers
+from spanwise.measure.process_ledger import ProcessLedger
+from spanwise.measure.replay_result import Replay
+from spanwise.measure.replays import replay
+from spanwise.measure.running import RunResult, run
+from spanwise.optimizer.frontier import Frontier
+from spanwise.optimizer.optimum import Constraint, Optimum
+from spanwise.optimizer.search import optimize
+from spanwise.optimizer.trial import Trial
+from spanwise.recording.recorder import record
+from spanwise.recording.recording import Recording
+from spanwise.recording.recording_set import RecordingSet
+from spanwise.recording.summary import Site, Summary
+from spanwise.sweeps.result import Sweep
+from spanwise.sweeps.sweep import SweepInterrupted, sweep
+from spanwise.tables.explanation import Explanation
+from spanwise.tables.table import SizeClassTable
 from spanwise.workloads import synthesize
 
 __version__ = version()
@@ -125,6 +130,6 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """%load_ext spanwise: registers the %%record cell magic."""
-    from spanwise import magic  # noqa: PLC0415  notebooks only
+    from spanwise.recording import magic  # noqa: PLC0415  notebooks only
 
     magic.load_ipython_extension(shell)

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from spanwise import _lib, _start
+from spanwise import _lib
 from spanwise.commands import (
+    _start,
     build,
     classes,
     compare,

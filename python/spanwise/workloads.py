@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
-from spanwise._trace import Batch
-from spanwise.simulate import Simulation
-from spanwise.sizeclass import SizeClassTable, as_table
-from spanwise.trace import Recording
+from spanwise.recording.recording import Recording
+from spanwise.recording.simulate import Simulation
+from spanwise.recording.sources import Batch
+from spanwise.tables.table import SizeClassTable, as_table
 
 Draw = (
     int

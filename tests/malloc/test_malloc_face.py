@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spanwise._parts import PARTS
 from spanwise.errors import InvalidError
-from spanwise.process_ledger import read_process_ledger
+from spanwise.ledger.parts import PARTS
+from spanwise.measure.process_ledger import read_process_ledger
 
 from tests.malloc.tools import Face
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise._parts import PARTS
-from spanwise.recorder import run_recorded
+from spanwise.ledger.parts import PARTS
+from spanwise.recording.recorder import run_recorded
 
 from tests.malloc.tools import CC, Face
 

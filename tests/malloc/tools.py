@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from spanwise import _lib
-from spanwise.running import MALLOC_FACE
+from spanwise.measure.running import MALLOC_FACE
 
 HERE = Path(__file__).parent
 CHECKS = HERE.parent / "unit"

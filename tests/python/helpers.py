@@ -15,7 +15,7 @@ import spanwise as sw
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise._parts import PARTS
+from spanwise.ledger.parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 GO_TABLE = ROOT / "tests/data/go-sizeclasses.json"

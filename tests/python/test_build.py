@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise._build_steps import (
+from spanwise.builds.build import check_malloc_table
+from spanwise.builds.steps import (
     COMMON_FLAGS,
     FACE_FLAGS,
     FACE_LINK_FLAGS,
@@ -23,8 +24,7 @@ from spanwise._build_steps import (
     core_rooms,
     source_root,
 )
-from spanwise._build_work import remove_stale
-from spanwise.build import check_malloc_table
+from spanwise.builds.work import remove_stale
 
 from tests.python.helpers import ROOT, random_ops, script, spanwise
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import _build_programs
-from spanwise._build_programs import BuildError, Signals, run_step
+from spanwise.builds import programs
+from spanwise.builds.programs import BuildError, Signals, run_step
 
 from tests.python.helpers import script
 
@@ -223,7 +223,7 @@ def test_the_first_failure_ends_the_other_compilers(tmp_path: Path) -> None:
 
 def test_a_step_that_does_not_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its own children end with it."""
-    monkeypatch.setattr(_build_programs, "_STEP_SECONDS", 0.5)
+    monkeypatch.setattr(programs, "_STEP_SECONDS", 0.5)
     note = tmp_path / "pid"
     with pytest.raises(BuildError, match=r"^waiting: no end after 0\.5 s$"):
         run_step(["sh", "-c", f"sleep 60 & echo $! >{note}; wait"], "waiting")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spanwise._build_work import put_in_place
+from spanwise.builds.work import put_in_place
 
 
 def folder(path: Path, content: str) -> Path:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import _sizes, workloads
+from spanwise import workloads
 from spanwise.__main__ import main
-from spanwise.commands import demo
+from spanwise.commands import _sizes, demo
 
 from tests.python.helpers import needs_recorder, random_ops, script
 

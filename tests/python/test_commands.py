@@ -17,7 +17,7 @@ import pytest
 import spanwise as sw
 from spanwise import workloads
 from spanwise.__main__ import COMMANDS, main
-from spanwise._parts import PARTS
+from spanwise.ledger.parts import PARTS
 
 from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
 

@@ -13,7 +13,7 @@ import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from spanwise._parts import PARTS
+from spanwise.ledger.parts import PARTS
 
 from tests.python.helpers import (
     ALLOC,

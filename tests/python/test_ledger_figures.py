@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import spanwise as sw
 from numpy.typing import NDArray
-from spanwise._run import RunStats
-from spanwise.ledger import LEDGER_CLASS_DTYPE, add_ledgers, class_waste
+from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, add_ledgers, class_waste
+from spanwise.ledger.run_stats import RunStats
 
 TERMS = {
     "requested_bytes": 1000,

@@ -13,14 +13,24 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise import _lib, _loop
-from spanwise._loop import ALIGN, CLASSES, OBJECTIVE, Loop, Measured, measure, same_environment
-from spanwise._parts import PARTS
-from spanwise.build import Build
+from spanwise import _lib
+from spanwise.builds.build import Build
 from spanwise.commands import demo
-from spanwise.process_ledger import ProcessLedger, read_process_ledger
-from spanwise.recorder import finish, run_recorded
-from spanwise.running import MALLOC_FACE
+from spanwise.ledger.parts import PARTS
+from spanwise.measure import closed_loop
+from spanwise.measure.closed_loop import (
+    ALIGN,
+    CLASSES,
+    OBJECTIVE,
+    Loop,
+    Measured,
+    measure,
+    same_environment,
+)
+from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
+from spanwise.measure.running import MALLOC_FACE
+from spanwise.recording.finish import finish
+from spanwise.recording.recorder import run_recorded
 
 from tests.python.helpers import ALLOC, make_ops, needs_recorder, python, random_ops, spanwise
 
@@ -124,7 +134,7 @@ def test_the_demo_goes_on_where_the_stock_table_stays(
 ) -> None:
     """One class of 32 KiB for everything: the table is written and would be built."""
     ops = make_ops(*((ALLOC, i, 48) for i in range(5000)))
-    monkeypatch.setattr(_loop, "CLASSES", 1)
+    monkeypatch.setattr(closed_loop, "CLASSES", 1)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "")
     loop = demo._close_loop(sw.Recording.from_ops(ops), tmp_path)
@@ -175,7 +185,9 @@ def test_runs_of_the_loop_have_the_same_environment(tmp_path: Path) -> None:
     show = [sys.executable, "-c", "import os; print(*os.environ)"]
     with (tmp_path / "names").open("w") as file:
         run_recorded(show, tmp_path / "a.swt", env=env, stdout=file)
-    told = "import spanwise as sw; from spanwise._loop import same_environment as env; "
+    told = (
+        "import spanwise as sw; from spanwise.measure.closed_loop import same_environment as env; "
+    )
     done = python("-c", f"{told}sw.run({show!r}, env=env())")
     names = (tmp_path / "names").read_text().split()
     assert sorted(done.stdout.split()) == sorted(names) and "SPANWISE_RECORD_PID" in names

@@ -16,10 +16,10 @@ import spanwise as sw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spanwise.__main__ import main
-from spanwise._profile import profile_of
-from spanwise.frontier import AS_RECORDED, peak_ledger
-from spanwise.optimize import simulated_operations
-from spanwise.recorder import run_recorded
+from spanwise.optimizer.frontier import AS_RECORDED, peak_ledger
+from spanwise.optimizer.profile import profile_of
+from spanwise.optimizer.search import simulated_operations
+from spanwise.recording.recorder import run_recorded
 
 from tests.python.helpers import (
     ALLOC,

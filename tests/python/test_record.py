@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise import _program
+from spanwise.recording import programs
 
 from tests.python.helpers import needs_recorder, parts_of, spanwise
 
@@ -244,10 +244,10 @@ def test_no_elf_bytes_crash_the_look(tmp_path: Path) -> None:
     path = tmp_path / "cut"
     for length in [*range(0, 1200, 7), len(whole) // 2]:
         path.write_bytes(whole[:length])
-        _program.read_elf(str(path))
+        programs.read_elf(str(path))
     for place in range(0, 900, 3):
         path.write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
-        _program.read_elf(str(path))
+        programs.read_elf(str(path))
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import _program
+from spanwise.recording import programs
 
 from tests.python.helpers import make_ops, needs_recorder, spanwise
 
@@ -134,16 +134,16 @@ def test_a_cgo_program(tmp_path: Path) -> None:
 
 
 def test_runtimes(tmp_path: Path) -> None:
-    assert _program.runtime_of("/usr/lib/jvm/lib/server/libjvm.so") == "the Java virtual machine"
-    assert _program.runtime_of("/bin/ls") == ""
-    assert _program.runtime_of(str(tmp_path)) == ""
+    assert programs.runtime_of("/usr/lib/jvm/lib/server/libjvm.so") == "the Java virtual machine"
+    assert programs.runtime_of("/bin/ls") == ""
+    assert programs.runtime_of(str(tmp_path)) == ""
     whole = Path("/bin/ls").read_bytes()
     for length in [*range(0, 200, 7), len(whole) // 2, len(whole) - 100]:
         (tmp_path / "cut").write_bytes(whole[:length])
-        assert _program.runtime_of(str(tmp_path / "cut")) == ""
+        assert programs.runtime_of(str(tmp_path / "cut")) == ""
     for place in range(32, 64):
         (tmp_path / "bad").write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
-        assert _program.runtime_of(str(tmp_path / "bad")) == ""
+        assert programs.runtime_of(str(tmp_path / "bad")) == ""
 
 
 # --- what commands say of gaps --------------------------------------------------------------------

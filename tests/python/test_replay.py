@@ -15,8 +15,8 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise._replay_process import PEERS, PROGRAM, allocator_named
-from spanwise.replay import replay_many
+from spanwise.measure.replayer import PEERS, PROGRAM, allocator_named
+from spanwise.measure.replays import replay_many
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops, spanwise
 

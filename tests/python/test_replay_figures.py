@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.peers import PeerComparison, PeerRow
-from spanwise.replay import SAMPLES_DTYPE, Replay, Run, _above, _run, describe
+from spanwise.measure.peers import PeerComparison, PeerRow
+from spanwise.measure.replay_result import SAMPLES_DTYPE, Replay, Run, describe
+from spanwise.measure.replays import _above, _run
 
 TIMELINE = np.dtype([("wall_ns", "<i8"), ("rss_bytes", "<i8")])
 

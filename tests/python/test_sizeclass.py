@@ -14,7 +14,7 @@ import pytest
 import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
-from spanwise import families
+from spanwise.tables import families
 
 from tests.python.helpers import GO_TABLE
 

@@ -10,9 +10,9 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise._trace import Batch, Module
-from spanwise.simulate import before_stop
-from spanwise.summary import count_sites, count_sizes, count_threads, frame_name
+from spanwise.recording.simulate import before_stop
+from spanwise.recording.sources import Batch, Module
+from spanwise.recording.summary import count_sites, count_sizes, count_threads, frame_name
 
 from tests.python.helpers import ALLOC, FREE, REALLOC
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise import _sweep_plan, _sweep_task
-from spanwise._sweep_task import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
+from spanwise.sweeps import plans, tasks, worker
+from spanwise.sweeps.tasks import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
 
 from tests.python.helpers import random_ops
 from tests.python.sweep_tools import TABLES, settled
@@ -25,8 +25,8 @@ from tests.python.sweep_tools import TABLES, settled
 def test_rows_are_the_ledgers(
     files: list[str], at: str | float, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sweep_plan, "TABLES_A_TASK", together)
-    monkeypatch.setattr(_sweep_task, "BLOCK_OPS", 700)  # the moment falls inside a block
+    monkeypatch.setattr(plans, "TABLES_A_TASK", together)
+    monkeypatch.setattr(worker, "BLOCK_OPS", 700)  # the moment falls inside a block
     inside = sw.Recording.from_ops(random_ops(3, 2500))
     recordings = [*(sw.Recording.open(path) for path in files), inside]
     found = sw.sweep(recordings, TABLES, at=at, placement="fullest", workers=1)
@@ -92,18 +92,18 @@ def test_failures_stay_as_rows(files: list[str], tmp_path: Path) -> None:
 
 
 def test_another_file_at_the_path_is_refused(files: list[str]) -> None:
-    plan = _sweep_plan.make_plan(files[0], ["go", "c16"], "peak", False, {})
+    plan = plans.make_plan(files[0], ["go", "c16"], "peak", False, {})
     plan.recordings[0]["sha256"] = "0" * 64
-    rows = [r for task in plan.tasks(set(), 1) for r in _sweep_task.run_task(task.to_json())]
+    rows = [r for task in plan.tasks(set(), 1) for r in worker.run_task(task.to_json())]
     assert len(rows) == 2
     assert all("put the same file there" in row["error"] for row in rows)
 
 
 def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
-    plan = _sweep_plan.make_plan(files[0], "go", "peak", False, {})
+    plan = plans.make_plan(files[0], "go", "peak", False, {})
     (task,) = plan.tasks(set(), 1)
     text = task.to_json().replace(f'"library": "{sw.__version__}"', '"library": "0.0.1"')
-    (row,) = _sweep_task.run_task(text)
+    (row,) = worker.run_task(text)
     assert "the sweep 0.0.1" in row["error"]
 
 
@@ -162,7 +162,7 @@ def test_answers(files: list[str]) -> None:
 def test_who_refuses_is_not_best(files: list[str]) -> None:
     found = sw.sweep(files[0], ["go", "pow2"])
     worse = {**found[1], "failed": 1, "held_bytes": 0}
-    specs = [_sweep_task.table_spec(sw.SizeClassTable.named(name)) for name in ("go", "pow2")]
+    specs = [tasks.table_spec(sw.SizeClassTable.named(name)) for name in ("go", "pow2")]
     assert sw.Sweep([found[0], worse], specs).best().name == "go"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise import _sweep_pool, _sweep_task
+from spanwise.sweeps import engines, worker
 
 from tests.python.helpers import random_ops
 from tests.python.sweep_tools import MANY, TABLES, expected, lines_of, settled
@@ -81,7 +81,7 @@ def test_a_dask_worker_that_dies(files: list[str], cluster: Any) -> None:
     def deadly(text: str, *_: Any) -> Any:  # travels by value
         if '"name": "pow2"' in text:
             os._exit(9)
-        return _sweep_task.run_task(text)
+        return worker.run_task(text)
 
     with cluster.get_client() as client:
         real = client.get_executor()
@@ -169,11 +169,11 @@ def test_a_process_killed_in_mid_sweep(files: list[str]) -> None:
 
 DEADLY = """
 import os
-from spanwise import _sweep_pool
+from spanwise.sweeps import engines
 def deadly(text):
     if '"name": "pow2"' in text:
         os._exit(9)
-    return _sweep_pool.run_in_worker(text)
+    return engines.run_in_worker(text)
 """
 
 
@@ -183,12 +183,12 @@ def test_a_process_that_dies_at_one_table(
     (tmp_path / "sweep_deadly.py").write_text(DEADLY, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     module = __import__("sweep_deadly")
-    submit = _sweep_pool.ProcessEngine.submit
+    submit = engines.ProcessEngine.submit
 
     def changed(self: Any, task: Any) -> Any:
         return self._pool.submit(module.deadly, task.to_json())
 
-    monkeypatch.setattr(_sweep_pool.ProcessEngine, "submit", changed)
+    monkeypatch.setattr(engines.ProcessEngine, "submit", changed)
     path = tmp_path / "s.jsonl"
     found = sw.sweep(files[0], TABLES, executor="processes", workers=1, output=path)
     (failed,) = found.failures
@@ -197,7 +197,7 @@ def test_a_process_that_dies_at_one_table(
     assert settled(row for row in found if row["error"] is None) == [
         row for row in wanted if row["table"] != "pow2"
     ]
-    monkeypatch.setattr(_sweep_pool.ProcessEngine, "submit", submit)
+    monkeypatch.setattr(engines.ProcessEngine, "submit", submit)
     again = sw.sweep(files[0], TABLES, executor="processes", workers=1, output=path)
     assert settled(again) == wanted  # the failed row alone was done again
     assert "4 rows were there and not computed again" in again.notes

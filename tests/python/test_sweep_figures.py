@@ -11,10 +11,10 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise._sweep_result import Sweep, latest
-from spanwise._sweep_task import ROW_FIELDS
-from spanwise._trace import Batch
-from spanwise.frontier import FRONTIER_DTYPE, Frontier, _row, _SpreadSource, peak_ledger
+from spanwise.optimizer.frontier import FRONTIER_DTYPE, Frontier, _row, _SpreadSource, peak_ledger
+from spanwise.recording.sources import Batch
+from spanwise.sweeps.result import Sweep, latest
+from spanwise.sweeps.tasks import ROW_FIELDS
 
 from tests.python.helpers import ALLOC, FREE, make_ops
 

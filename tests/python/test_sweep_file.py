@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise import _lib, _sweep_task
-from spanwise.simulate import Simulation
+from spanwise import _lib
+from spanwise.recording.simulate import Simulation
+from spanwise.sweeps import inputs
 
 from tests.python.sweep_tools import TABLES, expected, lines_of, settled
 
@@ -33,7 +34,7 @@ def test_rows_go_to_a_file(files: list[str], tmp_path: Path) -> None:
     assert head["versions"]["spanwise"] == sw.__version__ and "commit" in head and head["build"]
     assert [one["path"] for one in head["recordings"]] == files
     assert [one["sha256"] for one in head["recordings"]] == [
-        _sweep_task.file_sha256(path) for path in files
+        inputs.file_sha256(path) for path in files
     ]
     assert head["tables"][0]["hash"] == f"{sw.SizeClassTable.go().hash:016x}"
     assert {row.pop("kind") for row in rows} == {"row"}

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import spanwise as sw
-from spanwise._profile import profile_of
-from spanwise.frontier import peak_ledger
+from spanwise.optimizer.frontier import peak_ledger
+from spanwise.optimizer.profile import profile_of
 
 from studies.held_out.programs import PROGRAMS, ROOT, Program
 

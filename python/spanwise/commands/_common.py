@@ -13,8 +13,9 @@ from typing import Any, NoReturn, TypeAlias
 
 from tqdm import tqdm
 
-from spanwise.simulate import Progress
-from spanwise.trace import Recording, RecordingSet
+from spanwise.recording.recording import Recording
+from spanwise.recording.recording_set import RecordingSet
+from spanwise.recording.simulate import Progress
 
 SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `new_command` adds a command to."""

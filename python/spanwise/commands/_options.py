@@ -6,10 +6,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Protocol
 
-from spanwise._sizes import parse_size
+from spanwise.commands._sizes import parse_size
 from spanwise.errors import InvalidError
-from spanwise.families import NAMES_HELP
-from spanwise.heap import PLACEMENTS
+from spanwise.heap.options import PLACEMENTS
+from spanwise.tables.families import NAMES_HELP
 
 
 class Group(Protocol):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from spanwise.build import build
+from spanwise.builds.build import build
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option, size
 

@@ -7,7 +7,7 @@ import argparse
 
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option
-from spanwise.sizeclass import SizeClassTable
+from spanwise.tables.table import SizeClassTable
 
 
 def add(commands: SubParsers) -> None:

@@ -17,9 +17,10 @@ from spanwise.commands._common import (
     progress_bar,
     told_gaps,
 )
-from spanwise.peers import PeerComparison, compare_peers, parse_peers
-from spanwise.sizeclass import SizeClassTable
-from spanwise.trace import Recording, RecordingSet
+from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
+from spanwise.recording.recording import Recording
+from spanwise.recording.recording_set import RecordingSet
+from spanwise.tables.table import SizeClassTable
 
 
 def add(commands: SubParsers) -> None:

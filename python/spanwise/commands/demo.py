@@ -13,19 +13,20 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanwise import _format, _loop, plots
-from spanwise._build_programs import BuildError
-from spanwise._build_steps import Compiler
-from spanwise._outputs import made_folder
-from spanwise._parts import PARTS
-from spanwise.build import build
+from spanwise import _format, plots
+from spanwise.builds.build import build
+from spanwise.builds.programs import BuildError
+from spanwise.builds.steps import Compiler
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.comparison import Comparison
-from spanwise.optimize import optimize
-from spanwise.recorder import run_recorded
-from spanwise.running import FACE_TABLE
-from spanwise.sizeclass import SizeClassTable
-from spanwise.trace import Recording
+from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.parts import PARTS
+from spanwise.measure import closed_loop
+from spanwise.measure.running import FACE_TABLE
+from spanwise.optimizer.search import optimize
+from spanwise.recording.outputs import made_folder
+from spanwise.recording.recorder import run_recorded
+from spanwise.recording.recording import Recording
+from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
 RUNS = 3
@@ -124,27 +125,27 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def _close_loop(recording: Recording, folder: Path) -> _loop.Loop:
+def _close_loop(recording: Recording, folder: Path) -> closed_loop.Loop:
     """The table found for python3, built and used, as far as this machine lets us.
 
     Built even if the stock table stays: that, too, is to be seen in the measured run.
     """
-    _say(f"a table of at most {_loop.CLASSES} classes")
-    found = optimize(recording, _loop.CLASSES, _loop.OBJECTIVE, align=_loop.ALIGN)
+    _say(f"a table of at most {closed_loop.CLASSES} classes")
+    found = optimize(recording, closed_loop.CLASSES, closed_loop.OBJECTIVE, align=closed_loop.ALIGN)
     _say(found.verdict())
     best = found.table
     best.to_json(folder / "best.json")
-    stock, better = (_loop.Measured(recording.ledger(table)) for table in (FACE_TABLE, best))
+    stock, better = (closed_loop.Measured(recording.ledger(table)) for table in (FACE_TABLE, best))
     try:
         Compiler.find(None)
     except BuildError as error:
         _say(f"not built: {error}")
-        return _loop.Loop("python3", stock, better, len(best), str(error))
+        return closed_loop.Loop("python3", stock, better, len(best), str(error))
     made = build(best, folder / BUILD, say=_say)
     _say(f"the same program, {RUNS} times under each malloc face")
-    stock = _loop.measure(_python_argv(), stock.predicted, RUNS)
-    better = _loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
-    return _loop.Loop("python3", stock, better, len(best))
+    stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
+    better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
+    return closed_loop.Loop("python3", stock, better, len(best))
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def _python_argv() -> list[str]:
 def _record_python(folder: Path) -> Recording:
     _say("recording python3 (JSON and sqlite, PYTHONMALLOC=malloc)")
     output = folder / "python.swt"
-    env = _loop.same_environment()
+    env = closed_loop.same_environment()
     outcome = run_recorded(_python_argv(), output, env=env, stdout=sys.stderr)
     _say(outcome.lines()[-1])
     return Recording.open(output)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 
-from spanwise import _sizes
+from spanwise.commands import _sizes
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option
-from spanwise.sizeclass import SizeClassTable
+from spanwise.tables.table import SizeClassTable
 
 
 def add(commands: SubParsers) -> None:

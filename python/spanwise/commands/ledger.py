@@ -17,8 +17,8 @@ from spanwise.commands._common import (
     progress_bar,
     told_gaps,
 )
-from spanwise.ledger import Ledger
-from spanwise.sizeclass import SizeClassTable
+from spanwise.ledger.ledger import Ledger
+from spanwise.tables.table import SizeClassTable
 
 _MEASURES = (
     ("internal_waste", "internal waste"),

@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 
 from spanwise import _format, plots
-from spanwise._outputs import check_output
-from spanwise._profile import OBJECTIVES
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
@@ -17,10 +15,14 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
-from spanwise.frontier import Frontier
-from spanwise.optimize import HELD, Optimum, optimize, simulated_operations
-from spanwise.sizeclass import SizeClassTable
-from spanwise.trace import RecordingSet
+from spanwise.optimizer.fit import HELD
+from spanwise.optimizer.frontier import Frontier
+from spanwise.optimizer.optimum import Optimum
+from spanwise.optimizer.profile import OBJECTIVES
+from spanwise.optimizer.search import optimize, simulated_operations
+from spanwise.recording.outputs import check_output
+from spanwise.recording.recording_set import RecordingSet
+from spanwise.tables.table import SizeClassTable
 
 
 def add(commands: SubParsers) -> None:

@@ -7,11 +7,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from spanwise._outputs import check_output
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_program_options, program_of
 from spanwise.errors import InvalidError
-from spanwise.recorder import Outcome, run_recorded
+from spanwise.recording.outcome import Outcome
+from spanwise.recording.outputs import check_output
+from spanwise.recording.recorder import run_recorded
 
 
 def add(commands: SubParsers) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 
 from spanwise import errors, plots
-from spanwise._replay_process import TOUCHES, Allocator, allocator_named
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
@@ -15,10 +14,12 @@ from spanwise.commands._common import (
     progress_bar,
     told_gaps,
 )
-from spanwise.ledger_check import check_ledger
-from spanwise.replay import DRAIN_SECONDS, describe, replay_many
-from spanwise.sizeclass import SizeClassTable
-from spanwise.trace import Recording
+from spanwise.measure.ledger_check import check_ledger
+from spanwise.measure.replay_result import describe
+from spanwise.measure.replayer import TOUCHES, Allocator, allocator_named
+from spanwise.measure.replays import DRAIN_SECONDS, replay_many
+from spanwise.recording.recording import Recording
+from spanwise.tables.table import SizeClassTable
 
 
 def add(commands: SubParsers) -> None:

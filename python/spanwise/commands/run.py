@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _format, errors
-from spanwise._outputs import check_output
-from spanwise._sizes import parse_size
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command
+from spanwise.commands._sizes import parse_size
 from spanwise.commands.ledger import describe
-from spanwise.ledger import add_ledgers
-from spanwise.process_ledger import ProcessLedger
-from spanwise.running import RunResult, find_face, heap_variables, run_under
+from spanwise.ledger.ledger import add_ledgers
+from spanwise.measure.process_ledger import ProcessLedger
+from spanwise.measure.running import RunResult, find_face, heap_variables, run_under
+from spanwise.recording.outputs import check_output
 
 _MORE = """\
 The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no

@@ -11,9 +11,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from spanwise import _format, plots
-from spanwise._outputs import check_output
-from spanwise._sweep_plan import expand
-from spanwise._sweep_result import Sweep
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
@@ -23,8 +20,12 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
-from spanwise.sweeps import SweepInterrupted, sweep
-from spanwise.trace import Recording, parse_seconds
+from spanwise.recording.moments import parse_seconds
+from spanwise.recording.outputs import check_output
+from spanwise.recording.recording import Recording
+from spanwise.sweeps.plans import expand
+from spanwise.sweeps.result import Sweep
+from spanwise.sweeps.sweep import SweepInterrupted, sweep
 
 EXECUTORS = ("threads", "processes", "dask")
 

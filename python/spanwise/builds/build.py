@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds: the library and the malloc face with a table of one's own as the default.
+
+What a build consists of, and why old inline code cannot meet it: docs/design/replay.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanwise import _lib, errors
+from spanwise.builds.programs import BuildError, Signals, run_step
+from spanwise.builds.steps import (
+    COMMON_FLAGS,
+    FACE_FLAGS,
+    FACE_LINK_FLAGS,
+    FACE_ROOMS,
+    SHARED_FLAGS,
+    Compiler,
+    Say,
+    compile_all,
+    core_rooms,
+    generate,
+    place_headers,
+    source_root,
+    sources,
+    zstd_words,
+)
+from spanwise.builds.work import put_in_place, work_folder
+from spanwise.tables.table import SizeClassTable, as_table
+
+STAMP = "build.json"
+MALLOC_ALIGN = 16
+CUTOFF_MAX = 1024
+JOBS_MAX = 8
+
+
+@dataclass(frozen=True)
+class Build:
+    """A folder that `build` made.
+
+    Attributes:
+        folder: lib/ (libspanwise.a, libspanwise.so, libspanwise-malloc.so), include/, gen/ (the
+            generated C), table.json and build.json.
+        stamp: content of build.json: table, compiler, flags, versions, proofs.
+    """
+
+    folder: Path
+    stamp: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Build:
+        """A build that was made before.
+
+        Raises:
+            InvalidError: the folder is no build.
+        """
+        place = Path(folder)
+        try:
+            stamp = json.loads((place / STAMP).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise errors.InvalidError(f"{place}: is no folder that `spanwise build` made") from None
+        return cls(place.absolute(), stamp)
+
+    @property
+    def table(self) -> SizeClassTable:
+        """The default table of the build."""
+        return SizeClassTable.from_json(self.folder / "table.json")
+
+    @property
+    def library(self) -> Path:
+        """libspanwise.so; the archive is beside it, the headers are in `include`."""
+        return self.folder / "lib/libspanwise.so"
+
+    @property
+    def archive(self) -> Path:
+        """libspanwise.a; link with the words of stamp["link"]."""
+        return self.folder / "lib/libspanwise.a"
+
+    @property
+    def include(self) -> Path:
+        """The folder for -I."""
+        return self.folder / "include"
+
+    @property
+    def malloc_library(self) -> Path:
+        """libspanwise-malloc.so, for LD_PRELOAD.
+
+        Raises:
+            UnsupportedError: it was built without one.
+        """
+        path = self.folder / "lib/libspanwise-malloc.so"
+        if not path.is_file():
+            raise errors.UnsupportedError(f"{self.folder}: was built without a malloc face")
+        return path
+
+    def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.CompletedProcess[Any]:
+        """Runs a program on the malloc face.
+
+        Args:
+            argv: program and arguments.
+            env: its environment; None: that of this process.
+            options: as of `subprocess.run`.
+
+        Raises:
+            UnsupportedError: there is no malloc face. OSError: the program does not start.
+        """
+        base = dict(os.environ if env is None else env)
+        preload = ":".join(filter(None, (str(self.malloc_library), base.get("LD_PRELOAD"))))
+        return subprocess.run(
+            list(argv), env={**base, "LD_PRELOAD": preload}, check=False, **options
+        )
+
+    def __repr__(self) -> str:
+        table = self.stamp["table"]
+        return f"<Build {self.folder}: table {table['name']}, hash {table['hash']}>"
+
+
+def build(
+    table: SizeClassTable | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    cc: str | None = None,
+    malloc: bool = True,
+    cutoff: int | None = None,
+    jobs: int | None = None,
+    say: Say | None = None,
+) -> Build:
+    """Generates the C of a table, and builds library and malloc face with it as their default.
+
+    Everything is made and checked in a temporary folder beside `folder`, and moved into place at
+    the end: a build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) leaves what was there
+    before and no compiler behind, and one that is killed leaves a folder that the next build there
+    clears away.
+
+    Args:
+        table: size classes, a table's name, or a table file.
+        folder: where the build goes; an earlier build there is replaced.
+        cc: C compiler, with options such as "gcc -DNAME=1"; None: $CC, else cc, gcc or clang.
+        malloc: also the malloc face.
+        cutoff: largest size with a specialised path, 0 to 1024 bytes; None: 512.
+        jobs: compilers at once; None: one a processor, at most 8.
+        say: called with a line for each step.
+
+    Raises:
+        InvalidError: the table is not possible, or (with malloc) has a class of 16 bytes or more
+            that is no multiple of 16; or `folder` holds something else.
+        BuildError: no compiler, or a step failed.
+        OSError: the system refused to write.
+    """
+    made = as_table(os.fspath(table) if not isinstance(table, SizeClassTable) else table)
+    if malloc:
+        check_malloc_table(made)
+    place = Path(folder)
+    _check_place(place)
+    compiler = Compiler.find(cc)
+    root = source_root()
+    tell = say or (lambda line: None)
+    limit = None if cutoff is None else _lib.as_index(cutoff, "cutoff", CUTOFF_MAX)
+    parent = place.absolute().parent
+    if not parent.is_dir():
+        raise errors.InvalidError(f"{parent}: no such folder; make it first")
+    with Signals() as signals, work_folder(place) as work:
+        with signals.heard():
+            stamp = _build_in(_Parts(root, work, made, compiler, malloc, limit, _jobs(jobs)), tell)
+        put_in_place(work / "out", place)
+    return Build(place.absolute(), stamp)
+
+
+def check_malloc_table(table: SizeClassTable) -> None:
+    """Raises InvalidError unless malloc may serve from the table: C promises 16-byte alignment."""
+    for cls, size in enumerate(table.classes["size"].tolist(), 1):
+        if size >= MALLOC_ALIGN and size % MALLOC_ALIGN:
+            raise errors.InvalidError(
+                f"table {table.name}: class {cls} ({size} bytes) is no multiple of {MALLOC_ALIGN},"
+                " which malloc must give: make a table with 16-byte steps, or build the library"
+                " alone with --no-malloc"
+            )
+
+
+# --- one build ------------------------------------------------------------------------------------
+
+
+def _jobs(jobs: int | None) -> int:
+    if jobs is None:
+        return max(1, min(len(os.sched_getaffinity(0)), JOBS_MAX))
+    return max(1, _lib.as_index(jobs, "jobs", 256))
+
+
+def _check_place(place: Path) -> None:
+    if place.is_symlink() or (place.exists() and not place.is_dir()):
+        raise errors.InvalidError(f"{place}: is no folder; choose another")
+    if place.is_dir() and any(place.iterdir()) and not (place / STAMP).is_file():
+        raise errors.InvalidError(f"{place}: holds something else than a build; choose another")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the steps of one build need; it grows in `work`, what is kept of it in work/out."""
+
+    root: Path
+    work: Path
+    table: SizeClassTable
+    compiler: Compiler
+    malloc: bool
+    cutoff: int | None
+    jobs: int
+
+    @property
+    def out(self) -> Path:
+        return self.work / "out"
+
+    @property
+    def gen(self) -> Path:
+        return self.out / "gen"
+
+    @property
+    def lib(self) -> Path:
+        return self.out / "lib"
+
+    @property
+    def identifier(self) -> str:
+        """The table's name in C, as the generator makes it."""
+        (source,) = self.gen.glob("table_*.c")
+        return source.stem.removeprefix("table_")
+
+    def flags(self, extra: Sequence[str]) -> list[str]:
+        """The flags of every file: the new headers first, no path of this machine in the objects.
+
+        The sources find gen/default.h in `out` before that of src/, and so their default table.
+        """
+        return [
+            *(f"-I{path}" for path in (self.out, self.out / "include", self.root / "src")),
+            f"-ffile-prefix-map={self.root}=.",
+            f"-ffile-prefix-map={self.out}=.",
+            *extra,
+        ]
+
+    def objects(self, rooms: Sequence[str], extra: Sequence[str], name: str) -> list[Path]:
+        """Compiles rooms and the generated files to objects in work/name."""
+        files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
+        return compile_all(self.compiler, files, self.flags(extra), self.work / name, self.jobs)
+
+
+def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
+    """Builds in work/out; returns the stamp."""
+    parts.lib.mkdir(parents=True)
+    parts.table.to_json(parts.out / "table.json")
+    proofs = generate(parts.root, parts.out / "table.json", parts.cutoff, parts.gen)
+    tell(f"table {parts.table.name}: {len(parts.table)} classes, {len(proofs)} proofs hold")
+    place_headers(parts.root, parts.gen, parts.out / "include")
+    zstd = zstd_words(parts.compiler, parts.work)
+    if zstd is None:
+        tell("no zstd development files: the library goes without recordings (sw_trace_, runner)")
+    link = [*(["-lzstd"] if zstd else []), "-pthread"]
+    _build_library(parts, zstd, tell)
+    _check_library(parts, link, tell)
+    if parts.malloc:
+        _build_face(parts, tell)
+        _check_face(parts, tell)
+    stamp = _stamp(parts, link, proofs)
+    (parts.out / STAMP).write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    return stamp
+
+
+def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
+    tell(f"library: compiling with {parts.compiler.version}")
+    objects = parts.objects(core_rooms(parts.root, zstd is not None), (), "core")
+    lib = parts.lib
+    run_step([parts.compiler.tool("ar"), "rcs", lib / "libspanwise.a", *objects], "ar")
+    soname = "libspanwise.so." + ".".join(_lib.version().split(".")[:2])
+    run_step(
+        [
+            *(*parts.compiler.words, *SHARED_FLAGS, f"-Wl,-soname,{soname}"),
+            *("-o", lib / soname, *objects, *(zstd or [])),
+        ],
+        "linking libspanwise.so",
+    )
+    (lib / "libspanwise.so").symlink_to(soname)
+
+
+def _build_face(parts: _Parts, tell: Say) -> None:
+    tell("malloc face: compiling")
+    objects = parts.objects(FACE_ROOMS, FACE_FLAGS, "face")
+    face = parts.lib / "libspanwise-malloc.so"
+    run_step(
+        [
+            *(*parts.compiler.words, *SHARED_FLAGS, *FACE_LINK_FLAGS),
+            *("-Wl,-soname,libspanwise-malloc.so", "-o", face, *objects, "-ldl"),
+        ],
+        "linking libspanwise-malloc.so",
+    )
+
+
+def _check_library(parts: _Parts, link: Sequence[str], tell: Say) -> None:
+    """Each size of the new library, by a program that uses its inline code."""
+    tell("library: checking every size")
+    program = parts.work / "check-library"
+    lib = parts.lib
+    words = [*parts.compiler.words, "-std=gnu11", "-O2", f"-I{parts.out / 'include'}"]
+    source = parts.root / "scripts/build_check.c"
+    run_step(
+        [*words, source, "-o", program, lib / "libspanwise.a", *link], "compiling the library check"
+    )
+    run_step([program], "library check", _without_preload())
+
+
+def _check_face(parts: _Parts, tell: Say) -> None:
+    tell("malloc face: checking every size")
+    program = parts.work / "check-malloc"
+    words = [*parts.compiler.words, "-std=gnu11", "-O1", "-fno-builtin", "-DCHECK_MALLOC"]
+    words.append(f"-DCHECK_LARGEST={parts.table.max_bytes}")
+    source = parts.root / "scripts/build_check.c"
+    run_step([*words, source, "-o", program], "compiling the malloc check")
+    face = str(parts.lib / "libspanwise-malloc.so")
+    run_step([program], "malloc check", {**_without_preload(), "LD_PRELOAD": face})
+
+
+def _without_preload() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+
+
+def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[str, Any]:
+    table, compiler = parts.table, parts.compiler
+    return {
+        "spanwise": _lib.version(),
+        "table": {
+            "name": table.name,
+            "hash": f"{table.hash:016x}",
+            "classes": len(table),
+            "page_bytes": table.page_bytes,
+        },
+        "cutoff": parts.cutoff,
+        "compiler": {"command": list(compiler.words), "version": compiler.version},
+        "flags": list(COMMON_FLAGS),
+        "malloc_flags": list(FACE_FLAGS) if parts.malloc else None,
+        "malloc": parts.malloc,
+        "recordings": "-lzstd" in link,
+        "link": list(link),
+        "proofs": list(proofs),
+    }
+
+
+__all__ = ["Build", "BuildError", "build", "check_malloc_table"]

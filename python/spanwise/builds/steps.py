@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a build: sources, generator, compiler, linker. Needs only `cc`, no CMake.
+
+Flags and sources of each library are those of cmake/SpanwiseLibrary.cmake and
+SpanwiseTargets.cmake.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spanwise.builds.programs import BuildError, Step, run_step, run_steps
+
+Say = Callable[[str], object]
+"""Called with a line for each step."""
+
+COMMON_FLAGS = (
+    *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
+    *("-fno-semantic-interposition", "-pthread"),
+)
+FACE_FLAGS = (
+    *("-DSW_API=", "-ftls-model=initial-exec"),
+    *("-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc", "-fno-builtin-free"),
+)
+SHARED_FLAGS = (
+    *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
+    "-Wl,-z,defs",
+)
+FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete")
+_FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
+_NOT_CORE = ("malloc", "os/none", "player", "recorder")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler.
+
+    Attributes:
+        words: program and leading options.
+        version: the first line of its --version.
+    """
+
+    words: tuple[str, ...]
+    version: str
+
+    @classmethod
+    def find(cls, name: str | None) -> Compiler:
+        """The compiler of that name, of $CC, or cc, gcc, clang.
+
+        Raises:
+            BuildError: there is none, or it does not run.
+        """
+        wanted = [name] if name else [os.environ.get("CC") or "cc", "gcc", "clang"]
+        for one in wanted:
+            words = shlex.split(one)
+            found = shutil.which(words[0]) if words else None
+            if found is None:
+                continue
+            words = [found, *words[1:]]
+            if "__STDC__" not in _said([*words, "-E", "-dM", "-x", "c", os.devnull]):
+                raise BuildError(
+                    f"{one}: is not a C compiler; install gcc or clang, or name one with --cc"
+                )
+            return cls(tuple(words), (_said([*words, "--version"]).splitlines() or [""])[0])
+        what = f"{name}: no such C compiler" if name else "no C compiler was found"
+        raise BuildError(f"{what}; install gcc or clang, or name one with --cc")
+
+    def tool(self, name: str) -> str:
+        """A program that belongs to the compiler, such as ar."""
+        said = run_step([*self.words, f"-print-prog-name={name}"], name).strip()
+        found = shutil.which(said or name)
+        if found is None:
+            raise BuildError(f"{name}: not found; install binutils")
+        return found
+
+
+def _said(words: Sequence[str]) -> str:
+    """What a program prints; nothing where it fails."""
+    try:
+        return run_step(words, words[0])
+    except BuildError:
+        return ""
+
+
+def source_root() -> Path:
+    """The sources: in the installed package, or the checkout that this file is part of.
+
+    Raises:
+        BuildError: they are in neither place.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for root in (package / "_source", package.parents[1]):
+        if (root / "src/heap/heap.h").is_file() and (root / "scripts/sizeclasses.py").is_file():
+            return root
+    raise BuildError(f"{package / '_source'}: the sources are not there; install the wheel anew")
+
+
+# --- what is compiled -----------------------------------------------------------------------------
+
+
+def generate(root: Path, table_file: Path, cutoff: int | None, out: Path) -> list[str]:
+    """Runs the generator with all its proofs; returns the proofs' lines."""
+    script = root / "scripts/sizeclasses.py"
+    command = [sys.executable, "-B", script, "--table", table_file, "-o", out]
+    command += [] if cutoff is None else ["--cutoff", str(cutoff)]
+    run_step(command, "generator")
+    source = next(out.glob("table_*.c")).read_text(encoding="utf-8")
+    head = source.split("*/", 2)[1]
+    text = re.sub(r"\n \*\s{6,}", " ", head)
+    return re.findall(r"Proved:\s+(.*)", text)
+
+
+def place_headers(root: Path, gen: Path, include: Path) -> None:
+    """The public headers, whose inline code is of the new table."""
+    shutil.copytree(root / "include", include)
+    shutil.copy(gen / "fast.h", include / "spanwise/gen/fast.h")
+
+
+def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
+    """The C files of rooms of src/, but for the generated ones that the new table's replace."""
+    found = [path for room in rooms for path in sorted((root / "src" / room).glob("*.c"))]
+    replaced = {f"table_{identifier}.c", f"paths_{identifier}.c"}
+    return [path for path in found if path.parent.name != "gen" or path.name not in replaced]
+
+
+def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
+    """The rooms of the library: all but faces and programs; without recordings the heap's."""
+    if not recordings:
+        return _FLOOR
+    source = root / "src"
+    rooms = {path.parent.relative_to(source).as_posix() for path in source.glob("**/*.c")}
+    return tuple(sorted(rooms.difference(_NOT_CORE)))
+
+
+FACE_ROOMS = (*_FLOOR, "malloc")
+
+
+def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
+    """How to link with zstd, statically where possible; None where its development files miss."""
+    probe = scratch / "probe.c"
+    probe.write_text("#include <zstd.h>\nint main(void) { return ZSTD_versionNumber() == 0; }\n")
+    for words in (["-l:libzstd.a"], ["-lzstd"]):
+        try:
+            run_step([*compiler.words, probe, "-o", scratch / "probe", *words], "zstd")
+        except BuildError:
+            continue
+        return words
+    return None
+
+
+# --- compiling ------------------------------------------------------------------------------------
+
+
+def compile_all(
+    compiler: Compiler,
+    files: Sequence[Path],
+    flags: Sequence[str],
+    out: Path,
+    jobs: int,
+) -> list[Path]:
+    """Compiles every file to an object in `out`; the first failure ends it.
+
+    Raises:
+        BuildError: naming the file.
+    """
+    out.mkdir()
+    made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
+    words = [*compiler.words, *COMMON_FLAGS, *flags]
+    steps = [
+        Step([*words, "-c", path, "-o", to], f"compiling {path.parent.name}/{path.name}")
+        for path, to in zip(files, made, strict=True)
+    ]
+    run_steps(steps, jobs)
+    return made

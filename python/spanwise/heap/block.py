@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One allocated block of a heap."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise._lib import ffi, lib
+from spanwise.errors import BlockBusyError, BlockFreedError, StateError, UnsupportedError
+from spanwise.heap.handle import HeapHandle
+
+
+class Block:
+    """Memory of one `Heap.alloc`. It stays allocated until `free()`, or until its heap is closed.
+
+    Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
+    free it. `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` give its bytes
+    without a copy; while any of them, or an array derived from one, is alive, freeing the block or
+    closing its heap raises BlockBusyError (a BufferError).
+
+    Attributes:
+        size: bytes that were requested.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_address",
+        "_exports",
+        "_freed",
+        "_handle",
+        "_scan",
+        "_usable",
+        "size",
+    )
+
+    def __init__(
+        self, handle: HeapHandle, address: int, size: int, usable: int, scan: bool
+    ) -> None:
+        self._handle = handle
+        self._address = address
+        self._usable = usable
+        self._scan = scan
+        self._exports = 0
+        self._freed = False
+        self.size = size
+
+    @property
+    def usable(self) -> int:
+        """Bytes of the slot, or of the whole pages."""
+        return self._usable
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte; a mere number in a dry heap."""
+        return self._address
+
+    @property
+    def freed(self) -> bool:
+        """Whether the block was freed."""
+        return self._freed
+
+    def free(self) -> None:
+        """Gives the block back to its heap.
+
+        Raises:
+            BlockFreedError: it is free already.
+            BlockBusyError: a view of it is alive.
+            HeapClosedError: its heap is closed.
+            StateError: it shares its slot (a tiny block of a heap with tiny=True).
+        """
+        with self._handle as heap:
+            self._claim_free()
+            lib.sw_heap_free(heap, ffi.cast("void *", self._address))
+
+    def _claim_free(self) -> None:
+        """Of several threads that free the block exactly one comes through here."""
+        with self._handle.lock:
+            if self._freed:
+                raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
+            if self._exports:
+                raise BlockBusyError(
+                    f"{self!r} has {self._exports} live view{'s' if self._exports > 1 else ''};"
+                    " release what view(), np.asarray() or memoryview() gave before freeing"
+                )
+            if self._handle.tiny and not self._scan and self._usable == 16:
+                raise StateError(f"{self!r} shares its slot with others; it goes with its heap")
+            self._freed = True
+
+    def view(self) -> NDArray[np.uint8]:
+        """The requested bytes as a writable uint8 array of shape (size,), without a copy.
+
+        Raises:
+            BlockFreedError: the block is free.
+            HeapClosedError: its heap is closed.
+            UnsupportedError: its heap is dry, there is no memory.
+        """
+        array: NDArray[np.uint8] = np.ndarray((self.size,), np.uint8, buffer=self._export())
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array: NDArray[Any] = self.view()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"a view of type {np.dtype(dtype)} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        return memoryview(self._export())
+
+    def _export(self) -> Any:
+        """A buffer whose owner counts itself out of the block when the last view is gone."""
+        handle = self._handle
+        if handle.dry:
+            raise UnsupportedError(f"{self!r} has no memory: its heap is dry")
+        with handle.lock:
+            if self._freed:
+                raise BlockFreedError(f"{self!r} is free")
+            handle.export()
+            self._exports += 1
+            bytes_ = ffi.cast("unsigned char *", self._address)
+            return ffi.buffer(ffi.gc(bytes_, self._unexport), self.size)
+
+    def _unexport(self, _: object) -> None:
+        with self._handle.lock:
+            self._exports -= 1
+            self._handle.unexport()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return (
+            f"<Block of heap {self._handle.id}: {self.size} B, {self._usable} usable,"
+            f" at {self._address:#x}>"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Block cannot be copied or pickled: it is memory of this process")

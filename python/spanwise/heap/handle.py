@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C heap behind `Heap` and its blocks: when it may be called, and when it goes away.
+
+Invariant: the C heap lives while `calls + exports > 0`, also after close. A call pins it for its
+duration, an exported view for the view's life. So no thread ever calls into a heap that another one
+destroys, and no array ever points into memory that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import BlockBusyError, HeapClosedError, StateError
+from spanwise.tables.table import SizeClassTable
+
+_live: weakref.WeakSet[HeapHandle] = weakref.WeakSet()
+
+
+def _plural_views(count: int) -> str:
+    return "1 view of its blocks is" if count == 1 else f"{count} views of its blocks are"
+
+
+class ExitLock:
+    """A reentrant lock that is open once the interpreter ends.
+
+    A daemon thread is stopped wherever it is, perhaps with the lock held; nobody would release it.
+    The one thread that still runs then needs no lock.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not sys.is_finalizing():
+            self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if not sys.is_finalizing():
+            self._lock.release()
+
+
+class HeapHandle:
+    """Owns one sw_heap. `with handle as c_heap:` is how it is called into.
+
+    Attributes:
+        id: the C library's number of the heap.
+        lock: guards every field; reentrant, because a finalizer may run inside.
+        calls: threads inside a call.
+        exports: views of its blocks that are alive.
+        closed: no further calls; destroyed as soon as calls and exports are 0.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_c",
+        "_finalizer",
+        "_runner",
+        "calls",
+        "closed",
+        "dry",
+        "exports",
+        "id",
+        "lock",
+        "run_lock",
+        "table",
+        "tiny",
+    )
+
+    def __init__(self, options: Any, table: SizeClassTable) -> None:
+        out = ffi.new("sw_heap **")
+        check(lib.sw_heap_create(options, out))
+        self._c = out[0]
+        self._runner = ffi.new("sw_runner **")
+        self.table = table  # the C heap reads it to its end
+        self.id = int(lib.sw_heap_id(self._c))
+        self.dry = bool(options.dry)
+        self.tiny = bool(options.tiny)
+        self.lock = ExitLock()
+        self.run_lock = threading.Lock()
+        self.calls = 0
+        self.exports = 0
+        self.closed = False
+        self._finalizer = weakref.finalize(self, _destroy, self._c, self._runner, table)
+        self._finalizer.atexit = False  # the process ends: the system takes all of it
+        _live.add(self)
+
+    # --- calls ---
+
+    def __enter__(self) -> Any:
+        with self.lock:
+            self._check_open()
+            self.calls += 1
+        return self._c
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        with self.lock:
+            self.calls -= 1
+            self._destroy_if_idle()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise HeapClosedError(f"heap {self.id} is closed")
+
+    # --- views ---
+
+    def export(self) -> None:
+        """Counts a view in. The caller holds the lock and calls `unexport` at the view's end."""
+        self._check_open()
+        self.exports += 1
+
+    def unexport(self) -> None:
+        """Counts a view out."""
+        with self.lock:
+            self.exports -= 1
+            self._destroy_if_idle()
+
+    # --- the end ---
+
+    def close(self, *, force: bool = False) -> int:
+        """Closes the heap; again is no error.
+
+        Args:
+            force: close also while views live; its memory then goes with the last of them.
+
+        Returns:
+            How many views were alive.
+
+        Raises:
+            BlockBusyError: views are alive, and not force.
+        """
+        with self.lock:
+            alive = self.exports
+            if self.closed:
+                return 0
+            if alive and not force:
+                raise BlockBusyError(
+                    f"heap {self.id}: {_plural_views(alive)} alive; release what"
+                    " view(), np.asarray() or memoryview() gave before closing"
+                )
+            self.closed = True
+            self._destroy_if_idle()
+            return alive
+
+    def _destroy_if_idle(self) -> None:
+        if self.closed and self.calls == 0 and self.exports == 0:
+            self._finalizer()  # runs once, ever
+
+    # --- the runner ---
+
+    @contextmanager
+    def running(self) -> Iterator[Any]:
+        """The heap's one runner, made at first use, for this thread alone.
+
+        Raises:
+            StateError: another thread has it.
+            HeapClosedError: the heap is closed.
+        """
+        if not self.run_lock.acquire(blocking=False):
+            raise StateError(f"heap {self.id}: another thread is running a workload here")
+        try:
+            with self:
+                yield self.runner()
+        finally:
+            self.run_lock.release()
+
+    def runner(self) -> Any:
+        """The heap's one runner, made at first use. The caller is in a call."""
+        if self._runner[0] == ffi.NULL:
+            check(lib.sw_runner_create(self._c, self._runner))
+        return self._runner[0]
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a workload was ever run here."""
+        return bool(self._runner[0] != ffi.NULL)
+
+
+def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
+    """Ends runner and heap; `table` is only kept alive until here."""
+    if runner[0] != ffi.NULL:
+        lib.sw_runner_destroy(runner[0])
+        runner[0] = ffi.NULL
+    lib.sw_heap_destroy(c_heap)
+
+
+def _after_fork_in_child() -> None:
+    """The child's only thread holds no lock and is in no call."""
+    for handle in list(_live):
+        handle.lock = ExitLock()
+        handle.run_lock = threading.Lock()
+        handle.calls = 0
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heaps: allocate, account, run whole workloads."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import Any, NoReturn, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.heap.block import Block
+from spanwise.heap.handle import HeapHandle
+from spanwise.heap.options import heap_options
+from spanwise.heap.runner import as_ops, check_ids, run_ops
+from spanwise.heap.stats import HeapStats, rss_bytes
+from spanwise.ledger.ledger import Ledger, read_ledger
+from spanwise.ledger.run_stats import RunStats
+from spanwise.tables.explanation import Explanation
+from spanwise.tables.table import SizeClassTable, as_table
+
+SPANS_DTYPE = _lib.dtype_of("sw_span_info")
+"""One span of `Heap.spans()`, as sw_span_info of include/spanwise/stats.h."""
+
+
+class Heap:
+    """A heap of its own: memory, spans, caches.
+
+    Use it in a `with`, or `close()` it. Any thread may use it. Leaving the `with` while views of
+    blocks are alive warns (ResourceWarning) and puts the release off until the last view is gone.
+
+    Args:
+        table: size classes, or a table's name.
+        tracked: keep requested sizes, so that the ledger tells round-up apart.
+        limit: most bytes held; None: no limit.
+        placement: "lifo", "address" or "fullest": which partial span serves next.
+        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
+            500; math.inf: never.
+        batch: wholly free spans that a thread keeps per class.
+        dry: addresses are only numbers; no memory is touched.
+        tiny: pointer-free objects below 16 B share slots; these cannot be freed one by one.
+        manual_clock: time moves by `set_time` and by the times of `run` only.
+
+    Raises:
+        TypeError, InvalidError: for an argument that is not allowed.
+        OutOfMemoryError: there is no memory for a heap.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_tracked")
+
+    def __init__(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        tracked: bool = True,
+        limit: SupportsIndex | None = None,
+        placement: str = "lifo",
+        decay_ms: float | None = None,
+        batch: SupportsIndex = 0,
+        dry: bool = False,
+        tiny: bool = False,
+        manual_clock: bool = False,
+    ) -> None:
+        made = as_table(table)
+        options = heap_options(
+            made,
+            tracked=tracked,
+            limit=limit,
+            placement=placement,
+            decay_ms=decay_ms,
+            batch=batch,
+            dry=dry,
+            tiny=tiny,
+            manual_clock=manual_clock,
+        )
+        self._handle = HeapHandle(options, made)
+        self._tracked = bool(tracked)
+
+    # --- life ---
+
+    def close(self) -> None:
+        """Releases everything; again is no error. A call in another thread is let finish.
+
+        Raises:
+            BlockBusyError: views of blocks are alive.
+        """
+        self._handle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the heap is closed."""
+        return self._handle.closed
+
+    def __enter__(self) -> Heap:
+        with self._handle:
+            return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        alive = self._handle.close(force=True)
+        if not alive:
+            return
+        message = f"heap {self.id} is closed with {alive} live view{'s' if alive > 1 else ''}"
+        try:
+            warnings.warn(
+                f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2
+            )
+        except ResourceWarning:
+            if error is None:  # warnings are errors: still, what the body raised comes first
+                raise
+
+    # --- blocks ---
+
+    def alloc(
+        self,
+        size: SupportsIndex,
+        *,
+        zero: bool = False,
+        align: SupportsIndex | None = None,
+        scan: bool = False,
+    ) -> Block:
+        """Allocates a block.
+
+        Args:
+            size: bytes; 0 gives a unique smallest slot.
+            zero: the memory reads as zero.
+            align: alignment in bytes, a power of two; None: what the class has.
+            scan: the block may hold pointers; such blocks live in spans of their own.
+
+        Raises:
+            TypeError: size or align is no integer (bool counts as none).
+            InvalidError: it is negative, above 2**63 - 1, or align is no power of two.
+            OutOfMemoryError: no memory, or the heap's limit is reached.
+            HeapClosedError: the heap is closed.
+        """
+        wanted = _lib.as_bytes_size(size)
+        alignment = None if align is None else _lib.as_bytes_size(align)
+        flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
+        handle = self._handle
+        with handle as heap:
+            if alignment is None:
+                p = lib.sw_heap_alloc(heap, wanted, flags)
+            else:
+                p = lib.sw_heap_alloc_aligned(heap, wanted, alignment, flags)
+            if p == ffi.NULL:
+                raise _alloc_failure(handle, wanted)
+            return Block(handle, _address(p), wanted, self._usable(heap, p, wanted, scan), scan)
+
+    def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
+        if self._handle.tiny and not scan and 0 < size < 16:
+            return 16  # p may lie inside the shared slot: not for the C library to look up
+        return int(lib.sw_heap_usable_size(heap, p))
+
+    # --- accounts ---
+
+    def ledger(self) -> Ledger:
+        """Where every held byte is, now. Exact when no other thread is inside a call."""
+        handle = self._handle
+        with handle as heap:
+            stats = RunStats.read(handle.runner()) if handle.has_run else None
+            return read_ledger(
+                heap, handle.table, at="now", stats=stats, rss_bytes=rss_bytes(handle)
+            )
+
+    def stats(self) -> HeapStats:
+        """The heap's counters, now."""
+        out = ffi.new("sw_ledger *")
+        with self._handle as heap:
+            check(lib.sw_heap_ledger(heap, out, ffi.NULL, 0))
+        return HeapStats(**{name: getattr(out, name) for name in HeapStats.__dataclass_fields__})
+
+    def verify(self) -> None:
+        """Checks every invariant of the whole heap.
+
+        Raises:
+            CorruptionError: naming the first that is broken.
+            BlockBusyError: another thread is inside a call.
+        """
+        handle = self._handle
+        with handle.lock:  # keeps others from entering
+            if handle.calls:
+                raise errors.BlockBusyError(
+                    f"heap {self.id}: another thread is inside a call; verify when it is idle"
+                )
+            with handle as heap:
+                status = lib.sw_heap_verify(heap)
+                if status != 0:
+                    raise errors.CorruptionError(str(_lib.failure(status)))
+
+    def spans(self) -> NDArray[np.void]:
+        """One row a span, in heap order: a snapshot of shape (spans,).
+
+        Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of the
+        owning cache, 0: none), scan, current (1: its cache allocates from it), needzero.
+        """
+        with self._handle as heap:
+            room = int(lib.sw_heap_spans(heap, ffi.NULL, 0))
+            while True:
+                rows = np.zeros(room, SPANS_DTYPE)
+                count = int(lib.sw_heap_spans(heap, _lib.pointer(rows, "sw_span_info *"), room))
+                if count <= room:
+                    return rows[:count]
+                room = count  # other threads have made more
+
+    def trim(self) -> int:
+        """Gives every free page back to the system now; returns the bytes."""
+        with self._handle as heap:
+            return int(lib.sw_heap_trim(heap))
+
+    def explain(self, size: SupportsIndex) -> Explanation:
+        """What the heap's table does with a request of `size` bytes."""
+        return self._handle.table.explain(size)
+
+    # --- workloads ---
+
+    def run(self, ops: NDArray[np.void], touch: bool = False) -> RunStats:
+        """Runs a whole workload in one C call, without the interpreter's lock.
+
+        Each recorded thread has a cache of its own, whichever thread calls this. Objects that are
+        live at the end stay, and the next run may free them by their ids; `drain()` frees all.
+        With tiny=True, an object that shares a block leaves its bytes there when it is freed or
+        resized (`RunStats.shared_frees`). Ctrl-C stops it between two operations.
+
+        Args:
+            ops: structured array of `spanwise.OPS_DTYPE`, shape (n,).
+            touch: write the first and the last byte of each object.
+
+        Returns:
+            Counts over all runs of this heap.
+
+        Raises:
+            TypeError: ops is no such array.
+            InvalidError: naming the operation that is impossible, or whose object's id is above
+                the number of operations that this heap has run, these included.
+            StateError: another thread is running a workload here.
+        """
+        rows = as_ops(ops)
+        with self._handle.running() as runner:
+            check_ids(runner, rows)
+            run_ops(runner, rows, touch=touch)
+            return RunStats.read(runner)
+
+    def drain(self) -> None:
+        """Frees every object that runs left behind.
+
+        Raises:
+            StateError: another thread is running a workload here.
+        """
+        with self._handle.running() as runner:
+            lib.sw_runner_drain(runner)
+
+    def set_time(self, seconds: float) -> None:
+        """Moves the clock of a heap with manual_clock, never backwards; idle pages go back."""
+        if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / 1e9):
+            raise errors.InvalidError(f"time {seconds!r}: give seconds, 0 or more")
+        with self._handle as heap:
+            lib.sw_heap_set_time(heap, round(seconds * 1e9))
+
+    # --- what it is ---
+
+    @property
+    def id(self) -> int:
+        """The heap's number; never reused in a process."""
+        return self._handle.id
+
+    @property
+    def table(self) -> SizeClassTable:
+        """Its size classes."""
+        return self._handle.table
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held now; cheap."""
+        with self._handle as heap:
+            return int(lib.sw_heap_held_bytes(heap))
+
+    def __repr__(self) -> str:
+        kind = "dry" if self._handle.dry else "tracked" if self._tracked else "untracked"
+        try:
+            state = f"{_format.size(self.held_bytes)} held"
+        except errors.HeapClosedError:
+            state = "closed"
+        return f"<Heap {self.id}: table {self.table.name}, {kind}, {state}>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Heap cannot be copied or pickled: it is memory of this process")
+
+
+def _address(p: Any) -> int:
+    return int(ffi.cast("uintptr_t", p))
+
+
+def _alloc_failure(handle: HeapHandle, size: int) -> errors.SpanwiseError:
+    last = lib.sw_last_error()
+    name = _lib.text(lib.sw_status_name(last.status))
+    if name in ("NOMEM", "LIMIT", "INVALID"):
+        return _lib.failure(last.status)
+    return errors.OutOfMemoryError(f"heap {handle.id}: {size} bytes: out of memory")

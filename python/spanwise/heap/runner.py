@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations through the C runner: checked, cancellable, counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import errors
+from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
+from spanwise.ledger.run_stats import RunStats
+
+_DIRECT_OPS = 1 << 18
+"""Fewer operations than this run in the calling thread: they take some milliseconds."""
+
+_IDS_AT_LEAST = 4096
+"""Ids that the runner has room for from the start."""
+
+_LOOK_SECONDS = 0.2
+
+
+def as_ops(ops: Any) -> NDArray[np.void]:
+    """Operations as a contiguous array of OPS_DTYPE, copied only where needed.
+
+    Raises:
+        TypeError: it is no array of that type.
+        InvalidError: it has more than one dimension.
+    """
+    if not isinstance(ops, np.ndarray) or ops.dtype != OPS_DTYPE:
+        kind = ops.dtype if isinstance(ops, np.ndarray) else type(ops).__name__
+        raise TypeError(f"ops must be a numpy array of spanwise.OPS_DTYPE, not {kind}")
+    if ops.ndim != 1:
+        raise errors.InvalidError(f"ops must have one dimension, not {ops.ndim}")
+    return np.ascontiguousarray(ops)
+
+
+def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
+    """Checks that no ALLOC has an id that decides alone how much memory the runner needs.
+
+    Raises:
+        InvalidError: an id is not below the number of operations run, these included.
+    """
+    run_before = int(RunStats.read(runner).ops)
+    bound = max(run_before + len(ops), _IDS_AT_LEAST)
+    too_large = (ops["kind"] == lib.SW_OP_ALLOC) & (ops["object"] >= bound)
+    if too_large.any():
+        index = int(np.argmax(too_large))
+        raise errors.InvalidError(
+            f"operation {index}: object {ops['object'][index]} is not dense:"
+            " ids must be below the number of operations"
+        )
+
+
+def run_ops(runner: Any, ops: NDArray[np.void], *, touch: bool = False) -> None:
+    """Runs operations of `as_ops`; KeyboardInterrupt stops them between two.
+
+    Raises:
+        InvalidError: naming the operation that is impossible.
+    """
+    cancel = ffi.new("int *")
+    start = pointer(ops, "sw_op *")
+
+    def call() -> errors.SpanwiseError | None:
+        status = lib.sw_runner_run(runner, start, len(ops), touch, cancel, ffi.NULL)
+        return failure(status) if status != 0 else None
+
+    error = call() if len(ops) < _DIRECT_OPS else interruptible(call, cancel)
+    if error is not None:
+        raise error
+
+
+def interruptible(
+    call: Callable[[], errors.SpanwiseError | None], cancel: Any
+) -> errors.SpanwiseError | None:
+    """Runs a long C call beside the main thread, which alone hears Ctrl-C and may set `cancel`."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    done = threading.Event()
+    result: list[errors.SpanwiseError | None] = []
+
+    def work() -> None:
+        try:
+            result.append(call())
+        finally:
+            done.set()
+
+    threading.Thread(target=work, name="spanwise-run", daemon=True).start()
+    try:
+        # A signal that the system hands to another thread does not wake this one: it looks up.
+        while not done.wait(_LOOK_SECONDS):
+            pass
+    except BaseException:
+        cancel[0] = 1
+        while not done.is_set():  # the arrays must not go before the call has ended
+            try:
+                done.wait()
+            except KeyboardInterrupt:
+                continue
+        raise
+    return result[0] if result else None

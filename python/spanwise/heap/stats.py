@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A heap's counters, and the resident bytes of its process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spanwise.heap.handle import HeapHandle
+
+
+@dataclass(frozen=True)
+class HeapStats:
+    """A heap's counters. Sizes are in bytes.
+
+    Attributes:
+        held_bytes: pages and metadata held.
+        live_objects: objects allocated now.
+        large_objects: of them on pages of their own.
+        requested_bytes: asked for by them (slot bytes if the heap is not tracked).
+        spans: spans of slots.
+        caches: thread caches.
+        largest_hole_bytes: longest run of free held pages.
+        free_runs: number of such runs.
+        returned_bytes: given back to the system over the heap's life.
+        retry_bytes: what the system refused to take back.
+    """
+
+    held_bytes: int
+    live_objects: int
+    large_objects: int
+    requested_bytes: int
+    spans: int
+    caches: int
+    largest_hole_bytes: int
+    free_runs: int
+    returned_bytes: int
+    retry_bytes: int
+
+    def to_dict(self) -> dict[str, int]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def rss_bytes(handle: HeapHandle) -> int | None:
+    """Resident bytes of this process; None for a dry heap and where the system does not tell."""
+    if handle.dry:
+        return None
+    try:
+        with Path("/proc/self/statm").open(encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return None

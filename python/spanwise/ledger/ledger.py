@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ledgers: where every byte that a heap holds is, and the standard measures of waste."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.ledger.parts import PARTS, SUMS
+from spanwise.ledger.run_stats import RunStats
+from spanwise.tables.table import SizeClassTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
+"""One row of `Ledger.classes`, as sw_ledger_class of include/spanwise/stats.h."""
+
+
+class Measure(NamedTuple):
+    """A number and what it is the number of; None where it is not known."""
+
+    value: Any
+    definition: str
+
+
+@dataclass(frozen=True, repr=False)
+class Ledger:
+    """Where the bytes are. The sum of the first ten is held_bytes, exactly.
+
+    Attributes:
+        requested_bytes: asked for by live objects (slot bytes if the heap is not tracked).
+        roundup_bytes: slot - requested, of live small objects.
+        tail_bytes: ends of spans that are too short for a slot.
+        free_slot_bytes: free slots in spans that no cache allocates from.
+        cached_bytes: free slots in caches' current spans, the empty spans and the freed large
+            objects that caches keep.
+        metadata_bytes: descriptors, bits, page map, caches, tables of the heap.
+        large_rounding_bytes: whole pages - requested, of live large objects.
+        arena_slack_bytes: held by arenas, not handed out.
+        quarantine_bytes: freed, kept back from reuse.
+        free_page_bytes: free pages that were not given back to the system.
+        held_bytes: pages and metadata that the heap has from the system, by its own account.
+        rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
+        events: operations that led here, without ends of threads.
+        live_objects: objects live; large_objects of them on pages of their own.
+        spans: spans of slots.
+        largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
+        returned_bytes: given back to the system so far.
+        classes: one row a class (row 0: large objects), structured array of LEDGER_CLASS_DTYPE.
+        table: name of the size-class table.
+        at: the moment: "peak", "end", "now" or a time.
+        time_ns: time of the recording at that moment.
+        source: what was accounted, e.g. a file name.
+        tracked: whether requested sizes are known.
+        stats: what the runner saw of the whole run; None where nothing was run.
+        parts: the ledgers that were added up to this one.
+        remark: what everybody must know who reads it, in a sentence; mostly empty.
+    """
+
+    requested_bytes: int
+    roundup_bytes: int
+    tail_bytes: int
+    free_slot_bytes: int
+    cached_bytes: int
+    metadata_bytes: int
+    large_rounding_bytes: int
+    arena_slack_bytes: int
+    quarantine_bytes: int
+    free_page_bytes: int
+    held_bytes: int
+    rss_bytes: int | None
+    events: int
+    live_objects: int
+    large_objects: int
+    spans: int
+    largest_hole_bytes: int
+    free_runs: int
+    returned_bytes: int
+    classes: NDArray[np.void]
+    table: str
+    at: str
+    time_ns: int = 0
+    source: str = ""
+    tracked: bool = True
+    stats: RunStats | None = None
+    parts: tuple[Ledger, ...] = field(default=())
+    remark: str = ""
+
+    # --- sums ---
+
+    @property
+    def waste_bytes(self) -> int:
+        """Held, but not requested."""
+        return self.held_bytes - self.requested_bytes
+
+    @property
+    def measures(self) -> dict[str, Measure]:
+        """The standard measures, each with its definition.
+
+        The four heap/live ratios are those of Johnstone and Wilson, "The memory fragmentation
+        problem: solved?" (1998), over held and requested bytes of the whole run.
+        """
+        return _measures(self)
+
+    # --- other forms ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        value: dict[str, Any] = {"table": self.table, "at": self.at, "source": self.source}
+        value.update({name: getattr(self, name) for name in (*PARTS, "held_bytes", "rss_bytes")})
+        for name in ("events", "time_ns", "live_objects", "large_objects", "spans", "tracked"):
+            value[name] = getattr(self, name)
+        for name in ("largest_hole_bytes", "free_runs", "returned_bytes"):
+            value[name] = getattr(self, name)
+        names = self.classes.dtype.names or ()
+        value["classes"] = [
+            {name: row[name].tolist() for name in names} for row in self.classes if row["spans"]
+        ]
+        value["measures"] = {name: m._asdict() for name, m in self.measures.items()}
+        value["run"] = self.stats.to_dict() if self.stats else None
+        if self.remark:
+            value["remark"] = self.remark
+        if self.parts:
+            value["parts"] = [part.to_dict() for part in self.parts]
+        return value
+
+    @property
+    def json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The parts as text: name, bytes for people, bytes, part of held."""
+        cells = [(title, getattr(self, name)) for name, title in PARTS.items()]
+        return [
+            (
+                title,
+                _format.size(count),
+                _format.number(count),
+                _format.share(count, self.held_bytes),
+            )
+            for title, count in [*cells, ("held", self.held_bytes)]
+        ]
+
+    @property
+    def title(self) -> str:
+        """One line: what, under which table, when."""
+        what = f" of {self.source}" if self.source else ""
+        when = f" at {self.at}" if self.at in ("peak", "end") else f" ({self.at})"
+        counts = [
+            f"{_format.plural(self.live_objects, 'object')} live",
+            *([f"after {_format.plural(self.events, 'event')}"] if self.events else []),
+        ]
+        return f"ledger{what} under {self.table}{when}: {', '.join(counts)}"
+
+    def __str__(self) -> str:
+        rows: list[Sequence[str]] = list(self.rows())
+        rows.insert(-1, ())
+        lines = [self.title, _format.table(rows, indent="  ")]
+        if self.rss_bytes is not None:
+            lines.append(f"  resident bytes of the process: {_format.size(self.rss_bytes)}")
+        if self.remark:
+            lines.append(f"  {self.remark}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = ("part", "", "bytes", "of held")
+        return _format.html_table(self.rows(), head, " ".join([self.title, self.remark]).strip())
+
+    def class_rows(self) -> list[tuple[str, ...]]:
+        """The classes in use as text, in the order of CLASS_HEAD."""
+        return [_class_cells(row) for row in self.classes if row["spans"]]
+
+    def class_table(self, most: int | None = None) -> str:
+        """The classes in use as an aligned table.
+
+        Args:
+            most: only so many, those with the most waste, in the order of size.
+        """
+        used = self.classes[self.classes["spans"] > 0]
+        waste = class_waste(used)
+        chosen = np.sort(np.argsort(-waste, kind="stable")[: len(used) if most is None else most])
+        return _format.table([_class_cells(used[i]) for i in chosen], CLASS_HEAD, left=0)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws the parts as a stacked bar; returns the matplotlib Axes."""
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.ledgers([self], ax=ax)
+
+
+CLASS_HEAD = (
+    "bytes/obj",
+    "live",
+    "spans",
+    "requested",
+    "round-up",
+    "tail",
+    "free slots",
+    "cached",
+    "used",
+)
+"""Titles of `Ledger.class_rows`."""
+
+
+def class_waste(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """Bytes of spans that are not requested, one number a row of `Ledger.classes`."""
+    names = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
+    total = np.zeros(len(rows), np.int64)
+    for name in names:
+        total += rows[name].astype(np.int64)
+    return total
+
+
+def _class_cells(row: Any) -> tuple[str, ...]:
+    names = ("requested_bytes", "roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
+    return (
+        _format.number(int(row["size_bytes"])) if row["cls"] else "large",
+        _format.number(int(row["live_objects"])),
+        _format.number(int(row["spans"])),
+        *(_format.number(int(row[name])) for name in names),
+        _format.share(int(row["requested_bytes"]), int(row["span_bytes"])),
+    )
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _measures(ledger: Ledger) -> dict[str, Measure]:
+    inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
+    unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes
+    small = ledger.classes[ledger.classes["cls"] > 0]
+    slots, live = int(small["slots"].sum()), int(small["live_objects"].sum())
+    found = {
+        "internal_waste": Measure(
+            _ratio(inside, ledger.requested_bytes),
+            "(round-up + tail + large rounding) / requested",
+        ),
+        "unused_share": Measure(
+            _ratio(unused, ledger.held_bytes), "(free slots + cached + free pages) / held"
+        ),
+        "held_over_requested": Measure(
+            _ratio(ledger.held_bytes, ledger.requested_bytes), "held / requested, at this moment"
+        ),
+        "mean_occupancy": Measure(_ratio(live, slots), "live slots / slots, over all spans"),
+        "occupancy": Measure(
+            small["occupancy"].sum(axis=0).tolist(),
+            "spans whose live/slots is in [k/10, (k+1)/10), k = 0..9, and full ones",
+        ),
+        "largest_hole_bytes": Measure(ledger.largest_hole_bytes, "longest run of free held pages"),
+        "free_runs": Measure(ledger.free_runs, "number of runs of free held pages"),
+    }
+    found.update(_johnstone_wilson(ledger.stats))
+    return found
+
+
+def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
+    """Held over requested, four ways."""
+    s = stats
+    return {
+        "jw_mean": Measure(
+            s.mean_held_over_requested if s else None,
+            "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
+        ),
+        "jw_at_peak_requested": Measure(
+            _ratio(s.held_at_peak, s.peak_requested_bytes) if s else None,
+            "Johnstone-Wilson 2: held / requested when requested is at its peak",
+        ),
+        "jw_at_peak_held": Measure(
+            _ratio(s.peak_held_bytes, s.requested_at_peak_held) if s else None,
+            "Johnstone-Wilson 3: held / requested when held is at its peak",
+        ),
+        "jw_of_peaks": Measure(
+            _ratio(s.peak_held_bytes, s.peak_requested_bytes) if s else None,
+            "Johnstone-Wilson 4: peak of held / peak of requested",
+        ),
+    }
+
+
+# --- making ---------------------------------------------------------------------------------------
+
+
+def read_ledger(
+    c_heap: Any,
+    table: SizeClassTable,
+    *,
+    at: str,
+    stats: RunStats | None = None,
+    rss_bytes: int | None = None,
+    time_ns: int = 0,
+    source: str = "",
+) -> Ledger:
+    """The ledger of a C heap, now. The caller keeps the heap from going away."""
+    out = ffi.new("sw_ledger *")
+    rows = np.zeros(len(table) + 1, LEDGER_CLASS_DTYPE)
+    check(lib.sw_heap_ledger(c_heap, out, _lib.pointer(rows, "sw_ledger_class *"), len(rows)))
+    rows.flags.writeable = False
+    copied: dict[str, Any] = {name: int(getattr(out, name)) for name in SUMS}
+    return Ledger(
+        **copied,
+        rss_bytes=rss_bytes,
+        events=stats.events if stats else 0,
+        classes=rows,
+        table=table.name,
+        at=at,
+        time_ns=time_ns,
+        source=source,
+        tracked=bool(out.tracked),
+        stats=stats,
+    )
+
+
+def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
+    """The sum of ledgers of several processes under one table, each at its own moment.
+
+    Raises:
+        InvalidError: no ledger, or different tables.
+    """
+    if not ledgers or len({one.table for one in ledgers}) > 1:
+        raise errors.InvalidError("ledgers to add up must be at least one, all of one table")
+    first = ledgers[0]
+    rows = first.classes.copy()
+    for other in ledgers[1:]:
+        for name in rows.dtype.names or ():
+            if name not in ("cls", "size_bytes"):
+                rows[name] += other.classes[name]
+    rows.flags.writeable = False
+    total: dict[str, Any] = {name: sum(getattr(one, name) for one in ledgers) for name in SUMS}
+    total["largest_hole_bytes"] = max(one.largest_hole_bytes for one in ledgers)
+    return Ledger(
+        **total,
+        rss_bytes=None,
+        events=sum(one.events for one in ledgers),
+        classes=rows,
+        table=first.table,
+        at=first.at,
+        source=source,
+        tracked=all(one.tracked for one in ledgers),
+        parts=tuple(ledgers),
+        remark=next((one.remark for one in ledgers if one.remark), ""),
+    )

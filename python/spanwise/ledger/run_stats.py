@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the C runner counted while it ran operations."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spanwise import _format
+from spanwise._lib import ffi, lib
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """What a runner saw so far. Sizes are in bytes.
+
+    Attributes:
+        ops: operations executed; allocs, frees, reallocs of them.
+        failed: allocations that the heap refused (its limit, the system's memory).
+        skipped: operations on objects that were not live, or on ids that were taken, and ends of
+            threads that have no cache.
+        requested_bytes: asked for by what is live now; live_objects of them.
+        allocated_bytes: asked for, over all allocations.
+        peak_requested_bytes: most requested bytes live at once, first after peak_op operations.
+        peak_live_objects: most objects live at once.
+        held_bytes: held by the heap now; peak_held_bytes at most.
+        held_at_peak: held when requested bytes were at their peak.
+        requested_at_peak_held: requested when held bytes were at their peak.
+        mean_held_over_requested: mean over all operations after which anything was live.
+        shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
+            which stays with the heap.
+        thread_ends: caches that closed because their thread ended; of a run, 0.
+    """
+
+    ops: int
+    allocs: int
+    frees: int
+    reallocs: int
+    failed: int
+    skipped: int
+    requested_bytes: int
+    live_objects: int
+    allocated_bytes: int
+    peak_requested_bytes: int
+    peak_op: int
+    peak_live_objects: int
+    held_bytes: int
+    peak_held_bytes: int
+    held_at_peak: int
+    requested_at_peak_held: int
+    mean_held_over_requested: float | None
+    shared_frees: int = 0
+    thread_ends: int = 0
+
+    @property
+    def events(self) -> int:
+        """Operations without the ends of threads."""
+        return self.ops - self.thread_ends
+
+    @classmethod
+    def read(cls, runner: Any) -> RunStats:
+        """The counts of a C runner."""
+        out = ffi.new("sw_run_stats *")
+        lib.sw_runner_stats(runner, out)
+        count = out.held_over_requested_count
+        mean = out.held_over_requested_sum / count if count else None
+        names = [n for n in cls.__dataclass_fields__ if n != "mean_held_over_requested"]
+        return cls(**{n: getattr(out, n) for n in names}, mean_held_over_requested=mean)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [
+            ("operations", _format.number(self.events)),
+            ("allocations", _format.number(self.allocs)),
+            ("frees", _format.number(self.frees)),
+            ("reallocations", _format.number(self.reallocs)),
+            ("refused", _format.number(self.failed)),
+            ("skipped", _format.number(self.skipped)),
+            ("live objects", _format.number(self.live_objects)),
+            ("requested", _format.size(self.requested_bytes)),
+            ("requested, peak", _format.size(self.peak_requested_bytes)),
+            ("held", _format.size(self.held_bytes)),
+            ("held, peak", _format.size(self.peak_held_bytes)),
+        ]
+        if self.shared_frees:
+            rows.append(("left in shared blocks", _format.number(self.shared_frees)))
+        return _format.table(rows)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the malloc face writes of a process at its end. The file: docs/design/malloc.md."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import errors
+from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
+from spanwise.ledger.parts import SUMS
+from spanwise.ledger.run_stats import RunStats
+
+_FORMAT, _VERSION = "spanwise-ledger", 1
+_ROW_NAMES = (
+    "size_bytes",
+    "spans",
+    "span_bytes",
+    "slots",
+    "live_objects",
+    "requested_bytes",
+    "roundup_bytes",
+    "tail_bytes",
+    "free_slot_bytes",
+    "cached_bytes",
+)
+
+
+@dataclass(frozen=True)
+class ProcessLedger:
+    """What one process told at its end. Sizes are in bytes.
+
+    Attributes:
+        pid: its process id.
+        program: path of its program.
+        ledger: at its end.
+        peak: when live requested bytes were at most 1/32 below their highest; None: untracked.
+        peak_held_bytes: most that its heap held at once.
+        peak_rss_bytes: most that was resident of the process, by the system's account.
+        tracked: whether requested sizes are known.
+        limit_bytes: limit of its heap; 0: none.
+    """
+
+    pid: int
+    program: str
+    ledger: Ledger
+    peak: Ledger | None
+    peak_held_bytes: int
+    peak_rss_bytes: int
+    tracked: bool
+    limit_bytes: int
+
+    @property
+    def stats(self) -> RunStats | None:
+        """Counts and peaks of the whole run; None: untracked."""
+        return self.ledger.stats
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "pid": self.pid,
+            "program": self.program,
+            "tracked": self.tracked,
+            "limit_bytes": self.limit_bytes,
+            "peak_held_bytes": self.peak_held_bytes,
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "end": self.ledger.to_dict(),
+            "peak": self.peak.to_dict() if self.peak else None,
+        }
+
+
+def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
+    """Reads a file that SPANWISE_LEDGER=PATH left.
+
+    Raises:
+        InvalidError: it is no such file.
+        OSError: it cannot be read.
+    """
+    try:
+        value = json.loads(Path(path).read_text(encoding="ascii"))
+        if (value["format"], value["version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"{value['format']} version {value['version']}")
+        return _process_ledger(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.InvalidError(
+            f"{os.fspath(path)}: no ledger of the malloc face: {error}"
+        ) from None
+
+
+def _process_ledger(value: dict[str, Any]) -> ProcessLedger:
+    stats = _stats(value["run"]) if value.get("run") else None
+    peak = value["peak"]
+    return ProcessLedger(
+        pid=value["pid"],
+        program=value["program"] or "",
+        ledger=_ledger(value, "end", stats),
+        peak=_ledger(value, "peak", stats) if peak else None,
+        peak_held_bytes=value["peak_held_bytes"],
+        peak_rss_bytes=value["peak_rss_bytes"],
+        tracked=bool(value["tracked"]),
+        limit_bytes=value["limit_bytes"],
+    )
+
+
+def _stats(value: dict[str, int]) -> RunStats:
+    return RunStats(**value, skipped=0, mean_held_over_requested=None)
+
+
+def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
+    part = value[at]
+    numbers: dict[str, Any] = {name: part[name] for name in SUMS}
+    return Ledger(
+        **numbers,
+        rss_bytes=value["rss_bytes"] if at == "end" else None,
+        events=part["ops"],
+        classes=_rows(part["classes"]),
+        table=value["table"],
+        at=at,
+        source=Path(value["program"] or "").name,
+        tracked=bool(value["tracked"]),
+        stats=stats,
+    )
+
+
+def _rows(lists: list[list[int]]) -> NDArray[np.void]:
+    rows = np.zeros(len(lists), LEDGER_CLASS_DTYPE)
+    table = np.array(lists, np.uint64).reshape(len(lists), -1)
+    rows["cls"] = np.arange(len(lists))
+    for i, name in enumerate(_ROW_NAMES):
+        rows[name] = table[:, i]
+    rows["occupancy"] = table[:, len(_ROW_NAMES) :]
+    rows.flags.writeable = False
+    return rows

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What replays of a recording showed: each run of the replayer, all runs of an allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+SAMPLES_DTYPE = np.dtype(
+    [
+        ("op", "<i8"),
+        ("time_ns", "<i8"),
+        ("live_bytes", "<i8"),
+        ("live_objects", "<i8"),
+        ("wall_ns", "<i8"),
+        ("rss_bytes", "<i8"),
+    ]
+)
+"""One row of `Run.samples`: operations done, time of the recording, what is live then, time of the
+replay, resident bytes less the replayer's own."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One replay. Bytes are anonymous resident bytes of the process less the replayer's own.
+
+    Attributes:
+        cpu_ns: processor time in operations and touches, all threads, without waits.
+        elapsed_ns: clock time in which operations were done, waits included.
+        waited_ns: processor time spent waiting for objects of other threads; waits: how often.
+        overhead_ns: processor time of the replayer's own loop over the operations, measured apart
+            and by one thread; it is part of cpu_ns.
+        failed: allocations that were refused.
+        minor_faults: pages that the system gave, while operations were done.
+        own_bytes: what the replayer's own tables took, subtracted everywhere; plan_bytes of it
+            hold the operations.
+        startup_bytes: resident when the program began: the process and what its allocator takes
+            at once. Not subtracted.
+        peak_rss_bytes: the highest that was seen, at a sample or from outside.
+        rss_at_peak_bytes: when the recording's live bytes are at their peak.
+        drained_bytes: after everything was freed.
+        returned: bytes left so many seconds after that: {seconds: bytes}.
+        malloc: file that malloc came from.
+        addresses: digests of the live objects' relative addresses at the peak of live bytes and at
+            the end; None where there are several threads.
+        samples: structured array of SAMPLES_DTYPE, at every k-th operation and at the peak.
+        timeline: structured array of (wall_ns, rss_bytes), seen from outside every 5 ms.
+    """
+
+    cpu_ns: int
+    elapsed_ns: int
+    waited_ns: int
+    waits: int
+    overhead_ns: int
+    failed: int
+    minor_faults: int
+    own_bytes: int
+    plan_bytes: int
+    startup_bytes: int
+    peak_rss_bytes: int
+    rss_at_peak_bytes: int
+    drained_bytes: int
+    returned: dict[float, int]
+    malloc: str
+    addresses: tuple[int, int] | None
+    samples: NDArray[np.void]
+    timeline: NDArray[np.void]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON; arrays as lists of columns."""
+        value = {n: getattr(self, n) for n in self.__dataclass_fields__}
+        value["returned"] = {f"{seconds:g}": left for seconds, left in self.returned.items()}
+        for name in ("samples", "timeline"):
+            rows = value[name]
+            value[name] = {column: rows[column].tolist() for column in rows.dtype.names or ()}
+        return value
+
+
+@dataclass(frozen=True, repr=False)
+class Replay:
+    """What replaying a recording under one allocator showed.
+
+    Attributes:
+        source: name of the recording.
+        allocator: who served.
+        ops: operations of a replay.
+        threads: recorded threads, each played by one of its own.
+        crossings: operations on an object that another thread had before.
+        peak_live_bytes: most requested bytes live at once.
+        touch: which bytes of new objects were written.
+        above_table: requests above the largest class, of a run-time table; else None.
+        runs: one replay each, each in a fresh process.
+    """
+
+    source: str
+    allocator: str
+    ops: int
+    threads: int
+    crossings: int
+    peak_live_bytes: int
+    touch: str
+    above_table: int | None
+    runs: tuple[Run, ...]
+
+    @property
+    def ns_per_op(self) -> float:
+        """Median over the runs of processor time an operation, ns, touches included."""
+        return median(run.cpu_ns for run in self.runs) / self.ops
+
+    @property
+    def ns_range(self) -> tuple[float, float]:
+        """Lowest and highest of the runs, ns an operation."""
+        each = [run.cpu_ns / self.ops for run in self.runs]
+        return min(each), max(each)
+
+    @property
+    def overhead_ns_per_op(self) -> float:
+        """Of that, the replayer's own loop (median), ns an operation."""
+        return median(run.overhead_ns for run in self.runs) / self.ops
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        """Median over the runs of the highest resident bytes."""
+        return int(median(run.peak_rss_bytes for run in self.runs))
+
+    @property
+    def blow_up(self) -> float | None:
+        """Peak resident over peak live bytes; None where nothing was ever live."""
+        return self.peak_rss_bytes / self.peak_live_bytes if self.peak_live_bytes else None
+
+    @property
+    def returned(self) -> dict[float, int]:
+        """Median bytes left so many seconds after everything was freed."""
+        times = self.runs[0].returned
+        return {at: int(median(run.returned[at] for run in self.runs)) for at in times}
+
+    @property
+    def failed(self) -> int:
+        """Allocations that were refused, in the worst run."""
+        return max(run.failed for run in self.runs)
+
+    @property
+    def samples(self) -> NDArray[np.void]:
+        """The first run's samples, structured array of SAMPLES_DTYPE."""
+        return self.runs[0].samples
+
+    @property
+    def timeline(self) -> NDArray[np.void]:
+        """The first run's resident bytes as seen from outside."""
+        return self.runs[0].timeline
+
+    def notes(self) -> list[str]:
+        """What a reader of the numbers has to know, a line each."""
+        lines = []
+        if self.failed:
+            lines.append(
+                f"{_format.plural(self.failed, 'allocation')} refused: the numbers are of a"
+                " smaller history"
+            )
+        if self.above_table:
+            lines.append(
+                f"{_format.plural(self.above_table, 'request')} above the largest class took"
+                " whole pages"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        names = ("source", "allocator", "ops", "threads", "crossings", "peak_live_bytes", "touch")
+        value: dict[str, Any] = {name: getattr(self, name) for name in names}
+        value.update(
+            ns_per_op=self.ns_per_op,
+            ns_range=list(self.ns_range),
+            overhead_ns_per_op=self.overhead_ns_per_op,
+            peak_rss_bytes=self.peak_rss_bytes,
+            blow_up=self.blow_up,
+            returned={f"{at:g}": left for at, left in self.returned.items()},
+            failed=self.failed,
+            above_table=self.above_table,
+            runs=[run.to_dict() for run in self.runs],
+        )
+        return value
+
+    def cells(self) -> tuple[str, ...]:
+        """One row under `head`."""
+        low, high = self.ns_range
+        spread = f" ({low:.1f}..{high:.1f})" if len(self.runs) > 1 else ""
+        return (
+            self.allocator,
+            f"{self.ns_per_op:.1f}{spread}",
+            _format.size(self.peak_rss_bytes),
+            "-" if self.blow_up is None else f"{self.blow_up:.3f}",
+            *(_format.size(left) for left in self.returned.values()),
+        )
+
+    def head(self) -> tuple[str, ...]:
+        """Titles of `cells`."""
+        after = (f"after {at:g} s" for at in self.returned)
+        return ("allocator", "ns/op", "peak RSS", "blow-up", *after)
+
+    def __str__(self) -> str:
+        return describe([self])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _format.html_table([self.cells()], self.head(), self.source)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws resident and live bytes over the operations; returns the matplotlib Axes."""
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.replays([self], ax)
+
+
+def describe(replays: Sequence[Replay]) -> str:
+    """Replays of one recording as text, a row each."""
+    first = replays[0]
+    head = (
+        f"replay of {first.source}: {_format.plural(first.ops, 'operation')},"
+        f" {_format.plural(first.threads, 'thread')}, peak live"
+        f" {_format.size(first.peak_live_bytes)}, touch {first.touch}"
+    )
+    table = _format.table([one.cells() for one in replays], first.head(), indent="  ")
+    own = median(one.overhead_ns_per_op for one in replays)
+    lines = [head, table, f"  of ns/op the replayer's own loop: {own:.1f}"]
+    if first.crossings:
+        waits = max(run.waits for one in replays for run in one.runs)
+        lines.append(
+            f"  {_format.plural(first.crossings, 'operation')} on another thread's objects;"
+            f" at most {_format.plural(waits, 'wait')}, left out of ns/op"
+        )
+    lines += [f"  {one.allocator}: {note}" for one in replays for note in one.notes()]
+    return "\n".join(lines)

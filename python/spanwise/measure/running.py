@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a program under the malloc face: it allocates from our heap, and tells its ledger.
+
+What the face writes and when: docs/design/malloc.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from spanwise import _lib, errors
+from spanwise.heap.options import PLACEMENTS
+from spanwise.ledger.ledger import Ledger
+from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
+from spanwise.recording.preload import (
+    passing_on,
+    preload_of,
+    python_variables,
+    seen_from,
+    wait_for,
+    words_of,
+)
+from spanwise.recording.programs import Use, examine
+
+MALLOC_FACE = "libspanwise-malloc.so"
+FACE_TABLE = "c16"
+"""The table of the malloc face that is installed; others are built."""
+
+_USE = Use("run under spanwise", "the malloc face")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What came of a run.
+
+    Attributes:
+        argv: what was run.
+        returncode: exit status of the program; negative: the signal that ended it.
+        main: what the program's own process told; None: nothing (a signal ended it, or the loader
+            did not take the malloc face).
+        others: what the processes that it started told, in the order of their ids.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int
+    main: ProcessLedger | None
+    others: tuple[ProcessLedger, ...]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The program's ledger at its end.
+
+        Raises:
+            ProgramError: it told none.
+        """
+        return self._told().ledger
+
+    @property
+    def peak(self) -> Ledger | None:
+        """The program's ledger at the peak of live bytes; None: it ran untracked.
+
+        Raises:
+            ProgramError: it told none.
+        """
+        return self._told().peak
+
+    @property
+    def peak_held_bytes(self) -> int:
+        """Most that the program's heap held at once.
+
+        Raises:
+            ProgramError: it told none.
+        """
+        return self._told().peak_held_bytes
+
+    def why_no_ledger(self) -> str:
+        """One line, when main is None."""
+        if self.returncode < 0:
+            return f"{self.argv[0]}: no ledger: signal {-self.returncode} ended the program"
+        return (
+            f"{self.argv[0]}: no ledger: the program did not end by exit, or the loader did not"
+            " take the malloc face"
+        )
+
+    def _told(self) -> ProcessLedger:
+        if self.main is None:
+            raise errors.ProgramError(self.why_no_ledger())
+        return self.main
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    plain: bool = False,
+    lib: str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    limit: int = 0,
+    placement: str = "lifo",
+    decay_ms: float | None = None,
+    batch: int = 0,
+    huge_pages: bool = False,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> RunResult:
+    """Runs a program with our allocator as its malloc.
+
+    Args:
+        argv: program and arguments; its standard streams are those of this process.
+        plain: the heap at full speed, without requested sizes, counts and a ledger at the peak.
+        lib: a folder that `spanwise build` made, whose malloc face is taken.
+        table: name of the table that the malloc face must have; None: whatever it has.
+        limit: most bytes that the heap may hold; 0: no limit.
+        placement: "lifo", "address" or "fullest": which partial span is next.
+        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
+            500; math.inf: never.
+        batch: wholly free spans that a thread keeps per class.
+        huge_pages: ask the system for transparent huge pages.
+        keep_pymalloc: leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc.
+        env: the program's environment; None: that of this process.
+        cwd: its working folder; None: that of this process.
+
+    Returns:
+        How it ended, and its ledgers.
+
+    Raises:
+        ProgramError: the program was not found, or takes no malloc face (statically linked,
+            set-user-ID, of another machine).
+        InvalidError: an option is out of range, or no malloc face of that table is there.
+        UnsupportedError: the malloc face is not installed.
+        OSError: the system refused to start it.
+    """
+    words = words_of(argv)
+    variables = heap_variables(
+        plain=plain,
+        limit=limit,
+        placement=placement,
+        decay_ms=decay_ms,
+        batch=batch,
+        huge_pages=huge_pages,
+    )
+    return run_under(
+        words, find_face(lib, table), variables, keep_pymalloc=keep_pymalloc, env=env, cwd=cwd
+    )
+
+
+def heap_variables(
+    *,
+    plain: bool = False,
+    limit: int = 0,
+    placement: str = "lifo",
+    decay_ms: float | None = None,
+    batch: int = 0,
+    huge_pages: bool = False,
+) -> dict[str, str]:
+    """The SPANWISE_ variables of a heap; arguments and errors as of `run`.
+
+    Those with default values are left to the environment.
+    """
+    if placement not in PLACEMENTS:
+        raise errors.InvalidError(f"placement {placement!r}: use {', '.join(PLACEMENTS)}")
+    variables = {"SPANWISE_TRACKED": str(int(not plain))}
+    if placement != "lifo":
+        variables["SPANWISE_PLACEMENT"] = placement
+    if huge_pages:
+        variables["SPANWISE_THP"] = "advise"
+    if limit:
+        variables["SPANWISE_LIMIT"] = str(_lib.as_index(limit, "limit"))
+    if batch:
+        variables["SPANWISE_BATCH"] = str(_lib.as_index(batch, "batch", (1 << 16) - 1))
+    if decay_ms is not None:
+        variables["SPANWISE_DECAY_MS"] = _decay_text(decay_ms)
+    return variables
+
+
+def _decay_text(decay_ms: float) -> str:
+    if not decay_ms >= 0:
+        raise errors.InvalidError(f"decay_ms {decay_ms} is not a time; give 0 or more")
+    return "never" if decay_ms > 1e12 else str(round(decay_ms))
+
+
+def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
+    """The malloc face of a build, or the one that is installed.
+
+    Args:
+        lib: a folder that `spanwise build` made; None: the installed one.
+        table: name of the table that it must have; None: any.
+
+    Raises:
+        InvalidError: it is not there, or has another table.
+        UnsupportedError: none is installed.
+    """
+    if lib is None:
+        if table not in (None, FACE_TABLE):
+            raise errors.InvalidError(
+                f"table {table}: the installed malloc face has {FACE_TABLE}; make one with"
+                f" `spanwise build --table {table} -o DIR` and give --lib DIR"
+            )
+        return _lib.native_library(MALLOC_FACE)
+    face = Path(lib, "lib", MALLOC_FACE).absolute()
+    if not face.is_file():
+        raise errors.InvalidError(f"{face}: not there; give a folder that `spanwise build` made")
+    if table is not None and (built := _built_table(Path(lib))) != Path(table).stem:
+        raise errors.InvalidError(f"{lib}: built for table {built}, not {table}")
+    return face
+
+
+def _built_table(folder: Path) -> str:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "build.json").read_text("utf-8"))["table"]["name"])
+    return "unknown"
+
+
+def run_under(
+    words: list[str],
+    face: Path,
+    variables: Mapping[str, str],
+    *,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    patient: bool = False,
+) -> RunResult:
+    """As `run`, with the face and its variables given.
+
+    Args:
+        words: program and arguments.
+        face: the library for LD_PRELOAD.
+        variables: SPANWISE_ variables of the program.
+        keep_pymalloc: as of `run`.
+        env: as of `run`.
+        cwd: as of `run`.
+        patient: Ctrl-C is the program's affair: we wait for its end; the second one ends it. Only
+            in the main thread.
+    """
+    base = dict(os.environ if env is None else env)
+    program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)
+    with tempfile.TemporaryDirectory(prefix="spanwise-", ignore_cleanup_errors=True) as folder:
+        environment = {
+            **base,
+            **python_variables(program, keep_pymalloc),
+            **variables,
+            "LD_PRELOAD": preload_of(face, base),
+            "SPANWISE_LEDGER": str(Path(folder, "%p.json")),
+        }
+        executable = Path(program.path).absolute()
+        children: list[subprocess.Popen[bytes]] = []
+        with passing_on(children) if patient else nullcontext():
+            child = subprocess.Popen(words, executable=executable, env=environment, cwd=cwd)
+            children.append(child)
+            status = wait_for(child)
+        told = {one.pid: one for one in _read_all(Path(folder))}
+    main = told.pop(child.pid, None)
+    others = tuple(told[pid] for pid in sorted(told))
+    return RunResult(tuple(words), status, main, others)
+
+
+def _read_all(folder: Path) -> Iterator[ProcessLedger]:
+    for path in sorted(folder.glob("*.json")):
+        yield read_process_ledger(path)

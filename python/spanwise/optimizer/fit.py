@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table is fitted to and under which rules; the tables that are best by arithmetic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from spanwise.optimizer.profile import SizeProfile
+from spanwise.optimizer.solver import Rules, Solver
+from spanwise.recording.recording import Recording
+from spanwise.tables.table import SizeClassTable
+
+HELD = "held"
+"""The objective of the fewest held bytes at the peak, simulated: the minimum of the U."""
+
+FRONTIER_COUNTS = (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+FRONTIER_SCALES = (1, 2, 4)
+_CHARGE_STEPS = 10
+
+
+class Fit:
+    """What a table is fitted to, and under which rules."""
+
+    def __init__(
+        self,
+        recordings: list[Recording],
+        objective: str,
+        profile: SizeProfile,
+        rules: Rules,
+        count: int,
+    ) -> None:
+        self.recordings = recordings
+        self.objective = objective
+        self.kind = "peak" if objective == HELD else objective
+        self.profile = profile
+        self.rules = rules
+        self._span_weight = profile.seconds if self.kind == "time" else float(count)
+
+    def solver(self, **changed: Any) -> Solver:
+        """The best tables under the rules, some of them changed."""
+        rules = dataclasses.replace(self.rules, **changed)
+        return Solver(self.profile, rules, self._span_weight)
+
+    def source(self) -> str:
+        """For table files: where the table comes from."""
+        names = ", ".join(one.name for one in self.recordings)
+        return f"spanwise optimize, objective {self.objective}, of {names}"
+
+    def tables(
+        self, counts: Iterable[int], scales: Sequence[int]
+    ) -> dict[tuple[int, int], SizeClassTable]:
+        """The best tables by number of classes and length of spans.
+
+        Beyond some number no further class is worth the charge for its spans; that the U rises
+        there is what the frontier shows, so the charge is then lowered until it is.
+        """
+        wanted = sorted(set(counts))
+        charges = [*(self.rules.partial / 4**step for step in range(_CHARGE_STEPS)), 0.0]
+        solvers: list[Solver] = []
+
+        def table(count: int, scale: int) -> SizeClassTable:
+            name = f"best-{count}-{self.objective}"
+            for step, charge in enumerate(charges):
+                if step == len(solvers):
+                    solvers.append(self.solver(classes=wanted[-1], partial=charge))
+                found = solvers[step].table(count, name, self.source(), scale)
+                if len(found) == count:
+                    break
+            return found
+
+        return {(count, scale): table(count, scale) for scale in scales for count in wanted}
+
+    def proposals(self, name: str | None) -> list[SizeClassTable]:
+        """The tables that the objective proposes; all are called by the same name."""
+        most = self.rules.classes
+        solver = self.solver()
+        called = name or f"best-{most}-{self.objective}"
+        if self.objective != HELD:
+            return [solver.table(most, called, self.source())]
+        found: dict[int, SizeClassTable] = {}
+        for scale in FRONTIER_SCALES:
+            for count in held_counts(most):
+                table = solver.table(count, called, self.source(), scale)
+                found.setdefault(table.hash, table)
+        return list(found.values())
+
+
+def held_counts(most: int) -> list[int]:
+    """The numbers of classes that the objective `held` tries."""
+    return [count for count in FRONTIER_COUNTS if count < most] + [most]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much each requested size weighs in a recording, and what a table wastes on that."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.recording.recording import Recording
+from spanwise.recording.sources import FileSource
+from spanwise.tables.table import SizeClassTable
+
+OBJECTIVES = ("allocs", "time", "peak")
+"""What a size can weigh: objects asked for, object-seconds, objects live at the peak."""
+
+UNITS = {"allocs": "bytes", "time": "byte-seconds", "peak": "bytes"}
+
+_PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
+
+
+@dataclass(frozen=True)
+class Waste:
+    """What a table wastes on a profile; in its unit: bytes, or byte-seconds.
+
+    Attributes:
+        table: name of the table.
+        requested: asked for.
+        roundup: slots beyond what was asked for.
+        tail: the slots' part of the ends of their spans, as if all spans were full.
+        large_rounding: whole pages beyond what was asked for, of what no class serves.
+    """
+
+    table: str
+    requested: float
+    roundup: float
+    tail: float
+    large_rounding: float
+
+    @property
+    def total(self) -> float:
+        """All three."""
+        return self.roundup + self.tail + self.large_rounding
+
+    @property
+    def share(self) -> float:
+        """Waste over requested."""
+        return self.total / self.requested if self.requested else 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {**asdict(self), "total": self.total, "share": self.share}
+
+
+@dataclass(frozen=True)
+class SizeProfile:
+    """Weights by requested size.
+
+    Attributes:
+        weights: float64 of shape (262145,): weight of requests of 0, 1, ... bytes.
+        large_weight: weight of larger requests; large_bytes: their weight * bytes.
+        large_pages: float64 of shape (5,): in whole pages of 4, 8, 16, 32, 64 KiB.
+        seconds: length of the recording.
+    """
+
+    weights: NDArray[np.float64]
+    large_weight: float
+    large_bytes: float
+    large_pages: NDArray[np.float64]
+    seconds: float
+
+    @property
+    def requested(self) -> float:
+        """Weight * bytes of all requests."""
+        return float(self.weights @ np.arange(len(self.weights))) + self.large_bytes
+
+    def times(self, factor: float) -> SizeProfile:
+        """All weights times a factor."""
+        return SizeProfile(
+            self.weights * factor,
+            self.large_weight * factor,
+            self.large_bytes * factor,
+            self.large_pages * factor,
+            self.seconds * factor,
+        )
+
+    def plus(self, other: SizeProfile) -> SizeProfile:
+        """Two profiles as one."""
+        return SizeProfile(
+            self.weights + other.weights,
+            self.large_weight + other.large_weight,
+            self.large_bytes + other.large_bytes,
+            self.large_pages + other.large_pages,
+            self.seconds + other.seconds,
+        )
+
+    def up_to(self, largest: int) -> SizeProfile:
+        """Only requests of at most `largest` bytes."""
+        kept = np.where(np.arange(len(self.weights)) <= largest, self.weights, 0.0)
+        return SizeProfile(kept, 0.0, 0.0, np.zeros(len(_PAGE_SIZES)), self.seconds)
+
+    def waste(self, table: SizeClassTable) -> Waste:
+        """What the table wastes, by arithmetic: every span full, nothing cached."""
+        sizes = np.flatnonzero(self.weights)
+        weights = self.weights[sizes]
+        classes = table.classes
+        small = sizes <= table.max_bytes
+        index = np.searchsorted(classes["size"], sizes[small])
+        slots = classes["size"][index].astype(np.float64)
+        tails = (classes["tail_waste"] / classes["objects"])[index]
+        pages = -(-sizes[~small] // table.page_bytes) * table.page_bytes
+        large = float(weights[~small] @ (pages - sizes[~small]))
+        whole = self.large_pages[_PAGE_SIZES.index(table.page_bytes)] - self.large_bytes
+        return Waste(
+            table=table.name,
+            requested=self.requested,
+            roundup=float(weights[small] @ (slots - sizes[small])),
+            tail=float(weights[small] @ tails),
+            large_rounding=large + float(whole),
+        )
+
+
+_known: weakref.WeakKeyDictionary[Recording, dict[str, SizeProfile]] = weakref.WeakKeyDictionary()
+
+
+def profile_of(recording: Recording, objective: str) -> SizeProfile:
+    """The profile of a recording under an objective. One pass makes all three; they are kept.
+
+    Raises:
+        InvalidError: there is no such objective, or the recording has no allocation.
+        TraceFormatError: the file is damaged.
+    """
+    if objective not in OBJECTIVES:
+        raise errors.InvalidError(f"objective {objective!r}: must be {', '.join(OBJECTIVES)}")
+    if recording not in _known:
+        check_allocates(recording)
+        _known[recording] = _read_profiles(recording)
+    return _known[recording][objective]
+
+
+def check_allocates(recording: Recording) -> None:
+    """Raises InvalidError for a recording without an allocation, from which nothing follows."""
+    if recording.summary.allocs == 0:
+        raise errors.InvalidError(
+            f"{recording.name}: holds no allocation; record a program that makes some"
+        )
+
+
+def _read_profiles(recording: Recording) -> dict[str, SizeProfile]:
+    summary = recording.summary
+    out = ffi.new("sw_profile **")
+    check(lib.sw_profile_create(summary.peak_op, out))
+    profile = ffi.gc(out[0], lib.sw_profile_destroy)
+    source = recording._source
+    if isinstance(source, FileSource):
+        check(lib.sw_profile_trace(profile, source.open()))
+    else:
+        for batch in source.batches():
+            check(lib.sw_profile_add(profile, batch.ops, batch.count))
+    lib.sw_profile_end(profile, summary.duration_ns)
+    kinds = (lib.SW_WEIGH_ALLOCS, lib.SW_WEIGH_TIME, lib.SW_WEIGH_PEAK)
+    seconds = summary.duration_ns / 1e9
+    return {
+        name: _one_profile(profile, kind, seconds)
+        for name, kind in zip(OBJECTIVES, kinds, strict=True)
+    }
+
+
+def _one_profile(profile: object, kind: int, seconds: float) -> SizeProfile:
+    raw = ffi.buffer(lib.sw_profile_weights(profile, kind), lib.SW_PROFILE_SIZES * 8)
+    large = ffi.new("sw_profile_large *")
+    check(lib.sw_profile_get_large(profile, kind, large))
+    pages = np.array([large.page_bytes[i] for i in range(len(_PAGE_SIZES))], np.float64)
+    weights = np.frombuffer(raw, np.float64).copy()
+    return SizeProfile(weights, float(large.weight), float(large.bytes), pages, seconds)
+
+
+def joint_profile(
+    recordings: Sequence[Recording], objective: str, shares: Sequence[float] | None
+) -> SizeProfile:
+    """One profile of several recordings.
+
+    Args:
+        recordings: at least one.
+        objective: what a size weighs.
+        shares: how much each recording counts, whatever its size; None: plainly added up.
+
+    Raises:
+        InvalidError: as `profile_of`; or shares that do not fit.
+    """
+    profiles = [profile_of(one, objective) for one in recordings]
+    if shares is not None:
+        profiles = _weighted(profiles, shares)
+    total = profiles[0]
+    for other in profiles[1:]:
+        total = total.plus(other)
+    return total
+
+
+def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[SizeProfile]:
+    """Scaled so that each has its share of the requested bytes of all."""
+    given = [float(share) for share in shares]
+    fine = len(given) == len(profiles) and all(0 <= share < float("inf") for share in given)
+    if not fine or sum(given) <= 0:
+        raise errors.InvalidError(
+            f"weights {given}: give one number of 0 or more for each of"
+            f" {len(profiles)} recordings, not all 0"
+        )
+    total = sum(profile.requested for profile in profiles)
+    return [
+        profile.times(share / sum(given) * total / profile.requested if profile.requested else 0.0)
+        for profile, share in zip(profiles, given, strict=True)
+    ]
+
+
+def pointer_to(weights: NDArray[np.float64]) -> object:
+    """The weights for C."""
+    return _lib.pointer(weights, "const double *")

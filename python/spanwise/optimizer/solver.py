@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C optimiser (include/spanwise/optimize.h) from Python: options in, tables out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.optimizer.profile import SizeProfile, pointer_to
+from spanwise.tables.table import SizeClassTable, rebuild
+
+_UINT32 = (1 << 32) - 1
+_SPAN_BYTES_MAX = int(lib.SW_TABLE_SPAN_BYTES_MAX)
+_SLOTS_MAX = 8192
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the optimiser may choose from.
+
+    Attributes:
+        classes: at most so many.
+        align: 8, or 16 for every class of 16 bytes and more.
+        max_size: the largest class, bytes.
+        page_bytes: of the table.
+        pages: most pages of a span.
+        partial: spans charged for each class, as a part of one: 0.5 is half a span empty.
+        prior: part of the weight that is spread evenly over the logarithm of the size, so that
+            sizes which were never asked for are served as well.
+        narrow: only spans that Go's 32-bit division serves.
+    """
+
+    classes: int
+    align: int
+    max_size: int
+    page_bytes: int
+    pages: int
+    partial: float
+    prior: float
+    narrow: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """For table files."""
+        return asdict(self)
+
+
+class Solver:
+    """The best tables of 1, 2, ... classes for a profile under rules.
+
+    Raises:
+        InvalidError: the rules can not be met, or the profile is empty.
+    """
+
+    def __init__(self, profile: SizeProfile, rules: Rules, span_weight: float) -> None:
+        self.rules = rules
+        options = ffi.new("sw_optimize_options *")
+        lib.sw_optimize_options_init(options)
+        options.classes = _lib.as_index(rules.classes, "classes", _UINT32)
+        options.align = _lib.as_index(rules.align, "align", _UINT32)
+        options.page_bytes = _lib.as_index(rules.page_bytes, "page_bytes", _UINT32)
+        options.pages_max = _lib.as_index(rules.pages, "pages", _UINT32)
+        options.max_bytes = _lib.as_index(rules.max_size, "max_size", _UINT32)
+        options.narrow = int(rules.narrow)
+        options.span_charge = span_weight * rules.partial
+        weights = np.ascontiguousarray(_with_prior(profile, rules))
+        out = ffi.new("sw_optimizer **")
+        check(lib.sw_optimizer_create(options, pointer_to(weights), out))
+        self._c = ffi.gc(out[0], lib.sw_optimizer_destroy)
+
+    def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
+        """The best table of at most so many classes.
+
+        Args:
+            classes: at most those of the rules count.
+            name: of the table.
+            source: where it comes from, for the table file.
+            span_scale: every span is so many times as long, where the limits of tables allow.
+        """
+        specs = ffi.new("sw_class_spec[]", classes)
+        count, result = ffi.new("uint32_t *"), ffi.new("sw_optimize_result *")
+        check(lib.sw_optimizer_table(self._c, classes, specs, count, result))
+        page = self.rules.page_bytes
+        pairs = [
+            (int(s.size_bytes), _scaled(int(s.size_bytes), int(s.pages), page, span_scale))
+            for s in specs[0 : count[0]]
+        ]
+        return rebuild(pairs, name, page, source, self.rules.to_dict())
+
+
+def _scaled(size: int, pages: int, page_bytes: int, scale: int) -> int:
+    """The pages times the largest factor up to the scale that the limits of tables allow."""
+    most = min(_SPAN_BYTES_MAX, _SLOTS_MAX * size) // page_bytes
+    return pages * max(1, min(scale, most // pages))
+
+
+def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
+    """The weights, a part of them spread so that each doubling of the size weighs equally much."""
+    if not 0 <= rules.prior < 1:
+        raise errors.InvalidError(f"prior {rules.prior}: must be at least 0 and below 1")
+    if rules.prior == 0:
+        return profile.weights
+    largest = min(rules.max_size, len(profile.weights) - 1)
+    spread = np.zeros(len(profile.weights))
+    spread[1 : largest + 1] = 1.0 / np.arange(1, largest + 1) ** 2
+    sizes = np.arange(len(spread))
+    served = float(profile.weights[: largest + 1] @ sizes[: largest + 1])
+    spread *= served / float(spread @ sizes)
+    mixed: NDArray[np.float64] = (1 - rules.prior) * profile.weights + rules.prior * spread
+    return mixed

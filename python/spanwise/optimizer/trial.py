@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables on trial: what each would hold at the peak of a recording; whether one beats the stock.
+
+Every figure is that of a dry heap which runs the recording, as `spanwise ledger` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spanwise import _format
+from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PARTS
+from spanwise.optimizer.frontier import peak_ledger
+from spanwise.recording.recording import Recording
+from spanwise.recording.simulate import Progress
+from spanwise.tables.table import SizeClassTable
+
+STOCK = ("go", "c16")
+"""The tables that every spanwise has: a found table must hold less than they do."""
+
+
+@dataclass(frozen=True, repr=False)
+class Trial:
+    """What tables would hold at the peak of live bytes of a recording, or of several together.
+
+    Attributes:
+        name: of the recording, or of what was added up.
+        comparison: the ledger of each table.
+        found: name of the table that is to beat the stock tables.
+        align: what classes must be multiples of, from that size up.
+        barred: names of tables that are shown only, since their classes are not so aligned.
+    """
+
+    name: str
+    comparison: Comparison
+    found: str
+    align: int
+    barred: tuple[str, ...] = ()
+
+    @property
+    def stock_ledger(self) -> Ledger:
+        """Of the stock table that holds least among those that are aligned as is asked for."""
+        allowed = [name for name in STOCK if name not in self.barred]
+        return min((self._ledger(name) for name in allowed), key=lambda one: one.held_bytes)
+
+    @property
+    def found_ledger(self) -> Ledger:
+        """Of the found table."""
+        return self._ledger(self.found)
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Held bytes by table."""
+        return {ledger.table: ledger.held_bytes for ledger in self.comparison.ledgers}
+
+    @property
+    def saved_bytes(self) -> int:
+        """What the found table holds less than the stock table; negative where it loses."""
+        return self.stock_ledger.held_bytes - self.found_ledger.held_bytes
+
+    @property
+    def beats_stock(self) -> bool:
+        """Whether the found table holds less."""
+        return self.saved_bytes > 0
+
+    def _ledger(self, table: str) -> Ledger:
+        return next(one for one in self.comparison.ledgers if one.table == table)
+
+    # --- other forms ---
+
+    def verdict(self) -> str:
+        """Which table holds least, without a full stop."""
+        stock, found, least = self.stock_ledger, self.found_ledger, self.comparison.best
+        # Told of a table that would hold less than every one that may win.
+        barred = least.table in self.barred
+        scope = f"of the tables aligned to {self.align}, " if barred else ""
+        aside = f" ({least.table}, not so aligned, would hold {_format.size(least.held_bytes)})"
+        if self.beats_stock:
+            text = (
+                f"{found.table} holds least: {_format.size(found.held_bytes)},"
+                f" {_format.size(self.saved_bytes)}"
+                f" ({_format.share(self.saved_bytes, stock.held_bytes)}) less than {stock.table}"
+            )
+        else:
+            text = (
+                f"{stock.table} stays: it holds {_format.size(stock.held_bytes)};"
+                f" {found.table} would hold {self._beyond()}"
+            )
+        return scope + text + (aside if barred else "")
+
+    def held_out_verdict(self) -> str:
+        """The same of a recording that was held out, to follow `verdict`."""
+        stock, found = self.stock_ledger, self.found_ledger
+        if self.saved_bytes == 0:
+            return f"on {self.name}, held out, {found.table} and {stock.table} hold equally much"
+        if self.beats_stock:
+            return (
+                f"on {self.name}, held out, {found.table} holds"
+                f" {_format.size(found.held_bytes)}, {_format.size(self.saved_bytes)}"
+                f" ({_format.share(self.saved_bytes, stock.held_bytes)}) less than {stock.table}"
+            )
+        return (
+            f"on {self.name}, held out, {found.table} loses: {stock.table} holds"
+            f" {_format.size(stock.held_bytes)}, {found.table} would hold {self._beyond()}"
+        )
+
+    def _beyond(self) -> str:
+        """What the found table would hold, where that is no less than the stock table."""
+        if self.saved_bytes == 0:
+            return "as much"
+        held = _format.size(self.found_ledger.held_bytes)
+        return f"{held}, {_format.size(-self.saved_bytes)} above that"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = (*PARTS, "held_bytes", "waste_bytes")
+        return {
+            "recording": self.name,
+            "stock": self.stock_ledger.table,
+            "found": self.found,
+            "beats_stock": self.beats_stock,
+            "saved_bytes": self.saved_bytes,
+            "barred": list(self.barred),
+            "tables": {
+                ledger.table: {name: getattr(ledger, name) for name in names}
+                for ledger in self.comparison.ledgers
+            },
+        }
+
+
+def is_aligned(table: SizeClassTable, align: int) -> bool:
+    """Whether every class from `align` bytes up is a multiple of it."""
+    sizes = table.classes["size"]
+    return not bool((sizes[sizes >= align] % align).any())
+
+
+def barred(tables: Iterable[SizeClassTable], align: int) -> tuple[str, ...]:
+    """The names of the tables that are not aligned so."""
+    return tuple(table.name for table in tables if not is_aligned(table, align))
+
+
+def simulate(
+    recordings: Sequence[Recording], tables: Iterable[SizeClassTable], progress: Progress | None
+) -> list[Ledger]:
+    """The ledger of each table at the peaks of recordings, added up."""
+    return [peak_ledger(recordings, table, progress=progress) for table in tables]
+
+
+def work(recordings: Iterable[Recording], tables: int) -> int:
+    """Operations that so many tables' simulation runs, for a progress bar."""
+    return tables * sum(one.summary.peak_op for one in recordings)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures. Each function draws on an Axes, or on one of a new figure, and returns it.
+
+Public: all that is named here. Pictures know the models; a model's `plot` imports this room when it
+is called. matplotlib is imported at the first picture, since it takes longer than all else.
+"""
+
+from __future__ import annotations
+
+from spanwise.plots.classes import frontier
+from spanwise.plots.memory import ledgers, live, replays
+from spanwise.plots.saving import check_place, save
+from spanwise.plots.sizes import histogram, waste
+from spanwise.plots.style import PART_COLOURS, STYLE, new_axes
+
+__all__ = [
+    "PART_COLOURS",
+    "STYLE",
+    "check_place",
+    "frontier",
+    "histogram",
+    "ledgers",
+    "live",
+    "new_axes",
+    "replays",
+    "save",
+    "waste",
+]

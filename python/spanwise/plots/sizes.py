@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures over the size of a request: what is wasted on each, and how often each is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format
+from spanwise.plots.style import in_style, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from spanwise.tables.table import SizeClassTable
+
+
+@in_style
+def waste(
+    tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest: int | None = None
+) -> Axes:
+    """Waste of each size, in percent of its slot, under one or more tables.
+
+    Args:
+        tables: the tables.
+        ax: where to draw; None makes a new figure.
+        largest: last size, bytes; None: the largest class of all.
+    """
+    ax = ax or new_axes()
+    most = largest or max(table.max_bytes for table in tables)
+    sizes = np.arange(1, most + 1)
+    for i, table in enumerate(tables):
+        rounded = table.round_up(sizes)
+        width = 2.2 if i == 0 and len(tables) > 1 else 0.9  # seen under the others
+        ax.plot(sizes, 100 * (rounded - sizes) / rounded, label=table.name, linewidth=width)
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(1, most)
+    ax.set_ylim(0, 100)
+    ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
+    ax.set_xlabel("requested size")
+    ax.set_ylabel("waste, % of the slot")
+    ax.set_title("round-up of each size")
+    if len(tables) > 1:
+        ax.legend()
+    return ax
+
+
+@in_style
+def histogram(rows: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Requests by size, on logarithmic scales.
+
+    Args:
+        rows: what `Recording.histogram` gave.
+        ax: where to draw; None makes a new figure.
+        title: the picture's title.
+    """
+    ax = ax or new_axes()
+    ax.vlines(np.maximum(rows["size"], 1), 0.5, rows["count"], color="#0072B2", linewidth=1)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=0.5)
+    ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
+    ax.set_xlabel("requested size")
+    ax.set_ylabel("requests")
+    ax.set_title(title or "requests by size")
+    return ax

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The style that all pictures share, and what every picture needs to be drawn in it.
+
+The user's own settings are not changed. The colours are of the palette of Okabe and Ito, "Color
+universal design" (2008), told apart by colour-blind readers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_P = ParamSpec("_P")
+
+
+STYLE = str(Path(__file__).with_name("spanwise.mplstyle"))
+"""Path of the style: `matplotlib.style.use(spanwise.plots.STYLE)`."""
+
+
+PART_COLOURS = {
+    "requested_bytes": "#0072B2",
+    "roundup_bytes": "#D55E00",
+    "tail_bytes": "#E69F00",
+    "free_slot_bytes": "#56B4E9",
+    "cached_bytes": "#009E73",
+    "metadata_bytes": "#7F7F7F",
+    "large_rounding_bytes": "#CC79A7",
+    "arena_slack_bytes": "#8B6F47",
+    "quarantine_bytes": "#444444",
+    "free_page_bytes": "#CCCCCC",
+}
+
+
+_SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, imported at the first picture: it takes longer than all else."""
+    return importlib.import_module("matplotlib.pyplot")
+
+
+@functools.cache
+def _style() -> dict[str, Any]:
+    """The settings of the shipped style, and no others."""
+    matplotlib = importlib.import_module("matplotlib")
+    return dict(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The shipped style; at the end the user's own values of its settings are put back.
+
+    Only of these: matplotlib loads a notebook's backend at the first figure, and what that turns on
+    (`interactive`, without which later figures are not shown) must stay, so `style.context`, which
+    puts everything back, does not serve.
+    """
+    settings = pyplot().rcParams
+    before = {name: settings[name] for name in _style()}
+    settings.update(_style())
+    try:
+        yield
+    finally:
+        settings.update(before)
+
+
+def in_style(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
+    """Draws in the shipped style and puts the user's settings back."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Axes:
+        with styled():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
+    """The Axes of a new figure in the shipped style; sizes in inches."""
+    plt = pyplot()
+    with styled():
+        _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    made: Axes = ax
+    return made
+
+
+def scale_of(most: float) -> tuple[int, str]:
+    """Bytes a unit, and its name, for values up to `most` bytes."""
+    return next((scale, name) for scale, name in _SCALES if most >= 2 * scale or scale == 1)

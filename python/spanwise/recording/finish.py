@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw recordings are put in order once the recorded program has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from spanwise import _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.heap.runner import interruptible
+from spanwise.recording.recording import Recording
+
+
+def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tuple[Path, ...], str]:
+    """Ordered recordings in place of the raw ones.
+
+    Returns:
+        The files beside the program's own. Why raw ones were put in place (no room for both on a
+        full disk), or "".
+    """
+    unordered = ""
+    finished = {raw: output}
+    stem = output.name.removesuffix(".swt")
+    for child in sorted(folder.glob("*.swt")):
+        if child != raw and child.name.startswith(stem + "."):
+            finished[child] = output.with_name(child.name)
+    for path in finished:
+        try:
+            _salvage(path, areas, raw)
+            finish(path, path)
+        except errors.RecordingIOError as error:
+            unordered = str(error)
+    for path, place in finished.items():
+        path.replace(place)
+    return tuple(place for path, place in finished.items() if path != raw), unordered
+
+
+def _salvage(path: Path, areas: Path, root: Path) -> None:
+    """Takes in what a program had not written when it ended without a word.
+
+    Args:
+        path: its raw recording.
+        areas: the folder of open blocks.
+        root: the raw recording of the process that was started: it has the list of children.
+    """
+    unrecorded, recorded = _children_of(root) if path == root else (0, 0)
+    check(
+        lib.sw_trace_salvage(
+            _lib.c_path(path), _lib.c_path(areas / f"{path.name}.areas"), unrecorded, recorded
+        )
+    )
+
+
+def _children_of(raw: Path) -> tuple[int, int]:
+    """Children that were not recorded, and that were, by the list that the recorder keeps.
+
+    Each entry is a process id; the highest bit says that it was recorded. The first one counts.
+    """
+    try:
+        entries = np.fromfile(raw.with_name(raw.name.removesuffix(".swt") + ".children"), "<u4")
+    except OSError:
+        return 0, 0
+    own = Recording.open(raw, valid_prefix=True).info["pid"]
+    _, first = np.unique(entries & 0x7FFFFFFF, return_index=True)
+    kept = entries[first]
+    kept = kept[(kept & 0x7FFFFFFF) != own]
+    recorded = int((kept >> 31).sum())
+    return len(kept) - recorded, recorded
+
+
+def finish(raw: Path, output: Path) -> None:
+    """Puts a raw recording in order. What a killed program left is read as far as it is whole.
+
+    Raises:
+        TraceFormatError, RecordingIOError: it cannot be read or written.
+    """
+    error: errors.SpanwiseError | None = None
+    for flags in (0, int(lib.SW_TRACE_VALID_PREFIX)):
+        error = _finish_once(raw, output, flags)
+        if not isinstance(error, errors.TraceFormatError):
+            break
+    if error is not None:
+        raise error
+
+
+def _finish_once(raw: Path, output: Path, flags: int) -> errors.SpanwiseError | None:
+    cancel = ffi.new("int *")
+
+    def call() -> errors.SpanwiseError | None:
+        status = lib.sw_trace_finish(
+            _lib.c_path(raw), _lib.c_path(output), flags, cancel, ffi.NULL, ffi.NULL
+        )
+        return _lib.failure(status) if status != 0 else None
+
+    return interruptible(call, cancel)

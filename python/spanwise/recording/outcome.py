@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of recording a program, and what there is to tell about it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from spanwise import _format
+from spanwise.recording.programs import runtime_of
+from spanwise.recording.recording import Recording
+from spanwise.recording.recording_set import RecordingSet
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        path: the recording of the program itself.
+        others: recordings of its children, and of what the process was before it called exec.
+        status: exit status of the program; negative: the signal that ended it.
+        stopped_by: the signal by which we were asked to stop meanwhile; 0: none.
+        unordered: why recordings stayed as the recorder wrote them; "": they did not.
+    """
+
+    path: Path
+    others: tuple[Path, ...]
+    status: int
+    stopped_by: int = 0
+    unordered: str = ""
+
+    def recordings(self) -> RecordingSet:
+        """The program's recording first, then the others."""
+        return RecordingSet(
+            Recording.open(path, valid_prefix=bool(self.unordered))
+            for path in (self.path, *self.others)
+        )
+
+    def findings(self) -> list[str]:
+        """What the recordings do not have of the program, and why; none: nothing is known."""
+        told = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
+        each = [(Path(str(one.path)).name, one) for one in self.recordings()]
+        return told + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
+
+    def outside(self) -> list[str]:
+        """Heaps in the program that do not go through malloc, which alone is recorded."""
+        brought: dict[str, str] = {}
+        told = set()
+        for one in self.recordings():
+            for path in {one.program, *(module.path for module in one.modules)}:
+                if path not in brought:
+                    brought[path] = runtime_of(path)
+                if brought[path]:
+                    told.add((Path(one.program).name, brought[path]))
+        return [
+            f"{name} has a heap of its own, {runtime}'s, which a recording of malloc does not see"
+            for name, runtime in sorted(told)
+        ]
+
+    def lines(self) -> list[str]:
+        """What to tell: how the program ended if badly, what is missing; last the counts."""
+        told = []
+        if self.stopped_by:
+            name = signal.Signals(self.stopped_by).name
+            told.append(f"stopped by {name}; the recording of what ran until then is kept")
+        if self.status < 0:
+            told.append(f"the program was ended by signal {-self.status}")
+        elif self.status > 0:
+            told.append(f"the program exited with {self.status}")
+        return [*told, *self.outside(), *self.findings(), self._counts()]
+
+    def _counts(self) -> str:
+        first, *others = self.recordings()
+        own = first.summary
+        kinds = (("allocation", own.allocs), ("free", own.frees), ("reallocation", own.reallocs))
+        counts = ", ".join(_format.plural(count, noun) for noun, count in kinds)
+        parts = [
+            f"{_format.plural(own.events, 'event')} ({counts})",
+            f"peak {_format.size(own.peak_requested_bytes)}",
+            *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
+        ]
+        line = f"{self.path}: {', '.join(parts)}"
+        children = [one for one in others if one.info["pid"] != first.info["pid"]]
+        images = [one for one in others if one.info["pid"] == first.info["pid"]]
+        for group, noun in ((images, "image before exec"), (children, "child")):
+            events = _format.plural(sum(one.events for one in group), "event")
+            line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
+        if own.children_unrecorded:
+            line += f"; {_format.plural(own.children_unrecorded, 'child')} not recorded"
+            line += "" if children else " (--children records them)"
+        return line

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording a program: start it with the recorder preloaded, then put its events in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import IO, Any, Literal, overload
+
+from spanwise import _lib, errors
+from spanwise.recording.finish import finish_all
+from spanwise.recording.outcome import Outcome
+from spanwise.recording.preload import (
+    passing_on,
+    preload_of,
+    python_variables,
+    seen_from,
+    wait_for,
+    words_of,
+)
+from spanwise.recording.programs import examine
+from spanwise.recording.recording import Recording
+from spanwise.recording.recording_set import RecordingSet
+
+RECORDER = "libspanwise-record.so"
+_MEMORY = "/dev/shm"
+STACKS_MAX = 128
+
+
+@overload
+def record(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = ...,
+    *,
+    children: Literal[False] = ...,
+    stacks: int = ...,
+    keep_pymalloc: bool = ...,
+    env: Mapping[str, str] | None = ...,
+    cwd: str | os.PathLike[str] | None = ...,
+) -> Recording: ...
+@overload
+def record(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = ...,
+    *,
+    children: bool = ...,
+    stacks: int = ...,
+    keep_pymalloc: bool = ...,
+    env: Mapping[str, str] | None = ...,
+    cwd: str | os.PathLike[str] | None = ...,
+) -> Recording | RecordingSet: ...
+def record(
+    argv: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    children: bool = False,
+    stacks: int = 1,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Recording | RecordingSet:
+    """Runs a program and records every call of its malloc family.
+
+    The counts are printed to stderr, in one line. KeyboardInterrupt ends the program (it has two
+    seconds to end by itself) and is raised again once the recording of what ran is in place.
+
+    Args:
+        argv: program and arguments; the program's output goes where this process's goes.
+        output: the recording; None: a new file in the system's folder for temporary files. What
+            the process was before it called exec goes to STEM.PID.swt beside it.
+        children: also record the processes that it starts, to STEM.PID.swt beside output.
+        stacks: return addresses kept of each call, 0 to 128.
+        keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
+            PYTHONMALLOC=malloc, so that each of its objects is seen.
+        env: the program's environment; None: that of this process.
+        cwd: its working folder; None: that of this process.
+
+    Returns:
+        The recording; with children a RecordingSet, the program's own recording first.
+
+    Raises:
+        ProgramError: the program was not found, or cannot be recorded (statically linked,
+            set-user-ID, of another machine).
+        UnsupportedError: the recorder is not installed.
+        OSError: the system refused to write or to start it.
+    """
+    path = Path(output) if output is not None else _temporary()
+    outcome = _run_recorded(
+        argv,
+        path,
+        children=children,
+        stacks=stacks,
+        keep_pymalloc=keep_pymalloc,
+        env=env,
+        cwd=cwd,
+    )
+    for line in outcome.lines():
+        print(line, file=sys.stderr)
+    if outcome.stopped_by:
+        raise KeyboardInterrupt
+    return outcome.recordings() if children else Recording.open(outcome.path)
+
+
+def _temporary() -> Path:
+    handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
+    os.close(handle)
+    return Path(name)
+
+
+def run_recorded(
+    argv: Sequence[str | os.PathLike[str]],
+    output: Path,
+    *,
+    children: bool = False,
+    stacks: int = 1,
+    keep_pymalloc: bool = False,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stdout: int | IO[Any] | None = None,
+    patient: bool = False,
+) -> Outcome:
+    """As `record`, without a word.
+
+    Args:
+        argv: as of `record`.
+        output: the recording.
+        children: as of `record`.
+        stacks: as of `record`.
+        keep_pymalloc: as of `record`.
+        env: as of `record`.
+        cwd: as of `record`.
+        stdout: the program's.
+        patient: Ctrl-C is the program's affair: we wait for its end and return; the second one
+            kills it. SIGTERM is passed on. Only in the main thread.
+
+    Raises:
+        KeyboardInterrupt: unless patient; the recording of what ran until then is in place.
+    """
+    outcome = _run_recorded(
+        argv,
+        output,
+        children=children,
+        stacks=stacks,
+        keep_pymalloc=keep_pymalloc,
+        env=env,
+        cwd=cwd,
+        stdout=stdout,
+        patient=patient,
+    )
+    if outcome.stopped_by and not patient:
+        raise KeyboardInterrupt
+    return outcome
+
+
+def _run_recorded(
+    argv: Sequence[str | os.PathLike[str]],
+    output: Path,
+    *,
+    children: bool,
+    stacks: int,
+    keep_pymalloc: bool,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    stdout: int | IO[Any] | None = None,
+    patient: bool = False,
+) -> Outcome:
+    words = words_of(argv)
+    _lib.c_path(output)
+    stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
+    base = dict(os.environ if env is None else env)
+    recorder = _lib.native_library(RECORDER)
+    program = examine(seen_from(words[0], cwd), base.get("PATH"))
+    variables = {
+        **base,
+        **python_variables(program, keep_pymalloc),
+        "LD_PRELOAD": preload_of(recorder, base),
+        "SPANWISE_RECORD_STACKS": str(stacks),
+        "SPANWISE_RECORD_CHILDREN": str(int(children)),
+    }
+    variables.pop("SPANWISE_RECORD_PID", None)
+    with _workshop(output) as folder, _areas_folder(folder) as areas:
+        raw = folder / output.name
+        variables["SPANWISE_RECORD_FILE"] = str(raw)
+        variables["SPANWISE_RECORD_AREAS"] = str(areas)
+        executable = Path(program.path).absolute()
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                words, executable=executable, env=variables, cwd=cwd, stdout=stdout
+            )
+
+        running: list[subprocess.Popen[bytes]] = []
+        nobody: AbstractContextManager[list[int]] = nullcontext([])
+        with passing_on(running, signal.SIGKILL) if patient else nobody as heard:
+            status, stopped_by = _run_to_end(start, running, heard)
+            if not raw.exists():
+                raise errors.ProgramError(
+                    f"{program.path}: nothing was recorded; the recorder said why, or the loader"
+                    " did not take it"
+                )
+            others, unordered = finish_all(folder, areas, raw, output)
+        return Outcome(output, others, status, stopped_by, unordered)
+
+
+def _run_to_end(
+    start: Callable[[], subprocess.Popen[bytes]],
+    running: list[subprocess.Popen[bytes]],
+    heard: list[int],
+) -> tuple[int, int]:
+    """Status of the program, and the signal that asked us to stop (0: none).
+
+    Args:
+        start: starts it.
+        running: it is entered here.
+        heard: signals that handlers of ours took.
+    """
+    child = start()
+    running.append(child)
+    try:
+        status = wait_for(child)
+    except KeyboardInterrupt:
+        return child.returncode, signal.SIGINT
+    return status, heard[0] if heard else 0
+
+
+@contextmanager
+def _workshop(output: Path) -> Iterator[Path]:
+    """A folder beside the output where files grow; it goes, whatever happens."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
+    except OSError as error:
+        raise errors.RecordingIOError(
+            f"{output}: cannot write there: {error.strerror}; choose another place with -o"
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _areas_folder(folder: Path) -> Iterator[Path]:
+    """Where open blocks outlive the program: in memory if there is such a place, else `folder`."""
+    try:
+        place = Path(tempfile.mkdtemp(prefix="spanwise-", dir=_MEMORY))
+    except OSError:
+        yield folder
+        return
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

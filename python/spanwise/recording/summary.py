@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording holds, in numbers: totals, and counts by size, thread and call site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib
+from spanwise.recording.sources import Module
+
+HISTOGRAM_DTYPE = np.dtype([("size", "<u8"), ("count", "<u8"), ("bytes", "<u8")])
+"""One size of `Recording.histogram`: requests of that size and their bytes."""
+
+THREADS_DTYPE = np.dtype(
+    [
+        ("thread", "<u4"),
+        ("ops", "<u8"),
+        ("allocs", "<u8"),
+        ("frees", "<u8"),
+        ("reallocs", "<u8"),
+        ("allocated_bytes", "<u8"),
+    ]
+)
+"""One row of `Recording.threads`."""
+
+_TABULATED = 1 << 16
+_DROP_REASONS = ("none", "disk", "memory", "other")
+_DROP_WORDS = (
+    "the recorder does not say why",
+    "the disk was full, or the file at its size limit",
+    "there was no memory for them",
+    "the recording's file was lost meanwhile",
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """Totals of a recording; the fields are those of sw_trace_summary (include/spanwise/trace.h).
+
+    Sizes are in bytes, duration_ns in nanoseconds. What could not be ordered is counted in
+    unknown_frees, unknown_reallocs and missed_frees; what the recorder lost in dropped_calls.
+    Of the ends of threads inferred_ends were not recorded, but taken from last calls.
+    """
+
+    ops: int
+    allocs: int
+    frees: int
+    reallocs: int
+    zeroed_allocs: int
+    aligned_allocs: int
+    allocated_bytes: int
+    reallocated_bytes: int
+    peak_requested_bytes: int
+    peak_op: int
+    peak_live_objects: int
+    end_requested_bytes: int
+    end_live_objects: int
+    largest_bytes: int
+    duration_ns: int
+    threads: int
+    sites: int
+    unknown_frees: int
+    unknown_reallocs: int
+    missed_frees: int
+    calls: int
+    dropped_calls: int
+    drop_reason: int
+    children_unrecorded: int
+    children_recorded: int
+    incomplete: int
+    thread_ends: int
+    inferred_ends: int
+
+    @property
+    def events(self) -> int:
+        """Allocations, frees and reallocations: the operations without the ends of threads."""
+        return self.ops - self.thread_ends
+
+    @property
+    def remark(self) -> str:
+        """What everybody must know who uses the recording, in a sentence; mostly empty."""
+        if not self.inferred_ends:
+            return ""
+        threads = _format.plural(self.inferred_ends, "thread")
+        return (
+            "The recording does not say where threads end (its format is 1):"
+            f" {threads} were taken to end after their last call."
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What people want to know first."""
+        rows = [
+            ("operations", _format.number(self.events)),
+            ("allocations", _format.number(self.allocs)),
+            ("frees", _format.number(self.frees)),
+            ("reallocations", _format.number(self.reallocs)),
+            ("bytes allocated", _format.size(self.allocated_bytes)),
+            ("peak, requested", _format.size(self.peak_requested_bytes)),
+            ("peak, objects", _format.number(self.peak_live_objects)),
+            ("live at the end", _format.size(self.end_requested_bytes)),
+            ("largest request", _format.size(self.largest_bytes)),
+            ("threads", _format.number(self.threads)),
+            ("call sites", _format.number(self.sites)),
+            ("duration", f"{self.duration_ns / 1e9:.3f} s"),
+        ]
+        return [*rows, *((title, _format.number(count)) for title, count in self.troubles())]
+
+    def troubles(self) -> list[tuple[str, int]]:
+        """What is missing or was mended, with counts above 0."""
+        reason = _DROP_REASONS[min(self.drop_reason, len(_DROP_REASONS) - 1)]
+        named = [
+            (f"calls lost ({reason})", self.dropped_calls),
+            ("frees of unknown addresses", self.unknown_frees),
+            ("reallocations of unknown addresses", self.unknown_reallocs),
+            ("frees that were missed", self.missed_frees),
+            ("children not recorded", self.children_unrecorded),
+            ("threads taken to end after their last call", self.inferred_ends),
+        ]
+        return [(title, count) for title, count in named if count]
+
+    def gaps(self) -> list[str]:
+        """What the recording does not have of the program that it is of, in words; [] is whole."""
+        told = []
+        if self.dropped_calls:
+            told.append(
+                f"{self.dropped_calls:,} of {_format.plural(self.calls, 'call')} are missing:"
+                f" {_DROP_WORDS[min(self.drop_reason, len(_DROP_WORDS) - 1)]}"
+            )
+        if self.incomplete:
+            told.append("it has no end: what the program did last is missing")
+        if self.ops == 0:
+            told.append("it holds no events")
+        return told
+
+    def __str__(self) -> str:
+        return _format.table(self.rows(), left=1)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self.rows(), ("", ""))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call site and what was allocated there.
+
+    Attributes:
+        id: as in the `site` column of the operations; 0 is the unknown site.
+        allocs: allocations; allocated_bytes is what they asked for.
+        frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
+            address in the module's file, as addr2line takes it.
+    """
+
+    id: int
+    allocs: int
+    allocated_bytes: int
+    frames: tuple[str, ...]
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+def count_sizes(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
+    """Requests by size, of allocations and reallocations; rows of HISTOGRAM_DTYPE."""
+    small = np.zeros(_TABULATED, np.uint64)
+    large: dict[int, int] = {}
+    for block in blocks:
+        kind = block["kind"]
+        sizes = block["size"][(kind == _lib.lib.SW_OP_ALLOC) | (kind == _lib.lib.SW_OP_REALLOC)]
+        few = sizes < _TABULATED
+        small += np.bincount(sizes[few].astype(np.int64), minlength=_TABULATED).astype(np.uint64)
+        for size, count in zip(*np.unique(sizes[~few], return_counts=True), strict=True):
+            large[int(size)] = large.get(int(size), 0) + int(count)
+    found = [(int(size), int(small[size])) for size in np.flatnonzero(small)]
+    rows = [(size, count, size * count) for size, count in found + sorted(large.items())]
+    return np.array(rows, HISTOGRAM_DTYPE)
+
+
+def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
+    """What each thread did; rows of THREADS_DTYPE."""
+    counts = np.zeros((5, 0), np.uint64)
+    for block in blocks:
+        events = block[block["kind"] != _lib.lib.SW_OP_THREAD_END]
+        thread, kind = events["thread"].astype(np.int64), events["kind"]
+        wide = max(counts.shape[1], int(thread.max(initial=-1)) + 1)
+        counts = np.pad(counts, ((0, 0), (0, wide - counts.shape[1])))
+        counts[0] += np.bincount(thread, minlength=wide).astype(np.uint64)
+        for row, which in enumerate((0, 1, 2), 1):
+            counts[row] += np.bincount(thread[kind == which], minlength=wide).astype(np.uint64)
+        alloc = kind == _lib.lib.SW_OP_ALLOC
+        np.add.at(counts[4], thread[alloc], events["size"][alloc])
+    rows = np.zeros(counts.shape[1], THREADS_DTYPE)
+    rows["thread"] = np.arange(len(rows))
+    for name, column in zip((THREADS_DTYPE.names or ())[1:], counts, strict=True):
+        rows[name] = column
+    return rows[rows["ops"] > 0]
+
+
+def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]]:
+    """Allocations and their bytes, by site. Ids may be of any size: no array is indexed by them."""
+    counts: dict[int, tuple[int, int]] = {}
+    for block in blocks:
+        rows = block[block["kind"] == _lib.lib.SW_OP_ALLOC]
+        sites, place, allocs = np.unique(rows["site"], return_inverse=True, return_counts=True)
+        total = np.zeros(len(sites), np.uint64)
+        np.add.at(total, place, rows["size"])
+        for site, count, size in zip(sites.tolist(), allocs.tolist(), total.tolist(), strict=True):
+            before = counts.get(site, (0, 0))
+            counts[site] = before[0] + count, before[1] + size
+    return counts
+
+
+def frame_name(address: int, modules: list[Module]) -> str:
+    """The module of an address, and where in its file; the bare address if it is in none."""
+    for module in modules:
+        if module.start <= address < module.end:
+            return f"{module.path}+{address - module.bias:#x}"
+    return f"{address:#x}"

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a sweep, and what they answer."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, errors
+from spanwise.ledger.parts import PARTS
+from spanwise.sweeps import row_file
+from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, Row, spec_table
+from spanwise.tables.table import SizeClassTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TEXTS = ("recording", "recording_sha256", "table", "worker", "error")
+_FLOATS = ("seconds", "mean_held_over_requested")
+_SHOWN = 20
+
+
+class Sweep(Sequence[Row]):
+    """Rows of a sweep: one for each recording and table, in the order given.
+
+    A row is a dictionary: recording, recording_sha256, table, table_hash (hexadecimal), classes,
+    at, the parts of the ledger in bytes (requested_bytes to free_page_bytes), held_bytes,
+    waste_bytes, live_objects, spans, time_ns, and of the whole run events, failed, skipped,
+    peak_requested_bytes, peak_held_bytes, held_at_peak, mean_held_over_requested; seconds of work,
+    worker (host and process), error. In a failed row error is a line of text, the values are None.
+
+    Attributes:
+        path: the file with the rows; None: there is none.
+        notes: what a person should know: a line that was cut, a worker that died, what was left
+            out.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        specs: Iterable[dict[str, Any]],
+        *,
+        path: str | None = None,
+        notes: Iterable[str] = (),
+    ) -> None:
+        self._rows = list(rows)
+        self._specs = {spec["hash"]: spec for spec in specs}
+        self.path = path
+        self.notes = tuple(notes)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Sweep:
+        """The rows of a sweep's file, also of one that was interrupted.
+
+        Raises:
+            InvalidError: it is no such file; the line is named.
+            OSError: it cannot be read.
+        """
+        found = row_file.read(path)
+        specs = [spec for header in found.headers for spec in header["tables"]]
+        return cls(latest(found.rows), specs, path=os.fspath(path), notes=found.notes)
+
+    # --- rows ---
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def failures(self) -> list[Row]:
+        """The failed rows."""
+        return [row for row in self if row["error"] is not None]
+
+    @property
+    def array(self) -> NDArray[np.void]:
+        """The rows as a structured array of shape (rows,).
+
+        Its columns are the fields of a row, and `ok`: false in failed rows, where integers are 0
+        and floats NaN. table_hash is a 64-bit integer, `at` text.
+        """
+        texts = {name: [str(row[name] or "") for row in self] for name in (*_TEXTS, "at")}
+        types: list[tuple[str, Any]] = [("ok", "?")]
+        for name in ROW_FIELDS:
+            if name in texts:
+                width = max((len(text) for text in texts[name]), default=1)
+                types.append((name, f"U{max(width, 1)}"))
+            else:
+                kind = "f8" if name in _FLOATS else "u8" if name == "table_hash" else "i8"
+                types.append((name, kind))
+        rows = np.zeros(len(self), np.dtype(types))
+        rows["ok"] = [row["error"] is None for row in self]
+        for name in ROW_FIELDS:
+            if name in texts:
+                rows[name] = texts[name]
+            elif name == "table_hash":
+                rows[name] = [int(row[name] or "0", 16) for row in self]
+            else:
+                empty = np.nan if name in _FLOATS else 0
+                rows[name] = [empty if row[name] is None else row[name] for row in self]
+        return rows
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas.DataFrame.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise errors.UnsupportedError(
+                "pandas is not installed; pip install pandas, or take .array"
+            ) from None
+        return pandas.DataFrame(self._rows, columns=list(ROW_FIELDS))
+
+    # --- answers ---
+
+    def ranking(
+        self, by: str = "held_bytes", *, recording: str | None = None
+    ) -> list[tuple[str, int | float]]:
+        """Tables from least to most of a field, summed over recordings.
+
+        Args:
+            by: a field of numbers, e.g. held_bytes, waste_bytes, roundup_bytes, peak_held_bytes.
+            recording: name of one; None: all of them that have a row without an error. A table
+                that failed with one of these, or refused more allocations than another (with a
+                limit), is left out.
+
+        Returns:
+            Name and value of each table.
+
+        Raises:
+            InvalidError: there is no such field or recording.
+        """
+        return [(self._specs_name(key), value) for key, value in self._totals(by, recording)]
+
+    def best(self, by: str = "held_bytes", *, recording: str | None = None) -> SizeClassTable:
+        """The table with the least of a field; of equal ones the first. Arguments as `ranking`.
+
+        Raises:
+            StateError: no table has a row for every recording.
+        """
+        totals = self._totals(by, recording)
+        if not totals:
+            raise errors.StateError("no table has a row without an error for every recording")
+        return spec_table(self._specs[totals[0][0]])
+
+    def _specs_name(self, key: str) -> str:
+        return str(self._specs[key]["name"])
+
+    def _totals(self, by: str, recording: str | None) -> list[tuple[str, int | float]]:
+        if by not in VALUE_FIELDS and by != "seconds":
+            known = ", ".join((*VALUE_FIELDS, "seconds"))
+            raise errors.InvalidError(f"field {by!r} is unknown; use one of {known}")
+        if recording is not None and all(row["recording"] != recording for row in self):
+            raise errors.InvalidError(f"recording {recording!r} is not in this sweep")
+        fine = [r for r in self if r["error"] is None and recording in (None, r["recording"])]
+        least: dict[str, int] = {}  # refused allocations; who refuses more holds less, no merit
+        for row in fine:
+            sha256 = row["recording_sha256"]
+            least[sha256] = min(row["failed"], least.get(sha256, row["failed"]))
+        found: dict[str, dict[str, int | float]] = {}
+        for row in fine:
+            sha256 = row["recording_sha256"]
+            if row["failed"] == least[sha256]:
+                found.setdefault(row["table_hash"], {})[sha256] = row[by] or 0
+        wanted = set(least)
+        whole = [(key, sum(v.values())) for key, v in found.items() if len(v) == len(wanted)]
+        return sorted(whole, key=lambda one: one[1])
+
+    def plot(self, ax: Axes | None = None, *, recording: str | None = None) -> Axes:
+        """Draws the best tables as stacked bars of their parts, at most 20.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            recording: name of one; None: the sum over all.
+
+        Returns:
+            The matplotlib Axes.
+        """
+        bars = [self._bar(key, recording) for key, _ in self._totals("held_bytes", recording)]
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.ledgers(cast("list[Any]", bars[:_SHOWN]), ax)
+
+    def _bar(self, key: str, recording: str | None) -> SimpleNamespace:
+        """As much of a ledger as `plots.ledgers` needs."""
+        rows = [r for r in self if r["table_hash"] == key and r["error"] is None]
+        rows = [r for r in rows if recording is None or r["recording"] == recording]
+        names = (*PARTS, "held_bytes", "waste_bytes")
+        sums = {name: sum(row[name] for row in rows) for name in names}
+        source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
+        return SimpleNamespace(
+            **sums, table=self._specs_name(key), source=source, at=str(rows[0]["at"])
+        )
+
+    # --- other forms ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        totals = self._totals("held_bytes", None)
+        return {
+            "best": self._specs_name(totals[0][0]) if totals else None,
+            "file": self.path,
+            "notes": list(self.notes),
+            "failures": len(self.failures),
+            "rows": self._rows,
+        }
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """Titles of `rows`."""
+        return ("table", "held", "round-up", "tail", "free slots", "cached", "waste", "of held")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The tables as text, least held first, summed over recordings."""
+        lines = []
+        for key, _ in self._totals("held_bytes", None):
+            bar = self._bar(key, None)
+            names = ("held", "roundup", "tail", "free_slot", "cached", "waste")
+            cells = [_format.number(getattr(bar, f"{name}_bytes")) for name in names]
+            lines.append((bar.table, *cells, _format.share(bar.waste_bytes, bar.held_bytes)))
+        return lines
+
+    @property
+    def title(self) -> str:
+        """One line: what was swept."""
+        recordings = {row["recording"] for row in self}
+        tables = {row["table"] for row in self}
+        when = {row["at"] for row in self}
+        text = f"sweep of {_format.plural(len(recordings), 'recording')} under"
+        text += f" {_format.plural(len(tables), 'table')}"
+        text += f" at {when.pop()}" if len(when) == 1 else ""
+        bad = len(self.failures)
+        return text + (f", {_format.plural(bad, 'row')} failed" if bad else "")
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        lines = [f"{self.title}, bytes", _format.table(rows[:_SHOWN], self.head, indent="  ")]
+        if len(rows) > _SHOWN:
+            lines.append(f"  ... {_format.plural(len(rows) - _SHOWN, 'table')} more")
+        for row in self.failures[:_SHOWN]:
+            lines.append(f"  failed: {row['recording']} under {row['table']}: {row['error']}")
+        if len(self.failures) > _SHOWN:
+            lines.append(f"  ... {_format.plural(len(self.failures) - _SHOWN, 'failure')} more")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self.rows(), self.head, f"{self.title}, bytes")
+
+
+def content(row: Row) -> tuple[Any, Any]:
+    """What a row is about, whatever it is called."""
+    return row["recording_sha256"], row["table_hash"]
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    """Names stand for what could not be opened or made."""
+    return (
+        row["recording_sha256"] or ("name", row["recording"]),
+        row["table_hash"] or ("name", row["table"]),
+    )
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Of rows about the same the last, in the place of the first."""
+    found: dict[Any, Row] = {}
+    for row in rows:
+        found[key(row)] = row
+    return list(found.values())

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of a sweep: JSON lines, a header a session and a row a result (docs/design/sweep.md).
+
+Whole lines are appended and synced, so whatever ends a sweep leaves at most one cut line, the last;
+the next session drops it. One sweep at a time writes to a file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spanwise import _lib, errors
+from spanwise.sweeps.tasks import ROW_FIELDS
+
+KIND = "spanwise sweep"
+FORMAT = 1
+_START = b'{"kind": "spanwise sweep"'
+_FIXED = ("at", "knobs")
+HEADER_FIELDS = ("versions", "commit", "build", *_FIXED, "recordings", "tables")
+"""What every header says, beside kind and format."""
+
+
+@dataclass
+class Contents:
+    """What a file holds.
+
+    Attributes:
+        headers: one a session, oldest first; rows of the same sessions in the order of the file.
+        notes: what a person should know, e.g. of a line that was cut.
+        whole_bytes: length of the file without a cut last line.
+    """
+
+    headers: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    whole_bytes: int = 0
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """Reads a sweep's file.
+
+    Raises:
+        InvalidError: naming the line that is wrong; a cut last line is only noted.
+        OSError: it cannot be read.
+    """
+    return _parse(os.fspath(path), Path(path).read_bytes())
+
+
+def _parse(path: str, raw: bytes) -> Contents:
+    if raw and raw[: len(_START)] != _START[: len(raw)]:
+        raise errors.InvalidError(f"{path}: not the file of a sweep; give another name")
+    found = Contents()
+    lines = raw.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            if not line.endswith(b"\n"):
+                raise ValueError("no end")
+            _sort_in(found, json.loads(line))
+        except errors.InvalidError as error:
+            raise errors.InvalidError(f"{path}: line {number}: {error}") from None
+        except (ValueError, TypeError) as error:
+            if number == len(lines):
+                found.notes.append(f"{path}: line {number} was cut; it is dropped")
+                break
+            raise errors.InvalidError(
+                f"{path}: line {number}, byte {found.whole_bytes}: not a line of a sweep"
+                f" ({error}); remove it"
+            ) from None
+        found.whole_bytes += len(line)
+    return found
+
+
+def _sort_in(found: Contents, value: Any) -> None:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == KIND:
+        if value.get("format") != FORMAT:
+            raise errors.InvalidError(
+                f"format {value.get('format')} is not known here; this spanwise reads {FORMAT}"
+            )
+        _need(value, HEADER_FIELDS)
+        found.headers.append(value)
+    elif kind == "row":
+        _need(value, ROW_FIELDS)
+        found.rows.append({key: item for key, item in value.items() if key != "kind"})
+    else:
+        raise ValueError("neither header nor row")
+
+
+def _need(value: dict[str, Any], names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in value]
+    if missing:
+        raise ValueError(f"without {missing[0]}")
+
+
+class RowFile:
+    """A sweep's file, open for appending; nobody else writes to it meanwhile.
+
+    Attributes:
+        before: what it held when it was opened.
+
+    Args:
+        path: the file; it is made where there is none.
+        header: of this session. Written with its first row, so that a session that finds nothing
+            to do leaves the file as it is.
+
+    Raises:
+        InvalidError: the file is no sweep's, or one with another moment, knobs or version.
+        StateError: another sweep writes to it.
+        OSError: the system refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+        self.path = os.fspath(path)
+        _lib.c_path(path)
+        self._header: dict[str, Any] | None = header
+        self._made = not Path(path).exists()
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        try:
+            self._lock()
+            with Path(self.path).open("rb") as file:
+                self.before = _parse(self.path, file.read())
+            self._check(header)
+            self._end = self.before.whole_bytes
+            os.ftruncate(self._fd, self._end)
+            _sync_folder(self.path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _lock(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise errors.InvalidError(f"{self.path}: not a regular file; give another name")
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.StateError(
+                f"{self.path}: another sweep writes to it; wait for it or give another name"
+            ) from None
+        except OSError:
+            return  # a file system without locks
+
+    def _check(self, header: dict[str, Any]) -> None:
+        """Rows of one file must be comparable."""
+        for old in self.before.headers[-1:]:
+            for name in _FIXED:
+                if old[name] != header[name]:
+                    raise errors.InvalidError(
+                        f"{self.path}: holds a sweep with {name} {_shown(old[name])}, not"
+                        f" {_shown(header[name])}; give another file"
+                    )
+            theirs, ours = old["versions"].get("spanwise"), header["versions"]["spanwise"]
+            if theirs != ours:
+                raise errors.InvalidError(
+                    f"{self.path}: made by spanwise {theirs}, this is {ours}; give another file"
+                )
+            if (old["commit"], old["build"]) != (header["commit"], header["build"]):
+                self.before.notes.append(
+                    f"{self.path}: its rows were made by another build of spanwise {ours}"
+                    f" (commit {old['commit'] or 'unknown'})"
+                )
+
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Adds rows; when this returns they are on the disk.
+
+        Raises:
+            OSError: the system refused; the file is as it was before.
+        """
+        lines = [] if self._header is None else [{"kind": KIND, "format": FORMAT, **self._header}]
+        lines += [{"kind": "row", **row} for row in rows]
+        raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        try:
+            done = 0
+            while done < len(raw):
+                done += os.pwrite(self._fd, raw[done:], self._end + done)
+            os.fsync(self._fd)
+        except BaseException as error:  # also Ctrl-C between the two
+            os.ftruncate(self._fd, self._end)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, self.path) from None
+            raise
+        self._header = None
+        self._end += len(raw)
+
+    def close(self) -> None:
+        """Ends writing. A file that was made and got no row goes."""
+        if self._made and self._end == 0:
+            Path(self.path).unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _sync_folder(path: str) -> None:
+    """Makes the file's name last; not every file system can."""
+    try:
+        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fsync(folder)
+    except OSError:
+        pass
+    finally:
+        os.close(folder)

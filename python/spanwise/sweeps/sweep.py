@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps: ledgers of many recordings under many tables, on any executor (docs/design/sweep.md)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spanwise import _format
+from spanwise.recording import sources
+from spanwise.sweeps import row_file
+from spanwise.sweeps.dispatcher import Dispatcher
+from spanwise.sweeps.engines import Engine, make_engine
+from spanwise.sweeps.inputs import file_sha256
+from spanwise.sweeps.plans import Plan, make_plan
+from spanwise.sweeps.result import Sweep, content, key, latest
+from spanwise.sweeps.tasks import Row
+
+
+class SweepInterrupted(KeyboardInterrupt):
+    """Ctrl-C in a sweep.
+
+    Attributes:
+        result: the rows that were done.
+    """
+
+    def __init__(self, result: Sweep) -> None:
+        super().__init__(f"interrupted after {_format.plural(len(result), 'row')}")
+        self.result = result
+
+
+def sweep(
+    recordings: Any,
+    tables: Any,
+    *,
+    executor: Executor | str | None = None,
+    workers: int | None = None,
+    output: str | os.PathLike[str] | None = None,
+    at: str | float = "peak",
+    valid_prefix: bool = False,
+    progress: bool | Callable[[int], object] | None = None,
+    **knobs: Any,
+) -> Sweep:
+    """Ledgers of recordings under tables, many at a time.
+
+    Each recording is decoded once for several tables, and several such passes run at once. What
+    fails (a damaged recording, a worker that dies) is a failed row; the rest goes on.
+
+    Args:
+        recordings: a `Recording`, a path, or any number of them.
+        tables: a `SizeClassTable`, a name, or any number of them.
+        executor: "threads" (also None; the work is done outside of the GIL), "processes", or any
+            `concurrent.futures.Executor`, e.g. `client.get_executor()` of a Dask cluster. Other
+            processes get recordings by path and check the hash of what they find there.
+        workers: how many threads or processes; None: as many as there are processors.
+        output: JSON lines file to which rows go as they come. If it is there, its rows are not
+            computed again; failed ones are.
+        at: moment of the ledgers, as of `Recording.ledger`.
+        valid_prefix: of recordings given by path, as of `Recording.open`.
+        progress: called with the number of rows done since its last call; True: a bar; None: a
+            bar on a terminal or in a notebook, if it takes more than a second.
+        knobs: placement, decay_ms, batch, limit as of `Recording.ledger`.
+
+    Returns:
+        The rows, by recording and table in the order given.
+
+    Raises:
+        InvalidError: an argument that is not allowed, an unknown table, an output file that is
+            another sweep's.
+        StateError: another sweep writes to the output file.
+        SweepInterrupted: Ctrl-C; it has the rows that were done, and so has the file.
+        SpanwiseError, OSError: none of the recordings, or of the tables, could be had; or the
+            system refused to write.
+    """
+    plan = make_plan(recordings, tables, at, valid_prefix, knobs)
+    engine = make_engine(executor, workers, plan.opened)
+    session = _Session(plan, engine, output)
+    try:
+        with _as_files(plan, engine), _bar(progress, session.total) as tell:
+            session.run(tell)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(session.result()) from None
+    finally:
+        try:
+            engine.close()
+        finally:
+            session.close()
+    return session.result()
+
+
+class _Session:
+    """One run of a sweep: the rows that are there, and those that come."""
+
+    def __init__(self, plan: Plan, engine: Engine, output: str | os.PathLike[str] | None) -> None:
+        self._plan = plan
+        self._engine = engine
+        self._file = None
+        try:
+            if output is not None:
+                self._file = row_file.RowFile(output, plan.header(engine.name))
+        except BaseException:
+            engine.close()
+            raise
+        old = latest(self._file.before.rows) if self._file else []
+        wanted = {(r["sha256"], t["hash"]) for r in plan.recordings for t in plan.tables}
+        kept = [r for r in old if r["error"] is None and content(r) in wanted]
+        self._rows = {key(row): self._named(row) for row in kept}
+        self._done = {content(row) for row in kept}
+        self._failed = plan.failed_rows()
+        self._lost = 0
+        self.total = len(wanted) - len(self._done) + len(self._failed)
+
+    def _named(self, row: Row) -> Row:
+        """An old row, with the names that recording and table have now."""
+        recordings = {one["sha256"]: one["name"] for one in self._plan.recordings}
+        tables = {one["hash"]: one["name"] for one in self._plan.tables}
+        sha256, table = content(row)
+        return {**row, "recording": recordings[sha256], "table": tables[table]}
+
+    def run(self, tell: Callable[[int], object]) -> None:
+        """All that is not done."""
+
+        def deliver(rows: Sequence[Row]) -> None:
+            if self._file is not None:
+                self._file.append(rows)
+            self._rows.update((key(row), row) for row in rows)
+            tell(len(rows))
+
+        if self._failed:
+            deliver(self._failed)
+        tasks = self._plan.tasks(self._done, self._engine.width)
+        dispatcher = Dispatcher(self._engine, tasks, deliver)
+        try:
+            dispatcher.run()
+        finally:
+            self._lost = dispatcher.lost
+
+    def result(self) -> Sweep:
+        """The rows in the order of the plan."""
+        notes = [*self._plan.notes, *(self._file.before.notes if self._file else ())]
+        if self._done:
+            count = _format.plural(len(self._done), "row")
+            notes.append(f"{count} were there and not computed again")
+        if self._lost:
+            notes.append(
+                f"{_format.plural(self._lost, 'task')} lost with their worker; done again, one"
+                " table at a time"
+            )
+        names = [one["name"] for one in self._plan.recordings]
+        tables = [one["name"] for one in self._plan.tables]
+        order = {name: i for i, name in enumerate([*names, *self._plan.bad["recordings"]])}
+        inner = {name: i for i, name in enumerate([*tables, *self._plan.bad["tables"]])}
+        rows = sorted(
+            self._rows.values(), key=lambda row: (order[row["recording"]], inner[row["table"]])
+        )
+        path = self._file.path if self._file else None
+        return Sweep(rows, self._plan.tables, path=path, notes=notes)
+
+    def close(self) -> None:
+        """Ends the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+@contextmanager
+def _as_files(plan: Plan, engine: Engine) -> Iterator[None]:
+    """Recordings in memory, as files for workers of other processes."""
+    inside = [one for one in plan.recordings if one["path"] is None]
+    if not engine.remote or not inside:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="spanwise-sweep-") as folder:
+        for number, entry in enumerate(inside):
+            path = Path(folder) / f"{number}.swt"
+            sources.write_ops(path, iter([plan.opened[entry["sha256"]].ops]))
+            entry["path"], entry["file_sha256"] = str(path), file_sha256(str(path))
+        yield
+
+
+@contextmanager
+def _bar(
+    progress: bool | Callable[[int], object] | None, total: int
+) -> Iterator[Callable[[int], object]]:
+    if callable(progress):
+        yield progress
+        return
+    notebook = "ipykernel" in sys.modules
+    wanted = (notebook or sys.stderr.isatty()) if progress is None else progress
+    if not wanted:
+        yield lambda _count: None
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tqdm's about widgets that are not installed
+        module = importlib.import_module("tqdm.auto" if notebook else "tqdm")
+    delay = 0 if progress else 1
+    with module.tqdm(total=total, desc="sweep", unit=" rows", delay=delay, file=sys.stderr) as bar:
+        yield bar.update

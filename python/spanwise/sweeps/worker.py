@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker's side of a sweep: one task is run, and comes back as rows.
+
+All tables of a task see the recording's operations in one pass. What fails for one table becomes
+that table's failed row. Nothing here knows where it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from spanwise import _lib, errors
+from spanwise._lib import OPS_DTYPE, check, ffi, lib
+from spanwise.ledger.ledger import Ledger
+from spanwise.recording.recording import Recording
+from spanwise.recording.simulate import Simulation, before_stop
+from spanwise.recording.sources import Batch, FileSource
+from spanwise.sweeps.inputs import open_checked
+from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS, Row, Task, spec_table
+
+BLOCK_OPS = 1 << 19
+"""Operations decoded at once, 16 MiB: each heap runs long enough to have the caches to itself."""
+
+
+class CancelledTaskError(Exception):
+    """The sweep was interrupted; the task has no rows."""
+
+
+def _blocks(recording: Recording) -> Iterator[Batch]:
+    """The operations in large blocks, decoded once into the same memory."""
+    source = recording._source
+    if not isinstance(source, FileSource):
+        yield from source.batches()
+        return
+    trace = source.open()
+    block = np.empty(BLOCK_OPS, OPS_DTYPE)
+    start, count = _lib.pointer(block, "sw_op *"), ffi.new("size_t *")
+    while True:
+        check(lib.sw_trace_read(trace, start, BLOCK_OPS, count))
+        if count[0]:
+            yield Batch(start, int(count[0]))
+        if count[0] < BLOCK_OPS:
+            return
+
+
+class _Lane:
+    """One table's way through the operations."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.simulation: Simulation | None = None
+        self.ledger: Ledger | None = None
+        self.seconds = 0.0
+        self.error: str | None = None
+
+    def do(self, step: Callable[[], None]) -> None:
+        """A step of this table alone: what fails here fails no other table."""
+        if self.error is not None:
+            return
+        start = time.perf_counter()
+        try:
+            step()
+        except Exception as error:
+            self.error = describe(error)
+            self.close()
+        self.seconds += time.perf_counter() - start
+
+    def start(self, task: Task, end_ns: int) -> None:
+        """Makes the table and its dry heap."""
+        self.simulation = Simulation(spec_table(self.spec), **task.knobs)
+        self.simulation.time_ns = end_ns
+
+    def run(self, batch: Batch) -> None:
+        """Runs operations."""
+        assert self.simulation is not None
+        self.simulation.run(batch)
+
+    def take(self, at: str, name: str) -> None:
+        """Takes the ledger, once."""
+        if self.ledger is None:
+            assert self.simulation is not None
+            self.ledger = self.simulation.ledger(at, name)
+
+    def values(self) -> dict[str, Any]:
+        """What the row says."""
+        assert self.ledger is not None and self.simulation is not None
+        stats = self.simulation.stats()
+        found = {name: getattr(self.ledger, name) for name in LEDGER_FIELDS}
+        found.update({name: getattr(stats, name) for name in STATS_FIELDS})
+        return {**found, "events": stats.events}
+
+    def close(self) -> None:
+        """Ends the heap."""
+        if self.simulation is not None:
+            self.simulation.close()
+            self.simulation = None
+
+
+def describe(error: BaseException) -> str:
+    """An error as one line; its kind is named where the message alone would not say it."""
+    text = " ".join(str(error).split())
+    if isinstance(error, errors.SpanwiseError) and text:
+        return text
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def run_task(
+    text: str,
+    recording: Recording | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> list[Row]:
+    """Does a task.
+
+    Args:
+        text: the task, of `Task.to_json`.
+        recording: the recording itself, where the worker shares memory with the sweep.
+        cancelled: asked every few milliseconds whether to stop.
+
+    Returns:
+        A row for each table, in the task's order; failed ones have `error`.
+
+    Raises:
+        CancelledTaskError: `cancelled` said so.
+    """
+    task = Task.from_json(text)
+    lanes = [_Lane(spec) for spec in task.tables]
+    try:
+        _check_library(task)
+        opened = recording if recording is not None else open_checked(task.recording)
+        _run_lanes(task, opened, lanes, cancelled or _never)
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        return [_row_of(task, lane, worker) for lane in lanes]
+    except CancelledTaskError:
+        raise
+    except Exception as error:
+        return task.failures(describe(error))
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def _never() -> bool:
+    return False
+
+
+def _check_library(task: Task) -> None:
+    here = _lib.version()
+    if here != task.library:
+        raise errors.UnsupportedError(
+            f"worker {socket.gethostname()} has spanwise {here}, the sweep {task.library};"
+            " install the same there"
+        )
+
+
+def _row_of(task: Task, lane: _Lane, worker: str) -> Row:
+    if lane.error is not None:
+        return task.row(lane.spec, error=lane.error, worker=worker)
+    seconds = round(lane.seconds, 6)
+    return task.row(lane.spec, seconds=seconds, worker=worker, **lane.values())
+
+
+def _run_lanes(
+    task: Task, recording: Recording, lanes: Sequence[_Lane], cancelled: Callable[[], bool]
+) -> None:
+    """All operations through all heaps, decoded once; the ledgers are taken on the way."""
+    at, stop_op, stop_ns = recording._moment(task.at)
+    end_ns = recording.summary.duration_ns if task.at == "end" else 0
+    for lane in lanes:
+        lane.do(functools.partial(lane.start, task, end_ns))
+    done, taken = 0, stop_op is None and stop_ns is None
+    mark = time.perf_counter()
+    reading = 0.0
+    for batch in _blocks(recording):
+        reading += time.perf_counter() - mark
+        before = None if taken else before_stop(batch, done, stop_op, stop_ns)
+        taken = taken or (before is not None and before < batch.count)
+        for lane in lanes:
+            if cancelled():
+                raise CancelledTaskError
+            lane.do(functools.partial(_step, lane, batch, before, at, recording.name))
+        done += batch.count
+        mark = time.perf_counter()
+    reading += time.perf_counter() - mark
+    for lane in lanes:
+        lane.do(functools.partial(lane.take, at, recording.name))
+        lane.seconds += reading / len(lanes)
+
+
+def _step(lane: _Lane, batch: Batch, before: int | None, at: str, name: str) -> None:
+    if before is None or before >= batch.count:
+        lane.run(batch)
+        return
+    lane.run(batch.first(before))
+    lane.take(at, name)
+    lane.run(batch.from_(before))

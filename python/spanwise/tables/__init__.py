@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Size-class tables: which slot serves a request, how spans are cut, which families there are.
+
+Public, as names of `spanwise`: `SizeClassTable` and `Explanation`.
+"""

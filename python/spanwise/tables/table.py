@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Size-class tables: which slot serves a request, and how spans are cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.tables import families
+from spanwise.tables.classes import CLASSES_DTYPE, class_spec, name_bytes, read_classes
+from spanwise.tables.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from spanwise_sizeclasses.model import Table
+
+COLUMN_TITLES = (
+    "class",
+    "bytes/obj",
+    "bytes/span",
+    "objects",
+    "tail waste",
+    "max waste",
+    "min align",
+)
+
+_SOURCES = {
+    "go": "spanwise table go, equal to Go 1.26.8",
+    "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class; up to"
+    " 1 KiB spans of at least 1024 slots or 64 KiB",
+}
+
+
+def _destroy(
+    c_table: Any,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    destroy: Callable[[Any], None] = lib.sw_table_destroy,
+) -> None:
+    """Destroys a table that no heap uses.
+
+    Heaps that are open when the interpreter ends stay, and with them their tables. The functions
+    are arguments, since the module's names may be gone by then.
+    """
+    if not is_finalizing():
+        destroy(c_table)
+
+
+class SizeClassTable:
+    """An immutable table of size classes.
+
+    Make one with `go()`, `c16()`, `default()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`, `pow2()`,
+    `geometric()`, `fibonacci()`, `custom()`, `from_json()`, `named()` or `spanwise.optimize()`.
+    Tables are equal when they place objects equally: same page size, same classes. They may be
+    hashed, pickled and shared by any number of heaps and threads.
+    """
+
+    __slots__ = ("__weakref__", "_c", "_classes", "_parameters", "_sizes", "_source")
+
+    def __init__(
+        self, c_table: Any, source: str, parameters: Mapping[str, Any] | None = None
+    ) -> None:
+        self._c = c_table
+        self._source = source
+        self._parameters = dict(parameters) if parameters is not None else None
+        self._classes = read_classes(c_table)
+        self._sizes = self._classes["size"].astype(np.int64)
+
+    # --- making ---
+
+    @classmethod
+    def go(cls) -> SizeClassTable:
+        """Go 1.26.8's table, bit-exact: 67 classes from 8 B to 32 KiB."""
+        return cls.named("go")
+
+    @classmethod
+    def c16(cls) -> SizeClassTable:
+        """Go's procedure with the alignment that C promises: 66 classes; the default of heaps."""
+        return cls.named("c16")
+
+    @classmethod
+    def default(cls) -> SizeClassTable:
+        """The C library's default table, which is c16."""
+        c_table = lib.sw_table_default()
+        name = _lib.text(lib.sw_table_name(c_table))
+        return cls(c_table, _SOURCES.get(name, f"spanwise table {name}"))
+
+    @classmethod
+    def jemalloc(cls) -> SizeClassTable:
+        """Jemalloc 5.3.0's classes and slabs: 4 KiB pages, 53 classes to 256 KiB."""
+        return cls.named("jemalloc")
+
+    @classmethod
+    def tcmalloc(cls) -> SizeClassTable:
+        """Gperftools 2.10's classes and spans: 8 KiB pages, 85 classes to 256 KiB."""
+        return cls.named("tcmalloc")
+
+    @classmethod
+    def mimalloc(cls) -> SizeClassTable:
+        """Mimalloc 2.0.9's classes and pages of 64 and 512 KiB: 49 classes to 128 KiB."""
+        return cls.named("mimalloc")
+
+    @classmethod
+    def pow2(cls, largest: int = 32768) -> SizeClassTable:
+        """Powers of two from 8 to `largest` bytes."""
+        return cls._of_family(families.make("pow2", largest))
+
+    @classmethod
+    def fibonacci(cls, largest: int = 32768, *, align: int = 16) -> SizeClassTable:
+        """`align` (8 or 16 bytes) times the Fibonacci numbers, up to `largest` bytes."""
+        return cls._of_family(families.make("fibonacci", largest, align))
+
+    @classmethod
+    def geometric(
+        cls, ratio: float, *, smallest: int = 16, largest: int = 32768, align: int = 16
+    ) -> SizeClassTable:
+        """Classes that grow by `ratio`, in multiples of `align` bytes.
+
+        Args:
+            ratio: above 1; 1.25 gives about 1/5 of waste at worst.
+            smallest: bytes of the first class.
+            largest: bytes of the last class.
+            align: 8 or 16 bytes.
+
+        Raises:
+            InvalidError: for an argument out of range, or more than 255 classes.
+        """
+        return cls._of_family(families.make("geometric", ratio, smallest, largest, align))
+
+    @classmethod
+    def _of_family(cls, made: Table) -> SizeClassTable:
+        pairs = [(c.size, c.pages) for c in made.classes]
+        table = cls.custom(pairs, name=made.name, page_bytes=made.page_bytes)
+        table._source = made.source or table._source
+        return table
+
+    @classmethod
+    def custom(
+        cls,
+        classes: Iterable[int | tuple[int, int]],
+        *,
+        name: str = "custom",
+        page_bytes: int = 8192,
+    ) -> SizeClassTable:
+        """A table of your own.
+
+        Args:
+            classes: sizes in bytes, rising, or pairs (size in bytes, pages of a span). Where no
+                pages are given, a span is as short as it can be with a tail of at most 1/8.
+            name: 1 to 63 characters.
+            page_bytes: a power of two from 4096 to 65536.
+
+        Raises:
+            InvalidError: naming the class and the rule that it breaks.
+        """
+        page = _lib.as_index(page_bytes, "page_bytes", (1 << 32) - 1)
+        specs = [class_spec(item, i, page) for i, item in enumerate(classes, 1)]
+        c_specs = ffi.new("sw_class_spec[]", specs or 1)
+        out = ffi.new("sw_table **")
+        raw = name_bytes(name)
+        check(lib.sw_table_create(raw, page, c_specs, len(specs), out))
+        return cls(ffi.gc(out[0], _destroy), f"spanwise table {name}")
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> SizeClassTable:
+        """Reads a table file: an object with name, page_bytes and classes [{size, pages}].
+
+        Raises:
+            InvalidError: naming the file, and the class and rule, or the line, that is wrong.
+            OSError: the file cannot be read.
+        """
+        _lib.c_path(path)
+        shown = os.fspath(path)
+        raw = Path(path).read_bytes()
+        table = cls._of_family(families.read_table_file(shown, raw))
+        table._source = shown
+        return table
+
+    @classmethod
+    def named(cls, name: str) -> SizeClassTable:
+        """A table by what a command line calls it: a family's name, geometric-R or FILE.json.
+
+        The families: go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci.
+
+        Raises:
+            InvalidError: there is no such table.
+            OSError: the file cannot be read.
+        """
+        if name in _SOURCES:
+            return cls(lib.sw_table_builtin(name.encode()), _SOURCES[name])
+        if name.endswith(".json"):
+            return cls.from_json(name)
+        made = families.named(name)
+        if made is None:
+            raise errors.InvalidError(
+                f"unknown table {name!r}; use {families.NAMES_HELP} (R: a ratio such as 1.25)"
+            )
+        return cls._of_family(made)
+
+    # --- what it is ---
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return _lib.text(lib.sw_table_name(self._c))
+
+    @property
+    def page_bytes(self) -> int:
+        """Unit of span length, bytes."""
+        return int(lib.sw_table_page_bytes(self._c))
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest slot, bytes; larger requests get whole pages."""
+        return int(lib.sw_table_max_bytes(self._c))
+
+    @property
+    def hash(self) -> int:
+        """Identity of page size and classes, 64 bits; the name takes no part."""
+        return int(lib.sw_table_hash(self._c))
+
+    @property
+    def classes(self) -> NDArray[np.void]:
+        """The classes, a read-only structured array.
+
+        Columns: cls, size, span_bytes, objects, tail_waste (bytes), max_waste_pct (percent; the
+        worst round-up and tail of a span full of the smallest request), min_align (bytes).
+        """
+        return self._classes
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    # --- questions ---
+
+    def class_of(self, size: SupportsIndex) -> int:
+        """The class that serves a request of `size` bytes; 0: whole pages."""
+        return int(lib.sw_table_class_of(self._c, _lib.as_bytes_size(size)))
+
+    def round_up(self, size: ArrayLike) -> Any:
+        """Slot bytes, or whole pages, of requests of `size` bytes; 0 for 0.
+
+        Args:
+            size: one integer, or an array of them.
+
+        Returns:
+            An int, or an int64 array of the same shape.
+        """
+        if np.ndim(size) == 0:
+            return int(lib.sw_table_round_up(self._c, _lib.as_bytes_size(_scalar(size))))
+        sizes = np.asarray(size)
+        if sizes.dtype.kind not in "iu":
+            raise TypeError(f"sizes must be integers, not {sizes.dtype}")
+        if sizes.size and sizes.min() < 0:
+            raise errors.InvalidError(f"size {sizes.min()} is negative; give 0 or more")
+        wide = sizes.astype(np.int64)
+        slot = self._sizes[np.searchsorted(self._sizes, np.minimum(wide, self.max_bytes))]
+        pages = -(-wide // self.page_bytes) * self.page_bytes
+        return np.where(wide == 0, 0, np.where(wide > self.max_bytes, pages, slot))
+
+    def waste(self, size: ArrayLike) -> Any:
+        """Bytes beyond what was asked for: round_up(size) - size. Shapes as there."""
+        rounded = self.round_up(size)
+        return rounded - (int(_scalar(size)) if np.ndim(size) == 0 else np.asarray(size))
+
+    def explain(self, size: SupportsIndex) -> Explanation:
+        """What happens to one request of `size` bytes."""
+        size = _lib.as_bytes_size(size)
+        rounded = int(lib.sw_table_round_up(self._c, size))
+        cls = self.class_of(size)
+        note = ""
+        if size == 0:
+            note = (
+                "A request of 0 bytes takes nothing; the C call still returns a unique slot of"
+                f" {self._sizes[0]} B."
+            )
+        elif rounded == 0:
+            raise errors.InvalidError(f"size {size} is too large to round up to whole pages")
+        elif cls == 0:
+            note = f"Larger than every class ({self.max_bytes} B): whole pages of its own."
+        row = self._classes[cls - 1] if cls else None
+        shown = 0 if size == 0 else cls
+        return Explanation(
+            table=self.name,
+            size=size,
+            cls=shown,
+            rounded=rounded,
+            waste=rounded - size,
+            waste_pct=100 * (rounded - size) / rounded if rounded else 0.0,
+            span_bytes=int(row["span_bytes"]) if row is not None else rounded,
+            objects=int(row["objects"]) if row is not None else 1,
+            tail_waste=int(row["tail_waste"]) if row is not None else 0,
+            min_align=int(row["min_align"]) if row is not None else self.page_bytes,
+            note=note,
+        )
+
+    def plot_waste(self, ax: Axes | None = None, *, largest: int | None = None) -> Axes:
+        """Draws waste in percent of the slot against the size of the request.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            largest: last size, bytes; None: the largest class.
+
+        Returns:
+            The matplotlib Axes.
+        """
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.waste([self], ax=ax, largest=largest)
+
+    # --- other forms ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table with every column, in the keys that `spanwise classes --json` prints."""
+        keys = CLASSES_DTYPE.names or ()
+        rows = [
+            {
+                key: (round(v, 2) if isinstance(v, float) else v)
+                for key, v in zip(keys, row, strict=True)
+            }
+            for row in self._classes.tolist()
+        ]
+        return {
+            "source": self._source,
+            "page_bytes": self.page_bytes,
+            "max_small": self.max_bytes,
+            "small_size_div": 8,
+            "small_size_max": 1024,
+            "large_size_div": families.large_step(self._sizes),
+            "classes": rows,
+        }
+
+    def to_table_file(self) -> dict[str, Any]:
+        """The table in the form that `from_json` and the generator read."""
+        rows = self._classes[["size", "span_bytes"]].tolist()
+        file: dict[str, Any] = {
+            "name": self.name,
+            "page_bytes": self.page_bytes,
+            "classes": [{"size": size, "pages": span // self.page_bytes} for size, span in rows],
+        }
+        if self._parameters is not None:
+            file["parameters"] = self._parameters
+        return {**file, "provenance": self._source}
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The table as a table file's text; also written to `path`, whole or not, unless None."""
+        content = json.dumps(self.to_table_file(), indent=1) + "\n"
+        if path is not None:
+            place = Path(path)
+            growing = place.with_name(f".{place.name}.{os.getpid()}")
+            try:
+                growing.write_text(content, encoding="utf-8")
+                growing.replace(place)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(place)) from None
+            finally:
+                with suppress(OSError):
+                    growing.unlink()
+        return content
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The seven columns as text, one tuple a class."""
+        return [
+            (str(c), str(s), str(span), str(n), str(tail), f"{worst:.2f}%", str(align))
+            for c, s, span, n, tail, worst, align in self._classes.tolist()
+        ]
+
+    def to_markdown(self) -> str:
+        """The seven columns as a Markdown table."""
+        lines = ["| " + " | ".join(COLUMN_TITLES) + " |", "|" + "---:|" * len(COLUMN_TITLES)]
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows()]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return _format.table(self.rows(), COLUMN_TITLES, left=0)
+
+    def __repr__(self) -> str:
+        return (
+            f"<SizeClassTable {self.name}: {len(self)} classes, {self._sizes[0]} to"
+            f" {self.max_bytes} B, pages of {self.page_bytes} B>"
+        )
+
+    def _repr_html_(self) -> str:
+        title = f"{self.name}: {len(self)} classes, pages of {self.page_bytes} B"
+        return _format.html_table(self.rows(), COLUMN_TITLES, title, left=0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizeClassTable) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._source in _SOURCES.values():
+            return (SizeClassTable.named, (self.name,))
+        file = self.to_table_file()
+        specs = [(c["size"], c["pages"]) for c in file["classes"]]
+        return (rebuild, (specs, self.name, self.page_bytes, self._source, self._parameters))
+
+
+def rebuild(
+    specs: Sequence[tuple[int, int]],
+    name: str,
+    page_bytes: int,
+    source: str,
+    parameters: Mapping[str, Any] | None,
+) -> SizeClassTable:
+    """A table of given classes that says where it comes from, and what its maker was given."""
+    table = SizeClassTable.custom(specs, name=name, page_bytes=page_bytes)
+    table._source = source
+    table._parameters = dict(parameters) if parameters is not None else None
+    return table
+
+
+def as_table(value: SizeClassTable | str) -> SizeClassTable:
+    """A table as it is, or by name."""
+    if isinstance(value, SizeClassTable):
+        return value
+    if isinstance(value, str):
+        return SizeClassTable.named(value)
+    raise TypeError(f"table must be a SizeClassTable or a name, not {type(value).__name__}")
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) else value
