@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check_rooms.py finds planted violations only; the installed package keeps its names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from install_tools import ROOT
+
+SCRIPT = ROOT / "scripts/check_rooms.py"
+
+ROOMS = """# Rooms
+
+1. `base`: `spanwise/_lib.py`
+2. `tables`: `spanwise/tables/` (uses only `base`)
+3. `ledger`: `spanwise/ledger/`
+4. `plots`: `spanwise/plots/`
+5. `front`: `spanwise/__init__.py`
+
+Reserved for rooms that come later: `gc`, `report`.
+"""
+
+FILES = {
+    "ROOMS.md": ROOMS,
+    "spanwise/__init__.py": (
+        "from spanwise import plots\nfrom spanwise.ledger.ledger import total\n"
+    ),
+    "spanwise/_lib.py": "from spanwise._spanwise import ffi\n",
+    "spanwise/tables/__init__.py": "",
+    "spanwise/tables/table.py": (
+        "from typing import TYPE_CHECKING\n"
+        "from spanwise import _lib\n"
+        "if TYPE_CHECKING:\n"
+        "    from matplotlib.axes import Axes\n"
+        "    from spanwise.ledger.ledger import total\n"
+        "def plot():\n"
+        "    from spanwise import plots\n"
+        "    return plots\n"
+    ),
+    "spanwise/ledger/__init__.py": "",
+    "spanwise/ledger/parts.py": "",
+    "spanwise/ledger/ledger.py": (
+        "from spanwise.ledger.parts import __doc__\nfrom spanwise.tables import table\ntotal = 0\n"
+    ),
+    "spanwise/plots/__init__.py": "from spanwise.plots.style import pyplot\n",
+    "spanwise/plots/style.py": (
+        "import importlib\ndef pyplot(): return importlib.import_module('matplotlib.pyplot')\n"
+    ),
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small project of five rooms without a violation."""
+    for name, text in FILES.items():
+        path = tmp_path / "python" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def check(tree: Path) -> tuple[int, list[str]]:
+    command = [sys.executable, str(SCRIPT), "--root", str(tree)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.returncode, (result.stdout + result.stderr).splitlines()
+
+
+def plant(tree: Path, file: str, line: str) -> None:
+    """A line before all others of a file, which may be new."""
+    path = tree / "python" / file
+    path.write_text(line + "\n" + (path.read_text() if path.is_file() else ""))
+
+
+def test_clean_tree_passes(tree: Path) -> None:
+    assert check(tree) == (0, ["check_rooms: 5 rooms, 9 modules, 0 violations"])
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        (
+            "spanwise/tables/table.py",
+            "from spanwise import plots",
+            "room tables may not import plots (spanwise.plots)",
+        ),
+        (
+            "spanwise/tables/table.py",
+            "from spanwise.plots.style import pyplot",
+            "room tables may not import plots (spanwise.plots.style)",
+        ),
+        (
+            "spanwise/tables/table.py",
+            "import spanwise.ledger.parts",
+            "room tables may not import ledger (spanwise.ledger.parts)",
+        ),
+        (
+            "spanwise/tables/table.py",
+            "from ..ledger import parts",
+            "room tables may not import ledger (spanwise.ledger.parts)",
+        ),
+        (
+            "spanwise/tables/table.py",
+            "def lazy(): from spanwise.ledger import parts",
+            "room tables may not import ledger (spanwise.ledger.parts)",
+        ),
+        (
+            "spanwise/ledger/parts.py",
+            "def lazy(): from spanwise import total",
+            "room ledger may not import front (spanwise)",
+        ),
+        (
+            "spanwise/ledger/ledger.py",
+            "def draw(): import matplotlib.pyplot",
+            "imports matplotlib.pyplot; only plots and report may",
+        ),
+        (
+            "spanwise/ledger/ledger.py",
+            "import importlib; importlib.import_module('matplotlib')",
+            "imports matplotlib; only plots and report may",
+        ),
+        (
+            "spanwise/ledger/ledger.py",
+            "from spanwise import _spanwise",
+            "imports the extension; only spanwise._lib may",
+        ),
+        (
+            "spanwise/ledger/ledger.py",
+            "from spanwise._spanwise import lib",
+            "imports the extension; only spanwise._lib may",
+        ),
+        ("spanwise/loose.py", "", "in no room of python/ROOMS.md; add its folder there"),
+    ],
+)
+def test_planted_import_is_found(tree: Path, file: str, line: str, message: str) -> None:
+    plant(tree, file, line)
+    status, lines = check(tree)
+    assert (status, lines[:-1]) == (1, [f"python/{file}:1: {message}"])
+
+
+def test_planted_ring_is_found(tree: Path) -> None:
+    plant(tree, "spanwise/ledger/parts.py", "from spanwise.ledger.ledger import total")
+    ring = "spanwise.ledger.ledger -> spanwise.ledger.parts -> spanwise.ledger.ledger"
+    assert check(tree)[1][:-1] == [f"ring of imports: {ring}"]
+
+
+def test_ring_through_a_function_is_none(tree: Path) -> None:
+    plant(tree, "spanwise/ledger/parts.py", "def f(): from spanwise.ledger.ledger import total")
+    assert check(tree)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "hidden"),
+    [
+        ("spanwise/__init__.py", "from spanwise._lib import ledger", "spanwise.ledger"),
+        ("spanwise/__init__.py", "def tables(): pass", "spanwise.tables"),
+        ("spanwise/plots/__init__.py", "style = 1", "spanwise.plots.style"),
+    ],
+)
+def test_module_behind_another_thing_is_found(
+    tree: Path, file: str, line: str, hidden: str
+) -> None:
+    plant(tree, file, line)
+    said = f"python/{file}:1: {hidden} hides the module {hidden}; give the module another name"
+    assert check(tree)[1][:-1] == [said]
+
+
+def test_the_25th_entry_is_found(tree: Path) -> None:
+    """The small tree has 5 entries and 2 reserved rooms."""
+    package = tree / "python/spanwise"
+    for number in range(17):
+        (package / f"{number}.txt").touch()
+    (package / "__pycache__").mkdir()
+    assert check(tree)[0] == 0
+    (package / "gc").mkdir()  # was counted before it was there
+    assert check(tree)[0] == 0
+    (package / "17.txt").touch()
+    told = "python/spanwise: 25 entries, the reserved rooms counted; at most 24"
+    assert check(tree)[1][:-1] == [told]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no list\n", "no line of the form '1. `name`: `folder/`'"),
+        ("1. `a`: `a/`\n2. `a`: `b/`\n", "room 'a' is listed twice"),
+        ("1. `a`: `a/` (uses only `b`)\n", "'a' uses 'b', not a room above it"),
+    ],
+)
+def test_bad_list_is_told(tree: Path, text: str, message: str) -> None:
+    (tree / "python/ROOMS.md").write_text(text)
+    assert check(tree) == (2, [f"check_rooms: ROOMS.md: {message}"])
+
+
+def test_broken_source_is_told(tree: Path) -> None:
+    plant(tree, "spanwise/_lib.py", "def (")
+    status, lines = check(tree)
+    assert status == 2 and lines[0].startswith("check_rooms: python/spanwise/_lib.py:1: ")
+
+
+def test_this_project_is_clean() -> None:
+    status, lines = check(ROOT)
+    assert status == 0, lines
+
+
+def run_python(code: str) -> str:
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=True, cwd="/").stdout
+
+
+def test_every_installed_module_is_the_attribute_of_its_name() -> None:
+    """After all are imported: the attribute of a module's name is that module."""
+    code = """
+import importlib, pkgutil, sys, spanwise
+names = [m.name for m in pkgutil.walk_packages(spanwise.__path__, "spanwise.")]
+for name in names:
+    module = importlib.import_module(name) if name != "spanwise.__main__" else None
+    package, _, last = name.rpartition(".")
+    if module is not None and getattr(sys.modules[package], last) is not module:
+        print(name)
+print(len(names) > 80)
+"""
+    assert run_python(code) == "True\n"
+
+
+@pytest.mark.parametrize(
+    "function", ["build", "compare", "optimize", "record", "replay", "run", "sweep"]
+)
+def test_a_function_is_no_module(function: str) -> None:
+    code = f"""
+import spanwise
+try:
+    import spanwise.{function}
+except ModuleNotFoundError:
+    print(callable(spanwise.{function}))
+"""
+    assert run_python(code) == "True\n"
+
+
+def test_public_modules_are_reached_both_ways() -> None:
+    code = """
+import spanwise.plots, spanwise.workloads, spanwise as sw
+print(sw.plots.waste.__name__, sw.workloads.synthesize is sw.synthesize)
+"""
+    assert run_python(code) == "waste True\n"
+
+
+def test_import_loads_no_matplotlib() -> None:
+    code = "import sys, spanwise; print('numpy' in sys.modules, 'matplotlib' in sys.modules)"
+    assert run_python(code) == "True False\n"
