@@ -10,7 +10,7 @@ from typing import Any
 from runner.errors import BenchError
 from runner.stats import Interval
 
-STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/spanwise.mplstyle"
+STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/plots/spanwise.mplstyle"
 OURS, OTHERS, DARK = "#0072B2", "#B8BCC2", "#444444"
 MIDDLE = "#56B4E9"  # what stands between ours and the others
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each function of the malloc family a known number of times, with sizes that no one else uses, and
  * errno checked around them. Ends through _exit, so that nothing of the C library comes after.
- * The driver (tests/python/test_recorder_preload.py) knows what must be counted. */
+ * The driver (tests/recorder/test_counts.py) knows what must be counted. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>

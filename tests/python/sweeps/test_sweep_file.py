@@ -20,7 +20,7 @@ from spanwise import _lib
 from spanwise.recording.simulate import Simulation
 from spanwise.sweeps import inputs
 
-from tests.python.sweep_tools import TABLES, expected, lines_of, settled
+from tests.python.sweeps.sweep_tools import TABLES, expected, lines_of, settled
 
 # --- the file -------------------------------------------------------------------------------------
 

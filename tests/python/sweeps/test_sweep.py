@@ -15,7 +15,7 @@ from spanwise.sweeps import plans, tasks, worker
 from spanwise.sweeps.tasks import LEDGER_FIELDS, ROW_FIELDS, STATS_FIELDS
 
 from tests.python.helpers import random_ops
-from tests.python.sweep_tools import TABLES, settled
+from tests.python.sweeps.sweep_tools import TABLES, settled
 
 # --- what a row says ------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import spanwise as sw
 from spanwise.sweeps import engines, worker
 
 from tests.python.helpers import random_ops
-from tests.python.sweep_tools import MANY, TABLES, expected, lines_of, settled
+from tests.python.sweeps.sweep_tools import MANY, TABLES, expected, lines_of, settled
 
 # --- executors ------------------------------------------------------------------------------------
 

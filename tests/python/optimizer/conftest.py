@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings that the tests of the optimiser share."""
+
+from __future__ import annotations
+
+import pytest
+import spanwise as sw
+
+from tests.python.helpers import random_ops
+
+
+@pytest.fixture(scope="module")
+def program() -> sw.Recording:
+    return sw.Recording.from_ops(random_ops(5, 30_000), name="program")
+
+
+@pytest.fixture(scope="module")
+def other() -> sw.Recording:
+    return sw.Recording.from_ops(random_ops(6, 20_000), name="other")

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table that the optimiser proposes: its rules, its frontier, its file, bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spanwise.optimizer.frontier import AS_RECORDED, peak_ledger
+from spanwise.optimizer.profile import profile_of
+
+from tests.python.helpers import (
+    ROOT,
+)
+from tests.python.optimizer.optimizer_tools import wanting
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_fits_what_is_asked_for() -> None:
+    recording = wanting(*[24] * 50, *[100] * 40, *[1000] * 30)
+    best = sw.optimize(recording, classes=4, align=8, pages=4, partial=0)
+    sizes = best.table.classes["size"].tolist()
+    # 1000 B grows as far as its span holds it equally often; the largest class is always there.
+    assert sizes[0] == 24 and sizes[1] == 104 and 1000 <= sizes[2] < 1100 and sizes[3] == 32768
+    assert best.table.name == best.proposal.name == "best-4-peak"
+    assert best.held_out == () and "nothing was held out" in best.verdict()
+
+
+@pytest.mark.parametrize("align", [8, 16])
+@pytest.mark.parametrize("objective", ["allocs", "time", "peak", "held"])
+def test_rules_are_kept(program: sw.Recording, objective: str, align: int) -> None:
+    best = sw.optimize(program, classes=20, objective=objective, align=align, max_size=16384)
+    sizes = best.table.classes["size"]
+    assert len(best.table) <= 20
+    assert sizes[-1] == 16384
+    assert (sizes[sizes >= align] % align == 0).all()
+    if objective != "held":
+        assert (best.table.classes["span_bytes"] <= 10 * 8192).all()
+    waste = best.arithmetic
+    assert waste.total == pytest.approx(waste.roundup + waste.tail + waste.large_rounding)
+    assert best.unit == ("byte-seconds" if objective == "time" else "bytes")
+
+
+def test_more_classes_never_waste_more(program: sw.Recording) -> None:
+    wastes = [
+        sw.optimize(program, classes=n, partial=0).arithmetic.total for n in (1, 2, 5, 12, 40, 120)
+    ]
+    assert wastes == sorted(wastes, reverse=True)
+    assert wastes[0] > 3 * wastes[-1]
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.integers(1, 4096), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.lists(st.integers(1, 256), min_size=5, max_size=5, unique=True),
+)
+def test_no_other_table_of_as_many_classes_is_better(
+    requests: list[int], classes: int, rivals: list[int]
+) -> None:
+    recording = wanting(*requests)
+    best = sw.optimize(recording, classes=classes, max_size=4096, pages=3, partial=0)
+    sizes = [*sorted({16 * n for n in rivals} - {4096})[: classes - 1], 4096]
+    for pages in (1, 2, 3):
+        rival = sw.SizeClassTable.custom([(size, pages) for size in sizes])
+        mine = profile_of(recording, "peak").waste(rival)
+        assert best.arithmetic.total <= mine.total + 1e-6
+
+
+def test_held_holds_least(program: sw.Recording) -> None:
+    held = peak_ledger([program], sw.optimize(program, 32, "held").table).held_bytes
+    assert held <= peak_ledger([program], sw.optimize(program, 32, "peak").table).held_bytes
+
+
+def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
+    both = sw.optimize([program, other], classes=16)
+    assert both.arithmetic.requested == (
+        program.summary.peak_requested_bytes + other.summary.peak_requested_bytes
+    )
+    only = sw.optimize([program, other], classes=16, weights=[1, 0])
+    assert only.table == sw.optimize(program, classes=16, partial=only.rules.partial).table or (
+        only.arithmetic.share == pytest.approx(profile_of(program, "peak").waste(only.table).share)
+    )
+    half = sw.optimize([program, other], classes=16, weights=[1, 1])
+    assert half.arithmetic.requested == pytest.approx(both.arithmetic.requested)
+
+
+def test_a_prior_serves_what_was_never_asked_for() -> None:
+    recording = wanting(*[100] * 1000)
+    blind = sw.optimize(recording, classes=16, partial=0)
+    wide = sw.optimize(recording, classes=16, prior=0.1, partial=0)
+    assert len(blind.table) == 2
+    assert len(wide.table) == 16
+    assert wide.table.round_up(2000) < 3000 < blind.table.round_up(2000)
+
+
+def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=24, partial=0)
+    saved = {one.rule: one.saved for one in best.constraints}
+    assert saved["align 8 instead of 16"] >= 0
+    assert saved["spans of up to 40 pages"] >= 0
+    assert saved["twice as many classes"] >= 0
+    assert saved["spans that Go's 32-bit division serves"] <= 1e-6
+    assert saved["the fewest pages for the largest class"] <= 1e-6
+
+
+def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=8, align=8, max_size=1000, page_bytes=4096)
+    rules = [one.rule for one in best.constraints]
+    assert "align 16 instead of 8" not in rules  # 1000 B is no multiple of 16
+    assert "largest class 65536 B" in rules
+    assert "align 16" not in str(best)
+
+
+# --- the frontier ---------------------------------------------------------------------------------
+
+
+def test_frontier_rows_are_ledgers(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=24)
+    frontier = best.make_frontier(counts=(4, 64), caches=(AS_RECORDED, 1, 4), scales=(1, 2))
+    assert frontier.curves() == [(1, 0), (1, 1), (1, 4), (2, 0)]
+    assert frontier.curve()["classes"].tolist() == [4, 24, 64]
+    parts = ("requested", "roundup", "tail", "partial", "cached", "metadata", "other")
+    for row in frontier.rows:
+        assert sum(int(row[name]) for name in parts) == row["held"]
+    ledger = program.ledger(best.table)
+    row = frontier.curve()[1]
+    assert (row["held"], row["cached"]) == (ledger.held_bytes, ledger.cached_bytes)
+    assert frontier.best()["held"] == frontier.curve()["held"].min()
+    one, four = frontier.curve(caches=1), frontier.curve(caches=4)
+    assert (four["cached"] > one["cached"]).all()
+    assert str(frontier).count("least") == 4
+    assert len(frontier.to_dict()["minima"]) == 4
+
+
+def test_pictures(program: sw.Recording) -> None:
+    best = sw.optimize(program, classes=12)
+    frontier = best.make_frontier(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
+    drawn, waste = frontier.plot(), best.plot_waste()
+    assert len(drawn.get_lines()) == 2
+    assert waste.get_title(loc="left") == "round-up of each size"
+    plt.close("all")
+    assert "best-12-peak" in best._repr_html_()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) -> None:
+    best = sw.optimize(program, classes=24)
+    path = tmp_path / "best.json"
+    best.table.to_json(path)
+    assert sw.SizeClassTable.from_json(path) == best.table
+    file = json.loads(path.read_text())
+    assert file["parameters"]["classes"] == 24
+    assert file["provenance"] == "spanwise optimize, objective peak, of program"
+    script = ROOT / "scripts/sizeclasses.py"
+    words = [sys.executable, str(script), "--table", str(path), "-o", str(tmp_path / "gen")]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sorted(made.name for made in (tmp_path / "gen").iterdir()) == [
+        "default.h",
+        "fast.h",
+        "paths_best_24_peak.c",
+        "paths_best_24_peak.h",
+        "table_best_24_peak.c",
+    ]
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": 0}, "classes 0: must be 1 to 255"),
+        ({"classes": 256}, "classes 256: must be 1 to 255"),
+        ({"align": 12}, "align 12: must be 8 or 16"),
+        ({"max_size": 24}, "max_bytes 24: no class; must be a multiple of align 16 up to 262144"),
+        (
+            {"pages": 3},
+            "pages_max 3: a class of 32768 bytes needs 4 pages of 8192 bytes; allow so many",
+        ),
+        ({"page_bytes": 5000}, "page_bytes 5000: must be a power of two from 4096 to 65536"),
+        ({"objective": "speed"}, "objective 'speed': must be one of allocs, time, peak, held"),
+        ({"name": "go"}, "name 'go' belongs to a built-in table; choose another"),
+        (
+            {"name": "my table"},
+            "name 'my table': must be 1 to 63 of A-Z a-z 0-9 _ . - and begin with a letter",
+        ),
+        ({"prior": 1.0}, "prior 1.0: must be at least 0 and below 1"),
+        ({"partial": -0.5}, "span_charge -0.5: must be 0 or more"),
+        (
+            {"weights": [1, 2]},
+            "weights [1.0, 2.0]: give one number of 0 or more for each of 1 recordings, not all 0",
+        ),
+    ],
+)
+def test_impossible_rules(program: sw.Recording, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.optimize(program, **options)
+    assert str(caught.value) == message
+
+
+def test_nothing_to_fit() -> None:
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.optimize(sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE), name="empty"))
+    assert str(caught.value) == "empty: holds no allocation; record a program that makes some"
+    with pytest.raises(sw.InvalidError) as caught:
+        sw.optimize(wanting(100_000, 200_000))
+    assert str(caught.value) == (
+        "no request of at most 32768 bytes: there is nothing to fit classes to"
+    )
+    with pytest.raises(sw.InvalidError, match="no recording to fit a table to"):
+        sw.optimize([])
+    with pytest.raises(TypeError, match="recordings must be Recording objects, not str"):
+        sw.optimize(["a.swt"])  # type: ignore[list-item]
