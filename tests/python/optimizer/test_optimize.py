@@ -51,6 +51,30 @@ def test_rules_are_kept(program: sw.Recording, objective: str, align: int) -> No
     assert best.unit == ("byte-seconds" if objective == "time" else "bytes")
 
 
+def test_of_equal_slot_costs_the_shorter_span_is_chosen() -> None:
+    """Where spans are free: a span of 4096 or 32768 B wastes no tail at any whole number of slots.
+
+    Slots of 4096 B cost 4096 B each in spans of 1, 2, 3, ... pages of 8 KiB, and those of 32768 B
+    cost 32768 B in spans of 4 and 8 pages. The fewest pages are 1 and 4.
+    """
+    best = sw.optimize(wanting(4096, 32768), classes=2, objective="allocs")
+    found = best.table.classes[["size", "span_bytes"]].tolist()
+    assert found == [(4096, 8192), (32768, 32768)]
+
+
+@pytest.mark.parametrize(("objects", "pages"), [(3, 1), (4, 1), (5, 3)])
+def test_of_equal_costs_the_shorter_span_is_chosen(objects: int, pages: int) -> None:
+    """Where half a span is charged: the costs of both spans meet at 4 objects.
+
+    A page of 8192 B holds one slot of 6144 B, and 3 pages hold 4; 2 pages hold 2, at the slot cost
+    of one page. n objects cost 8192 n + 8192 / 2 in spans of one page, and 6144 n + 24576 / 2 in
+    spans of three: 36864 each for n = 4. Fewer objects prefer the short span, more the long one.
+    """
+    recording = wanting(*[6144] * objects)
+    best = sw.optimize(recording, classes=1, max_size=6144, pages=3, partial=0.5)
+    assert best.table.classes["span_bytes"].tolist() == [pages * 8192]
+
+
 def test_more_classes_never_waste_more(program: sw.Recording) -> None:
     wastes = [
         sw.optimize(program, classes=n, partial=0).arithmetic.total for n in (1, 2, 5, 12, 40, 120)
