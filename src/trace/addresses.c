@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Address table of the merge. */
+/* The table from live addresses to object ids (addresses.h). Called by the merge. */
 #include "trace/addresses.h"
 
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static inline uint32_t place_of(uint64_t address) {
     return (uint32_t)(address >> 4) % SWT_LEAF_IDS;
 }
 
-/* Twice multiplied: a single product maps the even spacing of heap addresses to long runs. */
+/* Where a key's search begins. Addresses of a heap are evenly spaced, and a single multiplication would
+ * map them to long runs of neighbouring entries; two do not. */
 static inline size_t home(const swt_addresses *map, uint64_t key) {
     uint64_t h = key * 0x9E3779B97F4A7C15ull;
     return (size_t)((h ^ h >> 32) * 0xBB67AE8584CAA73Bull >> map->shift);
@@ -46,7 +47,8 @@ static bool grow(swt_addresses *map) {
     return true;
 }
 
-/* A leaf of zeros. There is always room to make it spare again. */
+/* Takes a leaf, which is all zeros. The array of spare leaves has room for every leaf, so giving one
+ * back can not fail. */
 static bool take_leaf(swt_addresses *map, uint32_t *leaf) {
     if (map->spare_count != 0) {
         *leaf = map->spare[--map->spare_count];
@@ -77,7 +79,8 @@ int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_
     return before != 0;
 }
 
-/* Closes the gap at i: each follower that may not stay behind a gap moves into it. */
+/* Closes the gap at i. A search ends at the first gap, so every entry behind it whose search begins at
+ * or before the gap moves into it, and leaves a gap in turn. */
 static void close_gap(swt_addresses *map, size_t i) {
     for (size_t j = (i + 1) & map->mask; map->entries[j].key != 0; j = (j + 1) & map->mask) {
         size_t wanted = home(map, map->entries[j].key);

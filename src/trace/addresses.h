@@ -38,10 +38,10 @@ typedef struct swt_addresses {
     size_t spare_count, spare_capacity;
 } swt_addresses;
 
-/* Puts address -> id. *old: the id that was there, when this returns 1. 0: was not there.
- * -1: no memory. */
+/* Sets the id of an address. Returns 1 when it had one, which is *old then; 0 when it had none; -1
+ * without memory. */
 int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_t *old);
-/* False: not there. */
+/* Removes an address; *id is what it had. False: it had none. */
 bool swt_addresses_remove(swt_addresses *map, uint64_t address, uint32_t *id);
 void swt_addresses_free(swt_addresses *map);
 

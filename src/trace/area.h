@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Areas: what the recorder has not written to its recording yet, in a file that outlives the
- * recorded program. Whoever started the program appends it to the recording (salvage.c).
+/* Areas: what the recorder has not written to its recording yet, in a file that outlives the recorded
+ * program. The process that started the program appends it to the recording (salvage.c).
  *
  *   +-- area 0: call sites --+-- area 1: thread a --+-- area 2: thread b --+ ...
  *   | head | SITES entries   | head | slots ... 0   | head | slots ... 0   |
  *
  * All areas of a file have the same length. The recorder maps each of them, shared, and works in
- * place; nothing is ever written with a system call. The file is of one machine and one moment:
- * numbers are as the machine has them.
+ * place, without system calls. The file is read on the machine that wrote it, soon afterwards, so
+ * numbers have the byte order of the machine.
  *
- * A slot is there when its first word is not 0, and the word behind the last slot is 0: the writer
- * makes the next word 0 first and its own word last (swt_event_put). A program that is killed has
- * done all stores up to some instruction, so the compiler's order is enough.
+ * An event counts as written when its first word is not 0, and the word behind the last event is 0: the
+ * writer first clears the next event's word and sets its own word last (swt_event_put). A program that
+ * is killed has done all stores up to some instruction, so it is enough that the compiler keeps the
+ * order of these stores.
  */
 #ifndef SW_TRACE_AREA_H
 #define SW_TRACE_AREA_H
@@ -30,7 +31,7 @@ enum {
 
 typedef enum swt_area_kind { SWT_AREA_SITES = 1, SWT_AREA_THREAD = 2 } swt_area_kind;
 
-/* The head of an area. Its content follows at once. */
+/* The head of an area. Its content lies right behind it. */
 struct swt_area {
     uint64_t magic;      /* written last: 0 in an area that is not ready */
     uint32_t area_bytes; /* of each area of this file */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The encoder of blocks: RAW events into columns, payloads of the small blocks, compression.
- * Runs inside the recorder (interposed malloc): memory is the caller's, no libc beyond memcpy and
- * memset, and nothing here can fail: what does not compress is stored. docs/design/trace.md.
+ * It runs inside the recorder, in calls of malloc: so all memory is the caller's, of the C library only
+ * memcpy and memset are used, and nothing can fail, because what does not compress is stored.
+ * Format: docs/design/trace.md.
  */
 /* The static context and two of the parameters are zstd's "experimental" part. */
 #define ZSTD_STATIC_LINKING_ONLY
@@ -33,9 +34,9 @@ struct swt_encoder {
     uint8_t *out;       /* OUT_BYTES */
 };
 
-/* zstd's fastest strategy with Huffman coding kept: level 1 looks harder for matches than columns
- * of varints repay (half the time for 5 % more bytes), negative levels drop the Huffman coding.
- * The small hash table stays in the first-level cache. */
+/* zstd's fastest strategy, but with Huffman coding. Level 1 searches longer for matches, which takes
+ * twice the time and saves 5 % of the bytes of such columns; negative levels leave the Huffman coding
+ * out. The hash table is small enough for the first-level cache. */
 static ZSTD_compressionParameters parameters(void) {
     return (ZSTD_compressionParameters){.windowLog = 17,
                                         .chainLog = 12,
@@ -118,14 +119,15 @@ size_t swt_encode_block(swt_encoder *encoder, swt_block_kind kind, const void *p
 
 /* --- RAW -------------------------------------------------------------------------------------- */
 
-/* Where each column is being written, and what the next value is a difference to. */
+/* The ends of the columns, and the last values, from which the next ones are stored as differences. */
 typedef struct columns {
     uint8_t *tag, *address, *size, *ticks, *stamp, *site;
     uint64_t last_address, last_ticks, last_stamp;
     uint32_t address_shift, tick_shift;
 } columns;
 
-/* Low bits that are zero in every address of the block, and whether any site is known. */
+/* Looks through the block: returns how many low bits are zero in every address, and tells whether any
+ * site is known and whether stamps have gaps. */
 static uint32_t survey(const swt_raw *raw, bool *sites, bool *gaps, uint32_t flags) {
     uint64_t low = 0, site = 0, gap = 0;
     uint32_t expected = 0; /* stamps that count up by one need no column */
@@ -151,7 +153,8 @@ static sw_always_inline void put_event(columns *c, const swt_event *e, bool site
         c->size = swt_varint_put(c->size, e->size);
     }
     uint64_t ticks = e->ticks >> c->tick_shift;
-    if (ticks < c->last_ticks) ticks = c->last_ticks; /* a thread moved between cores */
+    if (ticks < c->last_ticks)
+        ticks = c->last_ticks; /* counters of two cores differ: the thread has moved */
     c->ticks = swt_varint_put(c->ticks, ticks - c->last_ticks);
     c->last_ticks = ticks;
     if (gaps) {

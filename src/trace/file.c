@@ -65,7 +65,8 @@ sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason) {
     return SW_OK;
 }
 
-/* Reads and judges the block header at an offset. NULL: fine. *io: it is a failed read. */
+/* Reads and checks the block header at an offset. Returns NULL, or what is wrong with it; *io says that
+ * reading failed. */
 static const char *read_header(swt_file *file, uint64_t at, swt_block *block, bool *io) {
     *io = false;
     uint8_t bytes[SWT_BLOCK_HEADER_BYTES];
@@ -98,7 +99,7 @@ static const char *decompress(swt_file *file, const swt_block *block) {
     return NULL;
 }
 
-/* Reads header and payload of a block whose header was judged before. */
+/* Reads header and payload of a block whose header was checked before. */
 static const char *read_payload(swt_file *file, uint64_t at, size_t stored_bytes, swt_block *block,
                                 bool *io) {
     size_t bytes = SWT_BLOCK_HEADER_BYTES + stored_bytes;
@@ -146,7 +147,8 @@ static const char *add_entry(swt_file *file, uint64_t at, const swt_block *block
     return NULL;
 }
 
-/* Small blocks are read now; data blocks too where the prefix must be known to be whole. */
+/* Takes a block into the index. Payloads of small blocks are read now; those of data blocks only where
+ * it must be known how far the file is whole. */
 static const char *take_block(swt_file *file, uint64_t at, swt_block *block, bool *io) {
     bool data = block->kind == SWT_BLOCK_RAW || block->kind == SWT_BLOCK_OPS;
     *io = false;
@@ -186,8 +188,8 @@ static sw_status scan(swt_file *file) {
 
 /* --- the file header -------------------------------------------------------------------------- */
 
-/* A directory can be opened, and what a seek answers there depends on the file system: a read fails
- * on each. */
+/* Finds the length of the file. A directory can be opened too, and the result of a seek in it depends
+ * on the file system; a read fails on all of them, so one is tried. */
 static sw_status measure(swt_file *file) {
     if (fgetc(file->stream) == EOF && ferror(file->stream)) return io_failed(file, "read");
     off_t end = fseeko(file->stream, 0, SEEK_END) == 0 ? ftello(file->stream) : -1;

@@ -2,8 +2,8 @@
 /* An open `.swt` file: its index of data blocks, its small blocks decoded, and one block's payload
  * at a time, checked and decompressed. stdio only, so it builds without os/linux.
  *
- * Damage. Whatever is wrong is reported by swt_file_damage: an error that names file, offset,
- * reason and mend, or, in a file opened for its valid prefix, the end of the file.
+ * Damage. Whatever is wrong with the content goes to swt_file_damage. It gives an error that names file,
+ * offset, reason and mend; but in a file that was opened for its valid prefix the file ends there.
  */
 #ifndef SW_TRACE_FILE_H
 #define SW_TRACE_FILE_H
@@ -50,13 +50,13 @@ typedef struct swt_notes {
     size_t module_count, module_capacity;
     uint64_t *frames; /* return addresses of all sites */
     size_t frame_count, frame_capacity;
-    swt_site *sites; /* by rising id: whatever the ids are, as many as the file has */
+    swt_site *sites; /* by rising id: one for each in the file, so a large id takes no memory */
     size_t site_count, site_capacity;
     swt_clock first_clock, last_clock;
     size_t clock_count;
     sw_trace_summary summary;   /* of SUMMARY, or only the recorder's part of it from END */
-    uint64_t bytes, site_bytes; /* of small blocks so far, decompressed: have limits; call sites
-                                 * apart */
+    uint64_t bytes, site_bytes; /* of small blocks so far, decompressed, for the limits; call
+                                 * sites are counted apart */
 } swt_notes;
 
 typedef struct swt_file {
@@ -76,7 +76,7 @@ typedef struct swt_file {
     size_t last_ops_count, last_ops_capacity;
     bool prefix;   /* opened for the valid prefix */
     bool complete; /* the last block is END or SUMMARY */
-    bool damaged;  /* and this is the prefix */
+    bool damaged;  /* it is, and only the valid prefix is read */
     uint64_t damage_at;
 } swt_file;
 
@@ -87,14 +87,15 @@ void swt_file_close(swt_file *file);
  * read or of swt_file_damage, else SW_OK; *whole false: damage where the valid prefix ends. */
 sw_status swt_file_load(swt_file *file, const swt_entry *entry, swt_block *block, bool *whole);
 
-/* SW_OK in a file opened for its prefix: the caller ends there. Else SW_FORMAT and its message. */
+/* Reports damage. SW_OK in a file that was opened for its prefix: the caller treats it as the end. Else
+ * SW_FORMAT with a message. */
 sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason);
 sw_status swt_file_no_memory(const swt_file *file);
 
 /* notes.c: takes in a small block of a file of so many bytes. NULL or what is wrong. */
 const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
                           uint64_t file_bytes);
-/* The place of the first site whose id is not below `id`. */
+/* The index of the first site whose id is not below `id`. */
 size_t swt_notes_site(const swt_notes *notes, uint32_t id);
 void swt_notes_free(swt_notes *notes);
 const char *swt_notes_find(const swt_notes *notes, const char *key);

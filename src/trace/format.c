@@ -12,7 +12,7 @@ enum {
     BLOCK_SUM_AT = SWT_BLOCK_HEADER_BYTES - 8, /* of a block header's */
 };
 
-/* As PNG's: a byte above 127, the name, and line ends that a text-mode copy would change. */
+/* Built like PNG's: a byte above 127, the name, and line ends, so that a copy in text mode shows. */
 static const uint8_t file_magic[8] = {0x89, 'S', 'W', 'T', '\r', '\n', 0x1A, '\n'};
 
 /* Odd constants with balanced bits (multiples of the golden ratio and roots of primes). */
@@ -24,7 +24,8 @@ static inline uint64_t mix(uint64_t h, uint64_t factor) {
     return h ^ h >> 32;
 }
 
-/* Four lanes of multiply and shift, after the plan of xxHash (Collet) with steps of our own. */
+/* Four lanes of multiplications and shifts. The structure is that of xxHash (Collet), the steps are
+ * different. */
 uint64_t swt_checksum(const void *data, size_t bytes) {
     const uint8_t *p = data;
     uint64_t lane[4] = {1, 2, 3, 4};

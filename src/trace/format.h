@@ -74,8 +74,8 @@ typedef struct swt_block {
 /* Whether the file says where threads end: since version 2. */
 static inline bool swt_tells_ends(const swt_header *header) { return header->version >= 2; }
 
-/* 64 bits over the bytes. A change confined to one 8-byte word, so every single bit flip, always
- * changes it: each step is a bijection of the word that it takes in. */
+/* A checksum of 64 bits. A change within one aligned 8-byte word always changes it, so every flip of a
+ * single bit is found: each step is a bijection of the word that it adds. */
 uint64_t swt_checksum(const void *data, size_t bytes);
 
 void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *header);
@@ -132,7 +132,7 @@ static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
     return p;
 }
 
-/* The rest of a varint whose first byte has its high bit set; *bad when it exceeds 64 bits. */
+/* Reads the bytes after the first of a varint of several; *bad when it exceeds 64 bits. */
 static inline uint64_t swt_varint_continue(const uint8_t **at, bool *bad) {
     const uint8_t *p = *at;
     uint64_t v = *p++ & 0x7F;
@@ -149,8 +149,8 @@ static inline uint64_t swt_varint_continue(const uint8_t **at, bool *bad) {
     return v;
 }
 
-/* Reads a varint without looking at the end of the column: swt_varints_whole was asked before.
- * A varint of more than ten bytes stops at its tenth, so the cursor never passes the end. */
+/* Reads a varint without a check for the end of the column, which swt_varints_whole has made before. A
+ * varint is never read beyond its tenth byte, so the cursor stays inside the column. */
 static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
     uint64_t byte = **at;
     if (sw_likely(byte < 0x80)) {

@@ -16,7 +16,8 @@ bool swt_grow(void *array_pointer, size_t *capacity, size_t needed, size_t item_
     }
     if (wanted > SIZE_MAX / item_bytes) return false;
     void *old;
-    memcpy(&old, array_pointer, sizeof old); /* whatever the type of the pointer */
+    memcpy(&old, array_pointer,
+           sizeof old); /* copied as bytes, since the pointer may be to any type */
     char *grown = realloc(old, wanted * item_bytes);
     if (grown == NULL) return false;
     memset(grown + *capacity * item_bytes, 0, (wanted - *capacity) * item_bytes);

@@ -49,7 +49,7 @@ static sw_always_inline bool swt_ids_give(swt_ids *ids, uint32_t id) {
     return true;
 }
 
-/* The reason that the decoders give when memory ran out; known by its address. */
+/* The reason that decoders return when memory ran out. Callers compare its address. */
 extern const char swt_no_memory[];
 
 /* Grows an array to at least `needed` items by doubling, new bytes zero; *capacity counts items.

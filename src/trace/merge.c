@@ -81,7 +81,8 @@ void swt_merge_free(swt_merge *m) {
 
 /* --- events to operations --------------------------------------------------------------------- */
 
-/* Clocks of threads differ by little; the history's time does not fall. */
+/* The time of an event in the history. Clocks of different cores differ by little, so times that would
+ * fall are raised to the last one. */
 static uint64_t time_of(swt_merge *m, uint64_t ticks) {
     if (ticks > m->tick_origin) {
         __extension__ unsigned __int128 ns = (unsigned __int128)(ticks - m->tick_origin);
@@ -108,8 +109,8 @@ static void emit(swt_merge *m, swt_stream *s, const swt_merge_event *event, sw_o
     };
 }
 
-/* The object lives at the event's address from now on; whatever was believed to live there was
- * freed by a call that is not in the recording. */
+/* Notes that the object lives at the event's address from now on. If another object was believed to
+ * live there, its free is missing in the recording. */
 static bool settle(swt_merge *m, swt_stream *s, const swt_merge_event *event, uint32_t object) {
     uint32_t old;
     int put = swt_addresses_put(&m->addresses, event->address, object, &old);
@@ -121,7 +122,7 @@ static bool settle(swt_merge *m, swt_stream *s, const swt_merge_event *event, ui
     return put >= 0;
 }
 
-/* An occupied address is given up first, so that the new object may take the freed id. */
+/* If the address is occupied, its object is freed first, so that the new one may take the freed id. */
 static bool on_alloc(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     uint32_t object;
     if (sw_unlikely(swt_addresses_remove(&m->addresses, event->address, &object))) {
@@ -156,14 +157,14 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_merge_event *e
     return true;
 }
 
-/* Of a thread that made no operation, or none since its last end, there is nothing to tell. */
+/* An end is left out where the thread has made no operation, or none since its last end. */
 static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
     if (s->thread == UINT32_MAX || s->has_ended) return;
     emit(m, s, &(swt_merge_event){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
 }
 
-/* A file that does not tell where threads end: here, at its last event. The first thread is most
- * likely the program's own, which ends with it. */
+/* For a file that does not say where threads end: this one is taken to end after its last event. The
+ * first thread is left out, since it is most likely the main thread, which ends with the program. */
 static void infer_end(swt_merge *m, swt_stream *s) {
     if (swt_tells_ends(&m->file->header) || m->ended || s->thread == 0) return;
     size_t before = m->count;
@@ -186,7 +187,7 @@ static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) 
 
 /* --- the merge -------------------------------------------------------------------------------- */
 
-/* Stamp up to which the least stream may run before another one's turn. */
+/* The stamp up to which the stream with the least stamp may run before it is another one's turn. */
 static uint64_t horizon(const swt_merge *m) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 1; i < 3 && i < m->queue_count; i++)

@@ -2,10 +2,10 @@
 /* Raw recording -> one history: the threads' events merged by stamp, addresses turned into object
  * ids. Memory: one block a thread that is in the middle of its events, and the live addresses.
  *
- * An allocation is stamped after it returned, a free before it began. So when an address goes from
- * one thread to another, its free is before its next allocation in stamps whatever the timing, and
- * the order of stamps is a history that could have happened. A reallocation gives up the old
- * address at its first stamp and has the new one at its second; its operation stands at the second.
+ * An allocation is stamped after it returned, a free before it began. So when an address goes from one
+ * thread to another, the stamp of its free is always below that of its next allocation, and the order
+ * of stamps is a history that could have happened. A reallocation gives up the old address at its
+ * first stamp and has the new one from its second on; its operation stands at the second.
  */
 #ifndef SW_TRACE_MERGE_H
 #define SW_TRACE_MERGE_H
@@ -44,7 +44,7 @@ typedef struct swt_merge {
     swt_queue_item *queue; /* streams that are not at their end; least stamp first */
     size_t queue_count;
     size_t open_count; /* streams with a payload */
-    bool ended;        /* damage was met: no more events */
+    bool ended;        /* damage was found: no more events */
     swt_ids ids;
     swt_addresses addresses;
     uint64_t tick_q32, tick_origin;

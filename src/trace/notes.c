@@ -8,13 +8,13 @@
 #include "trace/ids.h"
 #include "trace/totals.h"
 
-/* Limits that no real program comes near; a file beyond them was made to hurt. */
+/* Limits far above what programs have. They bound the memory that a file made for harm can take. */
 enum {
     SITES_MAX = 1 << 24,
     NOTE_BYTES_MAX = 1 << 30,
-    NOTE_BYTES_FREE = 1 << 20, /* however short the file is */
-    NOTE_RATIO_MAX = 64,       /* beyond that: decompressed over the bytes of the whole file */
-    SITE_RATIO_MAX = 1024,     /* stacks of deep recursion are nearly the same; 31 were seen */
+    NOTE_BYTES_FREE = 1 << 20, /* allowed for a file of any length */
+    NOTE_RATIO_MAX = 64,       /* beyond that: times the bytes of the whole file */
+    SITE_RATIO_MAX = 1024,     /* for call sites, which deep recursion makes nearly the same */
 };
 
 static const char *const cut = "an entry of a block is cut short";
@@ -183,7 +183,7 @@ const char *swt_notes_find(const swt_notes *notes, const char *key) {
     return NULL;
 }
 
-/* The line through the first and the last CLOCK; else the recorder's estimate; else 1 ns. */
+/* By the first and the last CLOCK block; with one block by the recorder's estimate; else 1 ns a tick. */
 uint64_t swt_notes_tick_q32(const swt_notes *notes) {
     const swt_clock *a = &notes->first_clock, *b = &notes->last_clock;
     if (b->ticks > a->ticks && b->ns > a->ns) {

@@ -29,12 +29,12 @@ enum {
 static inline bool swt_op_has_size(uint32_t kind) {
     return kind == SW_OP_ALLOC || kind == SW_OP_REALLOC;
 }
-/* Of an ALLOC it follows from the rule of ids.h. */
+/* The object of an ALLOC is not stored, because it follows from the rule of ids.h. */
 static inline bool swt_op_stores_object(uint32_t kind) {
     return kind == SW_OP_FREE || kind == SW_OP_REALLOC;
 }
 
-/* What both sides know after an operation. */
+/* What encoder and decoder both know after an operation: the next one is stored relative to it. */
 typedef struct swt_ops_state {
     swt_ids ids;
     uint64_t count; /* operations so far */
@@ -54,7 +54,8 @@ typedef struct swt_ops_columns {
 } swt_ops_columns;
 
 void swt_ops_begin(swt_ops_columns *columns);
-/* One more; op->object is the file's id already. The caller flushes at SW_TRACE_OPS_MAX. */
+/* Adds an operation, whose object is the file's id already. The caller ends the block at
+ * SW_TRACE_OPS_MAX. */
 void swt_ops_put(swt_ops_columns *columns, swt_ops_state *state, const sw_op *op);
 /* Closes the columns up into one payload at columns->scratch; returns its bytes. */
 size_t swt_ops_end(swt_ops_columns *columns);

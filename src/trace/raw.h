@@ -71,11 +71,13 @@ typedef struct swt_raw {
     swt_event *limit;
     swt_event *events;
     uint64_t base_stamp; /* of the first event; every slot's stamp counts from it */
-    uint64_t *base_copy; /* base_stamp again, for whoever finds only the slots; or NULL */
-    uint32_t thread;     /* the recorder's dense thread id */
+    uint64_t
+        *base_copy;  /* base_stamp again, for a reader who has only the area (area.h); or NULL */
+    uint32_t thread; /* the recorder's dense thread id */
 } swt_raw;
 
-/* No slot but those before raw->next is ever there for whoever finds only the slots. */
+/* Empties the block. The first event's word is cleared, so that a reader who has only the area (area.h)
+ * finds no event. */
 static inline void swt_raw_clear(swt_raw *raw) {
     raw->next = raw->events;
     raw->events[0].word = 0;
@@ -105,7 +107,8 @@ static sw_always_inline void swt_event_put(swt_event *slot, uint64_t address, ui
     slot->ticks = ticks;
     slot->stamp = (uint32_t)stamp;
     slot->site = site;
-    __atomic_signal_fence(__ATOMIC_RELEASE); /* a slot whose word is there is whole */
+    __atomic_signal_fence(
+        __ATOMIC_RELEASE); /* the word last: an event whose word is set is whole */
     slot->word = (address & 0xFFFFFFFFFFFFull) | kind << 48 | align_log2 << 56;
 }
 
@@ -117,7 +120,8 @@ static sw_cold void swt_raw_begin(swt_raw *raw, uint64_t stamp) {
 /* True when `slots` more fit, the last of them with this stamp. */
 static sw_always_inline bool swt_raw_fits(swt_raw *raw, uint32_t slots, uint64_t first_stamp,
                                           uint64_t last_stamp) {
-    if (sw_unlikely((size_t)(raw->limit - raw->next) < slots)) return false; /* or all is zero */
+    if (sw_unlikely((size_t)(raw->limit - raw->next) < slots))
+        return false; /* also when the block was wiped and all fields are 0 */
     if (sw_unlikely(raw->next == raw->events)) swt_raw_begin(raw, first_stamp);
     return sw_likely(last_stamp - raw->base_stamp <= UINT32_MAX);
 }
@@ -153,8 +157,8 @@ static sw_always_inline bool swt_raw_realloc(swt_raw *raw, uint64_t old_stamp, u
     return true;
 }
 
-/* The thread ends. What it does after that begins anew, and is followed by another end. The address
- * is the last event's, whose difference costs one byte. */
+/* The thread ends. If it goes on to allocate, another end follows. The event has no address; it stores
+ * that of the event before, because a difference of 0 takes one byte. */
 static inline bool swt_raw_end(swt_raw *raw, uint64_t stamp, uint64_t ticks) {
     if (!swt_raw_fits(raw, 1, stamp, stamp)) return false;
     uint64_t address = raw->next == raw->events ? 0 : raw->next[-1].word;
@@ -187,7 +191,7 @@ size_t swt_encoder_bytes(void);
 /* memory: 64-byte aligned, at least swt_encoder_bytes(). NULL when it is not. The encoder lives
  * in it and needs no release. */
 swt_encoder *swt_encoder_init(void *memory, size_t bytes);
-/* From now on blocks are stored as they are, not compressed: about half the time, five times the
+/* From now on blocks are stored without compression: that takes about half the time and five times the
  * bytes. */
 void swt_encoder_store(swt_encoder *encoder);
 

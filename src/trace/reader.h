@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the reader, for those who read a recording for somebody else. */
+/* What other layers that take a sw_trace (runner, profiles) need of the reader. */
 #ifndef SW_TRACE_READER_H
 #define SW_TRACE_READER_H
 

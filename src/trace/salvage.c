@@ -44,7 +44,7 @@ static bool read_area(salvage *s, uint64_t index) {
            fread(s->area, 1, s->area_bytes, s->areas) == s->area_bytes;
 }
 
-/* Whether area_bytes is a length that a file of so many bytes can have. */
+/* Whether a head is that of an area of call sites, with a length that fits into the file. */
 static bool plausible(const struct swt_area *head, uint64_t file_bytes) {
     return head->magic == SWT_AREA_MAGIC && head->kind == SWT_AREA_SITES &&
            head->area_bytes >= swt_area_bytes(1) && head->area_bytes <= SWT_AREA_BYTES_MAX &&
@@ -65,7 +65,8 @@ static bool open_areas(salvage *s, const char *path) {
     return true;
 }
 
-/* Slots that are there, whole, and in order; of a reallocation both. */
+/* How many slots from the first on are written, valid and in order. A reallocation counts only with
+ * both of its slots. */
 static uint32_t count_slots(const swt_event *slots) {
     uint32_t whole = 0;
     bool moving = false;
@@ -82,7 +83,8 @@ static uint32_t count_slots(const swt_event *slots) {
 
 /* --- the recording ---------------------------------------------------------------------------- */
 
-/* The program was ended after its block was written and before it was emptied. */
+/* Whether the thread's block is in the recording already: the program ended between writing the block
+ * and emptying it. */
 static bool is_written(const salvage *s, const struct swt_area *area) {
     for (size_t i = 0; i < s->file.entry_count; i++) {
         const swt_entry *entry = &s->file.entries[i];
@@ -94,7 +96,7 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
 /* A reallocation is two events and one call. */
 static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
 
-/* Of a RAW payload. */
+/* The number of calls in a RAW payload. */
 static uint64_t count_calls(const uint8_t *payload, const swt_block *block) {
     uint64_t calls = 0;
     if (block->raw_bytes < SWT_RAW_HEAD_BYTES + (size_t)block->count) return 0;
@@ -119,7 +121,8 @@ static sw_status append(salvage *s, const uint8_t *block, size_t bytes) {
     return fwrite(block, 1, bytes, s->out) == bytes ? SW_OK : io_failed(s, "append to it");
 }
 
-/* As a block of a thread: call sites are written all at once, by rising ids. */
+/* The same for call sites, which are written all at once by rising ids: whether the first one is in the
+ * recording. */
 static bool are_written(const swt_notes *notes, const uint8_t *entries) {
     return notes->site_count != 0 && swt_get32(entries) <= notes->sites[notes->site_count - 1].id;
 }
@@ -167,7 +170,7 @@ static sw_status append_threads(salvage *s) {
     return status;
 }
 
-/* Without it the recording stays one that has no end. */
+/* Appends the END block, unless something was lost: then the recording stays incomplete. */
 static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) {
     uint8_t payload[128];
     const uint8_t *block;
@@ -180,7 +183,7 @@ static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) 
     return append(s, block, bytes);
 }
 
-/* Cuts off a block that was not written whole, and stands at the end. */
+/* Opens the recording for appending, after cutting off a last block that was not written whole. */
 static sw_status open_out(salvage *s) {
     off_t end = (off_t)(s->file.damaged ? s->file.damage_at : s->file.bytes);
     s->out = fopen(s->path, "rb+");

@@ -7,7 +7,7 @@
 
 #include "trace/totals.h"
 
-/* More threads than this get no inferred end: the index stays small whatever the file says. */
+/* Ends are inferred for this many threads at most, so that no file can make the index large. */
 enum { INFERRED_THREADS_MAX = 1 << 20 };
 
 bool swt_infers_ends(const swt_file *file) {
@@ -79,7 +79,8 @@ static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t f
     return true;
 }
 
-/* One pass for the whole file. Damage ends it where it ends every other pass. */
+/* Finds each thread's last operation by one pass over the whole file. It ends at damage, like every
+ * other pass. */
 static sw_status seek_last_ops(swt_source *source) {
     swt_file *file = source->file;
     if (file->last_ops != NULL) return SW_OK;
@@ -97,7 +98,8 @@ static sw_status seek_last_ops(swt_source *source) {
     return status == SW_NOMEM ? status : SW_OK;
 }
 
-/* The first thread is most likely the program's own, which ends with it. */
+/* Whether a thread is taken to end after this operation. The first thread never is: it is most likely
+ * the main thread, which ends with the program. */
 static bool is_last(const swt_file *file, const sw_op *op, uint64_t index) {
     return op->thread != 0 && op->thread < file->last_ops_count &&
            file->last_ops[op->thread] == index;

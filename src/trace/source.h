@@ -19,8 +19,8 @@ typedef struct swt_source {
     uint64_t inferred;
 } swt_source;
 
-/* Whether ends of threads must be put in: the file is ordered, does not tell them, and has more
- * than one thread. */
+/* Whether ends of threads are inferred: the file is ordered, does not say where threads end, and has
+ * more than one thread. */
 bool swt_infers_ends(const swt_file *file);
 
 sw_status swt_source_init(swt_source *source, swt_file *file);
@@ -30,7 +30,8 @@ sw_status swt_source_next(swt_source *source, size_t *count);
 /* Totals of a whole file by reading it through a source of its own, with the recorder's part from
  * the file's notes. *damaged as the file says after that. */
 sw_status swt_source_summarise(swt_file *file, sw_trace_summary *out);
-/* Copies the parts of a summary that the operations do not tell: recorder, sites, merge counts. */
+/* Copies the parts of a summary that can not be counted from operations: what the recorder said, call
+ * sites, counts of the merge. */
 void swt_source_complete(const swt_source *source, sw_trace_summary *sum);
 
 #endif

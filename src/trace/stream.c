@@ -5,10 +5,10 @@
 
 #include "trace/merge.h"
 
-enum { OPEN_MAX = 1 << 16 }; /* threads in the middle of a block at once: bounds memory */
+enum { OPEN_MAX = 1 << 16 }; /* threads with a loaded block at once: bounds the memory */
 
-/* Varints that the tags ask for in the size column; SIZE_MAX: impossible tags. kinds: how many
- * there are in this version. */
+/* The number of varints that the tags require in the size column; SIZE_MAX for impossible tags. kinds:
+ * how many kinds of events this version of the format has. */
 static size_t check_tags(const uint8_t *tags, size_t count, uint32_t kinds) {
     size_t sizes = 0;
     bool moving = false;
@@ -75,7 +75,7 @@ static void release(swt_merge *merge, swt_stream *s) {
     s->payload_capacity = 0;
 }
 
-/* Takes over the payload that the file has just loaded. NULL or what is wrong. */
+/* Moves the payload that was just loaded from the file to the stream. Returns NULL, or what is wrong. */
 static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block *block) {
     if (s->payload == NULL) {
         if (merge->open_count == OPEN_MAX) return "more threads at once than any program has";

@@ -18,8 +18,8 @@
 
 enum {
     META_BYTES = 256 * 1024, /* one META block; more begin further ones */
-    /* Ids of the caller may be this far ahead of the allocations made, so that a wild id is an
-     * error and not a gigabyte. */
+    /* The caller's ids may exceed the number of its allocations by this much: a wild id is then an error
+     * and not an array of a gigabyte. */
     DENSE_SLACK = 1 << 20,
     KNOWN_FLAGS = SW_OP_ZEROED | SW_OP_SCAN,
 };
@@ -187,7 +187,7 @@ static const char *check_end(const sw_trace_writer *w, const sw_op *op) {
     return op->thread < w->state.threads ? NULL : "its thread made no operation";
 }
 
-/* What is wrong with an operation by itself and after the one before; NULL: nothing. */
+/* Checks an operation, by itself and after the one before. Returns NULL, or what is wrong. */
 static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     if (op->kind >= SW_OP_KIND_COUNT) return "its kind is unknown";
     if ((op->flags & ~(unsigned)KNOWN_FLAGS) != 0) return "its flags are unknown";
@@ -203,7 +203,7 @@ static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     return NULL;
 }
 
-/* The file's id for the caller's; NULL or what is wrong. */
+/* Finds the file's id for the caller's. Returns NULL, or what is wrong. */
 static const char *rename_object(sw_trace_writer *w, const sw_op *op, uint32_t *id) {
     if (op->kind == SW_OP_THREAD_END) return NULL;
     uint32_t known = op->object < w->object_capacity ? w->objects[op->object] : 0;
@@ -320,6 +320,6 @@ sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
     if (status == SW_OK) status = write_summary(w);
     if (status == SW_OK) status = put_in_place(w);
     if (status == SW_OK && out != NULL) *out = w->totals.sum;
-    end(w); /* releases; after success there is nothing to remove */
+    end(w); /* releases everything; after success no part of a file is left to remove */
     return status;
 }

@@ -9,7 +9,7 @@
 /* Writes a payload as a block of its own between the operations. */
 sw_status swt_writer_block(sw_trace_writer *writer, swt_block_kind kind, const void *payload,
                            size_t bytes);
-/* The parts of the summary that the operations do not tell are taken from `told`. */
+/* Takes from `told` what can not be counted from operations, for the summary. */
 void swt_writer_tell(sw_trace_writer *writer, const sw_trace_summary *told);
 
 #endif
