@@ -7,8 +7,9 @@
  *   sw_heap_free(h, p);
  *   sw_heap_destroy(h);
  *
- * Every free is validated: foreign, interior, past the last slot, double, other heap. What a bad
- * free does is told in status.h. Exhaustion gives NULL and errno ENOMEM, never an abort.
+ * Every free is validated: a pointer that is foreign, inside an object, past the last slot, free already
+ * or of another heap is found. What happens then is described in status.h. When memory is exhausted an
+ * allocation returns NULL with errno ENOMEM, and never aborts.
  */
 #ifndef SPANWISE_HEAP_H
 #define SPANWISE_HEAP_H
@@ -66,7 +67,7 @@ SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
  * that was destroyed before is misuse (STALE_HANDLE), and SW_INVALID. */
 SW_API sw_status sw_heap_destroy(sw_heap *heap);
 SW_API sw_heap *sw_heap_default(void);
-/* Makes the default heap with options of one's own. Errors: SW_STATE when it has been used already,
+/* Makes the default heap with the given options. Errors: SW_STATE when it has been used already,
  * SW_INVALID for a table other than the default one, a dry heap, tiny objects or a manual clock,
  * SW_NOMEM. */
 SW_API sw_status sw_heap_default_init(const sw_heap_options *options);
@@ -74,20 +75,22 @@ SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
 SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers */
 
-/* Called when `bytes` more, a large object or a span of small ones, would pass the heap's limit and
- * giving back free pages was not enough. It may free objects of the heap and trim it, from the
- * calling thread, but not allocate from it; no lock is held. Nonzero: try again (so it must answer
- * 0 when it could not free anything); 0, or the 65,536th answer for one request: the allocation
- * fails. */
+/* A hook that is called when `bytes` more, for a large object or a span of small ones, would exceed the
+ * heap's limit although every free page was given back. It runs in the calling thread, without a lock;
+ * it may free objects of the heap and trim it, but not allocate from it. It returns nonzero to try
+ * again, and 0 when it could not free anything: then the allocation fails, as it does after 65,536
+ * calls for one request. */
 typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
-/* NULL: none. May be called at any time; a call that is under way may still see the old hook. */
+/* Sets the hook; NULL: none. It may be called at any time. An allocation that has begun may still call
+ * the old hook. */
 SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
 
 /* NULL with errno ENOMEM when memory or the limit is exhausted or size > PTRDIFF_MAX.
  * size 0 gives a unique smallest slot. */
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
-/* Which path serves a request of this heap: a function generated for its class (plain heaps of a
- * built-in table, sizes up to the cut-off), tiny packing, the generic path, or whole pages. */
+/* Which path serves a request of this heap: a function that was generated for the class (in plain heaps
+ * of a built-in table, for sizes up to the cut-off), packing of tiny objects, the generic path, or
+ * whole pages. */
 typedef enum sw_path { SW_PATH_SPECIALISED, SW_PATH_TINY, SW_PATH_GENERIC, SW_PATH_LARGE } sw_path;
 SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 /* align: a power of two (else NULL, EINVAL). */
@@ -113,10 +116,11 @@ SW_API void sw_free(void *ptr);
 SW_API void sw_free_sized(void *ptr, size_t size);
 SW_API size_t sw_usable_size(const void *ptr);
 
-/* A cache is one thread's front of one heap. Passing it explicitly saves the thread-local look-up,
- * and lets one thread play many (the replayer does). A cache made here belongs to the caller, who
- * must use it from one thread at a time and close it before the heap is destroyed. In the child of
- * a fork it is open, empty and usable, whichever thread was in it. A closed one is refused by every
+/* A cache is the part of a heap that one thread works with, without a lock. Passing it explicitly saves
+ * the look-up of the thread's own, and lets one thread act for many, as the replayer does. A cache that
+ * is opened here belongs to the caller, who must use it from one thread at a time and close it before
+ * the heap is destroyed. In the child of a fork it is open, empty and usable, even if another thread
+ * was inside a call with it. A closed one is refused by every
  * call (STALE_HANDLE), also when its heap is gone. sw_cache_alloc and sw_cache_free, the shortest
  * paths, do not check whether the cache is NULL: with one that is, the processor faults at an address
  * below 8192. Builds of the library with SW_CHECK of 2 or 3 report NULL_HANDLE instead. */
@@ -129,8 +133,8 @@ SW_API void sw_cache_free(sw_cache *cache, void *ptr) SW_NONNULL(1);
 
 /* Moves the heap's clock (manual_clock only, never backwards) and gives idle pages back. */
 SW_API void sw_heap_set_time(sw_heap *heap, uint64_t now_ns);
-/* Gives the pages of spans that the cache holds wholly free to its heap. From the cache's
- * thread. */
+/* Gives the pages of spans that the cache holds wholly free back to its heap. Only the cache's thread
+ * may call it. */
 SW_API void sw_cache_trim(sw_cache *cache);
 /* Trims this thread's cache, then gives every free page back to the OS now; returns the bytes. */
 SW_API size_t sw_heap_trim(sw_heap *heap);

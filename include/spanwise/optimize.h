@@ -47,12 +47,12 @@ typedef struct sw_profile_large {
 /* peak_op: after how many operations the peak is (sw_trace_summary.peak_op). SW_NOMEM. */
 SW_API sw_status sw_profile_create(uint64_t peak_op, sw_profile **out);
 SW_API void sw_profile_destroy(sw_profile *profile); /* NULL is ignored */
-/* Adds operations, in order. Those that can not be (a free of what is not live) are ignored.
+/* Adds operations, in order. Impossible ones (a free of what is not live) are ignored.
  * Errors: SW_NOMEM; SW_STATE after sw_profile_end. */
 SW_API sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count);
-/* Adds all that a reader still has. Errors: those of sw_profile_add and of sw_trace_next. */
+/* Adds all operations that a reader has not read yet. Errors: those of sw_profile_add and of sw_trace_next. */
 SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
-/* Ends the lives of what is still live at `time_ns`, or at the last operation if that is later. */
+/* Ends the profile: what is still live dies at `time_ns`, or at the last operation if that is later. */
 SW_API void sw_profile_end(sw_profile *profile, uint64_t time_ns);
 /* SW_PROFILE_SIZES weights, by requested bytes; they live as long as the profile. NULL: no such
  * kind, or the profile has not ended. */

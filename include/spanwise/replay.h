@@ -36,7 +36,7 @@ typedef struct sw_run_stats {
     uint64_t requested_at_peak_held;
     double held_over_requested_sum; /* summed after each op with live bytes, for the mean ratio */
     uint64_t held_over_requested_count;
-    uint64_t shared_frees; /* frees and moves of tiny objects: the block stays with the heap */
+    uint64_t shared_frees; /* frees and moves of packed tiny objects, whose block stays in use */
 } sw_run_stats;
 
 /* One row of the time line. */
@@ -46,7 +46,7 @@ typedef struct sw_run_sample {
 
 /* The heap must outlive the runner. SW_NOMEM. */
 SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
-/* Objects still live stay in the heap. NULL is ignored. */
+/* Objects that are still live stay in the heap. NULL is ignored. */
 SW_API void sw_runner_destroy(sw_runner *runner);
 /* Runs ops[0..count); touch: 1 writes the first and last byte of each new object (never in a dry
  * heap). In a heap that packs tiny objects, one that dies or is resized leaves its bytes in their
@@ -56,16 +56,16 @@ SW_API void sw_runner_destroy(sw_runner *runner);
  * operation's index. *done: operations executed. */
 SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                                const volatile int *cancel, size_t *done);
-/* Runs a recording from where its reader stands, in one call, until `until` operations have been
- * run by this runner in all (UINT64_MAX: to the end). A later call goes on from there: the reader
- * must not be read by anybody else meanwhile. *progress (may be NULL) is the operations run so far,
+/* Runs a recording from where its reader stands, in one call, until this runner has run `until`
+ * operations in all (UINT64_MAX: to the end). A later call goes on from there, so nothing else may
+ * read from the reader in between. *progress (may be NULL) is the operations run so far,
  * for another thread to watch. Errors: those of sw_runner_run and of sw_trace_next; a message names
  * the operation's index in the recording, counted from where the reader first stood. */
 SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                                      const volatile int *cancel, volatile uint64_t *progress);
 SW_API void sw_runner_stats(const sw_runner *runner, sw_run_stats *out);
-/* Asks for a sample every `every` operations (0: none), into a ring that thins itself out to at
- * most 2048 rows by doubling `every`. */
+/* Takes a sample every `every` operations (0: none). Whenever there are 2048 samples, every second one
+ * is dropped and `every` doubles. */
 SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);
 SW_API size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity);
 /* The object's address (NULL when not live). */

@@ -20,12 +20,13 @@ typedef struct sw_ledger {
     uint64_t requested_bytes; /* asked for by live objects (slot bytes if not tracked) */
     uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
     uint64_t tail_bytes;      /* end of a span too short for a slot */
-    uint64_t free_slot_bytes; /* free slots in spans that are no cache's current span */
-    uint64_t cached_bytes;   /* of caches: free slots of current spans; empty and large ones kept */
-    uint64_t metadata_bytes; /* descriptors, bits, page map, caches, tables of the heap */
+    uint64_t free_slot_bytes; /* free slots, but for those of caches' current spans */
+    uint64_t
+        cached_bytes; /* free slots of current spans; free spans and large objects that caches keep */
+    uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
     uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
-    uint64_t quarantine_bytes;     /* freed, kept back from reuse */
+    uint64_t quarantine_bytes;     /* freed, but not to be used again yet */
     uint64_t free_page_bytes;      /* free pages not given back to the OS */
     uint64_t held_bytes;           /* the sum of all of the above */
     uint64_t live_objects;
@@ -55,12 +56,12 @@ typedef struct sw_ledger_class {
     uint64_t occupancy[SW_OCCUPANCY_BINS];
 } sw_ledger_class;
 
-/* rows: sw_table_class_count() + 1 entries, indexed by class (row 0 is the large objects; of its
- * spans those in bin 0 are freed, and kept by a cache), or NULL. */
+/* rows: NULL, or sw_table_class_count() + 1 entries, indexed by class. Row 0 is the large objects; its
+ * spans in bin 0 were freed and are kept by a cache. */
 SW_API sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                 size_t capacity);
-/* Bytes held now; O(1), without a lock, from any thread. While others change the heap it may be off
- * by what is being changed. */
+/* Bytes held now. It takes constant time and no lock, and may be called from any thread; while others
+ * change the heap, the result may be off by what they are changing. */
 SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);
 
 /* One row a span (slots or large object), in heap order: what a heap map draws. */
@@ -69,7 +70,7 @@ typedef struct sw_span_info {
     uint64_t bytes;
     uint32_t cls; /* 0: large object */
     uint32_t slots;
-    uint32_t live;  /* 0 of a large object: freed, and kept by a cache */
+    uint32_t live;  /* 0 in a large object: it was freed and a cache keeps it */
     uint32_t cache; /* owner's number, 0: central */
     uint8_t scan;
     uint8_t current; /* 1: its cache allocates from it now */

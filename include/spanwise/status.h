@@ -8,13 +8,13 @@
  *     a sw_misuse; the fault handler is called once, and without one the process prints one line and
  *     aborts.
  *
- * Handles are what this library hands out but objects: heaps, caches, tables, recordings and their
- * writers, runners, profiles, optimisers. A function that is given a handle which was closed or
- * destroyed says STALE_HANDLE; of NULL it says SW_INVALID where it returns a status, else
- * NULL_HANDLE; of an address that is no handle of the kind, but aligned to 8 and readable,
+ * Handles are heaps, caches, tables, recordings and their writers, runners, profiles and optimisers. A
+ * function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
+ * returns SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
+ * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it reports
  * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns
- * SW_INVALID, NULL or 0. Those that end a handle ignore NULL. What is promised for how long, and the
- * calls that look less closely: docs/design/errors.md.
+ * SW_INVALID, NULL or 0. How long an ended handle is recognised, and which calls check less:
+ * docs/design/errors.md.
  */
 #ifndef SPANWISE_STATUS_H
 #define SPANWISE_STATUS_H
@@ -98,13 +98,13 @@ typedef struct sw_error {
 SW_API const sw_error *sw_last_error(void);
 SW_API void sw_clear_error(void);
 
-/* What a fault handler answers. LEAK_AND_CONTINUE: the call returns, the object is leaked, or
- * nothing is done with the handle. */
+/* What a fault handler returns. LEAK_AND_CONTINUE: the call that found the misuse returns; the object
+ * is leaked, or nothing was done with the handle. */
 typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
 
-/* Called without any lock of the library held. Must not allocate from the heap in question.
- * May longjmp out: no lock is held and the object is leaked. If it misuses the same pointer or handle
- * again, it is not called a second time: the process prints the line and aborts. */
+/* A fault handler is called while no lock of the library is held. It must not allocate from the heap in
+ * question. It may leave by longjmp; the object is leaked then. If it misuses the same pointer or
+ * handle itself, it is not called a second time: the process prints the line and aborts. */
 typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
 
 /* Installs the process-wide handler (NULL: back to print and abort). Thread-safe. */

@@ -138,8 +138,8 @@ SW_API const char *sw_trace_meta_find(const sw_trace *trace, const char *key);
 /* The depth of a call site, with *addresses pointed at its return addresses, innermost caller first;
  * 0 for an unknown id. */
 SW_API size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses);
-/* The id of the call site at a place below the count, with its addresses as above; 0 past the last.
- * Ids rise, and may have gaps. */
+/* The id of the call site at an index below the count, with its addresses as above; 0 past the last.
+ * Ids rise with the index, and may have gaps. */
 SW_API size_t sw_trace_site_count(const sw_trace *trace);
 SW_API uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses);
 
@@ -174,11 +174,11 @@ SW_API sw_status sw_trace_finish(const char *path, const char *out_path, unsigne
                                  const volatile int *cancel, volatile uint64_t *done,
                                  sw_trace_summary *out);
 
-/* Appends to a raw recording that has no end what its program left in a file of open blocks (the
- * recorder's, see docs/design/recorder.md), after cutting off a block that was not written whole;
- * and its end, with these counts of children, unless something is known to be lost. Nothing is done
- * when the recording has its end, is ordered, or there is no such file. The program must have
- * ended. Errors: SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
+/* Completes a raw recording whose program ended without writing its last blocks: they are in a file of
+ * the recorder's (docs/design/recorder.md). Cuts off a block that was not written whole, appends those
+ * blocks, and then the END block with these counts of children, unless something is known to be lost.
+ * Does nothing when the recording has its END, is ordered, or there is no such file. The program must
+ * have ended. Errors: SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
 SW_API sw_status sw_trace_salvage(const char *path, const char *areas_path,
                                   uint64_t children_unrecorded, uint64_t children_recorded);
 

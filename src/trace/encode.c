@@ -13,7 +13,7 @@
 #include "trace/format.h"
 #include "trace/raw.h"
 
-/* Worst bytes of a slot in each column. An address difference has 49 bits with its sign. */
+/* Worst bytes of an event in each column. An address difference has 49 bits with its sign. */
 enum {
     ADDRESS_MAX = 7,
     SIZED_MAX = SWT_VARINT_BYTES_MAX + 1, /* with the alignment before it */

@@ -5,13 +5,13 @@
  * memcpy and memset, no thread-locals. All memory is the caller's (sw_os_map). Byte layout:
  * docs/design/trace.md.
  *
- *   recorder thread                               whoever flushes (same thread, or a writer)
- *   swt_raw_init(&raw, slots, cap, thread, NULL)  enc = swt_encoder_init(mem, swt_encoder_bytes())
- *   swt_raw_alloc / _free / _realloc / _end       n = swt_encode_raw(enc, &raw, flags, &block)
- *     -> false: full, flush, then try again       write(fd, block, n);  swt_raw_clear(&raw)
+ *   recorder thread                                whoever flushes (same thread, or a writer)
+ *   swt_raw_init(&raw, events, cap, thread, NULL)  enc = swt_encoder_init(mem, swt_encoder_bytes())
+ *   swt_raw_alloc / _free / _realloc / _end        n = swt_encode_raw(enc, &raw, flags, &block)
+ *     -> false: full, flush, then try again        write(fd, block, n);  swt_raw_clear(&raw)
  *
- * A raw file is, in this order: swt_file_header; a META block; a CLOCK block; then RAW, SITE, MAPS
- * and CLOCK blocks as they come; last a CLOCK and an END block. Append each block whole with one
+ * A raw file is, in this order: swt_file_header; a META block; a CLOCK block; then RAW, SITES,
+ * MODULES and CLOCK blocks as they come; last a CLOCK and an END block. Append each block whole with one
  * write(2) to a file opened with O_APPEND: then blocks of threads interleave and never tear. After
  * a short write nothing more may be written (cut the file back to the last whole block if you can).
  *
@@ -36,7 +36,7 @@
 
 enum {
     SWT_FILE_HEADER_BYTES = 64,
-    SWT_RAW_EVENTS_MAX = 4096,       /* slots of one RAW block; about 35 KB encoded */
+    SWT_RAW_EVENTS_MAX = 4096,       /* events of one RAW block; about 35 KB encoded */
     SWT_PAYLOAD_BYTES_MAX = 1 << 20, /* of any block, before compression */
     SWT_SITE_DEPTH_MAX = 128,        /* return addresses of a site */
 };
@@ -45,8 +45,8 @@ typedef enum swt_raw_kind {
     SWT_RAW_MALLOC = 0,
     SWT_RAW_CALLOC = 1, /* malloc whose memory reads as zero */
     SWT_RAW_FREE = 2,
-    SWT_RAW_REALLOC_OLD = 3, /* internal: first slot of a reallocation */
-    SWT_RAW_REALLOC_NEW = 4, /* internal: second slot */
+    SWT_RAW_REALLOC_OLD = 3, /* internal: first event of a reallocation */
+    SWT_RAW_REALLOC_NEW = 4, /* internal: second event */
     SWT_RAW_THREAD_END = 5,  /* no address, no size; since version 2 */
     SWT_RAW_KIND_COUNT
 } swt_raw_kind;
@@ -56,7 +56,7 @@ static inline bool swt_raw_has_size(uint32_t kind) {
     return kind <= SWT_RAW_CALLOC || kind == SWT_RAW_REALLOC_NEW;
 }
 
-/* One slot, 32 bytes. word = address | kind << 48 | align_log2 << 56. */
+/* One event, 32 bytes. word = address | kind << 48 | align_log2 << 56. */
 typedef struct swt_event {
     uint64_t word;
     uint64_t size;  /* requested bytes; 0 for a free */
@@ -70,7 +70,7 @@ typedef struct swt_raw {
     swt_event *next; /* events <= next <= limit */
     swt_event *limit;
     swt_event *events;
-    uint64_t base_stamp; /* of the first event; every slot's stamp counts from it */
+    uint64_t base_stamp; /* of the first event; every event's stamp counts from it */
     uint64_t
         *base_copy;  /* base_stamp again, for a reader who has only the area (area.h); or NULL */
     uint32_t thread; /* the recorder's dense thread id */
@@ -83,8 +83,8 @@ static inline void swt_raw_clear(swt_raw *raw) {
     raw->events[0].word = 0;
 }
 
-/* events: memory for one slot more than `capacity`, 2 <= capacity <= SWT_RAW_EVENTS_MAX: the word
- * behind the last slot is 0 (area.h). */
+/* events: memory for one event more than `capacity`, 2 <= capacity <= SWT_RAW_EVENTS_MAX: the word
+ * behind the last event is 0 (area.h). */
 static inline void swt_raw_init(swt_raw *raw, swt_event *events, uint32_t capacity, uint32_t thread,
                                 uint64_t *base_copy) {
     raw->limit = events + capacity;
@@ -99,17 +99,17 @@ static inline uint32_t swt_raw_count(const swt_raw *raw) {
     return (uint32_t)(raw->next - raw->events);
 }
 
-static sw_always_inline void swt_event_put(swt_event *slot, uint64_t address, uint64_t kind,
+static sw_always_inline void swt_event_put(swt_event *event, uint64_t address, uint64_t kind,
                                            uint64_t align_log2, uint64_t size, uint64_t ticks,
                                            uint64_t stamp, uint32_t site) {
-    slot[1].word = 0;
-    slot->size = size;
-    slot->ticks = ticks;
-    slot->stamp = (uint32_t)stamp;
-    slot->site = site;
+    event[1].word = 0;
+    event->size = size;
+    event->ticks = ticks;
+    event->stamp = (uint32_t)stamp;
+    event->site = site;
     __atomic_signal_fence(
         __ATOMIC_RELEASE); /* the word last: an event whose word is set is whole */
-    slot->word = (address & 0xFFFFFFFFFFFFull) | kind << 48 | align_log2 << 56;
+    event->word = (address & 0xFFFFFFFFFFFFull) | kind << 48 | align_log2 << 56;
 }
 
 static sw_cold void swt_raw_begin(swt_raw *raw, uint64_t stamp) {
@@ -117,10 +117,10 @@ static sw_cold void swt_raw_begin(swt_raw *raw, uint64_t stamp) {
     if (raw->base_copy != NULL) *raw->base_copy = stamp;
 }
 
-/* True when `slots` more fit, the last of them with this stamp. */
-static sw_always_inline bool swt_raw_fits(swt_raw *raw, uint32_t slots, uint64_t first_stamp,
+/* True when `events` more fit, the last of them with this stamp. */
+static sw_always_inline bool swt_raw_fits(swt_raw *raw, uint32_t events, uint64_t first_stamp,
                                           uint64_t last_stamp) {
-    if (sw_unlikely((size_t)(raw->limit - raw->next) < slots))
+    if (sw_unlikely((size_t)(raw->limit - raw->next) < events))
         return false; /* also when the block was wiped and all fields are 0 */
     if (sw_unlikely(raw->next == raw->events)) swt_raw_begin(raw, first_stamp);
     return sw_likely(last_stamp - raw->base_stamp <= UINT32_MAX);

@@ -15,7 +15,7 @@
 
 static const char op[] = "sw_trace_salvage";
 
-enum { SLOT_ALIGN_MAX = 47 };
+enum { EVENT_ALIGN_MAX = 47 };
 
 typedef struct salvage {
     const char *path;
@@ -65,16 +65,16 @@ static bool open_areas(salvage *s, const char *path) {
     return true;
 }
 
-/* How many slots from the first on are written, valid and in order. A reallocation counts only with
- * both of its slots. */
-static uint32_t count_slots(const swt_event *slots) {
+/* How many events from the first on are written, valid and in order. A reallocation counts only with
+ * both of its events. */
+static uint32_t count_events(const swt_event *events) {
     uint32_t whole = 0;
     bool moving = false;
-    for (uint32_t i = 0; i < SWT_RAW_EVENTS_MAX && slots[i].word != 0; i++) {
-        uint64_t kind = slots[i].word >> 48 & 0xFF, align = slots[i].word >> 56;
+    for (uint32_t i = 0; i < SWT_RAW_EVENTS_MAX && events[i].word != 0; i++) {
+        uint64_t kind = events[i].word >> 48 & 0xFF, align = events[i].word >> 56;
         if (kind >= SWT_RAW_KIND_COUNT || (kind == SWT_RAW_REALLOC_NEW) != moving) break;
-        if (align > SLOT_ALIGN_MAX || slots[i].size > INT64_MAX) break;
-        if (i != 0 && slots[i].stamp < slots[i - 1].stamp) break;
+        if (align > EVENT_ALIGN_MAX || events[i].size > INT64_MAX) break;
+        if (i != 0 && events[i].stamp < events[i - 1].stamp) break;
         moving = kind == SWT_RAW_REALLOC_OLD;
         if (!moving) whole = i + 1;
     }
@@ -147,16 +147,16 @@ static sw_status append_sites(salvage *s) {
 
 static sw_status append_thread(salvage *s) {
     const uint8_t *block;
-    swt_event *slots = swt_area_content(s->area);
-    uint32_t count = count_slots(slots);
+    swt_event *events = swt_area_content(s->area);
+    uint32_t count = count_events(events);
     if (count == 0 || is_written(s, s->area)) return SW_OK;
-    swt_raw raw = {.events = slots,
-                   .next = slots + count,
-                   .limit = slots + SWT_RAW_EVENTS_MAX,
+    swt_raw raw = {.events = events,
+                   .next = events + count,
+                   .limit = events + SWT_RAW_EVENTS_MAX,
                    .base_stamp = s->area->base_stamp,
                    .thread = s->area->thread};
     size_t bytes = swt_encode_raw(s->encoder, &raw, 0, &block);
-    for (uint32_t i = 0; i < count; i++) s->calls += is_call(slots[i].word >> 48 & 0xFF);
+    for (uint32_t i = 0; i < count; i++) s->calls += is_call(events[i].word >> 48 & 0xFF);
     return append(s, block, bytes);
 }
 
