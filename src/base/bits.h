@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bit tricks on 64-bit words, checked size arithmetic, counters. No state. */
+/* Bit operations on 64-bit words, checked arithmetic on sizes, counters. No state. Used by every
+ * layer. */
 #ifndef SW_BASE_BITS_H
 #define SW_BASE_BITS_H
 

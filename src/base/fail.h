@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How layers report failure: sw_fail for expected failures (sets the thread's last error and
  * returns the status), sw_misuse_report for misuse (handler, or print and abort). No allocation.
+ * Callers: every layer. Design: docs/design/errors.md.
  */
 #ifndef SW_BASE_FAIL_H
 #define SW_BASE_FAIL_H

@@ -7,6 +7,7 @@
  *
  * held_bytes is the sum of the sizes of chunks and mappings. It depends on the sequence of calls
  * alone, so a dry heap has exactly the metadata of the live heap that it models.
+ * Callers: heap (spans' words, caches) and page (bitmaps, the tree of runs).
  */
 #ifndef SW_DS_META_H
 #define SW_DS_META_H

@@ -13,6 +13,7 @@
  * held_pages == popcount(held);  free_held_pages == popcount(free & held);  not free => held.
  * Pages that were only made accessible ahead of use are not held: they cost no memory.
  * The heap's lock covers everything here.
+ * Callers: heap, which takes pages for spans and large objects; watch, which reads.
  */
 #ifndef SW_PAGE_PAGES_H
 #define SW_PAGE_PAGES_H

@@ -10,6 +10,7 @@
  * Most requests are for one page, and the lowest word that has a free page serves most of them without
  * the tree. So a change only marks the words that it touches as *stale*; their summaries are computed
  * anew when the tree is searched.
+ * Owns: the bitmap and the tree, out of the heap's pool. Callers: the page heap; watch, for verify.
  */
 #ifndef SW_PAGE_RUNS_H
 #define SW_PAGE_RUNS_H

@@ -10,6 +10,7 @@
  * Where a large reservation is refused (ulimit -v) the space starts small and adds further ones;
  * pointers into those are found by sw_space_entry on the slow path only.
  * The space's lock covers windows and span ids; heaps take it inside their own lock.
+ * Callers: the page heap (windows), heap (span records, look-up of pointers), watch.
  */
 #ifndef SW_PAGE_SPACE_H
 #define SW_PAGE_SPACE_H

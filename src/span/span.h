@@ -9,6 +9,7 @@
  * A slot is free when its bit is set in `free`, `local` or `remote`; never in two of them. Who
  * writes what: sw_word (fast_abi.h) and "frees by other threads" below. `state` and the links
  * belong to the owner, or to the holder of the heap's lock while there is no owner.
+ * Callers: heap, and watch, which reads.
  */
 #ifndef SW_SPAN_SPAN_H
 #define SW_SPAN_SPAN_H

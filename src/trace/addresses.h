@@ -5,7 +5,7 @@
  * of 1 KiB that agree in their low four bits, and an open table (linear probing, at most half full)
  * finds leaves. A plain hash of addresses misses the cache at nearly every event. A leaf without
  * live addresses is given back, so memory is at most 256 + 32 bytes a live object, and 5 to 20
- * where objects are small.
+ * where objects are small. Caller: the merge.
  */
 #ifndef SW_TRACE_ADDRESSES_H
 #define SW_TRACE_ADDRESSES_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open `.swt` file: its index of data blocks, its small blocks decoded, and one block's payload
  * at a time, checked and decompressed. stdio only, so it builds without os/linux.
+ * Callers: the sources of operations (source.h), sw_trace_finish and sw_trace_salvage.
  *
  * Damage. Whatever is wrong with the content goes to swt_file_damage. It gives an error that names file,
  * offset, reason and mend; but in a file that was opened for its valid prefix the file ends there.

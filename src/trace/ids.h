@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rule that gives objects their ids, the same when a recording is written, merged and read: the
  * id that was freed last is taken first, else the next one that was never used. So the id of an
- * ALLOC need not be stored. */
+ * ALLOC need not be stored. Callers: writer, merge, decoder of OPS blocks, totals. */
 #ifndef SW_TRACE_IDS_H
 #define SW_TRACE_IDS_H
 

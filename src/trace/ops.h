@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OPS payloads: up to SW_TRACE_OPS_MAX operations as columns of varints. Encoder and decoder carry
- * the same state from block to block. docs/design/trace.md.
+ * the same state from block to block. Callers: writer (encodes), source (decodes).
+ * Format: docs/design/trace.md.
  */
 #ifndef SW_TRACE_OPS_H
 #define SW_TRACE_OPS_H

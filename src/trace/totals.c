@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting: what a SUMMARY block says. */
+/* Counts what a SUMMARY block says (totals.h). */
 #include "trace/totals.h"
 
 #include <stdlib.h>

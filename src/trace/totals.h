@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Totals of a stream of operations whose object ids follow the rule of ids.h. */
+/* Totals of a stream of operations whose object ids follow the rule of ids.h. Callers: the writer, for
+ * its SUMMARY block, and the source, where a file has none. */
 #ifndef SW_TRACE_TOTALS_H
 #define SW_TRACE_TOTALS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over a heap's spans in heap order. Read-only; the caller holds the heap's lock. */
+/* A walk over a heap's spans in the order of their pages. It only reads; the caller holds the heap's
+ * lock. Callers: ledger, heap map, walk over objects. */
 #ifndef SW_WATCH_WALK_H
 #define SW_WATCH_WALK_H
 
