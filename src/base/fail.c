@@ -178,7 +178,7 @@ static uint64_t new_stamp(void) {
     return ++count * UINT64_C(0x9E3779B97F4A7C15); /* a value that no stack holds by chance */
 }
 
-static bool is_told(const report *running, const void *ptr) {
+static bool is_handler_running_for(const report *running, const void *ptr) {
     while (running != NULL && running->ptr != ptr) running = running->outer;
     return running != NULL;
 }
@@ -188,7 +188,7 @@ static bool is_told(const report *running, const void *ptr) {
 static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fault) {
     volatile report mine = {.ptr = fault->ptr};
     mine.outer = running_report(&mine);
-    if (is_told(mine.outer, fault->ptr)) return SW_FAULT_ABORT;
+    if (is_handler_running_for(mine.outer, fault->ptr)) return SW_FAULT_ABORT;
     innermost.stamp = mine.stamp = new_stamp();
     innermost.at = (const report *)&mine;
     sw_fault copy = *fault;

@@ -189,7 +189,8 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 /* The largest size below `limit` of which the span holds as many slots as of `size`. Such slots cost the
  * same and serve further sizes, which the recording did not ask for. Go ends with this step too; here
  * it goes in units of the alignment. */
-static uint32_t grown(const sw_optimizer *o, uint32_t size, uint32_t span, uint32_t limit) {
+static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t size, uint32_t span,
+                                      uint32_t limit) {
     if (o->narrow || size < o->align) return size;
     uint32_t largest = span / (span / size);
     largest -= largest % o->align;
@@ -214,7 +215,7 @@ sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw
         double cost = 0, weight = c->candidates[j].weight - c->candidates[i].weight;
         const sw_choice *span = sw_choices_best(c, i, j, &cost);
         uint32_t span_bytes = span->pages * optimizer->page_bytes;
-        limit = grown(optimizer, c->candidates[j].size, span_bytes, limit);
+        limit = largest_of_equal_cost(optimizer, c->candidates[j].size, span_bytes, limit);
         specs[k - 1] = (sw_class_spec){.size_bytes = limit, .pages = span->pages};
         result.cost += cost;
         result.slots += weight * limit;

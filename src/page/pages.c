@@ -58,7 +58,7 @@ static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
 }
 
 /* Whether the heap is above its limit, because metadata has grown. */
-static bool is_over(const sw_pages *pages) {
+static bool exceeds_limit(const sw_pages *pages) {
     return pages->limit_bytes != UINT64_MAX && sw_pages_held_bytes(pages) > pages->limit_bytes;
 }
 
@@ -78,7 +78,7 @@ static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
 /* Refuses a request because of the limit. Metadata may have grown on its way here, so free pages are
  * given back if the heap is above the limit. */
 static sw_status refuse(sw_pages *pages) {
-    if (is_over(pages)) (void)sw_pages_trim(pages);
+    if (exceeds_limit(pages)) (void)sw_pages_trim(pages);
     return SW_LIMIT;
 }
 
@@ -115,7 +115,7 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
 }
 
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero) {
-    if (!could_hold(pages, n, 0) || is_over(pages)) return false;
+    if (!could_hold(pages, n, 0) || exceeds_limit(pages)) return false;
     uint32_t found = sw_runs_first_fit(&pages->runs, n);
     if (found == SW_PAGE_NONE || sw_bits_count(pages->held, found, n) != n) return false;
     take(pages, found, n, needzero);
@@ -125,7 +125,7 @@ bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *need
 
 /* Makes the pages [from, from + n) accessible; the page before them is in use. False when some of them
  * are in use or outside of the window, or when the system refuses (*refused). */
-static bool reach(sw_pages *pages, uint32_t from, uint32_t n, bool *refused) {
+static bool make_accessible(sw_pages *pages, uint32_t from, uint32_t n, bool *refused) {
     sw_window *window = (sw_window *)sw_pages_window_of(pages, from - 1);
     uint32_t ready = window->first_page + window->frontier;
     *refused = false;
@@ -140,8 +140,9 @@ static bool reach(sw_pages *pages, uint32_t from, uint32_t n, bool *refused) {
 
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero) {
     uint32_t from = page + n;
-    bool refused, ready = reach(pages, from, more, &refused);
-    if (refused && sw_pages_retreat(pages) != 0) ready = reach(pages, from, more, &refused);
+    bool refused, ready = make_accessible(pages, from, more, &refused);
+    if (refused && sw_pages_retreat(pages) != 0)
+        ready = make_accessible(pages, from, more, &refused);
     if (!ready || !within_limit(pages, from, more)) return false;
     take(pages, from, more, needzero);
     return true;

@@ -12,7 +12,7 @@
 enum {
     RESERVE_LOG2 = 40,     /* 1 TiB of addresses in the usual case */
     UNLIMITED_LOG2 = 34,   /* 16 GiB where that is refused though no limit is set: emulators */
-    CONSTRAINED_LOG2 = 26, /* 64 MiB where a limit is set, or less: see make */
+    CONSTRAINED_LOG2 = 26, /* 64 MiB where a limit is set, or less: see make_space */
     SMALLEST_LOG2 = 20,
     SPANS_MAX = 1 << 25,
     SPANS_CONSTRAINED = 1 << 18,
@@ -90,7 +90,7 @@ static bool reserve_main(sw_space *space, uint32_t log2_bytes) {
     return true;
 }
 
-static void unmake(sw_space *space) {
+static void release_space(sw_space *space) {
     uint64_t frames = space->view.frames;
     if (space->view.page_map != NULL)
         (void)sw_os_release((void *)(uintptr_t)space->view.page_map, frames * sizeof(uint32_t));
@@ -110,7 +110,7 @@ static uint32_t next_smaller(uint32_t log2_bytes) {
 /* In a process whose address space is limited a live space starts small and adds reservations. A dry
  * space can not add any, so it starts with the largest that is granted. Both leave most of the
  * addresses to the rest of the program. */
-static bool make(sw_space *space, bool dry) {
+static bool make_space(sw_space *space, bool dry) {
     uint32_t log2_bytes = RESERVE_LOG2, spans = SPANS_MAX;
     space->dry = dry;
     while (!reserve_main(space, log2_bytes)) {
@@ -122,14 +122,14 @@ static bool make(sw_space *space, bool dry) {
                     : SPANS_CONSTRAINED >> (CONSTRAINED_LOG2 - log2_bytes);
     }
     if (make_span_records(space, spans)) return true;
-    unmake(space);
+    release_space(space);
     return false;
 }
 
 sw_space *sw_space_live(void) {
     if (sw_likely(__atomic_load_n(&live_ready, __ATOMIC_ACQUIRE))) return &sw_live_space;
     sw_os_lock_acquire(&live_lock);
-    if (!live_ready && make(&sw_live_space, false))
+    if (!live_ready && make_space(&sw_live_space, false))
         __atomic_store_n(&live_ready, 1, __ATOMIC_RELEASE);
     bool ready = live_ready;
     sw_os_lock_release(&live_lock);
@@ -139,13 +139,13 @@ sw_space *sw_space_live(void) {
 sw_space *sw_space_dry_create(void) {
     sw_space *space = sw_os_map(sizeof *space);
     if (space == NULL) return NULL;
-    if (make(space, true)) return space;
+    if (make_space(space, true)) return space;
     (void)sw_os_release(space, sizeof *space);
     return NULL;
 }
 
 void sw_space_dry_destroy(sw_space *space) {
-    unmake(space);
+    release_space(space);
     (void)sw_os_release(space, sizeof *space);
 }
 
@@ -210,7 +210,7 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
 
 /* Makes the first bytes of a window accessible, which its heap needs at once. False: refused, and then
  * the window is of no use. */
-static bool make_ready(const sw_space *space, const sw_window *window, uint64_t bytes) {
+static bool commit_first_bytes(const sw_space *space, const sw_window *window, uint64_t bytes) {
     return space->dry || bytes == 0 || commit((void *)window->base, bytes);
 }
 
@@ -223,7 +223,7 @@ static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t fr
     sw_window window = space->free_windows[i];
     bool whole = !is_main(space, &window);
     if (!whole && !commit(window.map, frames * sizeof *window.map)) return SW_WINDOW_NO_MEMORY;
-    if (!make_ready(space, &window, ready_bytes)) return SW_WINDOW_NO_MEMORY;
+    if (!commit_first_bytes(space, &window, ready_bytes)) return SW_WINDOW_NO_MEMORY;
     (void)drop_window(space, i);
     while (!whole && window.frames > frames) {
         window.frames /= 2;
@@ -247,7 +247,7 @@ static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t 
     if (base == NULL) return SW_WINDOW_NO_ADDRESSES;
     uint32_t *map = sw_os_map(frames * sizeof *map);
     sw_window window = {.base = (uintptr_t)base, .map = map, .frames = frames};
-    if (map == NULL || !make_ready(space, &window, ready_bytes)) {
+    if (map == NULL || !commit_first_bytes(space, &window, ready_bytes)) {
         (void)sw_os_release(base, bytes);
         if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* a shorter map may be had */
         (void)sw_os_release(map, frames * sizeof *map);

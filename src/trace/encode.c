@@ -128,7 +128,7 @@ typedef struct columns {
 
 /* Looks through the block: returns how many low bits are zero in every address, and tells whether any
  * site is known and whether stamps have gaps. */
-static uint32_t survey(const swt_raw *raw, bool *sites, bool *gaps, uint32_t flags) {
+static uint32_t scan_events(const swt_raw *raw, bool *sites, bool *gaps, uint32_t flags) {
     uint64_t low = 0, site = 0, gap = 0;
     uint32_t expected = 0; /* stamps that count up by one need no column */
     for (const swt_event *e = raw->events; e < raw->next; e++, expected++) {
@@ -179,7 +179,7 @@ size_t swt_encode_raw(swt_encoder *encoder, const swt_raw *raw, uint32_t flags,
                       const uint8_t **out) {
     bool sites, gaps, timed = (flags & SWT_RAW_TICKS_ARE_STAMPS) != 0;
     size_t n = swt_raw_count(raw);
-    columns c = {.address_shift = survey(raw, &sites, &gaps, flags),
+    columns c = {.address_shift = scan_events(raw, &sites, &gaps, flags),
                  .tick_shift = timed ? 0 : SWT_TICK_SHIFT};
     uint8_t *head = encoder->scratch, *at[COLUMN_COUNT];
     c.tag = head + HEAD_BYTES;

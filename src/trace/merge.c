@@ -111,7 +111,8 @@ static void emit(swt_merge *m, swt_stream *s, const swt_merge_event *event, sw_o
 
 /* Notes that the object lives at the event's address from now on. If another object was believed to
  * live there, its free is missing in the recording. */
-static bool settle(swt_merge *m, swt_stream *s, const swt_merge_event *event, uint32_t object) {
+static bool note_address(swt_merge *m, swt_stream *s, const swt_merge_event *event,
+                         uint32_t object) {
     uint32_t old;
     int put = swt_addresses_put(&m->addresses, event->address, object, &old);
     if (sw_unlikely(put > 0)) {
@@ -131,7 +132,7 @@ static bool on_alloc(swt_merge *m, swt_stream *s, const swt_merge_event *event) 
         m->lost.missed_frees++;
     }
     if (!swt_ids_take(&m->ids, &object)) return false;
-    if (!settle(m, s, event, object)) return false;
+    if (!note_address(m, s, event, object)) return false;
     emit(m, s, event, SW_OP_ALLOC, object);
     return true;
 }
@@ -152,7 +153,7 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_merge_event *e
         return on_alloc(m, s, event);
     }
     s->is_moving = false;
-    if (!settle(m, s, event, s->moving)) return false;
+    if (!note_address(m, s, event, s->moving)) return false;
     emit(m, s, event, SW_OP_REALLOC, s->moving);
     return true;
 }
