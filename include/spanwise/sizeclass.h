@@ -32,7 +32,7 @@ typedef struct sw_class_spec {
     uint32_t pages;      /* span length in pages of the table, >= 1 */
 } sw_class_spec;
 
-/* What a table tells about one class. */
+/* The properties of one class of a table. */
 typedef struct sw_class_info {
     uint32_t cls;
     uint32_t size_bytes;

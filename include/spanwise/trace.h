@@ -115,7 +115,7 @@ SW_API sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out)
 SW_API void sw_trace_close(sw_trace *trace); /* NULL is ignored */
 
 /* The next batch, at most SW_TRACE_OPS_MAX operations; *count 0: the end. The array belongs to the
- * reader and holds until its next call. Errors as for open; the same error comes again. */
+ * reader and holds until its next call. Errors as for open; after an error every call returns it again. */
 SW_API sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count);
 /* As next, copied into out[0..capacity); *count < capacity: the end was reached. Do not mix with
  * sw_trace_next without a rewind between. */

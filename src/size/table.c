@@ -189,7 +189,8 @@ static sw_status check_table(const char *name, uint32_t page_bytes, const sw_cla
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* log2 of the large map's step: the coarsest, up to 128 B, that tells all large classes apart. */
+/* log2 of the step of the large map: the largest, up to 128 B, at which every large class has an entry
+ * of its own. */
 static uint32_t large_shift_of(const sw_class_spec *specs, uint32_t count) {
     uint32_t bits = 1u << LARGE_SHIFT_MAX;
     for (uint32_t i = 0; i < count; i++) {

@@ -173,7 +173,7 @@ static void infer_end(swt_merge *m, swt_stream *s) {
     m->lost.inferred_ends += m->count - before;
 }
 
-/* At most two operations come of an event. False: no memory. */
+/* Adds the operations of an event, at most two, to the batch. False: no memory. */
 static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     switch (event->kind) {
     case SWT_RAW_FREE: on_free(m, s, event); return true;

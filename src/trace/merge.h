@@ -5,7 +5,7 @@
  * An allocation is stamped after it returned, a free before it began. So when an address goes from one
  * thread to another, the stamp of its free is always below that of its next allocation, and the order
  * of stamps is a history that could have happened. A reallocation gives up the old address at its
- * first stamp and has the new one from its second on; its operation stands at the second.
+ * first stamp and has the new one from its second on; its operation has the second.
  */
 #ifndef SW_TRACE_MERGE_H
 #define SW_TRACE_MERGE_H

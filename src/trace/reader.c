@@ -19,7 +19,7 @@ struct sw_trace {
     size_t rest_count;
     sw_trace_summary summary;
     bool summarised;
-    sw_status failed; /* the error that ended reading, told again at every call */
+    sw_status failed; /* the error that ended reading; every later call returns it again */
     char message[MESSAGE_BYTES];
 };
 

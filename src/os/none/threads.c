@@ -23,7 +23,7 @@ void sw_os_lock_release(sw_os_lock *lock) {
 
 void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
 
-void sw_os_lock_pass(bool pass) { (void)pass; /* nobody forks */ }
+void sw_os_lock_pass(bool pass) { (void)pass; /* there is no fork */ }
 
 /* --- time and identity ------------------------------------------------------------------------ */
 
