@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation: the generic path, aligned and tiny objects, and the public entry points. */
+/* Allocation: what the specialised paths do not serve, and the public entry points. Where a bin's word
+ * is empty, sw_alloc_slow takes the span's next word; alloc_hinted looks for a slot that a hint names;
+ * alloc_refilled asks refill.c for another span. */
+#include "heap/alloc.h"
+
 #include <errno.h>
 
 #include "base/fail.h"
 #include "heap/default.h"
-#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/misuse.h"
+#include "heap/refill.h"
+#include "heap/slack.h"
 #include "heap/template.h"
+#include "heap/thread.h"
 
 static void *no_memory(void) {
     errno = ENOMEM;
-    return NULL;
-}
-
-void *sw_cache_refuse(const sw_cache *cache) {
-    (void)sw_cache_check(cache, "alloc");
-    errno = EINVAL;
     return NULL;
 }
 
@@ -49,12 +51,12 @@ static void *alloc_first(size_t size, unsigned flags) {
 
 static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_span *span;
-    uintptr_t p = sw_cache_take_hinted(cache, span_class, &span);
+    uintptr_t p = sw_refill_from_hint(cache, span_class, &span);
     return p == 0 ? NULL : finish(cache, span, (void *)p, size, flags);
 }
 
-/* The word of the bin's span that comes next: the current one, empty till now, if slots of it were
- * freed meanwhile, else the one behind it. False: neither, or sw_cache_refill must look closer. */
+/* The word of the bin's span that comes next: the current one, until now empty, if slots of it were
+ * freed meanwhile, else the one behind it. False: neither, or sw_refill_bin must look closer. */
 static sw_always_inline bool next_word(sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL) return false;
@@ -75,30 +77,30 @@ static sw_always_inline bool next_word(sw_cache_bin *bin) {
 }
 
 /* Out of the bin's word, which has a free one. */
-static void *take_free(sw_cache *cache, sw_cache_bin *bin, size_t size, unsigned flags) {
+static void *alloc_from_word(sw_cache *cache, sw_cache_bin *bin, size_t size, unsigned flags) {
     void *p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
     return finish(cache, bin->span, p, size, flags);
 }
 
-/* From a word that sw_cache_refill finds. */
+/* From a word that sw_refill_bin finds. */
 static sw_noinline void *alloc_refilled(sw_cache *cache, size_t size, unsigned flags,
                                         uint32_t span_class) {
-    if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
-    if (sw_likely(sw_cache_refill(cache, span_class)))
-        return take_free(cache, &cache->bins[span_class], size, flags);
+    if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
+    if (sw_likely(sw_refill_bin(cache, span_class)))
+        return alloc_from_word(cache, &cache->bins[span_class], size, flags);
     void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
     return p != NULL ? p : no_memory();
 }
 
 /* Where the short way did not take a hint, or did not look for a word. */
-static sw_noinline void *alloc_at_length(sw_cache *cache, size_t size, unsigned flags,
-                                         uint32_t span_class) {
+static sw_noinline void *alloc_hinted(sw_cache *cache, size_t size, unsigned flags,
+                                      uint32_t span_class) {
     sw_cache_bin *bin = &cache->bins[span_class];
     void *p = take_hinted(cache, size, flags, span_class);
     if (p != NULL) return p;
     if (sw_word_free(bin->word) == 0 && !next_word(bin))
         return alloc_refilled(cache, size, flags, span_class);
-    return take_free(cache, bin, size, flags);
+    return alloc_from_word(cache, bin, size, flags);
 }
 
 /* Most often the next word of the span has free slots: a run of allocations comes this way with one
@@ -109,21 +111,21 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
         span_class = sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
     sw_cache_bin *bin = &cache->bins[span_class];
     if (bin->hinted != 0 || sw_word_free(bin->word) != 0)
-        return alloc_at_length(cache, size, flags, span_class);
+        return alloc_hinted(cache, size, flags, span_class);
     if (!next_word(bin)) return alloc_refilled(cache, size, flags, span_class);
-    if (sw_unlikely(cache->mode != 0)) return take_free(cache, bin, size, flags);
+    if (sw_unlikely(cache->mode != 0)) return alloc_from_word(cache, bin, size, flags);
     void *p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
     unsigned kind = span_class % 2 == 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
     return sw_template_must_zero(bin->span, flags, kind) ? sw_template_clear(p, bin->bytes) : p;
 }
 
 /* A small object of any heap, with any flags. */
-static void *alloc_class(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
+static void *alloc_small(sw_cache *cache, size_t size, unsigned flags, uint32_t cls) {
     uint32_t span_class = sw_span_class_of(cls, (flags & SW_SCAN) == 0);
     sw_cache_bin *bin = &cache->bins[span_class];
     if (bin->hinted != 0 || sw_word_free(bin->word) == 0)
         return sw_alloc_slow(cache, size, flags, span_class);
-    return take_free(cache, bin, size, flags);
+    return alloc_from_word(cache, bin, size, flags);
 }
 
 static bool is_tiny(const sw_cache *cache, size_t size, unsigned flags) {
@@ -144,39 +146,27 @@ static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned
 
 /* A small object of a plain heap, without pointers. The class is looked up again where the line
  * ends: nothing is kept for that. */
-static sw_always_inline void *alloc_straight(sw_cache *cache, size_t size, unsigned flags) {
+static sw_always_inline void *alloc_plain_size(sw_cache *cache, size_t size, unsigned flags) {
     uint32_t cls = cache->small_map[(size + 7) >> 3];
     return sw_template_plain(cache, sw_cache_noscan_bin(cache, cls), size, flags, SW_CLASS_OF_SIZE,
                              sw_alloc_slow);
 }
 
 /* What is no small object of a plain heap: larger ones, tiny, with pointers, tracked. */
-static sw_noinline void *alloc_other(sw_cache *cache, size_t size, unsigned flags) {
+static sw_noinline void *alloc_by_table(sw_cache *cache, size_t size, unsigned flags) {
     const sw_table *table = cache->table;
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
     uint32_t cls = sw_size_class(table, size);
     if (cache->mode == 0 && flags == 0) return alloc_plain(cache, size, 0, cls);
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
-    return alloc_class(cache, size, flags, cls);
+    return alloc_small(cache, size, flags, cls);
 }
 
 /* A small object of a plain heap that is cleared, or has pointers. Apart from the rest, whose
  * registers it would take. */
 static sw_noinline void *alloc_flagged(sw_cache *cache, size_t size, unsigned flags) {
-    return (flags & SW_SCAN) != 0 ? alloc_other(cache, size, flags)
-                                  : alloc_straight(cache, size, SW_ZERO);
-}
-
-/* Any size in any heap: specialised path, straight line, or the rest. */
-static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned flags) {
-    const sw_paths *paths = cache->paths;
-    if (paths != NULL && size <= paths->cutoff) {
-        sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
-        return by_size[size](cache, size, flags);
-    }
-    if (sw_unlikely(size >= cache->plain_end)) return alloc_other(cache, size, flags);
-    if (flags != 0) return alloc_flagged(cache, size, flags);
-    return alloc_straight(cache, size, 0);
+    return (flags & SW_SCAN) != 0 ? alloc_by_table(cache, size, flags)
+                                  : alloc_plain_size(cache, size, SW_ZERO);
 }
 
 /* --- tiny objects ----------------------------------------------------------------------------- */
@@ -184,7 +174,7 @@ static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned f
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
     struct sw_cache_cold *cold = cache->cold;
     (void)flags; /* a tiny block is always cleared */
-    void *block = alloc_class(cache, 16, SW_ZERO, sw_size_class(cache->table, 16));
+    void *block = alloc_small(cache, 16, SW_ZERO, sw_size_class(cache->table, 16));
     if (block == NULL) return NULL;
     /* Keep whichever block has more room. */
     if (cold->tiny_block == 0 || size < cold->tiny_used) {
@@ -205,7 +195,7 @@ static uint32_t aligned_class(const sw_table *table, size_t size, size_t align) 
 }
 
 static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {
-    if (sw_unlikely(cache == NULL)) return sw_cache_refuse(cache);
+    if (sw_unlikely(cache == NULL)) return sw_report_ended_cache(cache);
     if (!sw_is_pow2(align)) {
         sw_fail(SW_INVALID, "alloc_aligned", "alignment %zu is not a power of two", align);
         errno = EINVAL;
@@ -214,14 +204,21 @@ static void *alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned 
     if (align == 1) return sw_cache_alloc(cache, size, flags);
     uint32_t cls = aligned_class(cache->table, size, align);
     if (cls == 0) return sw_large_alloc(cache, size, align, flags);
-    return alloc_class(cache, size, flags, cls);
+    return alloc_small(cache, size, flags, cls);
 }
 
 /* --- public: explicit heaps and caches -------------------------------------------------------- */
 
 void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
-    if (sw_unlikely(sw_cache_is_null(cache))) return sw_cache_refuse(NULL);
-    return alloc_any(cache, size, flags);
+    if (sw_unlikely(sw_cache_is_null(cache))) return sw_report_ended_cache(NULL);
+    const sw_paths *paths = cache->paths;
+    if (paths != NULL && size <= paths->cutoff) {
+        sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
+        return by_size[size](cache, size, flags);
+    }
+    if (sw_unlikely(size >= cache->plain_end)) return alloc_by_table(cache, size, flags);
+    if (flags != 0) return alloc_flagged(cache, size, flags);
+    return alloc_plain_size(cache, size, 0);
 }
 
 void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {

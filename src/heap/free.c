@@ -1,78 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every free: the validated fast path, frees of other threads' objects, large objects, misuse. */
+/* Every free. The fast path, which template.h and fast.h inline, ends here for one of these causes:
+ *
+ *   sw_free_full     the span is full                     -> a hint, or free_unmarking
+ *   sw_free_remote   the span is another cache's          -> the remote word
+ *                    the span is fresh                    -> free_unmarking
+ *                    the span is nobody's                 -> free_checked
+ *   free_unslotted   no slot starts at the address        -> a large object, or free_checked
+ *
+ * free_checked looks the pointer up from the beginning and decides all that is left: objects of
+ * central spans, spans outside the cache's view, the first free of a thread, and every misuse. */
+#include "heap/free.h"
+
 #include <errno.h>
 
-#include "base/assert.h"
-#include "base/fail.h"
-#include "heap/heap.h"
+#include "heap/central.h"
+#include "heap/hazard.h"
+#include "heap/large.h"
+#include "heap/owned.h"
+#include "heap/remote.h"
+#include "heap/target.h"
 #include "heap/template.h"
+#include "heap/thread.h"
 
-/* --- where a pointer leads -------------------------------------------------------------------- */
+static void free_checked(sw_cache *cache, void *ptr, const char *op);
 
-static sw_target bad(sw_misuse misuse, sw_span *span) {
-    return (sw_target){.misuse = misuse, .span = span};
+/* --- spans of the cache itself ---------------------------------------------------------------- */
+
+/* A slot of a marked span that gets no hint: the mark goes, and with it a full span changes list.
+ * The arguments are those of sw_free_full, so that they stay in their registers. */
+static sw_noinline void free_unmarking(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    bool live = sw_span_slot_live(span, (uint32_t)slot);
+    if (live) sw_owned_unmark(cache, span);
+    if (!live || !sw_fast_free_own(cache, span, slot)) free_checked(cache, ptr, "free");
 }
 
-static sw_target find_in_slots(sw_span *span, uintptr_t p) {
-    uint32_t slot = 0;
-    switch (sw_span_locate(span, p, &slot)) {
-    case SW_SLOT_PAST_LAST: return bad(SW_MISUSE_PAST_LAST_SLOT, span);
-    case SW_SLOT_INTERIOR: return bad(SW_MISUSE_INTERIOR, span);
-    case SW_SLOT_START: break;
+/* A full span stays in its list while a hint can bring the slot back. Three frees in a row into one
+ * word tell that objects go in the order in which they came: then the span is better listed as
+ * partial. (`free` of a full span is 0. What lies below the first hint of a class belongs to another
+ * class, and comparing with it does no harm. Every call here is the last thing that is done, and few
+ * values live, so that no register is saved on the way.) */
+void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    uintptr_t bins = (uintptr_t)cache->bins;
+    sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
+    __asm__("" : "+r"(bin)); /* or it is computed twice */
+    if (sw_unlikely(bin->hinted == bin->hinted_max)) {
+        free_unmarking(cache, span, slot, ptr);
+        return;
     }
-    if (!sw_span_slot_live(span, slot)) return bad(SW_MISUSE_DOUBLE_FREE, span);
-    return (sw_target){.misuse = SW_MISUSE_NONE, .span = span, .slot = slot};
+    sw_hint *hint = sw_bin_hints_end(bin);
+    sw_word *word = &span->words[slot / 64];
+    if (hint[-1].word == word && hint[-2].word == word) {
+        free_unmarking(cache, span, slot, ptr);
+        return;
+    }
+    uint64_t local = sw_word_local(word);
+    if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
+        free_unmarking(cache, span, slot, ptr);
+        return;
+    }
+    hint->at = (uintptr_t)ptr;
+    hint->word = word;
+    hint->slot = slot;
+    __asm__("" : "+r"(bin)); /* added in memory: no register keeps what was there */
+    bin->hinted += (uint32_t)sizeof *hint;
+    sw_word_set_local(word, local);
+    if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
 }
 
-sw_target sw_target_find(sw_heap *heap, const void *ptr) {
-    uintptr_t p = (uintptr_t)ptr;
-    uint32_t id = sw_space_id_of(heap->space, p);
-    if (id == SW_SPAN_NONE) return bad(SW_MISUSE_FOREIGN, NULL);
-    if (id == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
-    sw_span *span = sw_space_span(heap->space, id);
-    const sw_heap *owner = sw_space_cold(heap->space, span)->heap;
-    if (owner != heap) /* none: a free that raced with this one has just given the record up */
-        return owner == NULL ? bad(SW_MISUSE_DOUBLE_FREE, NULL) : bad(SW_MISUSE_WRONG_HEAP, span);
-    if (!sw_span_is_large(span)) return find_in_slots(span, p);
-    if (!sw_span_large_lives(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
-    sw_target target = bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
-    target.large = true;
-    return target;
-}
+/* --- the checked free ------------------------------------------------------------------------- */
 
-/* Most tiny objects begin inside their block. */
-bool sw_target_is_shared(const sw_heap *heap, const sw_target *target) {
-    return (heap->mode & SW_MODE_TINY) != 0 &&
-           (target->misuse == SW_MISUSE_NONE || target->misuse == SW_MISUSE_INTERIOR) &&
-           sw_span_size(target->span) == 16 && (target->span->span_class & 1) != 0;
-}
-
-bool sw_object_is_shared(sw_heap *heap, const void *object) {
-    if ((heap->mode & SW_MODE_TINY) == 0) return false;
-    sw_target target = sw_target_find(heap, object);
-    return sw_target_is_shared(heap, &target);
-}
-
-void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
-                      size_t size) {
-    sw_span *span = target->span;
-    sw_heap *owner = span == NULL ? NULL : sw_space_cold(heap->space, span)->heap;
-    sw_fault fault = {.code = target->misuse,
-                      .op = op,
-                      .ptr = ptr,
-                      .size = size != 0      ? size
-                              : span == NULL ? 0
-                                             : sw_span_size(span),
-                      .heap_id = owner == NULL ? 0 : owner->id,
-                      .thread = sw_os_thread_id()};
-    sw_misuse_report(&fault);
-}
-
-static void free_any(sw_cache *cache, void *ptr, const char *op);
-
-/* --- the slow free ---------------------------------------------------------------------------- */
-
-/* Finds the target, with a hazard on its span. */
+/* Looks the pointer up, with a hazard on its span. */
 static sw_target find_guarded(sw_cache *cache, const void *ptr) {
     for (;;) {
         uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
@@ -97,7 +94,7 @@ static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
 }
 
 /* A slot of a span that this cache does not own, and that is its hazard. False: look again. */
-static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
+static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
     sw_span *span = target->span;
     sw_cache *owner = sw_span_owner(span);
     if (owner == NULL) {
@@ -105,58 +102,17 @@ static bool free_remote(sw_cache *cache, const void *ptr, sw_target *target) {
         return free_central(cache->heap, ptr, target);
     }
     sw_remote_result result = sw_span_remote_free(cache->heap->space, span, target->slot);
-    if (result == SW_REMOTE_ANNOUNCE) sw_cache_announce(owner, span, sw_span_half(target->slot));
+    if (result == SW_REMOTE_ANNOUNCE) sw_remote_announce(owner, span, sw_span_half(target->slot));
     if (result == SW_REMOTE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
 }
 
-/* A slot of a marked span that gets no hint: the span is fresh, or changes list; or the slot is free
- * already. Its arguments are those of sw_free_full, so that they stay where they are. */
-static sw_noinline void free_attended(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
-    bool live = sw_span_slot_live(span, (uint32_t)slot);
-    if (live) sw_cache_unmark(cache, span);
-    if (!live || !sw_fast_free_own(cache, span, slot)) free_any(cache, ptr, "free");
-}
-
-/* A full span keeps its place while a hint can bring the slot back; three frees in a row into one
- * word tell that objects go as they came, and that the span is better listed as partial. (Nothing
- * is set in `free` of a full span. Below the first hint of a class are those of another, which do
- * no harm. Every call here is the last thing done, and few values live: nothing is saved on the
- * way.) */
-void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
-    uintptr_t bins = (uintptr_t)cache->bins;
-    sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
-    __asm__("" : "+r"(bin)); /* or it is computed twice */
-    if (sw_unlikely(bin->hinted == bin->hinted_max)) {
-        free_attended(cache, span, slot, ptr);
-        return;
-    }
-    sw_hint *hint = sw_bin_hints_end(bin);
-    sw_word *word = &span->words[slot / 64];
-    if (hint[-1].word == word && hint[-2].word == word) {
-        free_attended(cache, span, slot, ptr);
-        return;
-    }
-    uint64_t local = sw_word_local(word);
-    if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
-        free_attended(cache, span, slot, ptr);
-        return;
-    }
-    hint->at = (uintptr_t)ptr;
-    hint->word = word;
-    hint->slot = slot;
-    __asm__("" : "+r"(bin)); /* added in memory: no register keeps what was there */
-    bin->hinted += (uint32_t)sizeof *hint;
-    sw_word_set_local(word, local);
-    if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
-}
-
-/* An object of the cache itself comes here when its span is marked, when its frame lies outside the
- * main reservation, or when the heap packs tiny objects. The slot is live. */
-static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, uintptr_t p) {
+/* A live slot of the cache itself comes this way when its span is marked, when its frame lies outside
+ * the main reservation, or when the heap packs tiny objects. */
+static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     switch (sw_template_mark(cache, span)) {
-    case SW_MARK_FULL: sw_free_full(cache, span, slot, (void *)p); return;
-    case SW_MARK_FRESH: free_attended(cache, span, slot, (void *)p); return;
+    case SW_MARK_FULL: sw_free_full(cache, span, slot, ptr); return;
+    case SW_MARK_FRESH: free_unmarking(cache, span, slot, ptr); return;
     default: (void)sw_fast_free_own(cache, span, slot);
     }
 }
@@ -167,18 +123,37 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_span *span = target->span;
     if (sw_target_is_shared(heap, target)) target->misuse = SW_MISUSE_COLLECTED;
     if (target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(span) != cache)
-        return free_remote(cache, ptr, target);
+        return free_unowned(cache, ptr, target);
     sw_hazard_clear(cache);
     if (target->misuse != SW_MISUSE_NONE) return true;
     if (!target->large)
-        free_own(cache, span, target->slot, (uintptr_t)ptr);
+        free_own(cache, span, target->slot, ptr);
     else if (!sw_large_free(cache, span, (uintptr_t)ptr))
         target->misuse = SW_MISUSE_DOUBLE_FREE;
     return true;
 }
 
-/* Apart from free_any: a free of a large object saves no register for it. */
-static sw_noinline void free_found(sw_cache *cache, void *ptr, const char *op) {
+/* The start of a large object of this heap. Its record tells whether it lives: there is no span of
+ * slots to guard. */
+static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr) {
+    sw_span *span = &cache->spans[id];
+    return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
+           sw_large_free(cache, span, (uintptr_t)ptr);
+}
+
+/* The cache to free by; NULL: there is nothing to free, or no cache, and the object is leaked. The
+ * first free of a thread comes with a cache without a heap. */
+static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) {
+    if (ptr == NULL) return NULL;
+    if (cache->heap == NULL) return sw_thread_default_cache();
+    return sw_cache_is_open(cache) || sw_cache_check(cache, op) ? cache : NULL;
+}
+
+static sw_noinline void free_checked(sw_cache *cache, void *ptr, const char *op) {
+    cache = usable_cache(cache, ptr, op);
+    if (cache == NULL) return;
+    uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
+    if (id >= SW_SPAN_FIRST && free_large(cache, id, ptr)) return;
     int saved_errno = errno;
     sw_target target;
     do {
@@ -188,52 +163,26 @@ static sw_noinline void free_found(sw_cache *cache, void *ptr, const char *op) {
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
 }
 
-/* The start of a large object of this heap. Its record tells whether it lives: there  * slots to guard. */
-static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr) {
-    sw_span *span = &cache->spans[id];
-    return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
-           sw_large_free(cache, span, (uintptr_t)ptr);
-}
+/* --- where the fast paths end ----------------------------------------------------------------- */
 
-/* Another owner, misuse; where the cache's own view does not reach, large objects too. */
-static sw_noinline void free_rest(sw_cache *cache, void *ptr, const char *op) {
-    uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
-    if (id < SW_SPAN_FIRST || !free_large(cache, id, ptr)) free_found(cache, ptr, op);
-}
-
-/* No address of the cache's view. The first free of a thread comes with a cache without a heap;
- * without memory for one of its own, the object is leaked. */
-static sw_noinline void free_outside(sw_cache *cache, void *ptr, const char *op) {
-    if (ptr == NULL) return;
-    if (cache->heap == NULL)
-        cache = sw_thread_default_cache();
-    else if (!sw_cache_is_open(cache) && !sw_cache_check(cache, op))
-        return;
-    if (cache != NULL) free_rest(cache, ptr, op);
-}
-
-/* The uncommon rest: pages, another owner, misuse; a thread that has no cache yet; a cache that has
- * ended. */
-static sw_always_inline void free_uncommon(sw_cache *cache, void *ptr, const char *op) {
+/* No slot starts at the address, as far as the cache sees: a large object, most often. */
+static sw_always_inline void free_unslotted(sw_cache *cache, void *ptr, const char *op) {
     uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;
     if (sw_unlikely(frame >= cache->frames))
-        free_outside(cache, ptr, op);
+        free_checked(cache, ptr, op);
     else if (sw_unlikely(!free_large(cache, cache->page_map[frame], ptr)))
-        free_rest(cache, ptr, op);
+        free_checked(cache, ptr, op);
 }
 
-static sw_noinline void free_any(sw_cache *cache, void *ptr, const char *op) {
-    free_uncommon(cache, ptr, op);
-}
-
-/* After the first free of a word since its drain. Apart: it is rare, and needs registers. */
+/* After the first free into a word since its drain. Apart: it is rare, and needs registers. */
 static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr) {
     uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
     if (sw_span_announce(owner->heap->space, span, slot))
-        sw_cache_announce(owner, span, sw_span_half(slot));
+        sw_remote_announce(owner, span, sw_span_half(slot));
 }
 
-/* A slot of the span of the hazard, so it is not its own: straight to the atomic step. */
+/* A slot of the cache's hazard, a span that is known to be another cache's: only the atomic step is
+ * left. */
 static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
                                          const char *op) {
     sw_cache *owner = sw_span_owner(span);
@@ -245,29 +194,40 @@ static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_
             return;
         }
     }
-    free_any(cache, ptr, op);
+    free_checked(cache, ptr, op);
 }
 
-void sw_free_found(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+/* A slot of a span whose owner field is not the cache's address: who owns it, or how it is marked,
+ * decides. */
+static sw_always_inline void free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
+                                           const char *op) {
     if (sw_likely(span == cache->hazard)) {
         free_hazard(cache, span, slot, ptr, op);
         return;
     }
     switch (sw_template_mark(cache, span)) {
     case SW_MARK_FULL: sw_free_full(cache, span, slot, ptr); return;
-    case SW_MARK_FRESH: free_attended(cache, span, slot, ptr); return;
-    default: free_any(cache, ptr, op);
+    case SW_MARK_FRESH: free_unmarking(cache, span, slot, ptr); return;
+    default: free_checked(cache, ptr, op);
     }
+}
+
+void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+    free_by_owner(cache, span, slot, ptr, op);
+}
+
+/* The fast path of this file failed: no slot starts at the address, or its slot is free already. */
+static sw_noinline void free_slow(sw_cache *cache, void *ptr, const char *op) {
+    free_unslotted(cache, ptr, op);
 }
 
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
-    if (span != NULL) {
-        sw_free_found(cache, span, slot, ptr, op);
-    } else {
-        free_uncommon(cache, ptr, op);
-    }
+    if (span != NULL)
+        free_by_owner(cache, span, slot, ptr, op);
+    else
+        free_unslotted(cache, ptr, op);
 }
 
 /* --- public ----------------------------------------------------------------------------------- */
@@ -276,7 +236,7 @@ void sw_cache_free(sw_cache *cache, void *ptr) {
     if (sw_unlikely(sw_cache_is_null(cache)))
         (void)sw_cache_check(NULL, "free");
     else
-        sw_template_free(cache, ptr, "free", free_any);
+        sw_template_free(cache, ptr, "free", free_slow);
 }
 
 void sw_heap_free(sw_heap *heap, void *ptr) {
@@ -294,8 +254,9 @@ static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) 
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
 }
 
-/* The slow half: large objects, objects of other caches, marked spans, every kind of misuse. */
-static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) {
+/* The size is not that of a small class, or not the object's: the pointer is looked up first, so that
+ * a wrong size is told with what was called. */
+static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();
     if (cache == NULL) return; /* no memory for a cache: it is leaked */
@@ -304,14 +265,13 @@ static sw_noinline void free_sized_any(sw_cache *cache, void *ptr, size_t size) 
     if (target.misuse == SW_MISUSE_NONE && !size_matches(heap, target.span, size))
         target.misuse = SW_MISUSE_SIZE_MISMATCH;
     if (target.misuse == SW_MISUSE_NONE) {
-        sw_template_free(cache, ptr, "free_sized", free_any);
+        sw_template_free(cache, ptr, "free_sized", free_slow);
     } else {
         sw_target_report(heap, &target, "free_sized", ptr, size);
     }
 }
 
-/* A small size of the span's class, and the owner has not freed the slot; else the slow half looks,
- * and tells what was called. */
+/* A small size of the span's class, and the owner has not freed the slot. */
 static sw_always_inline bool small_matches(const sw_cache *cache, const sw_span *span,
                                            uint64_t slot, size_t size) {
     return size < cache->plain_end &&
@@ -323,9 +283,9 @@ static sw_always_inline void free_sized(sw_cache *cache, void *ptr, size_t size)
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (sw_unlikely(span == NULL) || sw_unlikely(!small_matches(cache, span, slot, size))) {
-        free_sized_any(cache, ptr, size);
+        free_sized_checked(cache, ptr, size);
     } else {
-        sw_template_free_found(cache, span, slot, ptr, "free_sized", free_any);
+        sw_template_free_slot(cache, span, slot, ptr, "free_sized", free_slow);
     }
 }
 
@@ -335,6 +295,6 @@ void sw_heap_free_sized(sw_heap *heap, void *ptr, size_t size) {
     if (cache != NULL) free_sized(cache, ptr, size);
 }
 
-void sw_free(void *ptr) { sw_template_free(sw_tls.cache, ptr, "free", free_any); }
+void sw_free(void *ptr) { sw_template_free(sw_tls.cache, ptr, "free", free_slow); }
 
 void sw_free_sized(void *ptr, size_t size) { free_sized(sw_tls.cache, ptr, size); }

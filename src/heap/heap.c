@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and ending heaps, their clock and their returns to the OS. */
 #include "heap/heap.h"
 
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/fail.h"
+#include "heap/paths.h"
+#include "heap/reclaim.h"
+#include "heap/registry.h"
 #include "spanwise/spanwise.h"
 
 #define OP_CREATE "heap_create"
@@ -158,7 +159,7 @@ void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
     sw_os_lock_acquire(&heap->lock);
     if (now_ns >= heap->now_ns) {
         heap->now_ns = now_ns;
-        sw_central_tick(heap);
+        sw_reclaim_tick(heap);
     }
     sw_os_lock_release(&heap->lock);
 }
@@ -171,44 +172,9 @@ void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg) {
     sw_os_lock_release(&heap->lock);
 }
 
-bool sw_heap_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked) {
-    if ((*asked)++ == SW_LIMIT_ASKS_MAX) return false;
-    sw_os_lock_acquire(&heap->lock);
-    sw_limit_fn *hook = heap->limit_hook;
-    void *arg = heap->limit_hook_arg;
-    sw_os_lock_release(&heap->lock);
-    return hook != NULL && hook(heap, bytes, arg) != 0;
-}
-
-size_t sw_heap_trim(sw_heap *heap) {
-    if (!sw_heap_check(heap, "heap_trim")) return 0;
-    sw_cache *cache = sw_thread_open_cache(heap);
-    if (cache != NULL) sw_cache_trim(cache);
-    sw_os_lock_acquire(&heap->lock);
-    sw_central_release_idle(heap);
-    sw_large_give_up_all(heap);
-    size_t bytes = sw_pages_trim(&heap->pages);
-    sw_os_lock_release(&heap->lock);
-    return bytes;
-}
-
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step) {
     uint32_t id = window->map[(uint64_t)n << (heap->table->page_shift - SW_FRAME_SHIFT)];
     sw_span *span = id < SW_SPAN_FIRST ? NULL : sw_space_span(heap->space, id);
     *step = span == NULL ? 1 : sw_space_cold(heap->space, span)->pages;
     return span;
-}
-
-sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
-    sw_status status = sw_heap_status(heap, "cache_open");
-    return status == SW_OK ? sw_cache_make(heap, SW_CACHE_OF_USER, out) : status;
-}
-
-void sw_cache_close(sw_cache *cache) {
-    const char *op = "cache_close";
-    if (cache == NULL || !sw_cache_check(cache, op)) return;
-    if (sw_handle_try_end(&cache->mark, SW_HANDLE_CACHE))
-        sw_cache_shut(cache);
-    else
-        sw_handle_report(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: whole pages, one span record each. */
+#include "heap/large.h"
+
 #include <errno.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/fail.h"
-#include "heap/heap.h"
+#include "heap/fresh.h"
+#include "heap/misuse.h"
+#include "heap/reclaim.h"
+#include "heap/record.h"
+#include "heap/shelf.h"
 
 enum { PURGE_MIN_BYTES = 4 << 20 };
 
@@ -30,101 +34,40 @@ static void *clear(void *p, size_t bytes) {
     return p;
 }
 
-/* --- what caches keep -------------------------------------------------------------------------
- * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the cache's
- * next request of as many pages. Each power of two of pages has two shelves. A shelf holds the kind
- * of object that was asked for in vain, and from its next free on such an object. So what is kept
- * has been asked for, and a thread that only frees keeps nothing.
- *
- * Only the cache's thread fills a shelf. Whoever takes from it, the thread or, under the heap's
- * lock, somebody who wants the pages, does so by an exchange. */
+/* --- allocation ------------------------------------------------------------------------------- */
 
 enum {
-    KEEP_MAX_BYTES = 1 << 20,
-    TICK_EVERY = 16, /* one kept object in so many looks at the clock, as a released one does */
-};
-
-/* Under the heap's lock: the object, which does not live, becomes free pages. */
-static void release(sw_heap *heap, sw_span *span) {
-    const sw_span_cold *cold = sw_space_cold(heap->space, span);
-    uint32_t page = cold->page, pages = cold->pages;
-    sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
-    sw_central_drop_record(heap, span);
-    sw_pages_free(&heap->pages, page, pages);
-}
-
-/* The object in what a shelf held; NULL: none. */
-static sw_span *kept_in(const sw_heap *heap, uint64_t entry) {
-    return (uint32_t)entry == 0 ? NULL : sw_space_span(heap->space, (uint32_t)entry);
-}
-
-void sw_large_give_up(sw_cache *cache) {
-    for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
-        uint64_t *shelf = &cache->cold->shelves[i];
-        if (__atomic_load_n(shelf, __ATOMIC_RELAXED) == 0) continue;
-        sw_span *span = kept_in(cache->heap, __atomic_exchange_n(shelf, 0, __ATOMIC_ACQUIRE));
-        if (span != NULL) release(cache->heap, span);
-    }
-}
-
-void sw_large_give_up_all(sw_heap *heap) {
-    __atomic_store_n(&heap->large_kept, 0, __ATOMIC_SEQ_CST);
-    for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
-        sw_large_give_up(cache);
-}
-
-void sw_large_recover(sw_heap *heap, sw_span *span) {
-    if (!sw_span_large_lives(span)) release(heap, span);
-}
+    TICK_EVERY = 16
+}; /* one free onto a shelf in so many looks at the clock, as a release does */
 
 /* Takes the heap's lock, looks at the clock, releases the object if there is one. */
 static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
     sw_os_lock_acquire(&heap->lock);
-    sw_central_tick(heap);
-    if (span != NULL) release(heap, span);
+    sw_reclaim_tick(heap);
+    if (span != NULL) sw_shelf_release(heap, span);
     sw_os_lock_release(&heap->lock);
     errno = saved_errno;
 }
 
-/* Pages of the largest object that is kept. */
-static sw_always_inline uint32_t most_kept(const sw_table *table) {
-    return (uint32_t)KEEP_MAX_BYTES >> table->page_shift;
-}
-
-/* A request was in vain: the next free of an object of its kind finds a shelf. One whose object is
- * in use stays; else an unused one is taken, or each in turn. */
+/* A request was in vain: reserves a shelf for its kind. */
 static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
-    if (pages - 1 >= most_kept(cache->table)) return;
-    struct sw_cache_cold *cold = cache->cold;
-    uint64_t *shelves = &cold->shelves[sw_large_shelf((uint32_t)pages)];
-    uint64_t kind = sw_large_kind((uint32_t)pages, noscan);
-    uint64_t first = __atomic_load_n(&shelves[0], __ATOMIC_RELAXED);
-    uint64_t second = __atomic_load_n(&shelves[1], __ATOMIC_RELAXED);
-    uint32_t way = ++cold->large_turns % SW_LARGE_WAYS;
-    if (first == kind || (first != 0 && second == 0)) {
-        way = 1;
-    } else if (first == 0 || second == kind) {
-        way = 0;
-    }
-    sw_span *span =
-        kept_in(cache->heap, __atomic_exchange_n(&shelves[way], kind, __ATOMIC_ACQUIRE));
+    if (pages - 1 >= sw_shelf_max_pages(cache->table)) return;
+    sw_span *span = sw_shelf_reserve(cache, (uint32_t)pages, noscan);
     if (span != NULL) release_locked(cache->heap, span);
 }
 
-/* --- allocation ------------------------------------------------------------------------------- */
-
 static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
                                       sw_status *why) {
-    sw_central_tick(heap);
+    sw_reclaim_tick(heap);
     *why = SW_NOMEM;
-    sw_span *span = sw_central_record(heap);
+    sw_span *span = sw_fresh_record(heap);
     if (span == NULL) return NULL;
     bool needzero;
     uint32_t page;
-    *why = sw_central_pages(heap, pages, align, &page, &needzero);
+    *why = sw_fresh_pages(heap, pages, align, &page, &needzero);
     if (*why != SW_OK) {
-        sw_central_drop_record(heap, span);
+        sw_record_drop(heap, span);
         return NULL;
     }
     sw_span_cold *cold = sw_space_cold(heap->space, span);
@@ -153,7 +96,7 @@ static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t a
     do {
         sw_cache_trim(cache);
         span = take_locked(heap, pages, align, noscan, why);
-    } while (span == NULL && *why == SW_LIMIT && sw_heap_ask_limit(heap, bytes, &asked));
+    } while (span == NULL && *why == SW_LIMIT && sw_reclaim_ask_limit(heap, bytes, &asked));
     return span;
 }
 
@@ -191,7 +134,7 @@ static sw_always_inline void *begin(sw_cache *cache, sw_span *span, size_t size,
 }
 
 static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
-    if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
+    if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
     bool noscan = (flags & SW_SCAN) == 0;
     reserve_shelf(cache, sw_pages_of(cache->table, size), noscan);
     sw_span *span = take_any(cache, size, align, noscan);
@@ -202,37 +145,23 @@ static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align,
 
 void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
     uint32_t shift = cache->table->page_shift;
-    if (sw_unlikely(size - 1 >= KEEP_MAX_BYTES || align >> shift > 1))
+    if (sw_unlikely(size - 1 >= SW_SHELF_MAX_BYTES || align >> shift > 1))
         return alloc_fresh(cache, size, align, flags);
     uint32_t pages = (uint32_t)((size - 1) >> shift) + 1;
-    uint64_t *shelf = &cache->cold->shelves[sw_large_shelf(pages)];
-    uint64_t kind = sw_large_kind(pages, (flags & SW_SCAN) == 0);
-    for (int way = 0; way < SW_LARGE_WAYS; way++, shelf++) {
-        uint64_t entry = __atomic_load_n(shelf, __ATOMIC_RELAXED), id = entry - kind;
-        if (id - 1 < UINT32_MAX && __atomic_compare_exchange_n(shelf, &entry, kind, false,
-                                                               __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            return begin(cache, &cache->spans[id], size, flags);
-    }
+    uint64_t id = sw_shelf_take(cache, pages, sw_shelf_kind(pages, (flags & SW_SCAN) == 0));
+    if (id != 0) return begin(cache, &cache->spans[id], size, flags);
     return alloc_fresh(cache, size, align, flags);
 }
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-/* A shelf that waits for an object of this kind; NULL: none does. */
-static sw_always_inline uint64_t *reserved_shelf(struct sw_cache_cold *cold, uint32_t pages,
-                                                 uint64_t kind) {
-    uint64_t *shelf = &cold->shelves[sw_large_shelf(pages)];
-    for (int way = 0; way < SW_LARGE_WAYS; way++, shelf++)
-        if (__atomic_load_n(shelf, __ATOMIC_RELAXED) == kind) return shelf;
-    return NULL;
-}
-
 void sw_large_ended(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     sw_heap *heap = cache->heap;
     uint32_t id = sw_space_span_id(heap->space, span), pages = heap->space->cold[id].pages;
-    uint64_t kind = sw_large_kind(pages, (span->span_class & 1) != 0);
-    uint64_t *shelf = pages > most_kept(cache->table) ? NULL : reserved_shelf(cold, pages, kind);
+    uint64_t kind = sw_shelf_kind(pages, (span->span_class & 1) != 0);
+    uint64_t *shelf =
+        pages > sw_shelf_max_pages(cache->table) ? NULL : sw_shelf_reserved(cold, pages, kind);
     if (sw_unlikely(shelf == NULL)) {
         release_locked(heap, span);
         return;
@@ -260,7 +189,7 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
-    if (__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0) sw_large_give_up_all(heap);
+    if (__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0) sw_shelf_clear_all(heap);
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
     if (needzero) sw_span_dirty(span);
     if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)
@@ -278,7 +207,7 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     bool done = true;
     if (pages == 0 || pages >= UINT32_MAX / 4) return false;
     sw_os_lock_acquire(&heap->lock);
-    if (pages != cold->pages) sw_central_tick(heap);
+    if (pages != cold->pages) sw_reclaim_tick(heap);
     bool live = sw_span_large_end(span, p);
     if (live && pages < cold->pages) shrink(heap, cold, (uint32_t)pages);
     if (live && pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);

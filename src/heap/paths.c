@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which path serves a request: the generated ones for plain heaps of the tables go and default,
- * else generic. */
+/* Which path serves a request: the generated ones in plain heaps of the tables go and default, else
+ * the generic one. */
+#include "heap/paths.h"
+
 #include "gen/paths.h"
 #include "heap/default.h"
-#include "heap/heap.h"
 
 static const sw_paths *generated_paths(const sw_table *table) {
     if (table == sw_table_go()) return &sw_paths_go;

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resizing and asking: both look the object up first, so both are validated like a free. */
+/* Resizing an object and asking for its size: both look the object up first, so both are validated
+ * like a free. */
 #include <errno.h>
+#include <string.h>
 
-#include "base/fail.h"
-#include "heap/heap.h"
-#include "heap/template.h"
+#include "heap/large.h"
+#include "heap/misuse.h"
+#include "heap/slack.h"
+#include "heap/target.h"
+#include "heap/thread.h"
 
 static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
     if (!sw_span_is_large(span)) return sw_slot_bytes(heap->table, span);
@@ -84,11 +88,11 @@ static void *refuse(int code) {
 }
 
 static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
-    if (sw_unlikely(cache == NULL)) return sw_cache_refuse(cache);
+    if (sw_unlikely(cache == NULL)) return sw_report_ended_cache(cache);
     if (ptr == NULL) return sw_cache_alloc(cache, size, flags);
     const sw_span *own = find_own(cache, ptr);
     if (sw_likely(own != NULL)) return resize_own(cache, own, ptr, size, flags);
-    if (!sw_cache_is_open(cache)) return sw_cache_refuse(cache);
+    if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
     sw_heap *heap = cache->heap;
     sw_target target = sw_target_find(heap, ptr);
     if (sw_target_is_shared(heap, &target)) target.misuse = SW_MISUSE_COLLECTED;

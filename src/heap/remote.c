@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frees of objects of other threads: set in the slot's remote word, announced to the owner, drained
- * by it. */
-#include "base/assert.h"
-#include "heap/heap.h"
+#include "heap/remote.h"
 
-enum { WAITING_MAX = 4 }; /* halves that wait for more frees before they are drained */
+#include "heap/central.h"
+#include "heap/misuse.h"
+#include "heap/owned.h"
+
+enum { WAITING_MAX = 4 }; /* halves that may wait for more frees before they are drained */
 
 /* --- what owners are told ------------------------------------------------------------------- */
 
@@ -33,11 +34,11 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
         if (owner == NULL) return;
     }
     if (owner != cache || !as_owner) {
-        sw_cache_announce(owner, span, half);
+        sw_remote_announce(owner, span, half);
         return;
     }
     sw_span_drain(heap->space, span, half, doubled);
-    sw_cache_unmark(cache, span);
+    sw_owned_unmark(cache, span);
     sw_cache_emptied(cache, span);
 }
 
@@ -52,28 +53,28 @@ static void put_back(sw_cache *cache, uint32_t node) {
     }
 }
 
-/* Whether at least half of its words are announced. Else somebody is most likely freeing into it
- * still. */
-static bool is_worth(sw_space *space, const sw_span *span, uint32_t half) {
+/* Whether at least half of the half's words are announced. Until then some thread is most likely
+ * still freeing into it. */
+static bool is_settled(sw_space *space, const sw_span *span, uint32_t half) {
     uint32_t words = sw_span_word_count(span) - half * 64;
     uint64_t announced =
         __atomic_load_n(&sw_space_cold(space, span)->remote_words[half], __ATOMIC_RELAXED);
     return 2 * sw_popcount(announced) >= (words < 64 ? words : 64);
 }
 
-/* Whether the owner leaves the half alone for now. One that came here late, and is no longer this
- * cache's, goes on to whoever needs it. */
+/* Whether the owner leaves the half alone for now. A half that is no longer this cache's must not
+ * wait here: it goes on to its owner. */
 static bool may_wait(const sw_cache *cache, const sw_span *span, uint32_t half) {
-    return sw_span_owner(span) == cache && !is_worth(cache->heap->space, span, half);
+    return sw_span_owner(span) == cache && !is_settled(cache->heap->space, span, half);
 }
 
-/* as_owner: the caller is the thread that the cache belongs to. Others empty the stack of a closed
- * cache only. waiting: so many halves that are not worth it may stay. */
+/* as_owner: the caller is the thread that the cache belongs to. Other threads empty only the stack of
+ * a closed cache. waiting: so many halves that are not settled may stay on the stack. */
 static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
-    uint32_t left = 0; /* chain of those that wait, back in their order in the end: the oldest are
-                        * drained when too many wait */
+    uint32_t left = 0; /* the chain of those that wait. In the end they are back in their order, so
+                        * that the oldest are drained when too many wait */
     while (node != 0) {
         sw_span *span = sw_space_span(space, node / 2);
         uint32_t half = node % 2;
@@ -91,21 +92,21 @@ static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
         put_back(cache, node); /* the handler may jump out */
         put_back(cache, left);
         left = 0;
-        sw_cache_report_double(cache, doubled);
+        sw_report_double_free(cache->heap, doubled);
         node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
     }
     put_back(cache, left);
 }
 
-void sw_cache_drain_remote(sw_cache *cache) { drain_stack(cache, true, 0); }
+void sw_remote_drain(sw_cache *cache) { drain_stack(cache, true, 0); }
 
-void sw_cache_drain_worth(sw_cache *cache) { drain_stack(cache, true, WAITING_MAX); }
+void sw_remote_drain_settled(sw_cache *cache) { drain_stack(cache, true, WAITING_MAX); }
 
 void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false, 0); }
 
 /* A cache that closes looks at its stack after it has set `closed`; an announcer looks at `closed`
  * after its push. So one of them sees the other, and the span is not forgotten. */
-void sw_cache_announce(sw_cache *owner, sw_span *span, uint32_t half) {
+void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     push_remote(owner, owner->heap->space, span, half);
     if (sw_unlikely(__atomic_load_n(&owner->cold->closed, __ATOMIC_SEQ_CST) != 0))
         drain_stack(owner, false, 0);

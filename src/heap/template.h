@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-#include "heap/heap.h"
+#include "heap/alloc.h"
+#include "heap/free.h"
 
 enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 
@@ -110,16 +111,16 @@ static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const 
 }
 
 /* The free of a slot of a span; a full one is one step away, not a second look-up. */
-static sw_always_inline void sw_template_free_found(sw_cache *cache, sw_span *span, uint64_t slot,
-                                                    void *ptr, const char *op,
-                                                    sw_free_slow_fn *slow) {
+static sw_always_inline void sw_template_free_slot(sw_cache *cache, sw_span *span, uint64_t slot,
+                                                   void *ptr, const char *op,
+                                                   sw_free_slow_fn *slow) {
     uintptr_t mark = sw_template_mark(cache, span);
     if (sw_likely(mark == SW_MARK_NONE)) {
         if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, op);
     } else if (mark == SW_MARK_FULL) {
         sw_free_full(cache, span, slot, ptr);
     } else {
-        sw_free_found(cache, span, slot, ptr, op);
+        sw_free_by_owner(cache, span, slot, ptr, op);
     }
 }
 
@@ -130,7 +131,7 @@ static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const 
     if (sw_unlikely(span == NULL)) {
         slow(cache, ptr, op);
     } else {
-        sw_template_free_found(cache, span, slot, ptr, op, slow);
+        sw_template_free_slot(cache, span, slot, ptr, op, slow);
     }
 }
 

@@ -11,6 +11,9 @@
 
 #include <sched.h>
 
+#include "heap/slack.h"
+#include "heap/target.h"
+
 static sw_os_lock lock;
 static face_counts counts;
 static face_ledger peak;

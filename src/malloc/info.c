@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/fail.h"
+#include "heap/shelf.h"
 #include "malloc/malloc.h"
 #include "malloc/start.h"
 #include "spanwise/stats.h"
@@ -21,7 +22,7 @@ enum { TRIM_MIN_BYTES = 256 << 10 };
 
 static uint64_t free_page_bytes(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
-    sw_large_give_up_all(heap);
+    sw_shelf_clear_all(heap);
     uint64_t bytes = heap->pages.free_held_pages << heap->pages.page_shift;
     sw_os_lock_release(&heap->lock);
     return bytes;

@@ -25,7 +25,6 @@
 #include <stdint.h>
 
 #include "heap/default.h"
-#include "heap/heap.h"
 #include "heap/template.h"
 
 #define FACE_EXPORT __attribute__((visibility("default")))

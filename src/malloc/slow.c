@@ -4,6 +4,7 @@
  * thread-specific data is destroyed already. */
 #include <errno.h>
 
+#include "heap/thread.h"
 #include "malloc/account.h"
 #include "malloc/malloc.h"
 #include "malloc/options.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "heap/default.h"
+#include "heap/fork.h"
 #include "malloc/account.h"
 #include "malloc/options.h"
 
@@ -75,7 +76,7 @@ static void fork_child(void) {
 /* The handlers that prepare a fork run in the reverse order of their registration, so that the
  * locks here are taken before the heap's. */
 static void register_fork(void) {
-    sw_thread_register_fork();
+    sw_fork_register();
     (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
 }
 

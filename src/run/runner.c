@@ -8,7 +8,9 @@
 
 #include "base/bits.h"
 #include "base/fail.h"
+#include "heap/cache.h"
 #include "heap/prefetch.h"
+#include "heap/target.h"
 #include "os/os.h"
 #include "run/runner.h"
 #include "spanwise/stats.h"

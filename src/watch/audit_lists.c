@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify: lists of spans, caches, the stacks of announced frees, unused records. */
+#include "heap/cache.h"
+#include "heap/hint.h"
+#include "heap/shelf.h"
 #include "watch/audit.h"
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -76,7 +79,7 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
             uint64_t free_bits = sw_word_free(&span->words[k]);
             uint64_t local = sw_word_local(&span->words[k]) & ~sw_span_padding(span, k);
             for (uint64_t bits = free_bits | local; bits != 0; bits &= bits - 1)
-                if (free_bits != 0 || !sw_cache_is_hinted(cache, span, k * 64 + sw_ctz(bits)))
+                if (free_bits != 0 || !sw_hint_names(cache, span, k * 64 + sw_ctz(bits)))
                     SW_BROKEN(a, "span at page %u: full, with a free slot and no hint",
                               sw_space_cold(a->heap->space, span)->page);
         }
@@ -184,8 +187,8 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
         const sw_span *span = sw_space_span(space, id);
         if (!sw_audit_is_span(a, id) || space->cold[id].heap != a->heap ||
             span->state != SW_SPAN_LARGE || sw_span_large_lives(span) || !span->needzero ||
-            sw_large_shelf(space->cold[id].pages) != i - i % SW_LARGE_WAYS ||
-            (entry ^ id) != sw_large_kind(space->cold[id].pages, (span->span_class & 1) != 0) ||
+            sw_shelf_index(space->cold[id].pages) != i - i % SW_LARGE_WAYS ||
+            (entry ^ id) != sw_shelf_kind(space->cold[id].pages, (span->span_class & 1) != 0) ||
             cache->cold->closed) {
             SW_BROKEN(a, "cache %u: shelf %u holds no large object of its own", cache->cold->number,
                       i);

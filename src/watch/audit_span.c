@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify: one span, its place in the window, its record and its bits. Called by verify.c. */
+#include "heap/slack.h"
 #include "watch/audit.h"
 
 static const sw_span_cold *place(const sw_audit *a, const sw_span *span) {

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "heap/cache.h"
+#include "heap/slack.h"
 #include "spanwise/stats.h"
 #include "watch/walk.h"
 

@@ -2,7 +2,7 @@
 /* Caches that come and go: a closed one serves the next thread, and costs nobody anything
  * meanwhile. */
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/cache.h"
 #include "spanwise/spanwise.h"
 
 enum { MANY = 20000, STAY = 16, SLOT_BYTES = 512 };

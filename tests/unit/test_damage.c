@@ -4,7 +4,8 @@
 
 #include "check.h"
 #include "filled_heap.h"
-#include "heap/heap.h"
+#include "heap/cache.h"
+#include "heap/hint.h"
 #include "spanwise/spanwise.h"
 
 static unsigned tried, found;
@@ -92,8 +93,7 @@ static void live_bits(sw_heap *heap, sw_span *span) {
         sw_word *word = &span->words[slot / 64];
         const int bit[] = {slot % 64};
         const sw_cache *owner = sw_span_owner(span);
-        bool hinted =
-            owner != NULL && sw_cache_is_hinted(owner, span, slot); /* maybe out of date */
+        bool hinted = owner != NULL && sw_hint_names(owner, span, slot); /* maybe out of date */
         bool full = span->state == SW_SPAN_FULL || span->state == SW_SPAN_CENTRAL_FULL;
         bool is_free = sw_word_free(word) >> bit[0] & 1,
              is_local = sw_word_local(word) >> bit[0] & 1;

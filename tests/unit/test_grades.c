@@ -4,7 +4,7 @@
  * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). */
 #include "base/assert.h"
 #include "dying_words.h"
-#include "heap/heap.h"
+#include "heap/thread.h"
 #include "spanwise/spanwise.h"
 
 /* A heap with this thread's cache, which a forked child keeps as it is. */

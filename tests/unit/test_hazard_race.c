@@ -8,8 +8,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "heap/heap.h"
-#include "heap/template.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 static _Thread_local bool held_up; /* this thread stops before it looks at the bit */
@@ -41,7 +40,7 @@ static bool hooked_live(const sw_span *span, uint32_t slot) {
 #include "heap/central.c"
 #undef sw_pages_map
 #define sw_span_slot_live hooked_live
-#include "heap/free.c"
+#include "heap/target.c"
 #undef sw_span_slot_live
 
 enum { SLOTS = 16, SIZE = 512, REUSED = 32 };

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 enum { K = 1 << 10, M = 1 << 20 };

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/target.h"
 #include "os/os.h"
 #include "spanwise/spanwise.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 enum { SIZE = 64, SLOTS = 1024, SPANS = 8, WORD = 64 };

@@ -7,7 +7,9 @@
 #include <stdbool.h>
 
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/hint.h"
+#include "heap/remote.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 enum { PAGE = 8192, SLOT = 512, SLOTS = 16 }; /* one page and one word a span */
@@ -90,7 +92,7 @@ static void pushed_while_closing(void) {
     sw_os_lock_acquire(&heap->lock);
     CHECK_EQ(pthread_create(&closer, NULL, close_owner, NULL), 0);
     wait_for_waiter(&heap->lock);
-    sw_cache_announce(owner, span, 0);
+    sw_remote_announce(owner, span, 0);
     sw_os_lock_release(&heap->lock);
     CHECK_EQ(pthread_join(closer, NULL), 0);
     CHECK_EQ(count_spans(), 1); /* the one with the object that still lives */
@@ -110,7 +112,7 @@ static void pushed_after_closing(void) {
     sw_span *span = set_remote(p);
     CHECK_EQ(span->needzero, 0);
     sw_cache_close(owner);
-    sw_cache_announce(owner, span, 0);
+    sw_remote_announce(owner, span, 0);
     CHECK_EQ(span->needzero, 1);
     CHECK_EQ(sw_cache_open(heap, &next), SW_OK);
     bool again = false;
@@ -131,8 +133,8 @@ static void drained_by_the_owner(void) {
     unsigned char *p = sw_cache_alloc(owner, SLOT, 0);
     memset(p, 0xAA, SLOT);
     sw_span *span = set_remote(p);
-    sw_cache_announce(owner, span, 0);
-    sw_cache_drain_remote(owner);
+    sw_remote_announce(owner, span, 0);
+    sw_remote_drain(owner);
     CHECK_EQ(span->needzero, 1);
     bool again = false;
     for (int i = 0; i < SLOTS; i++) {
@@ -159,13 +161,13 @@ static void hinted_and_remote(const sw_table *of) {
     CHECK(sw_cache_alloc(owner, SLOT, 0) != NULL); /* leaves the span, which is full */
     sw_target target = sw_target_find(heap, objects[3]);
     sw_cache_free(owner, objects[3]);
-    CHECK(sw_cache_is_hinted(owner, target.span, target.slot));
+    CHECK(sw_hint_names(owner, target.span, target.slot));
     (void)__atomic_fetch_or(&target.span->words->remote, 1ull << target.slot, __ATOMIC_ACQ_REL);
     CHECK(sw_span_announce(heap->space, target.span, target.slot));
     CHECK(sw_cache_alloc(owner, SLOT, 0) != objects[3]); /* not before it is drained */
-    sw_cache_announce(owner, target.span, 0);
+    sw_remote_announce(owner, target.span, 0);
     for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
-    sw_cache_drain_remote(owner);
+    sw_remote_drain(owner);
     for (int i = 0; i < LATER; i++) handed_out += sw_cache_alloc(owner, SLOT, 0) == objects[3];
     CHECK_EQ(handed_out, 1);
     CHECK_EQ(doubles, 1);

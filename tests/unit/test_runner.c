@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "heap/heap.h"
+#include "heap/cache.h"
 #include "spanwise/spanwise.h"
 #include "trace_fixture.h"
 

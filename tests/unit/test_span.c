@@ -5,7 +5,8 @@
 
 #include "check.h"
 #include "ds/meta.h"
-#include "heap/heap.h"
+#include "heap/remote.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 enum { SLOTS_MAX = SW_TABLE_SLOTS_MAX };
@@ -222,8 +223,8 @@ static void slow_announcer(void) {
     for (int i = 0; i < 128; i++)
         if (i != 5) sw_cache_free(cache, p[i]);
     CHECK(sw_span_size(target.span) == 64); /* not given up: somebody is about to push it */
-    sw_cache_announce(cache, target.span, sw_span_half(target.slot));
-    sw_cache_drain_remote(cache);
+    sw_remote_announce(cache, target.span, sw_span_half(target.slot));
+    sw_remote_drain(cache);
     CHECK_EQ(faults, 1);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     sw_cache_close(cache);

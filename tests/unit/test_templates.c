@@ -6,7 +6,7 @@
 #include "check.h"
 #include "gen/paths.h"
 #include "heap/default.h"
-#include "heap/heap.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 static sw_heap *make_heap(const sw_table *table, bool tracked, bool tiny) {

@@ -2,7 +2,7 @@
 /* Damage that verify must name wherever in a span it lies: a free that was not announced in the
  * upper half of its words, an old page under a span that passes for fresh. */
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 enum { SLOTS = 8192 }; /* 128 words: two halves */

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 
 #include "check.h"
-#include "heap/heap.h"
+#include "heap/remote.h"
+#include "heap/target.h"
 #include "spanwise/spanwise.h"
 
 enum { CACHES = 5, OBJECTS_MAX = 40000, SIZES_MAX = 12, SPANS_MAX = 4096 };
@@ -146,7 +147,7 @@ static void late_announcement(void) {
     CHECK_EQ(sw_cache_open(heap, &caches[0]), SW_OK);
     CHECK(caches[0] == first && sw_cache_alloc(next, SMALL, 0) == own[0]);
     CHECK(sw_span_owner(span) == next);
-    sw_cache_announce(first, span, 0); /* the freer goes on */
+    sw_remote_announce(first, span, 0); /* the freer goes on */
     CHECK(sw_cache_alloc(first, SMALL, 0) != NULL);
     CHECK_EQ(first->cold->remote_head, 0);
     sw_cache_trim(next);

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allocation. sw_alloc_slow (spanwise/fast.h) is where every path goes on whose word is empty. */
+#ifndef SW_HEAP_ALLOC_H
+#define SW_HEAP_ALLOC_H
+
+#include "heap/cache.h"
+
+/* A tiny object that does not fit the cache's tiny block. */
+void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Before a fork every lock is taken, in order, so that what they cover is whole in the child. Other
+ * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
+ * the words of their spans, and moves every such span to the central lists. So it does with caches
+ * made by sw_cache_open, which any thread may have been in; these stay open, without a span. A slot
+ * that was being taken at that instant is lost; nothing else is.
+ *
+ * Handlers that were registered before ours run between them. They may allocate, in the parent and
+ * in the child: the locks are held for them.
+ */
+#include "heap/fork.h"
+
+#include <string.h>
+
+#include "heap/central.h"
+#include "heap/default_heap.h"
+#include "heap/owned.h"
+#include "heap/registry.h"
+#include "heap/shelf.h"
+
+static void lock_heap(sw_heap *heap) { sw_os_lock_acquire(&heap->lock); }
+static void unlock_heap(sw_heap *heap) { sw_os_lock_release(&heap->lock); }
+
+static void fork_prepare(void) {
+    sw_default_heap_lock();
+    sw_registry_lock();
+    sw_registry_each_heap(lock_heap);
+    sw_space_live_lock();
+    sw_os_lock_pass(true);
+}
+
+static void fork_parent(void) {
+    sw_os_lock_pass(false);
+    sw_space_live_unlock();
+    sw_registry_each_heap(unlock_heap);
+    sw_registry_unlock();
+    sw_default_heap_unlock();
+}
+
+/* Whether another thread may have been inside the cache: every open one but the forking thread's
+ * own. */
+static bool is_torn(const sw_cache *cache) {
+    return cache->cold->closed == 0 && cache != sw_registry_own_cache(cache->heap);
+}
+
+/* A bit for each word of the half that has frees by other threads, announced or not: the announcer
+ * may be lost. */
+static uint64_t pending_words(const sw_span *span, uint32_t half) {
+    uint32_t count = sw_span_word_count(span);
+    uint64_t words = 0;
+    for (uint32_t k = half * 64; k < count && k < half * 64 + 64; k++)
+        if (sw_word_remote(&span->words[k]) != 0) words |= 1ull << (k % 64);
+    return words;
+}
+
+/* Drains every pending word; puts the spans of torn caches into central lists. A span that has an
+ * owner and nothing pending is left alone: its state is right. */
+static void drain_all(sw_heap *heap, sw_span *span) {
+    if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
+        sw_span_set_owner(span, NULL, SW_MARK_NONE);
+        sw_span_enter(span, SW_SPAN_CENTRAL_FULL); /* in no list yet */
+        span->kept = 0;
+        sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
+    }
+    for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
+        uintptr_t doubled; /* a drain may give the span up: its record is then unused */
+        uint64_t *announced = &sw_space_cold(heap->space, span)->remote_words[half];
+        *announced = pending_words(span, half);
+        sw_cache *owner = sw_span_owner(span);
+        if (owner == NULL) {
+            sw_central_drain(heap, span, half, &doubled);
+        } else if (*announced != 0) {
+            sw_span_drain(heap->space, span, half, &doubled);
+            sw_owned_unmark(owner, span);
+            sw_cache_emptied(owner, span);
+        }
+    }
+}
+
+/* The shelves are empty, so an object that does not live is nobody's. */
+static void recover_large(sw_heap *heap, sw_span *span) {
+    if (!sw_span_large_lives(span)) sw_shelf_release(heap, span);
+}
+
+static void recover_spans(sw_heap *heap) {
+    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
+        const sw_window *window = &heap->pages.windows[i];
+        uint32_t step;
+        for (uint32_t n = 0; n < window->frontier; n += step) {
+            sw_span *span = sw_heap_span_at(heap, window, n, &step);
+            if (span == NULL) continue;
+            if (span->state == SW_SPAN_LARGE)
+                recover_large(heap, span);
+            else
+                drain_all(heap, span);
+        }
+    }
+}
+
+static void recover_cache(sw_heap *heap, sw_cache *cache) {
+    struct sw_cache_cold *cold = cache->cold;
+    cold->remote_head = 0; /* every span is drained */
+    cold->hazard_id = 0;
+    cache->hazard = NULL;
+    if (!is_torn(cache)) return;
+    sw_cache_reset_bins(cache);
+    for (uint32_t i = 0; i < heap->span_classes; i++) {
+        cold->partial[i] = cold->full[i] = (sw_span_list){0};
+        cold->kept[i] = 0;
+    }
+    cold->tiny_block = 0;
+    cold->tiny_used = 0;
+    if (cold->holder != SW_CACHE_OF_THREAD) return; /* its user may be the forking thread */
+    sw_cache_set_closed(cache);
+}
+
+static void recover_heap(sw_heap *heap) {
+    sw_os_lock_reset(&heap->lock);
+    heap->closing = 0;
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
+        memset(cache->cold->shelves, 0,
+               sizeof cache->cold->shelves); /* or they are given up twice */
+    recover_spans(heap);
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
+        recover_cache(heap, cache);
+}
+
+static void fork_child(void) {
+    sw_os_lock_pass(false);
+    sw_space_live_reset();
+    sw_default_heap_reset_lock();
+    sw_registry_each_heap(recover_heap);
+    sw_registry_recover();
+}
+
+void sw_fork_register(void) {
+    static bool registered; /* atomic */
+    if (!__atomic_exchange_n(&registered, true, __ATOMIC_ACQ_REL))
+        (void)sw_os_at_fork(fork_prepare, fork_parent, fork_child);
+}

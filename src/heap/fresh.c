@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/fresh.h"
+
+#include "heap/reclaim.h"
+#include "heap/record.h"
+#include "heap/shelf.h"
+#include "heap/slack.h"
+
+sw_span *sw_fresh_record(sw_heap *heap) {
+    sw_span *span = sw_record_take(heap);
+    if (sw_unlikely(span == NULL) && sw_reclaim_for_metadata(heap)) span = sw_record_take(heap);
+    return span;
+}
+
+sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero) {
+    bool kept = __atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0;
+    if (kept && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
+    if (kept) sw_shelf_clear_all(heap);
+    return sw_pages_alloc(&heap->pages, n, align, page, needzero);
+}
+
+/* The words of a fresh span, and its slack when the heap is tracked. */
+static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, void **slack) {
+    size_t bytes = sw_words_bytes(cls);
+    *words = NULL;
+    *slack = NULL;
+    if (bytes != 0 && (*words = sw_meta_alloc_stale(&heap->meta, bytes)) == NULL) return false;
+    if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
+    *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(cls));
+    if (*slack != NULL) return true;
+    sw_meta_free(&heap->meta, *words, bytes);
+    return false;
+}
+
+sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
+    const sw_class *cls = &heap->table->classes[span_class / 2];
+    sw_word *words;
+    void *slack;
+    *why = SW_NOMEM;
+    sw_span *span = sw_fresh_record(heap);
+    if (span == NULL) return NULL;
+    if (!take_metadata(heap, cls, &words, &slack) &&
+        !(sw_reclaim_for_metadata(heap) && take_metadata(heap, cls, &words, &slack))) {
+        sw_record_drop(heap, span);
+        return NULL;
+    }
+    bool needzero;
+    uint32_t page;
+    *why = sw_fresh_pages(heap, cls->pages, 1, &page, &needzero);
+    if (*why != SW_OK) {
+        sw_meta_free(&heap->meta, words, sw_words_bytes(cls));
+        sw_meta_free(&heap->meta, slack, sw_slack_bytes(cls));
+        sw_record_drop(heap, span);
+        return NULL;
+    }
+    sw_space_cold(heap->space, span)->page = page;
+    sw_space_cold(heap->space, span)->pages = cls->pages;
+    sw_span_init(span, sw_pages_address(&heap->pages, page), cls, span_class, words, needzero);
+    sw_space_cold(heap->space, span)->slack = slack;
+    sw_pages_map(&heap->pages, page, cls->pages, sw_space_span_id(heap->space, span));
+    return span;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/owned.h"
+
+#include <errno.h>
+
+#include "heap/central.h"
+#include "heap/hint.h"
+#include "heap/reclaim.h"
+#include "heap/shelf.h"
+
+/* --- giving up -------------------------------------------------------------------------------- */
+
+static void release(sw_cache *cache, sw_span *span) {
+    sw_heap *heap = cache->heap;
+    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
+    sw_hint_forget(cache, span);
+    sw_os_lock_acquire(&heap->lock);
+    sw_reclaim_tick(heap);
+    sw_central_release(heap, span);
+    sw_os_lock_release(&heap->lock);
+    errno = saved_errno;
+}
+
+/* A partial span has become idle: keep it for its class, or give it up. */
+static void release_or_keep(sw_cache *cache, sw_span *span) {
+    struct sw_cache_cold *cold = cache->cold;
+    uint32_t span_class = span->span_class;
+    if (span->kept) return; /* a free that raced with another made it look used meanwhile */
+    if (cold->kept[span_class] < cache->heap->options.batch_spans) {
+        sw_hint_forget(cache, span); /* it stays idle until it is current */
+        cold->kept[span_class]++;
+        span->kept = 1;
+        return;
+    }
+    sw_span_list_remove(&cold->partial[span_class], cache->heap->space, span);
+    release(cache, span);
+}
+
+void sw_cache_emptied(sw_cache *cache, sw_span *span) {
+    if (span->state != SW_SPAN_PARTIAL && span->state != SW_SPAN_FULL) return;
+    if (!sw_span_is_empty(span)) return;
+    if (span->state == SW_SPAN_FULL) sw_owned_unmark(cache, span);
+    release_or_keep(cache, span);
+}
+
+/* Gives up the idle spans of the class's partial list. */
+static void release_kept(sw_cache *cache, uint32_t span_class) {
+    struct sw_cache_cold *cold = cache->cold;
+    sw_space *space = cache->heap->space;
+    for (uint32_t id = cold->partial[span_class].head; id != 0 && cold->kept[span_class] > 0;) {
+        sw_span *span = sw_space_span(space, id);
+        id = sw_space_cold(space, span)->next;
+        if (!span->kept) continue;
+        cold->kept[span_class]--;
+        span->kept = 0;
+        sw_span_list_remove(&cold->partial[span_class], space, span);
+        sw_central_release(cache->heap, span);
+    }
+}
+
+void sw_owned_release_idle(sw_cache *cache) {
+    sw_shelf_clear(cache);
+    for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
+        sw_span *current = cache->bins[i].span;
+        release_kept(cache, i);
+        if (current == NULL || !sw_span_is_empty(current)) continue;
+        sw_bin_empty(&cache->bins[i]);
+        sw_hint_forget(cache, current);
+        sw_central_release(cache->heap, current);
+    }
+}
+
+/* --- current, partial, full ------------------------------------------------------------------- */
+
+void sw_owned_unmark(sw_cache *cache, sw_span *span) {
+    struct sw_cache_cold *cold = cache->cold;
+    sw_space *space = cache->heap->space;
+    sw_span_dirty(span);
+    sw_span_set_owner(span, cache, SW_MARK_NONE);
+    if (span->state != SW_SPAN_FULL) return;
+    sw_span_list_remove(&cold->full[span->span_class], space, span);
+    sw_span_list_push(&cold->partial[span->span_class], space, span);
+    sw_span_enter(span, SW_SPAN_PARTIAL);
+}
+
+void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin) {
+    sw_span *span = bin->span;
+    if (span == NULL) return;
+    sw_span_enter(span, SW_SPAN_FULL);
+    sw_span_dirty(span); /* what is freed from now on was in use: frees need not say so */
+    sw_span_set_owner(span, cache, SW_MARK_FULL);
+    sw_span_list_push(&cache->cold->full[span->span_class], cache->heap->space, span);
+    sw_bin_empty(bin);
+}
+
+sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class) {
+    struct sw_cache_cold *cold = cache->cold;
+    sw_span_list *partial = &cold->partial[span_class];
+    sw_heap *heap = cache->heap;
+    sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
+    if (span == NULL) return NULL;
+    if (span->kept) cold->kept[span_class]--;
+    span->kept = 0;
+    sw_span_list_remove(partial, heap->space, span);
+    sw_span_enter(span, SW_SPAN_CURRENT);
+    return span;
+}

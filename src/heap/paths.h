@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The specialised paths of a built-in table: one function a class, instantiated by the generator
+ * (src/gen/paths_*.c) from the template in heap/template.h. */
+#ifndef SW_HEAP_PATHS_H
+#define SW_HEAP_PATHS_H
+
+#include "size/table.h"
+#include "spanwise/fast_abi.h"
+
+typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
+
+/* The paths of a table, by size in bytes. */
+typedef struct sw_paths {
+    size_t cutoff; /* largest size that they serve */
+    sw_path_fn *const *scan;
+    sw_path_fn *const *noscan;
+    sw_path_fn *const *tiny; /* sizes 1 .. 15 where tiny objects are packed; NULL: none generated */
+} sw_paths;
+
+/* NULL unless the table is built in and the heap plain. */
+const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode);
+/* The paths that pack tiny objects; NULL where none are generated: the generic one does it. */
+sw_path_fn *const *sw_paths_tiny(const sw_table *table);
+
+#endif

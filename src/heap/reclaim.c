@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/reclaim.h"
+
+#include "heap/shelf.h"
+
+void sw_reclaim_tick(sw_heap *heap) {
+    if (heap->options.decay_ns == SW_DECAY_NEVER) return;
+    uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
+    if (sw_likely(!sw_heap_tick_due(heap, now_ns))) return;
+    sw_shelf_clear_all(heap); /* from now on idle, like every free page */
+    sw_pages_tick(&heap->pages, now_ns);
+}
+
+bool sw_reclaim_for_metadata(sw_heap *heap) {
+    sw_shelf_clear_all(heap);
+    return sw_pages_retreat(&heap->pages) != 0;
+}
+
+bool sw_reclaim_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked) {
+    if ((*asked)++ == SW_LIMIT_ASKS_MAX) return false;
+    sw_os_lock_acquire(&heap->lock);
+    sw_limit_fn *hook = heap->limit_hook;
+    void *arg = heap->limit_hook_arg;
+    sw_os_lock_release(&heap->lock);
+    return hook != NULL && hook(heap, bytes, arg) != 0;
+}

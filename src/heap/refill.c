@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/refill.h"
+
+#include "base/fail.h"
+#include "heap/central.h"
+#include "heap/fresh.h"
+#include "heap/hazard.h"
+#include "heap/misuse.h"
+#include "heap/owned.h"
+#include "heap/reclaim.h"
+#include "heap/remote.h"
+
+uintptr_t sw_refill_from_hint(sw_cache *cache, uint32_t span_class, sw_span **span) {
+    sw_cache_bin *bin = &cache->bins[span_class];
+    while (bin->hinted != 0) {
+        bin->hinted -= (uint32_t)sizeof(sw_hint);
+        const sw_hint *hint = sw_bin_hints_end(bin);
+        sw_word *word = hint->word;
+        uint64_t bit = 1ull << hint->slot % 64, local = sw_word_local(word);
+        if ((local & bit) == 0) continue;
+        *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, hint->at));
+        if (sw_unlikely((sw_word_remote(word) & bit) != 0)) {
+            sw_owned_unmark(cache, *span); /* freed twice: the drain will tell */
+            continue;
+        }
+        sw_word_set_local(word, local & ~bit);
+        return hint->at;
+    }
+    return 0;
+}
+
+/* Asks for the pages of a fresh span at once where they will be touched soon: the class fills span
+ * after span, and every page holds several slots, so that a program that writes to its objects
+ * writes to each. At most one span in five is resident ahead of its use. */
+static void populate(const sw_cache *cache, const sw_span *span) {
+    enum { FULL_SPANS = 4, SLOTS_A_PAGE = 4 };
+    const sw_heap *heap = cache->heap;
+    const sw_class *cls = &heap->table->classes[span->span_class / 2];
+    if (cls->size > SW_FRAME_BYTES / SLOTS_A_PAGE || (heap->mode & SW_MODE_DRY) != 0) return;
+    uint32_t full = 0;
+    for (uint32_t id = cache->cold->full[span->span_class].head; id != 0 && full < FULL_SPANS;
+         full++)
+        id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next;
+    if (full < FULL_SPANS) return;
+    (void)sw_os_populate((void *)span->base, (size_t)cls->pages << heap->table->page_shift);
+}
+
+/* Under the heap's lock: a span of the central lists, or a fresh one. It is the cache's from now
+ * on. NULL with *why set. */
+static sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
+    sw_heap *heap = cache->heap;
+    sw_reclaim_tick(heap);
+    sw_span *span = sw_central_take_partial(heap, span_class);
+    if (span == NULL) span = sw_fresh_span(heap, span_class, why);
+    if (span == NULL) return NULL;
+    sw_span_enter(span, SW_SPAN_CURRENT);
+    sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
+    return span;
+}
+
+/* Before it is refused a span, and once after each tick, the cache gives up its idle ones. */
+static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
+    sw_heap *heap = cache->heap;
+    sw_status why = SW_OK;
+    sw_hazard_clear(cache);
+    sw_os_lock_acquire(&heap->lock);
+    sw_span *span = adopt(cache, span_class, &why);
+    if (span == NULL || cache->cold->tick_ns != heap->pages.tick_ns) {
+        sw_owned_release_idle(cache);
+        sw_central_release_idle(heap);
+    }
+    if (span == NULL) span = adopt(cache, span_class, &why);
+    cache->cold->tick_ns = heap->pages.tick_ns;
+    cache->cold->exhausted = span == NULL;
+    sw_os_lock_release(&heap->lock);
+    if (span != NULL && !span->needzero) populate(cache, span);
+    if (span == NULL)
+        sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
+                heap->table->classes[span_class / 2].pages << heap->table->page_shift,
+                sw_status_text(why));
+    return span;
+}
+
+/* A span with a free slot, in no list. What other threads freed is drained only when the cache's
+ * own partial spans are used up: these threads are most likely still freeing into what they
+ * announced last, and a word that one allocates from while another frees into it costs both a cache
+ * miss a step. When the last look at the central lists found nothing, all is drained at once,
+ * because another look would most likely fail as well. */
+static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
+    const uint32_t *remote = &cache->cold->remote_head;
+    sw_span *span = sw_owned_take_partial(cache, span_class);
+    if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
+        if (cache->cold->exhausted) {
+            sw_remote_drain(cache);
+        } else {
+            sw_remote_drain_settled(cache);
+        }
+        span = sw_owned_take_partial(cache, span_class);
+    }
+    if (span == NULL) span = take_unowned(cache, span_class);
+    if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
+        sw_remote_drain(cache);
+        span = sw_owned_take_partial(cache, span_class);
+        if (span == NULL) span = take_unowned(cache, span_class);
+    }
+    return span;
+}
+
+/* Points the bin at the next word of its span that has a free slot. False: there is none. */
+static bool point_at_word(sw_cache_bin *bin, uintptr_t *doubled) {
+    if (bin->span == NULL) return false;
+    uintptr_t twice;
+    sw_word *word = sw_span_find_word(bin->span, &twice);
+    if (sw_unlikely(twice != 0)) *doubled = twice;
+    if (word == NULL) return false;
+    bin->word = word;
+    bin->base = sw_span_word_base(bin->span, word, bin->bytes);
+    return true;
+}
+
+static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
+    sw_cache_bin *bin = &cache->bins[span_class];
+    while (!point_at_word(bin, doubled)) {
+        sw_owned_set_full(cache, bin);
+        bin->span = take_span(cache, span_class);
+        if (bin->span == NULL) return false;
+    }
+    return true;
+}
+
+/* A refill failed: whether the hook of the heap's limit says to try again. */
+static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
+    const sw_table *table = cache->heap->table;
+    uint64_t bytes = (uint64_t)table->classes[span_class / 2].pages << table->page_shift;
+    return sw_last_error()->status == SW_LIMIT && sw_reclaim_ask_limit(cache->heap, bytes, asked);
+}
+
+bool sw_refill_bin(sw_cache *cache, uint32_t span_class) {
+    uintptr_t doubled = 0;
+    uint32_t asked = 0;
+    bool done = refill(cache, span_class, &doubled);
+    while (sw_unlikely(!done) && may_retry(cache, span_class, &asked))
+        done = refill(cache, span_class, &doubled);
+    if (sw_unlikely(doubled != 0)) sw_report_double_free(cache->heap, doubled);
+    return done;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/registry.h"
+
+#include <string.h>
+
+enum { SPARE_MAX = 256 }; /* records that wait for a thread: about 1 MiB is resident */
+
+sw_tls_fast sw_thread *sw_tls_thread;
+
+static sw_os_lock registry_lock;
+static sw_thread *threads;
+static sw_thread *spare_threads; /* records of threads that have ended */
+static uint32_t spare_count;
+static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
+static uint32_t heap_ids = 1;        /* given out so far; 1 is kept for the default heap */
+
+/* --- heaps ------------------------------------------------------------------------------------ */
+
+bool sw_registry_add(sw_heap *heap) {
+    bool added = false;
+    sw_os_lock_acquire(&registry_lock);
+    for (uint32_t i = 0; i < SW_HEAPS_MAX && !added; i++) {
+        if (heaps[i] != NULL) continue;
+        heap->index = i;
+        heap->id = ++heap_ids;
+        __atomic_store_n(&heaps[i], heap, __ATOMIC_RELEASE);
+        added = true;
+    }
+    sw_os_lock_release(&registry_lock);
+    return added;
+}
+
+void sw_registry_remove(sw_heap *heap) {
+    sw_os_lock_acquire(&registry_lock);
+    for (sw_thread *thread = threads; thread != NULL; thread = thread->next)
+        if (heap->index < thread->used)
+            __atomic_store_n(&thread->caches[heap->index], NULL, __ATOMIC_RELEASE);
+    heaps[heap->index] = NULL;
+    while (heap->closing != 0) { /* a thread that exits is about to let go of its cache */
+        sw_os_lock_release(&registry_lock);
+        sw_os_lock_acquire(&registry_lock);
+    }
+    heap->index = SW_HEAPS_MAX;
+    sw_os_lock_release(&registry_lock);
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+/* A record with an empty table, in no list; NULL: no memory. A record that a forked child inherits of
+ * its parent's other threads still names their caches. */
+static sw_thread *take_record(void) {
+    sw_os_lock_acquire(&registry_lock);
+    sw_thread *thread = spare_threads;
+    if (thread != NULL) {
+        spare_threads = thread->next;
+        spare_count--;
+    }
+    sw_os_lock_release(&registry_lock);
+    if (thread == NULL) return sw_os_map(sizeof *thread);
+    memset(thread->caches, 0, thread->used * sizeof *thread->caches);
+    return thread;
+}
+
+sw_thread *sw_registry_enter(void) {
+    sw_thread *thread = take_record();
+    if (thread == NULL) return NULL;
+    sw_os_lock_acquire(&registry_lock);
+    thread->next = threads;
+    thread->back = &threads;
+    if (threads != NULL) threads->back = &thread->next;
+    threads = thread;
+    sw_os_lock_release(&registry_lock);
+    return thread;
+}
+
+/* Under the registry's lock. False: enough records wait already. */
+static bool keep_record(sw_thread *thread) {
+    if (spare_count >= SPARE_MAX) return false;
+    thread->next = spare_threads;
+    spare_threads = thread;
+    spare_count++;
+    return true;
+}
+
+void sw_registry_leave(sw_thread *thread) {
+    sw_os_lock_acquire(&registry_lock);
+    if (thread->next != NULL) thread->next->back = thread->back;
+    *thread->back = thread->next;
+    bool kept = keep_record(thread);
+    sw_os_lock_release(&registry_lock);
+    if (!kept) (void)sw_os_release(thread, sizeof *thread);
+}
+
+void sw_registry_use_entry(sw_thread *thread, uint32_t index) {
+    if (index < thread->used) return;
+    sw_os_lock_acquire(&registry_lock);
+    thread->used = index + 1;
+    sw_os_lock_release(&registry_lock);
+}
+
+sw_cache *sw_registry_take_cache(sw_thread *thread, size_t i) {
+    if (__atomic_load_n(&thread->caches[i], __ATOMIC_RELAXED) == NULL) return NULL;
+    sw_os_lock_acquire(&registry_lock);
+    sw_cache *cache = thread->caches[i];
+    thread->caches[i] = NULL;
+    if (cache != NULL) cache->heap->closing++;
+    sw_os_lock_release(&registry_lock);
+    return cache;
+}
+
+void sw_registry_let_go(sw_heap *heap) {
+    sw_os_lock_acquire(&registry_lock);
+    heap->closing--;
+    sw_os_lock_release(&registry_lock);
+}
+
+/* --- fork ------------------------------------------------------------------------------------- */
+
+void sw_registry_lock(void) { sw_os_lock_acquire(&registry_lock); }
+void sw_registry_unlock(void) { sw_os_lock_release(&registry_lock); }
+
+void sw_registry_each_heap(void (*fn)(sw_heap *)) {
+    for (uint32_t i = 0; i < SW_HEAPS_MAX; i++)
+        if (heaps[i] != NULL) fn(heaps[i]);
+}
+
+/* The records are chained as they are, so that the child copies no page for them. */
+static void recover_threads(void) {
+    sw_thread *own = sw_tls_thread, **link = &threads;
+    if (own != NULL) {
+        if (own->next != NULL) own->next->back = own->back;
+        *own->back = own->next;
+    }
+    for (; *link != NULL; link = &(*link)->next) spare_count++;
+    *link = spare_threads;
+    spare_threads = threads;
+    threads = own;
+    if (own == NULL) return;
+    own->next = NULL;
+    own->back = &threads;
+}
+
+void sw_registry_recover(void) {
+    sw_os_lock_reset(&registry_lock);
+    recover_threads();
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/target.h"
+
+#include "base/fail.h"
+
+static sw_target bad(sw_misuse misuse, sw_span *span) {
+    return (sw_target){.misuse = misuse, .span = span};
+}
+
+static sw_target find_in_slots(sw_span *span, uintptr_t p) {
+    uint32_t slot = 0;
+    switch (sw_span_locate(span, p, &slot)) {
+    case SW_SLOT_PAST_LAST: return bad(SW_MISUSE_PAST_LAST_SLOT, span);
+    case SW_SLOT_INTERIOR: return bad(SW_MISUSE_INTERIOR, span);
+    case SW_SLOT_START: break;
+    }
+    if (!sw_span_slot_live(span, slot)) return bad(SW_MISUSE_DOUBLE_FREE, span);
+    return (sw_target){.misuse = SW_MISUSE_NONE, .span = span, .slot = slot};
+}
+
+sw_target sw_target_find(sw_heap *heap, const void *ptr) {
+    uintptr_t p = (uintptr_t)ptr;
+    uint32_t id = sw_space_id_of(heap->space, p);
+    if (id == SW_SPAN_NONE) return bad(SW_MISUSE_FOREIGN, NULL);
+    if (id == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
+    sw_span *span = sw_space_span(heap->space, id);
+    const sw_heap *owner = sw_space_cold(heap->space, span)->heap;
+    if (owner != heap) /* none: a free that raced with this one has just given the record up */
+        return owner == NULL ? bad(SW_MISUSE_DOUBLE_FREE, NULL) : bad(SW_MISUSE_WRONG_HEAP, span);
+    if (!sw_span_is_large(span)) return find_in_slots(span, p);
+    if (!sw_span_large_lives(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
+    sw_target target = bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
+    target.large = true;
+    return target;
+}
+
+/* Most tiny objects begin inside their block. */
+bool sw_target_is_shared(const sw_heap *heap, const sw_target *target) {
+    return (heap->mode & SW_MODE_TINY) != 0 &&
+           (target->misuse == SW_MISUSE_NONE || target->misuse == SW_MISUSE_INTERIOR) &&
+           sw_span_size(target->span) == 16 && (target->span->span_class & 1) != 0;
+}
+
+bool sw_object_is_shared(sw_heap *heap, const void *object) {
+    if ((heap->mode & SW_MODE_TINY) == 0) return false;
+    sw_target target = sw_target_find(heap, object);
+    return sw_target_is_shared(heap, &target);
+}
+
+void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
+                      size_t size) {
+    sw_span *span = target->span;
+    sw_heap *owner = span == NULL ? NULL : sw_space_cold(heap->space, span)->heap;
+    sw_fault fault = {.code = target->misuse,
+                      .op = op,
+                      .ptr = ptr,
+                      .size = size != 0      ? size
+                              : span == NULL ? 0
+                                             : sw_span_size(span),
+                      .heap_id = owner == NULL ? 0 : owner->id,
+                      .thread = sw_os_thread_id()};
+    sw_misuse_report(&fault);
+}
