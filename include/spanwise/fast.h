@@ -31,25 +31,26 @@ extern "C" {
 #define SW_FAST_CHECKED 1
 #endif
 
-/* Of each thread. Its only use lies 8 bytes behind a multiple of 16, as in sw_cache. */
+/* Each thread has one. Its only field in use lies 8 bytes behind a multiple of 16, as those of
+ * sw_cache do. */
 typedef struct sw_tls_record {
     uint64_t unused;
-    sw_cache *cache; /* of the default heap; before its first use one without a heap */
+    sw_cache *cache; /* of the default heap; before the thread's first call one without a heap */
 } __attribute__((aligned(16))) sw_tls_record;
 
-/* Not C++'s `thread_local`, which asks at each use whether a constructor must run first. */
+/* C++'s `thread_local` would ask at each use whether a constructor must run first. */
 #ifdef __cplusplus
 extern SW_API __thread SW_FAST_TLS sw_tls_record sw_tls;
 #else
 extern SW_API _Thread_local SW_FAST_TLS sw_tls_record sw_tls;
 #endif
 
-/* The slow continuations. Not for direct use. */
+/* Where inline code goes on when its fast path ends. Programs do not call these themselves. */
 SW_API void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 SW_API void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
 SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its words is wholly free */
 
-/* Makes every user of this header need the table's symbol. */
+/* Makes every object file that includes this header need the table's symbol. */
 __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_TABLE_SYMBOL;
 
 /* --- allocation ------------------------------------------------------------------------------- */
@@ -103,8 +104,8 @@ SW_FAST_INLINE void *sw_fast_zalloc(size_t size) {
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-/* Sets bit `index % 64`; whether it was set. Compilers make a mask, a test and a set of it where
- * x86-64 has one instruction. */
+/* Sets bit `index % 64` and returns whether it was set before. x86-64 has one instruction for that,
+ * where compilers would make three of the C expression. */
 SW_FAST_INLINE int sw_fast_set_bit(uint64_t *bits, uint64_t index) {
 #if defined(__x86_64__)
     int was;
@@ -124,15 +125,15 @@ SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slo
     uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
     int was_free = sw_fast_set_bit(&both, slot);
     if (SW_FAST_CHECKED && __builtin_expect(was_free, 0)) return 0;
-    (void)sw_fast_set_bit(&local, slot); /* not out of `both`: the next free waits for `local` */
+    (void)sw_fast_set_bit(&local, slot); /* apart from `both`, because the next free waits for it */
     __atomic_store_n(&word->local, local, __ATOMIC_RELAXED);
     if (__builtin_expect(both == ~UINT64_C(0) && span->state == SW_FAST_PARTIAL, 0))
         sw_cache_emptied(cache, span);
     return 1;
 }
 
-/* The span of slots that an address starts a slot of, and the slot; NULL: neither, or a large
- * object. */
+/* The span of the slot that starts at an address, and the slot's number. NULL: no slot starts
+ * there. */
 SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
     uintptr_t p = (uintptr_t)ptr;
     uint64_t frame = (p - cache->base) >> SW_FRAME_SHIFT;
@@ -176,8 +177,8 @@ SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t
     sw_word *word = bin->word;
     uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
     uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
-    /* A mask, not sw_fast_set_bit: a pair waits for nothing but its own words here, and `bts` makes
-     * it wait longer (docs/design/bench.md). */
+    /* A mask instead of sw_fast_set_bit: a malloc and free in turn wait here for nothing but their
+     * own words, and the `bts` instruction makes that wait longer (docs/design/bench.md). */
     uint64_t bit = UINT64_C(1) << (index % 64);
     if (SW_FAST_CHECKED && __builtin_expect((both & bit) != 0, 0)) return 0;
     __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);

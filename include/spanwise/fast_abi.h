@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records that inline code reads. They are ABI: the library's own sources include this header,
- * and fast.h binds to a symbol named after the table, so that code compiled for another table fails
- * to link. Not for direct use: everything here may change with the minor version.
+/* The records that inline code reads. They are part of the binary interface: the library's own
+ * sources include this header, and fast.h refers to a symbol that is named after the table, so that
+ * code which was compiled for another table fails to link. Programs do not use these records
+ * themselves: all of them may change with the minor version.
  */
 #ifndef SPANWISE_FAST_ABI_H
 #define SPANWISE_FAST_ABI_H
@@ -14,8 +15,8 @@ extern "C" {
 
 /* 64 slots of a span. A slot is free when its bit is set in one of the first three.
  *   free:   the slots that allocation takes from
- *   local:  the slots that the owner freed since; moved into `free` when that has run empty. So a free
- *           and the allocation after it do not wait for each other's store
+ *   local:  the slots that the owner freed since; moved into `free` when that has run empty. So a
+ *           free and the allocation after it do not wait for each other's store
  *   remote: the slots that other threads freed and the owner has not drained yet; atomic
  * free and local are written by the span's owner only (under the heap's lock when it has none).
  * Bits past the span's last slot are 0 in `free` and `remote` and 1 in `local` for ever. So a free
@@ -25,23 +26,24 @@ extern "C" {
 typedef struct sw_word {
     uint64_t free;
     uint64_t remote;
-    uint64_t local;  /* like an object, not where frees read the cache: see sw_cache */
+    uint64_t local;  /* frees store it, so it lies where objects begin: see sw_cache */
     uint64_t unused; /* keeps two words a line; in a span's own word, fields of its record */
 } sw_word;
 
-/* One span: a run of pages cut into slots, or one large object. 64 bytes, a cache line, in a dense
- * array of its space; the page map holds indices into that array. Where one word serves all slots
- * it lies in the record itself: a free then touches two lines of metadata, the page map's and this.
+/* One span: a run of pages cut into slots, or one large object. The record is a cache line of 64
+ * bytes, in a dense array of its space; the page map holds indices into that array. Where one word
+ * serves all slots it lies in the record itself, and a free touches only two lines of metadata: one
+ * of the page map and the record.
  *   slot i is at base + i * size, 0 <= i < slots
- *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and the
- *   low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
- * Large objects and the two sentinels have magic 0 and no bit to give or take: every fast path ends
- * in the slow one. */
+ *   magic = ceil(2^64 / size): of the 128-bit product (p - base) * magic the high word is i, and
+ *   the low word is below magic exactly when p is the start of a slot (Lemire, Kaser, Kurz 2019)
+ * Large objects and the two sentinels have magic 0, so no address is the start of a slot of theirs,
+ * and every fast path ends in a slow one. */
 typedef struct sw_span {
     uintptr_t base;
     uint64_t magic; /* 0 for large objects */
-    /* Atomic; NULL: central, its bits change under the heap's lock. Bit 0 or 1 set: a free takes the
-     * slow path (the span is full or fresh). While a large object lives: its address. */
+    /* Atomic; NULL: central, its bits change under the heap's lock. Bit 0 or 1 set: a free takes
+     * the slow path (the span is full or fresh). While a large object lives: its address. */
     struct sw_cache *owner;
     sw_word *words; /* &own where one is enough */
     __extension__ union {
@@ -58,30 +60,31 @@ typedef struct sw_span {
     };
 } sw_span;
 
-/* The state of a span that waits in its cache's partial list: only there a free looks whether a
- * word has become wholly free. */
+/* sw_span.state of a span in its cache's partial list. Only for such a span a free looks whether
+ * its word has become wholly free. */
 enum { SW_FAST_PARTIAL = 2 };
 
-/* A slot of a full span that was freed lately: the next allocation of its class takes it before
- * anything is searched, and the span stays where it is. A hint only, which may be out of date: the
- * truth is the slot's bit in `local`. Every slot in `local` of a full span has a hint. */
+/* Names a slot of a full span that was freed lately. The next allocation of the class takes it
+ * before anything is searched, and the span stays in its list. A hint may be out of date: whether
+ * the slot is free is said by its bit in `local`. Every slot that is in `local` of a full span has
+ * a hint. */
 typedef struct sw_hint {
     uintptr_t at;
     sw_word *word; /* of a span of this cache */
     uint64_t slot; /* of the span; modulo 64: its bit of the word */
 } sw_hint;
 
-/* Where a cache allocates next for one span class: a pointer to the live word of the span, never a
- * copy, so that remote frees, walks and verify see one truth. A line of its own, in the order of
- * sw_cache. */
+/* Where a cache allocates next for one span class. It points to the word of the current span and
+ * never copies it, so that frees by other threads, walks and verify see the same bits. A bin is a
+ * cache line, whose fields are placed by the rule of sw_cache. */
 typedef struct sw_cache_bin {
     sw_span *span;  /* NULL when there is none */
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
     sw_hint *hints; /* the oldest first */
     uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     uint64_t unused;
-    uint32_t hinted;     /* bytes of hints, not their number: an offset; 0: there is none */
-    uint32_t hinted_max; /* the same of the most that are kept */
+    uint32_t hinted;     /* bytes of the hints that there are: the offset behind the newest one */
+    uint32_t hinted_max; /* bytes of the most hints that are kept */
     uint64_t unused_too;
     uint32_t bytes; /* of a slot of the class */
     uint32_t unused_end;
@@ -91,7 +94,7 @@ typedef struct sw_cache_bin {
 
 enum { SW_HINTS_LOG2 = 5, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
 
-/* What a free needs to find a span. Constant once its space is made. */
+/* What a free needs in order to find a span. It does not change after its space is made. */
 typedef struct sw_space_view {
     uintptr_t base;           /* address of frame 0 */
     uint64_t frames;          /* frames that page_map covers */
@@ -105,15 +108,18 @@ typedef struct sw_space_view {
 #pragma clang diagnostic ignored "-Wc99-extensions"
 #endif
 
-/* A cache: one line that every call reads, one of the generic and the slow paths, then the bins,
- * indexed by class * 2 + noscan. A thread without a cache of the default heap has one with no heap
- * whose every path ends in the slow one.
+/* A cache. Its first line is read by every call, its second one by the generic and the slow paths;
+ * then come the bins, indexed by class * 2 + noscan. Threads without a cache of the default heap
+ * share a cache that has no heap: it finds no address and no free slot, so all its paths end in
+ * slow ones.
  *
- * What fast paths read lies 8 bytes behind a multiple of 16, because objects begin at such multiples
- * and programs write their first words. A processor lets these reads overtake a store whose address
- * it does not know yet. When that turns out to lie at the same place of another page, some compare
- * so little of the two pages that they take it for the same one now and then; from there on the read
- * waits for every store before it, and a pair takes twice as long (docs/design/heap.md). */
+ * The fields that fast paths read lie 8 bytes behind a multiple of 16. The reason is how processors
+ * treat a read that follows a store whose address is not known yet. They let the read go first, and
+ * repeat it if the store turns out to have written there. Some of them compare only the offsets
+ * within the pages, and little of the pages: so a store into another page can be mistaken for one
+ * to the place that was read. After such a mistake the read waits for every store before it, and a
+ * pair of malloc and free takes twice as long. Objects begin at multiples of 16, and programs write
+ * their first words, so nothing that is read here lies at such an offset (docs/design/heap.md). */
 struct sw_cache {
     sw_heap *heap;  /* NULL: the cache of threads that have none */
     uintptr_t base; /* base, frames, page_map, spans: its space's view */

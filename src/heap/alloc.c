@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation: what the specialised paths do not serve, and the public entry points. Where a bin's word
- * is empty, sw_alloc_slow takes the span's next word; alloc_hinted looks for a slot that a hint names;
- * alloc_refilled asks refill.c for another span. */
+/* Allocation: what the specialised paths do not serve, and the public entry points. Where a bin's
+ * word is empty, sw_alloc_slow takes the span's next word; alloc_hinted looks for a slot that a
+ * hint names; alloc_refilled asks refill.c for another span. */
 #include "heap/alloc.h"
 
 #include <errno.h>
@@ -43,20 +43,23 @@ static void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size, 
     return p;
 }
 
-/* The thread's first allocation: it came with the cache of threads that have none. */
+/* The thread's first allocation: the path was given the cache that has no heap. */
 static void *alloc_first(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
     return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
+/* An object in the slot that a hint names; NULL: no hint does. */
 static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_span *span;
     uintptr_t p = sw_refill_from_hint(cache, span_class, &span);
     return p == 0 ? NULL : finish(cache, span, (void *)p, size, flags);
 }
 
-/* The word of the bin's span that comes next: the current one, until now empty, if slots of it were
- * freed meanwhile, else the one behind it. False: neither, or sw_refill_bin must look closer. */
+/* Points the bin at its span's next word: the current one, which was empty, if slots of it have
+ * been freed meanwhile, else the one behind it. False: neither has a free slot, or one of them is
+ * the last word, which has padding, or other threads have freed into it; then sw_refill_bin looks
+ * closer. */
 static sw_always_inline bool next_word(sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL) return false;
@@ -64,8 +67,7 @@ static sw_always_inline bool next_word(sw_cache_bin *bin) {
     uintptr_t base = bin->base;
     uint32_t k = span->cursor;
     if (sw_word_local(word) == 0) word++, k++, base += 64 * (uintptr_t)bin->bytes;
-    if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0)
-        return false; /* padding, doubles */
+    if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0) return false;
     uint64_t bits = sw_word_free(word) | sw_word_local(word);
     if (bits == 0) return false;
     sw_word_set_local(word, 0);
@@ -76,23 +78,25 @@ static sw_always_inline bool next_word(sw_cache_bin *bin) {
     return true;
 }
 
-/* Out of the bin's word, which has a free one. */
+/* An object in the lowest free slot of the bin's word, which has one. */
 static void *alloc_from_word(sw_cache *cache, sw_cache_bin *bin, size_t size, unsigned flags) {
     void *p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
     return finish(cache, bin->span, p, size, flags);
 }
 
-/* From a word that sw_refill_bin finds. */
+/* An object in a word that sw_refill_bin finds. */
 static sw_noinline void *alloc_refilled(sw_cache *cache, size_t size, unsigned flags,
                                         uint32_t span_class) {
     if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
     if (sw_likely(sw_refill_bin(cache, span_class)))
         return alloc_from_word(cache, &cache->bins[span_class], size, flags);
-    void *p = take_hinted(cache, size, flags, span_class); /* the limit's hook may have freed */
+    /* The hook of the heap's limit may have freed objects, whose slots are hinted now. */
+    void *p = take_hinted(cache, size, flags, span_class);
     return p != NULL ? p : no_memory();
 }
 
-/* Where the short way did not take a hint, or did not look for a word. */
+/* There are hints, or the word is not empty: the inline path looked at only one of the two, or did
+ * not trust the hint. */
 static sw_noinline void *alloc_hinted(sw_cache *cache, size_t size, unsigned flags,
                                       uint32_t span_class) {
     sw_cache_bin *bin = &cache->bins[span_class];
@@ -103,8 +107,8 @@ static sw_noinline void *alloc_hinted(sw_cache *cache, size_t size, unsigned fla
     return alloc_from_word(cache, bin, size, flags);
 }
 
-/* Most often the next word of the span has free slots: a run of allocations comes this way with one
- * in 64, so all else is a step away. */
+/* In a run of allocations one in 64 gets here, and most often the next word of the span has free
+ * slots. So that is done here, and everything else is a call away. */
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     if (sw_unlikely(cache->heap == NULL)) return alloc_first(size, flags);
     if (span_class == SW_CLASS_OF_SIZE)
@@ -138,21 +142,23 @@ static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
                            : sw_template_tiny(cache, size, flags);
 }
 
+/* A small object of a plain heap, without pointers, of a known class. */
 static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned flags,
                                           uint32_t cls) {
     return sw_template_plain(cache, sw_cache_noscan_bin(cache, cls), size, flags,
                              sw_span_class_of(cls, true), sw_alloc_slow);
 }
 
-/* A small object of a plain heap, without pointers. The class is looked up again where the line
- * ends: nothing is kept for that. */
+/* The same by its size. Where the straight line ends the class is looked up again, so that no
+ * register has to keep it. */
 static sw_always_inline void *alloc_plain_size(sw_cache *cache, size_t size, unsigned flags) {
     uint32_t cls = cache->small_map[(size + 7) >> 3];
     return sw_template_plain(cache, sw_cache_noscan_bin(cache, cls), size, flags, SW_CLASS_OF_SIZE,
                              sw_alloc_slow);
 }
 
-/* What is no small object of a plain heap: larger ones, tiny, with pointers, tracked. */
+/* Every request that the straight line for small objects of plain heaps does not serve: the table
+ * gives the class. */
 static sw_noinline void *alloc_by_table(sw_cache *cache, size_t size, unsigned flags) {
     const sw_table *table = cache->table;
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
@@ -162,8 +168,8 @@ static sw_noinline void *alloc_by_table(sw_cache *cache, size_t size, unsigned f
     return alloc_small(cache, size, flags, cls);
 }
 
-/* A small object of a plain heap that is cleared, or has pointers. Apart from the rest, whose
- * registers it would take. */
+/* A small object of a plain heap that is cleared, or has pointers. A function of its own, because
+ * in line it would cost plain objects registers. */
 static sw_noinline void *alloc_flagged(sw_cache *cache, size_t size, unsigned flags) {
     return (flags & SW_SCAN) != 0 ? alloc_by_table(cache, size, flags)
                                   : alloc_plain_size(cache, size, SW_ZERO);
@@ -237,7 +243,7 @@ void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned f
 
 /* --- public: the default heap (plain) --------------------------------------------------------- */
 
-/* Sizes above those that the inline paths know, and zeroed ones. */
+/* Sizes above those that the inline paths know, and cleared objects. */
 static sw_noinline void *alloc_default(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
     return cache == NULL ? no_memory() : sw_cache_alloc(cache, size, flags);

@@ -13,7 +13,7 @@
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-/* What fast paths read lies where no object begins: see sw_cache. */
+/* What fast paths read lies where no object begins: sw_cache (fast_abi.h) says why. */
 #define BESIDE_OBJECTS(record, field)                                                              \
     _Static_assert(offsetof(record, field) % 16 >= 8, #field " of " #record)
 BESIDE_OBJECTS(sw_tls_record, cache);
@@ -28,7 +28,7 @@ BESIDE_OBJECTS(sw_cache_bin, word);
 BESIDE_OBJECTS(sw_cache_bin, base);
 BESIDE_OBJECTS(sw_cache_bin, hinted);
 BESIDE_OBJECTS(sw_cache_bin, bytes);
-/* What frees store lies where objects begin, and not where they read the cache. */
+/* What frees store lies where objects begin, and not where frees read the cache. */
 _Static_assert(offsetof(sw_word, local) % 16 == 0 && offsetof(sw_span, own) % 16 == 0, "local");
 _Static_assert(sizeof(sw_cache_bin) == 64 && offsetof(sw_cache, bins) % 64 == 0, "a bin is a line");
 
@@ -57,7 +57,8 @@ static void unlink_cache(sw_cache **list, sw_cache *cache) {
     if (next != NULL) next->cold->list_previous = previous;
 }
 
-/* Closed handles wait, the oldest is reused first: a user who goes on with one is told. */
+/* Caches that users have closed wait, and the oldest is reused first, so that a user who goes on
+ * with a closed one is told of it. */
 static void queue_handle(sw_heap *heap, sw_cache *cache) {
     sw_cache *last = heap->closed_handles_end;
     cache->cold->list_next = NULL;
@@ -109,7 +110,8 @@ static void set_view(sw_cache *cache) {
     cache->mode = heap->mode;
 }
 
-/* No address is in the view, and every size is large, but for 0, whose class is 0. */
+/* The view of a closed cache: it has no address, and every size is large but 0, whose class is
+ * 0. */
 static void clear_view(sw_cache *cache) {
     static const uint8_t no_map[1];
     static const sw_table no_table = {
@@ -122,7 +124,7 @@ static void clear_view(sw_cache *cache) {
     cache->mode = 0;
 }
 
-/* What a cache has that ended with its heap: nothing, which nobody writes to. */
+/* The cold record of caches whose heap was destroyed. It is empty, and nobody writes to it. */
 static struct sw_cache_cold ended_cold;
 
 void sw_cache_retire_records(sw_heap *heap) {
@@ -185,6 +187,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
     return SW_OK;
 }
 
+/* Under the heap's lock: a span of a cache that closes goes to the central lists. */
 static void disown(sw_heap *heap, sw_span *span) {
     span->kept = 0;
     sw_span_set_owner(span, NULL, SW_MARK_NONE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache: the record, its opening and its end. What the fast paths read of it is struct sw_cache in
- * spanwise/fast_abi.h; what only slow paths read is here. */
+/* A cache: the record, its opening and its end. What the fast paths read of it is struct sw_cache
+ * in spanwise/fast_abi.h; what only slow paths read is here. */
 #ifndef SW_HEAP_CACHE_H
 #define SW_HEAP_CACHE_H
 

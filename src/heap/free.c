@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every free. The fast path, which template.h and fast.h inline, ends here for one of these causes:
  *
- *   sw_free_full     the span is full                     -> a hint, or free_unmarking
- *   sw_free_remote   the span is another cache's          -> the remote word
- *                    the span is fresh                    -> free_unmarking
- *                    the span is nobody's                 -> free_checked
- *   free_unslotted   no slot starts at the address        -> a large object, or free_checked
+ *   sw_free_full       the span is full                  -> a hint, or free_unmarking
+ *   sw_free_by_owner   the span is the cache's hazard    -> the remote word
+ *                      the span is fresh                 -> free_unmarking
+ *                      any other owner, or none          -> free_checked
+ *   free_unslotted     no slot starts at the address     -> a large object, or free_checked
  *
- * free_checked looks the pointer up from the beginning and decides all that is left: objects of
- * central spans, spans outside the cache's view, the first free of a thread, and every misuse. */
+ * free_checked looks the pointer up from the beginning and decides all that is left: the first free
+ * into a span of another cache, objects of central spans, spans outside the cache's view, the first
+ * free of a thread, and every misuse. */
 #include "heap/free.h"
 
 #include <errno.h>
@@ -36,13 +37,13 @@ static sw_noinline void free_unmarking(sw_cache *cache, sw_span *span, uint64_t 
 
 /* A full span stays in its list while a hint can bring the slot back. Three frees in a row into one
  * word tell that objects go in the order in which they came: then the span is better listed as
- * partial. (`free` of a full span is 0. What lies below the first hint of a class belongs to another
- * class, and comparing with it does no harm. Every call here is the last thing that is done, and few
- * values live, so that no register is saved on the way.) */
+ * partial. (`free` of a full span is 0. What lies below the first hint of a class belongs to
+ * another class, and comparing with it does no harm. Every call here is the last thing that is
+ * done, and few values live, so that no register is saved on the way.) */
 void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     uintptr_t bins = (uintptr_t)cache->bins;
     sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
-    __asm__("" : "+r"(bin)); /* or it is computed twice */
+    __asm__("" : "+r"(bin)); /* without this the compiler computes the address twice */
     if (sw_unlikely(bin->hinted == bin->hinted_max)) {
         free_unmarking(cache, span, slot, ptr);
         return;
@@ -55,13 +56,13 @@ void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     }
     uint64_t local = sw_word_local(word);
     if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
-        free_unmarking(cache, span, slot, ptr);
+        free_checked(cache, ptr, "free"); /* it is free already */
         return;
     }
     hint->at = (uintptr_t)ptr;
     hint->word = word;
     hint->slot = slot;
-    __asm__("" : "+r"(bin)); /* added in memory: no register keeps what was there */
+    __asm__("" : "+r"(bin)); /* the sum is made in memory: no register keeps the former value */
     bin->hinted += (uint32_t)sizeof *hint;
     sw_word_set_local(word, local);
     if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
@@ -107,8 +108,8 @@ static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-/* A live slot of the cache itself comes this way when its span is marked, when its frame lies outside
- * the main reservation, or when the heap packs tiny objects. */
+/* A live slot of the cache itself comes this way when its span is marked, when its frame lies
+ * outside the main reservation, or when the heap packs tiny objects. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     switch (sw_template_mark(cache, span)) {
     case SW_MARK_FULL: sw_free_full(cache, span, slot, ptr); return;
@@ -165,7 +166,7 @@ static sw_noinline void free_checked(sw_cache *cache, void *ptr, const char *op)
 
 /* --- where the fast paths end ----------------------------------------------------------------- */
 
-/* No slot starts at the address, as far as the cache sees: a large object, most often. */
+/* The cache's view has no slot that starts at the address. Most often a large object does. */
 static sw_always_inline void free_unslotted(sw_cache *cache, void *ptr, const char *op) {
     uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;
     if (sw_unlikely(frame >= cache->frames))
@@ -174,7 +175,8 @@ static sw_always_inline void free_unslotted(sw_cache *cache, void *ptr, const ch
         free_checked(cache, ptr, op);
 }
 
-/* After the first free into a word since its drain. Apart: it is rare, and needs registers. */
+/* The caller's free was the first into its word since the word was drained: the owner must be told.
+ * This is rare and needs registers, so it is a function of its own. */
 static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr) {
     uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
     if (sw_span_announce(owner->heap->space, span, slot))
@@ -216,7 +218,7 @@ void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, 
     free_by_owner(cache, span, slot, ptr, op);
 }
 
-/* The fast path of this file failed: no slot starts at the address, or its slot is free already. */
+/* The fast path found no slot that starts at the address, or one that is free already. */
 static sw_noinline void free_slow(sw_cache *cache, void *ptr, const char *op) {
     free_unslotted(cache, ptr, op);
 }
@@ -254,8 +256,8 @@ static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) 
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
 }
 
-/* The size is not that of a small class, or not the object's: the pointer is looked up first, so that
- * a wrong size is told with what was called. */
+/* The size is large, or is not the object's. The pointer is looked up before anything is freed, so
+ * that a wrong size is reported under the name of this call. */
 static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free objects", 2004).
+/* Hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free objects",
+ * 2004).
  *
  * A cache that frees into a span of another one says so before it looks whether the slot is in use:
- * until it clears its hazard, the span is not given up, or its slots are seen to be free. This guards
- * against programs that free an object twice at once: the first free may make the span idle, and
- * without a hazard the second one would set a bit of whatever lies there next.
+ * until it clears its hazard, the span is not given up, or its slots are seen to be free. This
+ * guards against programs that free an object twice at once: the first free may make the span idle,
+ * and without a hazard the second one would set a bit of whatever lies there next.
  *
- * The fence is the price of a hazard. So a cache keeps it until it frees into another span, takes one
- * from the central lists, trims or closes: frees in a row into one span pay it once. */
+ * The fence is the price of a hazard. So a cache keeps it until it frees into another span, takes
+ * one from the central lists, trims or closes: frees in a row into one span pay it once. */
 #ifndef SW_HEAP_HAZARD_H
 #define SW_HEAP_HAZARD_H
 

@@ -3,15 +3,15 @@
  *
  * Nouns. A *heap* owns pages (page/), a metadata pool (ds/meta) and span records. A *cache* is one
  * thread's front of it and owns spans: for each span class (class * 2 + noscan) it has a *bin* with
- * the current span, a list of partial spans and a list of full ones. A *hint* names a slot of a full
- * span that was freed lately. A *shelf* of a cache keeps a freed large object for the next request
- * of its kind. A *hazard* is the span of another cache that a cache is freeing into. *Central* lists
- * hold the spans that no cache owns. An *idle* span has no slot in use.
+ * the current span, a list of partial spans and a list of full ones. A *hint* names a slot of a
+ * full span that was freed lately. A *shelf* of a cache keeps a freed large object for the next
+ * request of its kind. A *hazard* is the span of another cache that a cache is freeing into.
+ * *Central* lists hold the spans that no cache owns. An *idle* span has no slot in use.
  *
  * Allocation of a small object
  *   1. The size's class and the bin of its span class are looked up.        (template.h, alloc.c)
- *   2. The newest hint gives its slot, or the lowest set bit of the bin's word does. Paths that know
- *      the class when compiled look at the word first.
+ *   2. The newest hint gives its slot, or the lowest set bit of the bin's word does. Paths that
+ *      know the class when compiled look at the word first.
  *   3. The word is empty: the current span's next word with a bit is taken.            (alloc.c)
  *   4. The span has none: it goes to the full list, and a partial span of this cache follows it;
  *      where there is none, the frees of other threads are drained first.             (refill.c)

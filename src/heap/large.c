@@ -13,8 +13,9 @@
 
 enum { PURGE_MIN_BYTES = 4 << 20 };
 
-/* From this size on pages are exchanged for fresh ones, not written: a request of many times the
- * memory, of which one page is dirty, must not touch the others. */
+/* Clears long objects by exchanging their pages for fresh ones. Writing zeroes would make every
+ * page resident, also when the object is many times as long as the memory, and one page of it was
+ * used. */
 static sw_noinline void exchange(char *start, size_t bytes) {
     size_t page = sw_os_page_bytes();
     char *end = start + bytes;
@@ -50,7 +51,7 @@ static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     errno = saved_errno;
 }
 
-/* A request was in vain: reserves a shelf for its kind. */
+/* No shelf had an object of the kind: reserves one for it. */
 static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
     if (pages - 1 >= sw_shelf_max_pages(cache->table)) return;
     sw_span *span = sw_shelf_reserve(cache, (uint32_t)pages, noscan);
@@ -86,7 +87,8 @@ static sw_noinline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t al
     return span;
 }
 
-/* The cache gives up what it holds, and the limit's hook is asked, before more is refused. */
+/* Before a request is refused, the cache gives up its idle spans and shelves, and the hook of the
+ * limit is asked. */
 static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t align, bool noscan,
                                        sw_status *why) {
     sw_heap *heap = cache->heap;
@@ -100,7 +102,7 @@ static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t a
     return span;
 }
 
-static sw_span *take_any(sw_cache *cache, size_t size, size_t align, bool noscan) {
+static sw_span *take_span(sw_cache *cache, size_t size, size_t align, bool noscan) {
     sw_heap *heap = cache->heap;
     size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
     sw_status why = SW_NOMEM;
@@ -137,7 +139,7 @@ static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align,
     if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
     bool noscan = (flags & SW_SCAN) == 0;
     reserve_shelf(cache, sw_pages_of(cache->table, size), noscan);
-    sw_span *span = take_any(cache, size, align, noscan);
+    sw_span *span = take_span(cache, size, align, noscan);
     if (span == NULL) return NULL;
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
     return begin(cache, span, size, flags);
@@ -183,9 +185,9 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: the object takes the pages behind it, if they are free or kept by some
- * cache. Without this a block that grows step by step is copied at each. A scanned object's new
- * pages are zero, as at its birth. */
+/* Under the heap's lock: the object takes the pages behind it, if they are free or lie on a shelf.
+ * Without this a block that grows step by step would be copied at each step. The new pages of an
+ * object with pointers are zero, as they are at its birth. */
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
@@ -200,7 +202,7 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
     return true;
 }
 
-/* Meanwhile the object does not live: a free that races with this is misuse, and told so. */
+/* While this runs the object does not live, so a free that races with it is reported as misuse. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     size_t pages = sw_pages_of(heap->table, size);
     sw_span_cold *cold = sw_space_cold(heap->space, span);

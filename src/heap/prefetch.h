@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for the cache lines that a free will need, one step of its chain at a time. For callers
- * that know their next operations (the runner). Reads the page map and span records, changes
- * nothing; any pointer is allowed. */
+/* Asks the processor for the cache lines that a free will need: first the span record, then the
+ * word. For callers that know their next operations (the runner). It reads the page map and span
+ * records and changes nothing, so any pointer is allowed. */
 #ifndef SW_HEAP_PREFETCH_H
 #define SW_HEAP_PREFETCH_H
 
@@ -11,9 +11,9 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
     return &heap->space->view;
 }
 
-/* The page-map entry of any address; frame 0's for addresses outside. No branch: whether an object
- * is live is as good as random here, and a mispredicted branch costs what the prefetch would
- * save. */
+/* The page-map entry of any address; that of frame 0 for addresses outside. There is no branch,
+ * because whether an object is live is as good as random here, and a mispredicted branch costs as
+ * much as the prefetch saves. */
 static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,
                                                           const void *p) {
     uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_SHIFT;

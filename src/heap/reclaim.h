@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving memory back: at decay ticks, and when a request does not fit. Nothing below this file gives
- * up what others might still want; nothing above it decides what is given up. */
+/* Giving memory back: at decay ticks, and when a request does not fit. Nothing below this file
+ * gives up what others might still want; nothing above it decides what is given up. */
 #ifndef SW_HEAP_RECLAIM_H
 #define SW_HEAP_RECLAIM_H
 
@@ -9,9 +9,9 @@
 /* Under the heap's lock: reads the clock (manual or system). At a tick what is on shelves becomes
  * free pages, and the page heap gives pages back that have been free for a while. */
 void sw_reclaim_tick(sw_heap *heap);
-/* Under the heap's lock: the system has refused memory for metadata. What is on shelves becomes free
- * pages, and the free pages at the windows' ends go back to the system. False: there were none, so
- * another attempt would fail too. */
+/* Under the heap's lock: the system has refused memory for metadata. What is on shelves becomes
+ * free pages, and the free pages at the windows' ends go back to the system. False: there were
+ * none, so another attempt would fail too. */
 bool sw_reclaim_for_metadata(sw_heap *heap);
 /* The heap's limit refuses `bytes` more: asks the hook, if there is one. True: try again. *asked
  * counts a request's calls, which are bounded, because a hook may promise what it does not do. No

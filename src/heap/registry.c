@@ -36,7 +36,7 @@ void sw_registry_remove(sw_heap *heap) {
         if (heap->index < thread->used)
             __atomic_store_n(&thread->caches[heap->index], NULL, __ATOMIC_RELEASE);
     heaps[heap->index] = NULL;
-    while (heap->closing != 0) { /* a thread that exits is about to let go of its cache */
+    while (heap->closing != 0) { /* a thread that exits will let go of its cache soon */
         sw_os_lock_release(&registry_lock);
         sw_os_lock_acquire(&registry_lock);
     }
@@ -46,8 +46,8 @@ void sw_registry_remove(sw_heap *heap) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* A record with an empty table, in no list; NULL: no memory. A record that a forked child inherits of
- * its parent's other threads still names their caches. */
+/* A record with an empty table, in no list; NULL: no memory. A record that a forked child inherits
+ * of its parent's other threads still names their caches. */
 static sw_thread *take_record(void) {
     sw_os_lock_acquire(&registry_lock);
     sw_thread *thread = spare_threads;

@@ -68,8 +68,8 @@ static bool may_wait(const sw_cache *cache, const sw_span *span, uint32_t half) 
     return sw_span_owner(span) == cache && !is_settled(cache->heap->space, span, half);
 }
 
-/* as_owner: the caller is the thread that the cache belongs to. Other threads empty only the stack of
- * a closed cache. waiting: so many halves that are not settled may stay on the stack. */
+/* as_owner: the caller is the thread that the cache belongs to. Other threads empty only the stack
+ * of a closed cache. waiting: so many halves that are not settled may stay on the stack. */
 static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);

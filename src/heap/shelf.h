@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shelves: what caches keep of freed large objects.
  *
- * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the cache's
- * next request of as many pages. For each power of two of pages a cache has two shelves. A shelf is
- * reserved for the kind of object that was last asked for in vain, and the next free of such an
- * object puts it there. So whatever is kept has been asked for, and a thread that only frees keeps
- * nothing.
+ * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the
+ * cache's next request of as many pages. For each power of two of pages a cache has two shelves. A
+ * shelf is reserved for the kind of object that was last asked for in vain, and the next free of
+ * such an object puts it there. So whatever is kept has been asked for, and a thread that only
+ * frees keeps nothing.
  *
  * Only the cache's thread puts objects on a shelf. Whoever takes one from it, that thread or, under
  * the heap's lock, somebody who wants the pages, does so by an atomic exchange. */
@@ -17,7 +17,8 @@
 
 enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 
-/* What a reserved shelf holds: the kind of object it is for, plus the id of the one that is kept. */
+/* What a reserved shelf holds: the kind of object it is for, plus the id of the one that is
+ * kept. */
 static sw_always_inline uint64_t sw_shelf_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }
@@ -58,9 +59,9 @@ static inline sw_span *sw_shelf_object(const sw_heap *heap, uint64_t entry) {
 }
 
 /* A request for the kind was in vain: reserves a shelf for it, so that the next free of such an
- * object finds one. Returns what the shelf held; NULL: nothing. A shelf that is reserved for the kind
- * already, and whose object is in use, stays; else the unused one of the two is taken, or each in
- * turn. */
+ * object finds one. Returns what the shelf held; NULL: nothing. A shelf that is reserved for the
+ * kind already, and whose object is in use, stays; else the unused one of the two is taken, or each
+ * in turn. */
 static inline sw_span *sw_shelf_reserve(sw_cache *cache, uint32_t pages, bool noscan) {
     struct sw_cache_cold *cold = cache->cold;
     uint64_t *shelves = &cold->shelves[sw_shelf_index(pages)];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocation template. Always inlined with constants, it becomes the specialised paths of
- * src/gen/paths_*.c; with run-time values, the generic path of alloc.c. (The free template is
- * public: fast.h.)
+/* The templates of allocation and free. Always inlined with constants, the allocation template
+ * becomes the specialised paths of src/gen/paths_*.c; with run-time values, the generic path of
+ * alloc.c.
  *
- * Specialised paths serve plain heaps only (sw_heap.mode is 0) whose table is the one that the
+ * Specialised paths serve only plain heaps (sw_heap.mode is 0) whose table is the one that the
  * constants come from.
  */
 #ifndef SW_HEAP_TEMPLATE_H
@@ -22,14 +22,15 @@ static sw_always_inline void *sw_template_pop(sw_cache_bin *bin, uint64_t bits, 
     return (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
 }
 
-/* Zeroing rules: noscan clears only if the caller asks, scan always; both only if the span may hold
- * old bytes. */
+/* Whether an object must be cleared: one without pointers if the caller asks, one with pointers
+ * always; neither if the span can not hold old bytes. */
 static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned flags,
                                                    unsigned kind) {
     return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && span->needzero;
 }
 
-/* Takes the slot that the newest hint names; there is one. False: not by this short way. */
+/* Takes the slot that the newest hint names; the bin has one. False: the hint is out of date, or
+ * another thread has freed the slot too. */
 static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p) {
     const sw_hint *hint = sw_bin_hints_end(bin) - 1;
     sw_word *word = hint->word;
@@ -38,13 +39,14 @@ static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p
         sw_unlikely((sw_word_remote(word) >> index % 64 & 1) != 0))
         return false;
     sw_word_set_local(word, local);
-    __asm__("" : "+r"(bin)); /* subtracted in memory: no register keeps what was there */
+    __asm__(""
+            : "+r"(bin)); /* the difference is made in memory: no register keeps the former value */
     bin->hinted -= (uint32_t)sizeof *hint;
     *p = (void *)hint->at;
     return true;
 }
 
-/* Where a path goes on that does not end in line. span_class: of the size, or SW_CLASS_OF_SIZE. */
+/* Functions where inline paths go on. span_class: that of the size, or SW_CLASS_OF_SIZE. */
 typedef void *sw_alloc_slow_fn(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 typedef void sw_free_slow_fn(sw_cache *cache, void *ptr, const char *op);
 
@@ -56,8 +58,7 @@ static sw_always_inline void sw_template_clear_pair(char *p) {
     *(sw_pair *)(void *)p = (sw_pair){0, 0};
 }
 
-/* Clears 8 .. 128 bytes by stores that overlap in the middle: a call of memset costs more than they
- * do. */
+/* Clears 8 .. 128 bytes by stores that overlap in the middle. A call of memset costs more. */
 static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
     char *end = p + bytes;
     if (bytes <= 16) {
@@ -84,12 +85,13 @@ static sw_always_inline void *sw_template_clear(void *p, uint32_t bytes) {
     return bytes <= SW_TEMPLATE_SHORT ? sw_template_clear_short(p, bytes) : memset(p, 0, bytes);
 }
 
-/* A small object of a class that is known at run time only, of a plain heap, from the class's bin.
- * flags: 0 or SW_ZERO. Whether a short slot is clean is not asked: clearing it is as quick. */
+/* A small object of a plain heap, from the bin of its class, which is known at run time only.
+ * flags: 0 or SW_ZERO. A short slot is cleared without looking whether it is clean, because that is
+ * as quick. */
 static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_bin *bin, size_t size,
                                                 unsigned flags, uint32_t span_class,
                                                 sw_alloc_slow_fn *slow) {
-    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(bin)); /* one register, not sums of it */
+    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(bin)); /* kept in one register */
     bool hinted = bin->hinted != 0;
     void *p;
     if (hinted) {
@@ -105,12 +107,13 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_bin *b
     return hinted || bin->span->needzero ? memset(p, 0, bin->bytes) : p;
 }
 
-/* The mark of a span that the cache owns; of any other span something larger. */
+/* The mark (sw_span_mark) of a span that the cache owns; a larger number for any other span. */
 static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const sw_span *span) {
     return (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED) ^ (uintptr_t)cache;
 }
 
-/* The free of a slot of a span; a full one is one step away, not a second look-up. */
+/* The free of a slot whose span is known. For a full span, and for one of another owner, that is
+ * passed on, so that nothing is looked up twice. slow: where no slot could be freed. */
 static sw_always_inline void sw_template_free_slot(sw_cache *cache, sw_span *span, uint64_t slot,
                                                    void *ptr, const char *op,
                                                    sw_free_slow_fn *slow) {
@@ -135,6 +138,7 @@ static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const 
     }
 }
 
+/* A small object of a class that is known when compiled. */
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
                                                 uint32_t cls, uint32_t bytes, unsigned kind) {
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);

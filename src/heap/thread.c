@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that calls a heap has one record with a table of its caches, indexed by heap. The record
- * of a thread that has ended serves the next one: a thread's birth and death ask nothing of the
- * system. */
+/* A thread that calls a heap has one record with a table of its caches, indexed by heap
+ * (registry.h). The record of a thread that has ended serves the next one, so most births and
+ * deaths of threads need no call of the system. */
 #include "heap/thread.h"
 
 #include <errno.h>
@@ -10,7 +10,8 @@
 #include "heap/fork.h"
 #include "heap/reclaim.h"
 
-/* The cache of threads that have none of the default heap: no heap, no address, no free slot. */
+/* Threads without a cache of the default heap have this one: it has no heap, no address and no free
+ * slot, so every path ends in a slow one, and no fast path has to compare with NULL. */
 enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
 static sw_cache no_cache = {
     .bins = {[0 ... NO_CACHE_BINS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
@@ -18,8 +19,8 @@ static sw_cache no_cache = {
 _Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
 static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
 
-/* Another thread may destroy a heap at the same time: an exit is no call on it. True: there was a
- * cache to close. */
+/* Another thread may destroy one of the heaps at the same time, because a thread's exit is no call
+ * on the heap that its user could order. True: there was a cache to close. */
 static bool close_caches(sw_thread *thread) {
     bool closed = false;
     sw_tls.cache = &no_cache;
@@ -34,7 +35,8 @@ static bool close_caches(sw_thread *thread) {
     return closed;
 }
 
-/* A cache that closes may find a double free, whose handler may open one again. */
+/* A cache that closes may find a double free, and the program's handler may use the heap again,
+ * which opens another cache: so caches are closed until there is none. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
     tls_ended = true;
@@ -48,13 +50,13 @@ static sw_thread *make_thread(void) {
     sw_thread *thread = sw_registry_enter();
     if (thread == NULL) return NULL;
     sw_tls_thread = thread;
-    /* A refusal means that this thread's spans stay its own after it ends: lost to reuse, not
-     * harmful. */
+    /* If this is refused, the spans of the thread stay its own after it has ended: they are not
+     * reused, which does no other harm. */
     (void)sw_os_at_thread_exit(end_thread, thread);
     return thread;
 }
 
-/* After a refusal: whether the heap's free pages make up for the record of a thread. */
+/* After the system has refused memory for a thread's record: whether the heap gave pages back. */
 static bool relieved(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
     bool done = sw_reclaim_for_metadata(heap);
@@ -64,7 +66,7 @@ static bool relieved(sw_heap *heap) {
 
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     if (!sw_heap_check(heap, "heap"))
-        return NULL; /* whichever call: nothing is kept for its name */
+        return NULL; /* under this name whatever was called: no register keeps the call's own */
     sw_thread *thread = sw_tls_thread;
     if (thread == NULL) thread = make_thread();
     if (thread == NULL && relieved(heap)) thread = make_thread();
@@ -91,8 +93,8 @@ void *sw_thread_no_cache(void) {
     return NULL;
 }
 
-/* The inline paths, which begin at sw_tls.cache, are for plain heaps: with another one it stays the
- * cache without a heap, and every call comes here. */
+/* The inline paths, which begin at sw_tls.cache, serve plain heaps only. If the default heap is not
+ * plain, sw_tls.cache stays the cache without a heap, and every call gets here. */
 sw_cache *sw_thread_default_cache(void) {
     if (sw_likely(sw_tls.cache->heap != NULL)) return sw_tls.cache;
     sw_heap *heap = sw_heap_default();
@@ -105,5 +107,6 @@ bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && sw_tls_thread 
 
 /* At load time, before there are threads: registering allocates in some C libraries, so it must not
  * happen under a lock of ours. A refusal leaves only the children of multi-threaded parents
- * unprotected. (It stands here, because a static library's fork.c is linked only where it is called.) */
+ * unprotected. (It stands here, because a static library's fork.c is linked only where it is
+ * called.) */
 __attribute__((constructor)) static void register_fork(void) { sw_fork_register(); }
