@@ -34,12 +34,13 @@
  * Locks, outermost first: registry (registry.c) < heap.lock < space.lock. Steps 1 to 4 of an
  * allocation and 1, 2, 4 and 5 of a free take none.
  *
- * Files, from the lowest: none calls one that stands before it in this list.
- *   record, shelf, central    what a heap has: span records, freed large objects, ownerless spans
- *   reclaim, fresh            what gives memory back, and what takes it
- *   owned, remote, refill     what a cache does with its spans
- *   cache, registry, heap, thread, trim, fork     lives of caches, heaps and threads
- *   large, alloc, free, realloc                   what callers ask for
+ * Files, the lowest first. Each calls only files that stand before it in this list.
+ *   misuse, record, shelf, hint, central, target    records, freed large objects, ownerless spans
+ *   reclaim, fresh                                  what gives memory back, and what takes it
+ *   owned, remote, refill                           what a cache does with its spans
+ *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads
+ *   large, alloc, free, realloc                     what callers ask for
+ * Beside them stands paths: the table of the specialised functions.
  *
  * Address map: space > windows of this heap > page runs > spans > slots. No byte of an object is
  * read or written here except to zero it.
