@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Cache records: their layout, their opening and closing, their reuse. */
 #include "heap/cache.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Spans without an owner. Called by caches that close or give spans up, by refills, and by frees
+ * of objects whose owner is gone. */
 #include "heap/central.h"
 
 #include "heap/hazard.h"
@@ -11,9 +13,10 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
-    sw_pages_map(&heap->pages, page, pages,
-                 SW_SPAN_RELEASED); /* from now on nobody takes it for a hazard */
-    if (sw_unlikely(sw_hazard_is_on(heap, span) || !sw_span_is_empty(span))) { /* in this order */
+    /* The order matters: once the page map says so, no cache makes the span its hazard; and a cache
+     * whose hazard is gone has set its bit, which is looked at last. */
+    sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
+    if (sw_unlikely(sw_hazard_is_on(heap, span) || !sw_span_is_empty(span))) {
         sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);

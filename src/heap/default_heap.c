@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The default heap is made at its first use. */
 #include "heap/default_heap.h"
 
 #include "base/fail.h"

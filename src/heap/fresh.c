@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records, metadata and pages for spans of slots and for large objects. */
 #include "heap/fresh.h"
 
 #include "heap/reclaim.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Making and ending heaps; their clock and their hook. */
 #include "heap/heap.h"
 
 #include <string.h>
@@ -58,7 +59,7 @@ static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->tiny_paths = sw_paths_tiny(heap->table);
 }
 
-/* All but the heap's own record. */
+/* Gives up everything of a heap but its own record. */
 static void release_all(sw_heap *heap) {
     sw_space *space = heap->space;
     sw_pages_destroy(&heap->pages);

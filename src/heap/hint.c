@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hints are dropped and looked up here; the paths that give and take them do so in line. */
 #include "heap/hint.h"
 
 void sw_hint_forget(sw_cache *cache, const sw_span *span) {

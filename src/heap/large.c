@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Large objects: taking, freeing and resizing them. */
 #include "heap/large.h"
 
 #include <errno.h>
@@ -37,9 +38,8 @@ static void *clear(void *p, size_t bytes) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-enum {
-    TICK_EVERY = 16
-}; /* one free onto a shelf in so many looks at the clock, as a release does */
+/* One free onto a shelf in so many looks at the clock, as every release does. */
+enum { TICK_EVERY = 16 };
 
 /* Takes the heap's lock, looks at the clock, releases the object if there is one. */
 static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Misuse that several paths report in the same words. */
 #include "heap/misuse.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The states of a span between its adoption by a cache and its end there. */
 #include "heap/owned.h"
 
 #include <errno.h>
@@ -25,9 +26,10 @@ static void release(sw_cache *cache, sw_span *span) {
 static void release_or_keep(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
-    if (span->kept) return; /* a free that raced with another made it look used meanwhile */
+    if (span->kept)
+        return; /* it is counted: a free that raced with another had made it look used */
     if (cold->kept[span_class] < cache->heap->options.batch_spans) {
-        sw_hint_forget(cache, span); /* it stays idle until it is current */
+        sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
         cold->kept[span_class]++;
         span->kept = 1;
         return;

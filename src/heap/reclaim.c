@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a whole heap gives back: at ticks, before metadata is refused, and by the hook of the
+ * limit. */
 #include "heap/reclaim.h"
 
 #include "heap/shelf.h"

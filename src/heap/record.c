@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Span records: taken from the space in batches, linked while they are unused. */
 #include "heap/record.h"
 
 bool sw_record_add_batch(sw_heap *heap) {

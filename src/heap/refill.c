@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The order in which a cache looks for free slots: hints, words, partial spans, frees of other
+ * threads, central spans, fresh spans. */
 #include "heap/refill.h"
 
 #include "base/fail.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The lists of living heaps and of the records of threads. */
 #include "heap/registry.h"
 
 #include <string.h>

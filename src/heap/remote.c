@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The stack of a cache on which other threads announce their frees, and its draining by the
+ * owner. */
 #include "heap/remote.h"
 
 #include "heap/central.h"
@@ -7,7 +9,7 @@
 
 enum { WAITING_MAX = 4 }; /* halves that may wait for more frees before they are drained */
 
-/* --- what owners are told ------------------------------------------------------------------- */
+/* --- the stack -------------------------------------------------------------------------------- */
 
 static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_t half) {
     uint32_t *head = &owner->cold->remote_head;
@@ -28,7 +30,7 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
     sw_cache *owner = sw_span_owner(span);
     if (owner == NULL) {
         sw_os_lock_acquire(&heap->lock);
-        owner = sw_span_owner(span); /* adopted meanwhile? */
+        owner = sw_span_owner(span); /* some cache may have adopted it meanwhile */
         if (owner == NULL) sw_central_drain(heap, span, half, doubled);
         sw_os_lock_release(&heap->lock);
         if (owner == NULL) return;
@@ -89,7 +91,7 @@ static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
         }
         drain_one(cache, span, half, as_owner, &doubled);
         if (doubled == 0) continue;
-        put_back(cache, node); /* the handler may jump out */
+        put_back(cache, node); /* the program's handler may leave by longjmp */
         put_back(cache, left);
         left = 0;
         sw_report_double_free(cache->heap, doubled);

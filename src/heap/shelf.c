@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shelves are cleared here; the paths of large objects inline the rest (shelf.h). */
 #include "heap/shelf.h"
 
 void sw_shelf_clear(sw_cache *cache) {

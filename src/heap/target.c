@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The look-up of any pointer. */
 #include "heap/target.h"
 
 #include "base/fail.h"

@@ -66,7 +66,7 @@ static bool relieved(sw_heap *heap) {
 
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     if (!sw_heap_check(heap, "heap"))
-        return NULL; /* under this name whatever was called: no register keeps the call's own */
+        return NULL; /* reported as "heap": no register keeps the name of the call */
     sw_thread *thread = sw_tls_thread;
     if (thread == NULL) thread = make_thread();
     if (thread == NULL && relieved(heap)) thread = make_thread();
