@@ -42,6 +42,11 @@ STUDIES = {
         "what each part of an allocation saves, beside what could stand in its place",
         COMPILER,
     ),
+    "check-grades": Study(
+        "studies.check_grades",
+        "what each grade of checks costs: instructions of every path, and code",
+        COMPILER,
+    ),
     "anatomy": Study(
         "studies.anatomy.cli", "one allocation taken apart, instruction by instruction", BENCHES
     ),

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import run_study
 import spanwise as sw
+from runner import counts
 from studies.anatomy import parts
 from studies.catalogue import STUDIES
 
@@ -89,6 +90,15 @@ def test_ablations(tmp_path: Path) -> None:
     cells = json.loads(study("ablations", *words, "--json", "--build", tmp_path))["cells"]
     assert [cell["variant"] for cell in cells] == ["own slots", "packed"] * 2
     assert all(cell["ns"] > 0 for cell in cells if cell["cache"] == "hot")
+
+
+def test_check_grades() -> None:
+    if counts.find_valgrind() is None:
+        pytest.skip("valgrind was not found (apt-get install valgrind)")
+    figures = json.loads(study("check-grades", "--paths", "inline_pair_64", "--json"))
+    bare, shipping, local, whole = figures["instructions"]["inline_pair_64"]
+    assert bare <= shipping <= local <= whole
+    assert len(figures["code_bytes"]) == 4
 
 
 def test_anatomy() -> None:
