@@ -11,6 +11,7 @@
 #include "heap/reclaim.h"
 #include "heap/remote.h"
 #include "heap/shelf.h"
+#include "heap/verify_point.h"
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
@@ -219,6 +220,7 @@ void sw_cache_set_closed(sw_cache *cache) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
+    sw_verify_hold(); /* its handle has ended, it has not */
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
     sw_os_lock_acquire(&heap->lock);
@@ -235,8 +237,12 @@ void sw_cache_shut(sw_cache *cache) {
     sw_shelf_clear(cache);
     sw_central_release_idle(heap);
     sw_cache_set_closed(cache);
+    sw_verify_leave_begin(heap);
     sw_os_lock_release(&heap->lock);
     sw_remote_drain_closed(cache); /* what was announced while it closed: it owns none of it */
+    sw_verify_leave_end(heap);
+    sw_verify_unhold();
+    sw_verify_point(heap, NULL);
 }
 
 sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {

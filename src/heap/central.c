@@ -6,6 +6,7 @@
 #include "heap/hazard.h"
 #include "heap/record.h"
 #include "heap/slack.h"
+#include "heap/verify_point.h"
 
 /* --- giving up -------------------------------------------------------------------------------- */
 
@@ -28,6 +29,7 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(cls));
     sw_record_drop(heap, span);
     sw_pages_free(&heap->pages, page, pages);
+    sw_verify_note(heap, SW_VERIFY_RELEASE);
 }
 
 void sw_central_release_idle(sw_heap *heap) {

@@ -17,6 +17,7 @@
 #include "heap/owned.h"
 #include "heap/registry.h"
 #include "heap/shelf.h"
+#include "heap/verify_point.h"
 
 static void lock_heap(sw_heap *heap) { sw_os_lock_acquire(&heap->lock); }
 static void unlock_heap(sw_heap *heap) { sw_os_lock_release(&heap->lock); }
@@ -27,9 +28,11 @@ static void fork_prepare(void) {
     sw_registry_each_heap(lock_heap);
     sw_space_live_lock();
     sw_os_lock_pass(true);
+    sw_verify_hold();
 }
 
 static void fork_parent(void) {
+    sw_verify_unhold();
     sw_os_lock_pass(false);
     sw_space_live_unlock();
     sw_registry_each_heap(unlock_heap);
@@ -116,7 +119,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
-    heap->closing = 0;
+    heap->closing = heap->leaving = 0;
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
         memset(cache->cold->shelves, 0,
                sizeof cache->cold->shelves); /* or they are given up twice */
@@ -131,6 +134,8 @@ static void fork_child(void) {
     sw_default_heap_reset_lock();
     sw_registry_each_heap(recover_heap);
     sw_registry_recover();
+    sw_verify_unhold();
+    if (SW_CHECK >= 3) sw_registry_each_heap(sw_verify_forked);
 }
 
 void sw_fork_register(void) {

@@ -8,6 +8,7 @@
 #include "heap/paths.h"
 #include "heap/reclaim.h"
 #include "heap/registry.h"
+#include "heap/verify_point.h"
 #include "spanwise/spanwise.h"
 
 #define OP_CREATE "heap_create"
@@ -163,6 +164,7 @@ void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
         sw_reclaim_tick(heap);
     }
     sw_os_lock_release(&heap->lock);
+    if (SW_CHECK >= 3) sw_verify_point(heap, sw_registry_own_cache(heap));
 }
 
 void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg) {

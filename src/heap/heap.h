@@ -83,7 +83,9 @@ struct sw_heap {
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
-    sw_cache *caches; /* every cache ever opened, open or closed */
+    uint32_t
+        leaving; /* grade 3: threads at work on a cache that they have closed; under the lock */
+    sw_cache *caches;        /* every cache ever opened, open or closed */
     sw_cache *open_caches;   /* cache_count of them */
     sw_cache *closed_caches; /* closed ones have empty shelves and no hazard */
     sw_cache *closed_handles, *closed_handles_end; /* closed ones that users opened, oldest first */

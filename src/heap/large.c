@@ -11,6 +11,7 @@
 #include "heap/reclaim.h"
 #include "heap/record.h"
 #include "heap/shelf.h"
+#include "heap/verify_point.h"
 
 enum { PURGE_MIN_BYTES = 4 << 20 };
 
@@ -142,7 +143,9 @@ static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align,
     sw_span *span = take_span(cache, size, align, noscan);
     if (span == NULL) return NULL;
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
-    return begin(cache, span, size, flags);
+    void *p = begin(cache, span, size, flags);
+    sw_verify_point(cache->heap, cache);
+    return p;
 }
 
 void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
@@ -166,6 +169,7 @@ void sw_large_ended(sw_cache *cache, sw_span *span) {
         pages > sw_shelf_max_pages(cache->table) ? NULL : sw_shelf_reserved(cold, pages, kind);
     if (sw_unlikely(shelf == NULL)) {
         release_locked(heap, span);
+        sw_verify_point(heap, cache);
         return;
     }
     sw_span_dirty(span);
@@ -173,6 +177,7 @@ void sw_large_ended(sw_cache *cache, sw_span *span) {
     if (sw_unlikely(__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) == 0))
         __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
     if (sw_unlikely(++cold->large_frees % TICK_EVERY == 0)) release_locked(heap, NULL);
+    sw_verify_point(heap, cache);
 }
 
 /* --- resizing --------------------------------------------------------------------------------- */

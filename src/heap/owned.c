@@ -8,6 +8,7 @@
 #include "heap/hint.h"
 #include "heap/reclaim.h"
 #include "heap/shelf.h"
+#include "heap/verify_point.h"
 
 /* --- giving up -------------------------------------------------------------------------------- */
 
@@ -43,6 +44,7 @@ void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (!sw_span_is_empty(span)) return;
     if (span->state == SW_SPAN_FULL) sw_owned_unmark(cache, span);
     release_or_keep(cache, span);
+    sw_verify_point(cache->heap, cache);
 }
 
 /* Gives up the idle spans of the class's partial list. */

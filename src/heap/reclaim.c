@@ -4,6 +4,7 @@
 #include "heap/reclaim.h"
 
 #include "heap/shelf.h"
+#include "heap/verify_point.h"
 
 void sw_reclaim_tick(sw_heap *heap) {
     if (heap->options.decay_ns == SW_DECAY_NEVER) return;
@@ -11,6 +12,7 @@ void sw_reclaim_tick(sw_heap *heap) {
     if (sw_likely(!sw_heap_tick_due(heap, now_ns))) return;
     sw_shelf_clear_all(heap); /* from now on idle, like every free page */
     sw_pages_tick(&heap->pages, now_ns);
+    sw_verify_note(heap, SW_VERIFY_TICK);
 }
 
 bool sw_reclaim_for_metadata(sw_heap *heap) {

@@ -5,12 +5,14 @@
 
 #include "base/fail.h"
 #include "heap/central.h"
+#include "heap/checks.h"
 #include "heap/fresh.h"
 #include "heap/hazard.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
+#include "heap/verify_point.h"
 
 uintptr_t sw_refill_from_hint(sw_cache *cache, uint32_t span_class, sw_span **span) {
     sw_cache_bin *bin = &cache->bins[span_class];
@@ -66,6 +68,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     sw_status why = SW_OK;
     sw_hazard_clear(cache);
     sw_os_lock_acquire(&heap->lock);
+    sw_check2(sw_heap_record_check(heap));
     sw_span *span = adopt(cache, span_class, &why);
     if (span == NULL || cache->cold->tick_ns != heap->pages.tick_ns) {
         sw_owned_release_idle(cache);
@@ -140,9 +143,12 @@ static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
 bool sw_refill_bin(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     uint32_t asked = 0;
+    sw_check2(sw_bin_of_cache_check(cache, span_class));
     bool done = refill(cache, span_class, &doubled);
     while (sw_unlikely(!done) && may_retry(cache, span_class, &asked))
         done = refill(cache, span_class, &doubled);
+    sw_verify_note(cache->heap, SW_VERIFY_REFILL);
+    sw_verify_point(cache->heap, cache);
     if (sw_unlikely(doubled != 0)) sw_report_double_free(cache->heap, doubled);
     return done;
 }

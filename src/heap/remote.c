@@ -6,6 +6,7 @@
 #include "heap/central.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
+#include "heap/verify_point.h"
 
 enum { WAITING_MAX = 4 }; /* halves that may wait for more frees before they are drained */
 
@@ -77,6 +78,8 @@ static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
     uint32_t left = 0; /* the chain of those that wait. In the end they are back in their order, so
                         * that the oldest are drained when too many wait */
+    if (node != 0) sw_verify_note(cache->heap, SW_VERIFY_DRAIN);
+    sw_verify_hold(); /* the popped chain */
     while (node != 0) {
         sw_span *span = sw_space_span(space, node / 2);
         uint32_t half = node % 2;
@@ -94,10 +97,14 @@ static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
         put_back(cache, node); /* the program's handler may leave by longjmp */
         put_back(cache, left);
         left = 0;
+        sw_verify_unhold();
         sw_report_double_free(cache->heap, doubled);
+        sw_verify_hold();
         node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
     }
     put_back(cache, left);
+    sw_verify_unhold();
+    if (as_owner) sw_verify_point(cache->heap, cache);
 }
 
 void sw_remote_drain(sw_cache *cache) { drain_stack(cache, true, 0); }

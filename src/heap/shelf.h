@@ -14,6 +14,7 @@
 
 #include "heap/cache.h"
 #include "heap/record.h"
+#include "heap/verify_point.h"
 
 enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 
@@ -86,6 +87,7 @@ static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
     sw_record_drop(heap, span);
     sw_pages_free(&heap->pages, page, pages);
+    sw_verify_note(heap, SW_VERIFY_RELEASE);
 }
 
 /* So does what the cache, or every open cache, has on its shelves. */

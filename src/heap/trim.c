@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trimming: callers ask for everything that can be given back (sw_cache_trim, sw_heap_trim). */
 #include "heap/central.h"
+#include "heap/checks.h"
 #include "heap/hazard.h"
 #include "heap/owned.h"
 #include "heap/registry.h"
 #include "heap/remote.h"
 #include "heap/shelf.h"
+#include "heap/verify_point.h"
 
 void sw_cache_trim(sw_cache *cache) {
     if (!sw_cache_check(cache, "cache_trim")) return;
+    sw_check2(sw_cache_record_check(cache));
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
     sw_os_lock_acquire(&cache->heap->lock);
     sw_owned_release_idle(cache);
     sw_central_release_idle(cache->heap);
     sw_os_lock_release(&cache->heap->lock);
+    sw_verify_point(cache->heap, cache);
 }
 
 size_t sw_heap_trim(sw_heap *heap) {
@@ -26,5 +30,6 @@ size_t sw_heap_trim(sw_heap *heap) {
     sw_shelf_clear_all(heap);
     size_t bytes = sw_pages_trim(&heap->pages);
     sw_os_lock_release(&heap->lock);
+    sw_verify_point(heap, cache);
     return bytes;
 }

@@ -72,6 +72,9 @@ uint64_t sw_os_now_ns(void);        /* monotonic */
 uint64_t sw_os_coarse_now_ns(void); /* monotonic, cheap, resolution of a scheduler tick */
 uint64_t sw_os_thread_id(void);
 uint64_t sw_os_process_id(void);
+/* True when the process has no thread but the caller's; false when that is not known, and in builds
+ * below grade 3, which never ask. */
+bool sw_os_is_single_threaded(void);
 
 /* --- thread exit and fork ------------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "ds/handle.h"
@@ -75,6 +76,7 @@ static sw_status table_status(const sw_table *table, const char *op) {
 bool sw_table_hold(const sw_table *table, const char *op) {
     if (is_builtin(table)) return true;
     if (!sw_table_check(table, op)) return false;
+    sw_check2(sw_table_record_check(table));
     __atomic_fetch_add(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
     bool lives = sw_table_check(table, op);
     if (!lives) sw_table_let_go(table);

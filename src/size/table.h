@@ -43,6 +43,12 @@ struct sw_table {
     const uint8_t *large_map;
 };
 
+/* The rule that does not hold, or NULL (base/assert.h). A table is immutable, so nobody writes.
+ *   class:  size is a multiple of 8;  slots == (pages << page_shift) / size, >= 1
+ *   table:  max_size == classes[class_count - 1].size;  class_count >= 2 */
+const char *sw_class_check(const sw_class *cls, uint32_t page_shift);
+const char *sw_table_record_check(const struct sw_table *table);
+
 /* The built-in tables, generated: src/gen/table_go.c, src/gen/table_c16.c. */
 extern const struct sw_table sw_table_go_data;
 extern const struct sw_table sw_table_c16_data;

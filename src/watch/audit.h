@@ -29,6 +29,13 @@ static inline bool sw_audit_is_span(const sw_audit *a, uint32_t id) {
            id < __atomic_load_n(&a->heap->space->span_next, __ATOMIC_RELAXED);
 }
 
+/* A rule of a struct does not hold (base/assert.h), or broken_rule is NULL. */
+static inline void sw_audit_rule(sw_audit *a, const char *where, const char *broken_rule) {
+    if (a->status == SW_OK && broken_rule != NULL) SW_BROKEN(a, "%s: %s", where, broken_rule);
+}
+
+/* verify.c: all of the heap. Under its lock, while nothing changes. */
+void sw_audit_heap(sw_audit *a);
 /* audit_span.c: checks the span that starts at page n of the window, where the page map has `id`. */
 void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id);
 /* audit_lists.c: caches, lists, remote stacks, unused records. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify: lists of spans, caches, the stacks of announced frees, unused records. */
 #include "heap/cache.h"
+#include "heap/checks.h"
 #include "heap/hint.h"
 #include "heap/shelf.h"
 #include "watch/audit.h"
@@ -33,6 +34,7 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
     if (a->status == SW_OK && count != list->count)
         SW_BROKEN(a, "list of span class %u: %u spans, counted as %u", span_class, count,
                   list->count);
+    sw_audit_rule(a, "span list", sw_span_list_check(list));
     return count;
 }
 
@@ -59,10 +61,11 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
     if (!good)
         SW_BROKEN(a, "cache %u: span class %u does not point into its current span",
                   cache->cold->number, span_class);
+    sw_audit_rule(a, "bin", sw_bin_check(bin));
 }
 
 /* Every free slot of a full span is in `local` and has a hint. */
-static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
+static void check_full(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
     const sw_cache_bin *bin = &cache->bins[span_class];
     uint32_t max = sw_heap_hints_max(a->heap, span_class);
@@ -84,6 +87,27 @@ static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class)
                               sw_space_cold(a->heap->space, span)->page);
         }
     }
+}
+
+/* No hint leads to a word that is somebody else's: whether its slot is free does not matter, a hint may
+ * be out of date. */
+static bool leads_to_own(const sw_audit *a, const sw_cache *cache, uint32_t span_class,
+                         const sw_hint *hint) {
+    const uint32_t *entry = sw_space_entry(a->heap->space, hint->at);
+    if (entry == NULL || !sw_audit_is_span(a, *entry)) return false;
+    const sw_span *span = sw_space_span(a->heap->space, *entry);
+    return span->state != SW_SPAN_LARGE && sw_span_owner(span) == cache &&
+           span->span_class == span_class && hint->slot < span->slots &&
+           hint->word == &span->words[hint->slot / 64] &&
+           hint->at == span->base + (uintptr_t)hint->slot * cache->bins[span_class].bytes;
+}
+
+static void check_hints(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
+    const sw_cache_bin *bin = &cache->bins[span_class];
+    for (const sw_hint *hint = bin->hints; hint < sw_bin_hints_end(bin); hint++)
+        if (a->status == SW_OK && !leads_to_own(a, cache, span_class, hint))
+            SW_BROKEN(a, "cache %u: a hint of span class %u leads to no slot of its spans",
+                      cache->cold->number, span_class);
 }
 
 static bool has_view(const sw_cache *cache, const sw_heap *heap) {
@@ -119,7 +143,11 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         uint64_t current = cache->bins[i].span != NULL;
         uint64_t full = check_list(a, &cold->full[i], SW_SPAN_FULL, i, cache, &kept);
         uint64_t partial = check_list(a, &cold->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
+        if (a->status == SW_OK) check_full(a, cache, i);
         if (a->status == SW_OK) check_hints(a, cache, i);
+        if (a->status == SW_OK && kept > heap->options.batch_spans)
+            SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, above %u", number, i,
+                      kept, heap->options.batch_spans);
         if (a->status == SW_OK && cold->kept[i] != kept)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
                       number, i, kept, cold->kept[i]);
@@ -128,6 +156,8 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         seen[SW_SPAN_PARTIAL] += partial;
         spans += current + full + partial;
     }
+    sw_audit_rule(a, "cache", sw_cache_cold_check(cold, heap->span_classes));
+    if (cold->closed == 0) sw_audit_rule(a, "cache", sw_cache_record_check(cache));
     if (a->status == SW_OK && cold->closed && spans != 0)
         SW_BROKEN(a, "cache %u: closed, and owns spans", number);
 }

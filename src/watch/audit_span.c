@@ -165,10 +165,12 @@ void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id
     a->records++;
     if (span->state == SW_SPAN_LARGE) {
         check_large(a, span);
+        sw_audit_rule(a, "large object", sw_span_check(span) ?: sw_span_cold_check(place(a, span)));
         return;
     }
     check_class(a, span);
     if (a->status == SW_OK) check_words(a, span);
     if (a->status == SW_OK) check_slack(a, span);
     if (a->status == SW_OK) check_state(a, span);
+    sw_audit_rule(a, "span", sw_span_check(span) ?: sw_span_cold_check(place(a, span)));
 }

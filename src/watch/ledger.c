@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger: where every held byte is, by one walk over the spans under the heap's lock.
  * docs/design/ledger.md defines each term. Public API: spanwise/stats.h. */
+#include "watch/ledger.h"
+
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fail.h"
 #include "heap/cache.h"
 #include "heap/slack.h"
-#include "spanwise/stats.h"
 #include "watch/walk.h"
 
 typedef struct tally {
@@ -136,21 +138,35 @@ static void name_rows(const sw_heap *heap, sw_ledger_class *rows) {
     }
 }
 
+void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows) {
+    tally t = {.ledger = out, .rows = rows};
+    memset(out, 0, sizeof *out);
+    if (rows != NULL) name_rows(heap, rows);
+    (void)sw_walk_spans(heap, add_span, &t);
+    add_pages(heap, out);
+    out->caches = heap->cache_count;
+    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+}
+
+uint64_t sw_ledger_sum(const sw_ledger *l) {
+    return l->requested_bytes + l->roundup_bytes + l->tail_bytes + l->free_slot_bytes +
+           l->cached_bytes + l->metadata_bytes + l->large_rounding_bytes + l->arena_slack_bytes +
+           l->quarantine_bytes + l->free_page_bytes;
+}
+
+const char *sw_ledger_check(const sw_ledger *ledger) {
+    return SW_RULE(sw_ledger_sum(ledger) == ledger->held_bytes);
+}
+
 sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, size_t capacity) {
     sw_status status = sw_heap_status(heap, "ledger");
     if (status != SW_OK) return status;
     if (rows != NULL && capacity < heap->table->class_count)
         return sw_fail(SW_INVALID, "ledger", "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
-    memset(out, 0, sizeof *out);
-    if (rows != NULL) name_rows(heap, rows);
-    tally t = {.ledger = out, .rows = rows};
     sw_os_lock_acquire(&heap->lock);
-    (void)sw_walk_spans(heap, add_span, &t);
-    add_pages(heap, out);
-    out->caches = heap->cache_count;
+    sw_ledger_read(heap, out, rows);
     sw_os_lock_release(&heap->lock);
-    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
     return SW_OK;
 }
 

@@ -8,7 +8,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "os/os.h"
+
+#if SW_CHECK >= 3 && defined(__has_include)
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define SINGLE_THREADED (__libc_single_threaded != 0)
+#endif
+#endif
+#ifndef SINGLE_THREADED
+#define SINGLE_THREADED false
+#endif
 
 /* --- locks ------------------------------------------------------------------------------------
  * The futex mutex with three states of Drepper, "Futexes are tricky" (2011), mutex 2. A pthread mutex
@@ -80,6 +91,7 @@ uint64_t sw_os_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 uint64_t sw_os_coarse_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t sw_os_thread_id(void) { return (uint64_t)syscall(SYS_gettid); }
 uint64_t sw_os_process_id(void) { return (uint64_t)getpid(); }
+bool sw_os_is_single_threaded(void) { return SINGLE_THREADED; }
 
 /* --- thread exit ------------------------------------------------------------------------------ */
 

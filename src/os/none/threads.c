@@ -52,6 +52,7 @@ uint64_t sw_os_thread_id(void) {
 }
 
 uint64_t sw_os_process_id(void) { return 1; }
+bool sw_os_is_single_threaded(void) { return false; }
 
 /* --- thread exit and fork --------------------------------------------------------------------- */
 

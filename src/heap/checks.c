@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/checks.h"
+
+const char *sw_heap_record_check(const sw_heap *heap) {
+    return SW_RULE(heap->span_classes == 2 * heap->table->class_count)
+               ?: SW_RULE(heap->pages.page_shift == heap->table->page_shift)
+               ?: SW_RULE(heap->cache_count <= heap->cache_numbers)
+               ?: SW_RULE((heap->cache_count == 0) == (heap->open_caches == NULL))
+               ?: SW_RULE(heap->closed_handle_count <= heap->cache_numbers)
+               ?: SW_RULE((heap->closed_handle_count == 0) == (heap->closed_handles == NULL));
+}
+
+const char *sw_cache_record_check(const sw_cache *cache) {
+    const sw_heap *heap = cache->heap;
+    return SW_RULE(cache->table == heap->table)
+               ?: SW_RULE(cache->mode == heap->mode)
+               ?: SW_RULE(cache->hints == (const sw_hint *)&cache->bins[heap->span_classes])
+               ?: SW_RULE((cache->hazard == NULL) == (cache->cold->hazard_id == 0));
+}
+
+const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes) {
+    return SW_RULE(cold->closed <= 1)
+               ?: SW_RULE(cold->exhausted <= 1)
+               ?: SW_RULE(cold->holder <= SW_CACHE_OF_USER)
+               ?: SW_RULE(cold->tiny_used <= 16)
+               ?: SW_RULE(cold->tiny_used == 0 || cold->tiny_block != 0)
+               ?: SW_RULE(cold->full == cold->partial + span_classes)
+               ?: SW_RULE(cold->kept == (const uint16_t *)(cold->full + span_classes));
+}
+
+const char *sw_bin_check(const sw_cache_bin *bin) {
+    return SW_RULE((bin->span == NULL) == (bin->word == &sw_sentinel_word))
+               ?: SW_RULE((bin->span == NULL) == (bin->base == SW_NO_BASE))
+               ?: SW_RULE(bin->span == NULL || bin->span->state == SW_SPAN_CURRENT)
+               ?: SW_RULE(bin->hinted <= bin->hinted_max)
+               ?: SW_RULE(bin->hinted % sizeof(sw_hint) == 0);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of the heap's structs: each function returns the one that does not hold, or NULL
+ * (base/assert.h). Read by the cache's thread; the heap's by the holder of its lock. */
+#ifndef SW_HEAP_CHECKS_H
+#define SW_HEAP_CHECKS_H
+
+#include "base/assert.h"
+#include "heap/cache.h"
+
+/* span_classes == 2 * table->class_count;  pages.page_shift == table->page_shift
+ * cache_count <= cache_numbers;  (cache_count == 0) == (open_caches == NULL)
+ * closed_handle_count <= cache_numbers;  (closed_handle_count == 0) == (closed_handles == NULL) */
+const char *sw_heap_record_check(const sw_heap *heap);
+/* Of an open cache:  table == heap->table;  mode == heap->mode
+ * hints lie behind the last bin;  (hazard == NULL) == (cold->hazard_id == 0) */
+const char *sw_cache_record_check(const sw_cache *cache);
+/* closed <= 1;  exhausted <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
+ * tiny_used == 0 where tiny_block == 0;  partial, full and kept follow each other in the record */
+const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes);
+/* (span == NULL) == (word == &sw_sentinel_word) == (base == SW_NO_BASE);  a span is current
+ * hinted <= hinted_max;  hinted is whole hints */
+const char *sw_bin_check(const sw_cache_bin *bin);
+
+/* What a slow path of the cache asks before it starts. */
+static inline const char *sw_bin_of_cache_check(const sw_cache *cache, uint32_t span_class) {
+    return sw_cache_record_check(cache)
+               ?: sw_cache_cold_check(cache->cold, cache->heap->span_classes)
+               ?: sw_bin_check(&cache->bins[span_class]);
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ledger for those who hold the heap's lock already. */
+#ifndef SW_WATCH_LEDGER_H
+#define SW_WATCH_LEDGER_H
+
+#include "heap/heap.h"
+#include "spanwise/stats.h"
+
+/* Under the heap's lock. rows: class_count of them, or NULL. */
+void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
+/* The sum of every part, which is held_bytes. */
+uint64_t sw_ledger_sum(const sw_ledger *ledger);
+/* The rule that does not hold, or NULL (base/assert.h):  the parts sum to held_bytes */
+const char *sw_ledger_check(const sw_ledger *ledger);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verify tells what is in the wrong place, in the words that name it: each damage leaves every count
+ * right, so that only the rule about the place can find it. */
+#include <stdbool.h>
+
+#include "check.h"
+#include "heap/cache.h"
+#include "heap/shelf.h"
+#include "heap/thread.h"
+#include "spanwise/spanwise.h"
+#include "watch/ledger.h"
+
+enum { SLOT = 512, SLOTS = 16, PAGE = 8192 };
+
+static sw_heap *heap;
+static sw_cache *cache;
+static sw_table *table;
+
+static void make(uint32_t batch_spans) {
+    static const sw_class_spec specs[] = {{SLOT, 1}};
+    sw_heap_options options;
+    CHECK_EQ(sw_table_create("one", PAGE, specs, 1, &table), SW_OK);
+    sw_heap_options_init(&options);
+    options.table = table;
+    options.manual_clock = 1;
+    options.batch_spans = batch_spans;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    cache = sw_thread_cache(heap);
+    CHECK(cache != NULL);
+}
+
+static void end(void) {
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    sw_table_destroy(table);
+}
+
+/* Verify fails with these words. */
+static void check_told(const char *words) {
+    CHECK_EQ(sw_heap_verify(heap), SW_STATE);
+    if (strstr(sw_last_error()->message, words) == NULL) CHECK_STR(sw_last_error()->message, words);
+}
+
+/* --- a central span without a free slot is listed as one that has some ------------------------- */
+
+static void central_partial_is_full(void) {
+    sw_cache *closed;
+    make(0);
+    CHECK_EQ(sw_cache_open(heap, &closed), SW_OK);
+    void *p[SLOTS];
+    for (int i = 0; i < SLOTS; i++) p[i] = sw_cache_alloc(closed, SLOT, 0);
+    sw_cache_free(closed, p[0]);
+    sw_cache_close(closed);
+    uint32_t id = heap->central_partial[3].head;
+    CHECK(id != 0);
+    sw_span *span = sw_space_span(heap->space, id);
+    uint64_t free_bits = sw_word_free(&span->own), local = sw_word_local(&span->own);
+    sw_word_set_free(&span->own, 0);
+    sw_word_set_local(&span->own, sw_span_padding(span, 0));
+    check_told("state 4 and its free slots disagree");
+    sw_word_set_free(&span->own, free_bits);
+    sw_word_set_local(&span->own, local);
+    end();
+}
+
+/* --- a shelf of another band holds a large object ---------------------------------------------- */
+
+static void shelf_of_another_band(void) {
+    make(0);
+    void *first = sw_cache_alloc(cache, 2 * PAGE, 0); /* in vain: a shelf is reserved */
+    sw_cache_free(cache, first);
+    uint64_t *own = &cache->cold->shelves[sw_shelf_index(2)];
+    uint64_t *wrong = &cache->cold->shelves[sw_shelf_index(8)];
+    CHECK((uint32_t)*own != 0);
+    CHECK_EQ(*wrong, 0);
+    *wrong = *own;
+    *own = 0;
+    check_told("holds no large object of its own");
+    *own = *wrong;
+    *wrong = 0;
+    end();
+}
+
+/* --- hints ------------------------------------------------------------------------------------- */
+
+/* Two full spans, the second with a hint: what each field of the hint may not say. */
+static void hint_of_nobody(void) {
+    make(0);
+    void *p[3 * SLOTS];
+    for (int i = 0; i < 3 * SLOTS; i++) p[i] = sw_cache_alloc(cache, SLOT, 0);
+    sw_cache_free(cache, p[SLOTS + 2]);
+    sw_cache_bin *bin = &cache->bins[3];
+    CHECK_EQ(bin->hinted, sizeof(sw_hint));
+    sw_hint *hint = bin->hints, saved = *hint;
+    sw_span *span = sw_space_span(heap->space, *sw_space_entry(heap->space, hint->at));
+    sw_word *bits = &span->own;
+    uint64_t local = sw_word_local(bits);
+    sw_word_set_local(bits, sw_span_padding(span, 0)); /* out of date, which is allowed */
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    const char *words = "leads to no slot of its spans";
+    hint->word--;
+    check_told(words);
+    *hint = saved;
+    hint->slot += SLOTS;
+    check_told(words);
+    *hint = saved;
+    hint->at += SLOT;
+    check_told(words);
+    *hint = saved;
+    hint->at =
+        heap->pages.windows[0].base + (uintptr_t)(heap->pages.windows[0].frontier - 1) * PAGE;
+    check_told(words); /* a free page */
+    *hint = saved;
+    sw_word_set_local(bits, local);
+    end();
+}
+
+/* --- spans that a cache keeps ------------------------------------------------------------------ */
+
+/* Of four spans that become wholly free the cache keeps as many as it may, by hand: 2. */
+static void kept_spans(void) {
+    make(2);
+    void *p[5 * SLOTS];
+    for (int i = 0; i < 5 * SLOTS; i++) p[i] = sw_cache_alloc(cache, SLOT, 0);
+    for (int i = 0; i < 4 * SLOTS; i++) sw_cache_free(cache, p[i]);
+    CHECK_EQ(cache->cold->kept[3], 2);
+    sw_ledger ledger;
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK_EQ(ledger.cached_bytes, 2 * PAGE);
+    heap->options.batch_spans = 1;
+    check_told("keeps 2 wholly free spans, above 1");
+    heap->options.batch_spans = 2;
+    end();
+}
+
+/* --- the identity ------------------------------------------------------------------------------ */
+
+/* Each part counts, and the sum may be neither above nor below what is held. */
+static void identity(void) {
+    sw_ledger ledger;
+    make(0);
+    CHECK(sw_cache_alloc(cache, SLOT, 0) != NULL);
+    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
+    CHECK(sw_ledger_check(&ledger) == NULL);
+    uint64_t *parts[] = {&ledger.requested_bytes,   &ledger.roundup_bytes,
+                         &ledger.tail_bytes,        &ledger.free_slot_bytes,
+                         &ledger.cached_bytes,      &ledger.metadata_bytes,
+                         &ledger.free_page_bytes,   &ledger.large_rounding_bytes,
+                         &ledger.arena_slack_bytes, &ledger.quarantine_bytes};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        ++*parts[i];
+        CHECK(sw_ledger_check(&ledger) != NULL); /* held is below the sum */
+        --*parts[i];
+    }
+    ledger.held_bytes++;
+    CHECK(sw_ledger_check(&ledger) != NULL); /* held is above it */
+    ledger.held_bytes--;
+    CHECK(sw_ledger_check(&ledger) == NULL);
+    end();
+}
+
+int main(void) {
+    central_partial_is_full();
+    shelf_of_another_band();
+    hint_of_nobody();
+    kept_spans();
+    identity();
+    return check_result();
+}
