@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of the documents lead somewhere; decision notes have one page and one shape."""
+"""Links and names in documents lead somewhere; decision notes have one page and one shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTES = sorted((ROOT / "docs/decisions").glob("*.md"))
 DESIGN = sorted((ROOT / "docs/design").glob("*.md"))
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-NAMED = re.compile(r"`(docs/[\w./-]+)`")
+NAMED = re.compile(r"`((?:docs|tests|scripts|include|python|cmake)/[\w./-]+)`")
 DATED = re.compile(r"(?<!measurements/)\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7}")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 NOTE_LINES, NOTE_BYTES = 40, 2_700
@@ -28,7 +28,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def broken_links(root: Path, page: Path) -> Iterator[str]:
-    """Relative links, and names of files in docs/, that lead nowhere."""
+    """Relative links, and names of this project's files, that lead nowhere."""
     text = page.read_text(encoding="utf-8")
     for target in LINK.findall(text):
         if re.match(r"[a-z]+:", target):
@@ -55,9 +55,10 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     page.write_text(
         "[good](decisions/0001-why.md#what-it-is-today), [far](https://example.org/none.md),\n"
         "`docs/decisions/0001`, [here](#page), `docs/decisions/0002`, [no](decisions/why.md),\n"
-        "[no](decisions/0001-why.md#what-it-was)\n\n# Page\n"
+        "[no](decisions/0001-why.md#what-it-was), `tests/python/test_gone.py`\n\n# Page\n"
     )
-    expected = ["decisions/why.md", "decisions/0001-why.md#what-it-was", "docs/decisions/0002"]
+    expected = ["decisions/why.md", "decisions/0001-why.md#what-it-was"]
+    expected += ["docs/decisions/0002", "tests/python/test_gone.py"]
     assert list(broken_links(tmp_path, page)) == expected
 
 
