@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "heap/cache.h"
+#include "heap/hint.h"
 #include "heap/shelf.h"
 #include "heap/thread.h"
 #include "spanwise/spanwise.h"
@@ -16,8 +17,8 @@ static sw_heap *heap;
 static sw_cache *cache;
 static sw_table *table;
 
-static void make(uint32_t batch_spans) {
-    static const sw_class_spec specs[] = {{SLOT, 1}};
+static void make_of(uint32_t slot_bytes, uint32_t batch_spans) {
+    const sw_class_spec specs[] = {{slot_bytes, 1}};
     sw_heap_options options;
     CHECK_EQ(sw_table_create("one", PAGE, specs, 1, &table), SW_OK);
     sw_heap_options_init(&options);
@@ -28,6 +29,8 @@ static void make(uint32_t batch_spans) {
     cache = sw_thread_cache(heap);
     CHECK(cache != NULL);
 }
+
+static void make(uint32_t batch_spans) { make_of(SLOT, batch_spans); }
 
 static void end(void) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -115,6 +118,31 @@ static void hint_of_nobody(void) {
     end();
 }
 
+static sw_span *span_of(const void *p) {
+    return sw_space_span(heap->space, *sw_space_entry(heap->space, (uintptr_t)p));
+}
+
+/* A span is given up whose words lie right before those of a full span: the hint of that one stays, or
+ * its free slot would be lost to allocation. */
+static void hint_of_a_neighbour(void) {
+    enum { SMALL = 64, SMALL_SLOTS = PAGE / SMALL, SPANS = 8 };
+    void *p[SPANS][SMALL_SLOTS];
+    make_of(SMALL, 0);
+    for (int s = 0; s < SPANS; s++)
+        for (int i = 0; i < SMALL_SLOTS; i++) p[s][i] = sw_cache_alloc(cache, SMALL, 0);
+    CHECK(sw_cache_alloc(cache, SMALL, 0) != NULL); /* all of them are full */
+    int before = 0, behind = 0;
+    for (int s = 0; s < SPANS; s++)
+        for (int t = 0; t < SPANS; t++)
+            if (span_of(p[s][0])->words + 2 == span_of(p[t][0])->words) before = s, behind = t;
+    CHECK(before != behind); /* metadata blocks of 64 bytes lie side by side */
+    sw_cache_free(cache, p[behind][5]);
+    for (int i = 0; i < SMALL_SLOTS; i++) sw_cache_free(cache, p[before][i]);
+    CHECK_EQ(cache->bins[3].hinted, sizeof(sw_hint));
+    CHECK(sw_hint_names(cache, span_of(p[behind][5]), 5));
+    end();
+}
+
 /* --- spans that a cache keeps ------------------------------------------------------------------ */
 
 /* Of four spans that become wholly free the cache keeps as many as it may, by hand: 2. */
@@ -163,6 +191,7 @@ int main(void) {
     central_partial_is_full();
     shelf_of_another_band();
     hint_of_nobody();
+    hint_of_a_neighbour();
     kept_spans();
     identity();
     return check_result();
