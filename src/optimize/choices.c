@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "os/os.h"
@@ -168,6 +169,7 @@ sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *option
     choices->costs = (double *)(choices->choices + choices->choice_count);
     list_candidates(choices, options, weights);
     sort_costs(choices);
+    sw_check2(sw_choices_check(choices));
     if (choices->candidates[choices->count].size == options->max_bytes) return SW_OK;
     sw_choices_drop(choices);
     return sw_fail(SW_INVALID, OP_OPTIMIZE,

@@ -26,6 +26,9 @@ typedef struct sw_candidate {
     double requested; /* weight * bytes of these */
 } sw_candidate;
 
+/* Written by sw_choices_make only.
+ *   candidates[0].weight == 0;  candidates[count + 1].choice == choice_count
+ *   cost_count <= choice_count */
 typedef struct sw_choices {
     sw_candidate
         *candidates; /* 1 .. count, rising; [0] is no size, weight 0; [count + 1] ends choices */
@@ -37,6 +40,9 @@ typedef struct sw_choices {
     void *block; /* one mapping for all three */
     size_t block_bytes;
 } sw_choices;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_choices_check(const sw_choices *choices);
 
 /* Checks options and weights, then lists the choices. Errors: those of sw_optimizer_create. */
 sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *options,

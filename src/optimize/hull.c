@@ -4,7 +4,10 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 void sw_hull_clear(sw_hull *hull) {
+    sw_check2(sw_hull_check(hull));
     memset(hull->nodes, 0xFF, 2 * (size_t)hull->width * sizeof *hull->nodes);
 }
 

@@ -22,6 +22,9 @@ typedef struct sw_hull {
     int32_t *nodes; /* 2 * width: the line of each node, or SW_HULL_NONE; the root is 1 */
 } sw_hull;
 
+/* The rule that does not hold, or NULL (base/assert.h):  1 <= count <= width, a power of two */
+const char *sw_hull_check(const sw_hull *hull);
+
 /* Removes all lines. */
 void sw_hull_clear(sw_hull *hull);
 void sw_hull_insert(sw_hull *hull, int32_t line);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "heap/cache.h"
@@ -277,6 +278,7 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
 /* first: index of ops[0], for messages. */
 static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, uint64_t first,
                            int touch, const volatile int *cancel, size_t *done) {
+    sw_check2(sw_runner_record_check(runner));
     runner->touch = touch != 0 && !sw_heap_is_dry(runner->heap);
     bool worth = runner->stats.peak_live_objects >= AHEAD_MIN_OBJECTS && count > AHEAD_OBJECT;
     size_t ahead = worth ? count - AHEAD_OBJECT : 0;

@@ -19,6 +19,9 @@ typedef struct sw_runner_object {
     uint64_t size; /* requested bytes */
 } sw_runner_object;
 
+/* One thread at a time has it.
+ *   objects and caches are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
+ *   unread != NULL where unread_count != 0 */
 struct sw_runner {
     uint64_t mark; /* ds/handle.h */
     sw_heap *heap;
@@ -37,6 +40,9 @@ struct sw_runner {
     const sw_op *unread;   /* operations of the reader's last batch that were not run yet */
     size_t unread_count;
 };
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_runner_record_check(const struct sw_runner *runner);
 
 /* Whether the runner and its heap live; else misuse was reported. */
 static inline bool sw_runner_check(const sw_runner *runner, const char *op) {

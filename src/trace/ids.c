@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 const char swt_no_memory[] = "out of memory";
 
 bool swt_grow(void *array_pointer, size_t *capacity, size_t needed, size_t item_bytes) {
@@ -27,6 +29,7 @@ bool swt_grow(void *array_pointer, size_t *capacity, size_t needed, size_t item_
 }
 
 bool swt_ids_grow(swt_ids *ids) {
+    sw_check2(swt_ids_check(ids));
     if (ids->capacity > UINT32_MAX / 2) return false;
     size_t ids_capacity = ids->capacity, word_capacity = ids->capacity / 64;
     size_t wanted = ids->capacity == 0 ? 4096 : ids->capacity * 2;

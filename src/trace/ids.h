@@ -11,6 +11,8 @@
 
 #include "base/attributes.h"
 
+/* One thread at a time has it.
+ *   free_count <= next <= capacity, a multiple of 64;  live != NULL where capacity != 0 */
 typedef struct swt_ids {
     uint32_t *free_ids; /* [free_count): freed, not taken again; the last is next */
     uint64_t *live;     /* a bit for each id below `next` */
@@ -18,6 +20,9 @@ typedef struct swt_ids {
     size_t capacity; /* ids that both arrays can hold; a multiple of 64 */
     uint32_t next;   /* ids below it were given out; live + free_count == next */
 } swt_ids;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_ids_check(const swt_ids *ids);
 
 /* Makes room for more ids; false when memory or ids run out. */
 bool swt_ids_grow(swt_ids *ids);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
+
 /* --- setting up ------------------------------------------------------------------------------- */
 
 static int compare_entries(const void *a, const void *b) {
@@ -220,6 +222,7 @@ static sw_status run_stream(swt_merge *m, swt_stream *s) {
 }
 
 sw_status swt_merge_next(swt_merge *m, sw_op *ops, size_t *count) {
+    sw_check2(swt_merge_check(m));
     m->ops = ops;
     m->count = 0;
     while (m->queue_count != 0 && !m->ended && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {

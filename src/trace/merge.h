@@ -14,7 +14,8 @@
 #include "trace/file.h"
 #include "trace/ids.h"
 
-/* One thread's events, decoded one at a time from its loaded block. */
+/* One thread's events, decoded one at a time from its loaded block.
+ *   entry <= entry_end;  left == 0 where payload == NULL;  tick_shift <= 63;  address_shift <= 47 */
 typedef struct swt_stream {
     size_t entry, entry_end; /* in merge->order */
     uint8_t *payload;        /* NULL: not loaded */
@@ -31,11 +32,15 @@ typedef struct swt_stream {
     bool has_ended;      /* and made no operation since */
 } swt_stream;
 
+const char *swt_stream_check(const swt_stream *stream);
+
 typedef struct swt_queue_item {
     uint64_t stamp;
     uint32_t stream;
 } swt_queue_item;
 
+/* One thread at a time has it.
+ *   queue_count <= stream_count;  open_count <= stream_count;  count <= SW_TRACE_OPS_MAX */
 typedef struct swt_merge {
     swt_file *file;
     swt_entry *order; /* the file's entries, by thread, then as in the file */
@@ -54,6 +59,8 @@ typedef struct swt_merge {
     size_t count;
     sw_trace_summary lost; /* the counts of what could not be ordered, and of inferred ends */
 } swt_merge;
+
+const char *swt_merge_check(const swt_merge *merge);
 
 sw_status swt_merge_init(swt_merge *merge, swt_file *file);
 void swt_merge_free(swt_merge *merge);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Payloads of the small blocks (META, SITES, MODULES, CLOCK, END). Runs inside the recorder:
  * caller's memory only. Each put appends a whole entry or nothing. docs/design/trace.md. */
+#include "base/assert.h"
 #include "trace/format.h"
 #include "trace/raw.h"
 
 /* The place of the next `bytes`, or NULL. */
 static uint8_t *take(swt_buffer *buffer, size_t bytes) {
+    sw_check2(swt_buffer_check(buffer));
     if (bytes > buffer->capacity - buffer->used) return NULL;
     uint8_t *p = buffer->data + buffer->used;
     buffer->used += bytes;

@@ -213,6 +213,10 @@ typedef struct swt_buffer {
     size_t used, capacity;
 } swt_buffer;
 
+/* The rule that does not hold, or NULL (base/assert.h):
+ *   used <= capacity;  data != NULL where capacity != 0 */
+const char *swt_buffer_check(const swt_buffer *buffer);
+
 /* META: any keys; those that spanwise reads are listed in docs/design/trace.md. A key may repeat
  * ("arg": the program's arguments in order). */
 bool swt_put_meta(swt_buffer *buffer, const char *key, const char *value);

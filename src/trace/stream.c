@@ -3,6 +3,7 @@
  * varints when a block is loaded, so reading an event needs no bounds. docs/design/trace.md. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "trace/merge.h"
 
 enum { OPEN_MAX = 1 << 16 }; /* threads with a loaded block at once: bounds the memory */
@@ -91,6 +92,7 @@ static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block
 }
 
 sw_status swt_stream_load(swt_merge *merge, swt_stream *s) {
+    sw_check2(swt_stream_check(s));
     if (s->entry == s->entry_end) {
         release(merge, s);
         return SW_OK;

@@ -6,7 +6,12 @@
 #include "dying_words.h"
 #include "heap/refill.h"
 #include "heap/thread.h"
+#include "optimize/choices.h"
+#include "optimize/hull.h"
+#include "run/runner.h"
 #include "spanwise/spanwise.h"
+#include "trace/merge.h"
+#include "trace/raw.h"
 #include "watch/verify_points.h"
 
 /* A heap with this thread's cache, which a forked child keeps as it is. */
@@ -131,6 +136,47 @@ static void damage_class(void) {
     (void)sw_heap_create(&options, &heap);
 }
 
+static void damage_ids(void) {
+    swt_ids ids = {.free_count = 1};
+    (void)swt_ids_grow(&ids);
+}
+
+static void damage_stream(void) {
+    swt_merge merge = {.ended = true};
+    swt_stream stream = {.left = 1};
+    (void)swt_stream_load(&merge, &stream);
+}
+
+static void damage_merge(void) {
+    swt_merge merge = {.queue_count = 1, .ended = true};
+    size_t count;
+    (void)swt_merge_next(&merge, NULL, &count);
+}
+
+static void damage_buffer(void) {
+    swt_buffer buffer = {.used = 8, .capacity = 8};
+    (void)swt_put_meta(&buffer, "key", "value");
+}
+
+static void damage_hull(void) {
+    int32_t nodes[6];
+    sw_hull hull = {.count = 1, .width = 3, .nodes = nodes};
+    sw_hull_clear(&hull);
+}
+
+static void damage_choices(void) {
+    sw_candidate candidates[2] = {{0}};
+    sw_choices choices = {.candidates = candidates, .cost_count = 1};
+    sw_check2(sw_choices_check(&choices));
+}
+
+static void damage_runner(void) {
+    sw_runner *runner;
+    if (sw_runner_create(heap, &runner) != SW_OK) abort();
+    runner->sample_count = SW_RUNNER_SAMPLES_MAX + 1;
+    (void)sw_runner_run(runner, NULL, 0, 0, NULL, NULL);
+}
+
 /* --- damage that no local check can see: grade 3 ---------------------------------------------- */
 
 /* Local checks run on this way too; none of them reads what these cases have damaged. */
@@ -233,6 +279,13 @@ static const struct {
     {2, "heap->cache_count <= heap->cache_numbers", damage_heap},
     {2, "table->max_size == table->classes[table->class_count - 1].size", damage_table},
     {2, "cls->slots == span_bytes / cls->size", damage_class},
+    {2, "ids->free_count <= ids->next", damage_ids},
+    {2, "stream->left == 0 || stream->payload != NULL", damage_stream},
+    {2, "merge->queue_count <= merge->stream_count", damage_merge},
+    {2, "buffer->capacity == 0 || buffer->data != NULL", damage_buffer},
+    {2, "sw_is_pow2(hull->width)", damage_hull},
+    {2, "choices->cost_count <= choices->choice_count", damage_choices},
+    {2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX", damage_runner},
     {3, "metadata pool: held bytes disagree with its chunks", lost_meta},
     {3, "page runs: a summary disagrees with the bitmap", lost_runs},
     {3, "and on: one is dirty that the OS has", lost_pages},

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of a runner, as runner.h states them. See base/assert.h. */
+#include "base/assert.h"
+#include "run/runner.h"
+
+const char *sw_runner_record_check(const struct sw_runner *runner) {
+    return SW_RULE((runner->object_capacity == 0) == (runner->objects == NULL))
+               ?: SW_RULE((runner->cache_capacity == 0) == (runner->caches == NULL))
+               ?: SW_RULE(runner->sample_count <= SW_RUNNER_SAMPLES_MAX)
+               ?: SW_RULE(runner->unread_count == 0 || runner->unread != NULL);
+}
