@@ -17,7 +17,7 @@ from typing import Any
 
 from spanwise.commands import _start
 
-# A command that is interrupted while all of what follows loads says one line.
+# A command that is interrupted while the imports below run says one line.
 if _start.is_command():
     _start.quiet()
 
@@ -46,7 +46,8 @@ from spanwise.heap.block import Block
 from spanwise.heap.heap import Heap
 from spanwise.heap.stats import HeapStats
 from spanwise.ledger.comparison import Comparison, compare
-from spanwise.ledger.ledger import Ledger, Measure
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.measures import Measure
 from spanwise.ledger.run_stats import RunStats
 from spanwise.measure.ledger_check import LedgerCheck, check_ledger
 from spanwise.measure.peers import PeerComparison, compare_peers

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parse(argv)
         status = int(options.run(options))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has gone: no reason to complain
+    except BrokenPipeError:  # whoever read our output has gone, which is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except KeyboardInterrupt:
@@ -96,7 +96,7 @@ def command() -> NoReturn:
     try:
         status = main()
     finally:
-        # All that was to be done is done: the interpreter's own end would answer with a traceback.
+        # The command is done; Ctrl-C while the interpreter ends would print a traceback.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(status)

@@ -35,7 +35,7 @@ __all__ = [
 SIZE_MAX = (1 << 63) - 1
 """PTRDIFF_MAX: the largest request that C knows."""
 
-# cffi makes its wrappers at their first use, which threads may race for: make all of them now.
+# cffi makes a wrapper when it is first used, and two threads may do that at once: make all now.
 for _name in dir(lib):
     getattr(lib, _name)
 

@@ -273,7 +273,9 @@ def _occupies(
     at: NDArray[np.uint64], room: NDArray[np.uint64], place: int, modulus: int
 ) -> NDArray[np.bool_]:
     """Whether an object covers an address that is `place` modulo `modulus`."""
-    gap = (np.uint64(place) - at) % np.uint64(modulus)  # to the next such address; wraps rightly
+    gap = (np.uint64(place) - at) % np.uint64(
+        modulus
+    )  # to the next such address; unsigned arithmetic may wrap
     return np.asarray(gap < room)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that a build starts, none of which outlives it; what signals do meanwhile.
+"""The programs that a build starts and ends, and what signals do while it works.
 
 Each program has a process group of its own, so that a compiler's own children end with it. The
 terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
@@ -83,7 +83,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
         try:
             tasks = [pool.submit(running.run, step) for step in steps]
             done = _waited_for(tasks)
-            # The failed ones first: others may still run.
+            # A failed program is looked for first, since others may still run.
             failed = [task for task in tasks if task in done and task.exception() is not None]
             return [task.result() for task in failed or tasks]
         except BaseException:
@@ -93,7 +93,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
 
 
 def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
-    """Those that are done when all are, or one has failed.
+    """Waits until every program has ended or one has failed; returns those that have ended.
 
     Looks up now and then: a signal that the system hands to another thread does not wake this one,
     which alone can answer it.
@@ -172,7 +172,7 @@ class Running:
 
 
 def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a program said, on both ways; killed if it is not waited for to its end."""
+    """What a program wrote to both outputs; it is killed if waiting for its end is given up."""
     with child:
         try:
             return child.communicate(timeout=_STEP_SECONDS)
@@ -182,7 +182,7 @@ def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
-    """To a program's whole group; its first process is not waited for before its output ends."""
+    """Sends a signal to a program's group, which exists until its output was read to its end."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, number)
 
@@ -198,7 +198,7 @@ def _telling_line(said: str) -> str:
 
 
 class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP while a build works: one of them ends it, at a place that is safe.
+    """Ctrl-C, SIGTERM and SIGHUP while a build works: the first one ends it where that is safe.
 
     Only within `heard` does the first raise KeyboardInterrupt; those that follow it, or come while
     files are moved or cleared away, wait for the end of the `with` block. Then SIGTERM and SIGHUP
@@ -229,7 +229,9 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in reversed(self._taken):  # Ctrl-C last: it raises as soon as it is back
+        for number in reversed(
+            self._taken
+        ):  # the handler of Ctrl-C comes last, since it may raise at once
             signal.signal(number, self._DEFAULTS[number])
         if self._first is not None and not (self._raised and self._first == signal.SIGINT):
             signal.raise_signal(self._first)

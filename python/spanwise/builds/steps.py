@@ -82,7 +82,7 @@ class Compiler:
 
 
 def _said(words: Sequence[str]) -> str:
-    """What a program prints; nothing where it fails."""
+    """What a program prints; "" when it fails."""
     try:
         return run_step(words, words[0])
     except BuildError:
@@ -124,7 +124,7 @@ def place_headers(root: Path, gen: Path, include: Path) -> None:
 
 
 def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
-    """The C files of rooms of src/, but for the generated ones that the new table's replace."""
+    """The C files of rooms of src/, without the generated files that the new table replaces."""
     found = [path for room in rooms for path in sorted((root / "src" / room).glob("*.c"))]
     replaced = {f"table_{identifier}.c", f"paths_{identifier}.c"}
     return [path for path in found if path.parent.name != "gen" or path.name not in replaced]
@@ -143,7 +143,7 @@ FACE_ROOMS = (*_FLOOR, "malloc")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
-    """How to link with zstd, statically where possible; None where its development files miss."""
+    """The words that link zstd, statically where possible; None without its development files."""
     probe = scratch / "probe.c"
     probe.write_text("#include <zstd.h>\nint main(void) { return ZSTD_versionNumber() == 0; }\n")
     for words in (["-l:libzstd.a"], ["-lzstd"]):

@@ -27,7 +27,7 @@ _PLACE = "place"
 
 @contextmanager
 def work_folder(place: Path) -> Iterator[Path]:
-    """A new folder beside `place`, removed in the end; first, what killed builds left there.
+    """Makes a folder beside `place` and removes it at the end; folders of killed builds go first.
 
     Raises:
         OSError: the system refused to make it.
@@ -106,7 +106,7 @@ def _remove(folder: Path) -> None:
 
 
 def _put_back(folder: Path) -> None:
-    """Killed between the two renames: the place is empty, what was there is in old/."""
+    """Puts old/ back, where a build was killed between its two renames and the place is empty."""
     name = os.fsdecode((folder / _PLACE).read_bytes())
     place = folder.with_name(name)
     if not place.exists():

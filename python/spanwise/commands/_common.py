@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
-        """Ends with an error for words that it has no use for."""
+        """Ends with an error that names the words which the command does not know."""
         word = words[0].partition("=")[0]
         if not word.startswith("-") or word == "-":
             self.error(f"unexpected {words[0]!r}")
@@ -75,7 +75,7 @@ def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
 
 
 def told_gaps(recordings: Iterable[Recording]) -> bool:
-    """Says on stderr what recordings do not have of their programs; whether there was anything.
+    """Prints to stderr what recordings lack of their programs; returns whether they lack any.
 
     A result from such a recording is printed all the same, and the exit status is 1.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C while a command starts. Imports nothing of ours: it is there before anything else is."""
+"""Ctrl-C while a command starts. This imports none of our modules, since it is loaded first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_command() -> bool:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """No traceback of half an import: nothing has begun that would have to be undone."""
+    """Ends the process without the traceback of an import; there is nothing to undo yet."""
     os.write(2, _SAID)
     os._exit(EXIT_INTERRUPTED)
 

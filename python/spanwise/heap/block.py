@@ -76,7 +76,7 @@ class Block:
             lib.sw_heap_free(heap, ffi.cast("void *", self._address))
 
     def _claim_free(self) -> None:
-        """Of several threads that free the block exactly one comes through here."""
+        """Claims the block for one free; of several threads that free it exactly one succeeds."""
         with self._handle.lock:
             if self._freed:
                 raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")

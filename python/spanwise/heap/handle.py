@@ -96,7 +96,7 @@ class HeapHandle:
         self.exports = 0
         self.closed = False
         self._finalizer = weakref.finalize(self, _destroy, self._c, self._runner, table)
-        self._finalizer.atexit = False  # the process ends: the system takes all of it
+        self._finalizer.atexit = False  # when the process ends, the system takes all memory
         _live.add(self)
 
     # --- calls ---
@@ -163,7 +163,7 @@ class HeapHandle:
 
     def _destroy_if_idle(self) -> None:
         if self.closed and self.calls == 0 and self.exports == 0:
-            self._finalizer()  # runs once, ever
+            self._finalizer()  # cffi calls it once
 
     # --- the runner ---
 

@@ -82,7 +82,7 @@ class Heap:
     # --- life ---
 
     def close(self) -> None:
-        """Releases everything; again is no error. A call in another thread is let finish.
+        """Releases everything once calls in other threads have ended. Closing again is no error.
 
         Raises:
             BlockBusyError: views of blocks are alive.
@@ -113,7 +113,9 @@ class Heap:
                 f"{message}; its memory goes with the last", ResourceWarning, stacklevel=2
             )
         except ResourceWarning:
-            if error is None:  # warnings are errors: still, what the body raised comes first
+            if (
+                error is None
+            ):  # where warnings are errors, an exception of the body still comes first
                 raise
 
     # --- blocks ---
@@ -155,7 +157,7 @@ class Heap:
 
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
-            return 16  # p may lie inside the shared slot: not for the C library to look up
+            return 16  # p may lie inside a shared slot, which the C library cannot look up
         return int(lib.sw_heap_usable_size(heap, p))
 
     # --- accounts ---
@@ -184,7 +186,7 @@ class Heap:
             BlockBusyError: another thread is inside a call.
         """
         handle = self._handle
-        with handle.lock:  # keeps others from entering
+        with handle.lock:  # no other thread can enter while it is held
             if handle.calls:
                 raise errors.BlockBusyError(
                     f"heap {self.id}: another thread is inside a call; verify when it is idle"
@@ -207,7 +209,7 @@ class Heap:
                 count = int(lib.sw_heap_spans(heap, _lib.pointer(rows, "sw_span_info *"), room))
                 if count <= room:
                     return rows[:count]
-                room = count  # other threads have made more
+                room = count  # other threads have made spans meanwhile
 
     def trim(self) -> int:
         """Gives every free page back to the system now; returns the bytes."""

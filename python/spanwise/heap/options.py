@@ -57,7 +57,7 @@ def _limit(limit: SupportsIndex) -> int:
 
 
 def _decay_ns(decay_ms: float | None) -> int:
-    """0: the default; the C library's 0 means that too, so "at once" is 1 ns."""
+    """Nanoseconds of the option. The C library takes 0 for its default, so "at once" is 1 ns."""
     if decay_ms is None:
         return 0
     if isinstance(decay_ms, bool) or not isinstance(decay_ms, int | float):

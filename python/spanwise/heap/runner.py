@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations through the C runner: checked, cancellable, counted."""
+"""Arrays of operations are checked, run by the C runner and interrupted by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_ops(ops: Any) -> NDArray[np.void]:
 
 
 def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
-    """Checks that no ALLOC has an id that decides alone how much memory the runner needs.
+    """Checks that ids are dense, since the runner's memory follows the largest one.
 
     Raises:
         InvalidError: an id is not below the number of operations run, these included.
@@ -90,12 +90,12 @@ def interruptible(
 
     threading.Thread(target=work, name="spanwise-run", daemon=True).start()
     try:
-        # A signal that the system hands to another thread does not wake this one: it looks up.
+        # A signal that the system hands to another thread does not end this wait: wait in parts.
         while not done.wait(_LOOK_SECONDS):
             pass
     except BaseException:
         cancel[0] = 1
-        while not done.is_set():  # the arrays must not go before the call has ended
+        while not done.is_set():  # the arrays must live until the call has ended
             try:
                 done.wait()
             except KeyboardInterrupt:

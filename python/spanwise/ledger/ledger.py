@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise.ledger.measures import Measure, measures_of
 from spanwise.ledger.parts import PARTS, SUMS
 from spanwise.ledger.run_stats import RunStats
 from spanwise.tables.table import SizeClassTable
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 
 LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
 """One row of `Ledger.classes`, as sw_ledger_class of include/spanwise/stats.h."""
-
-
-class Measure(NamedTuple):
-    """A number and what it is the number of; None where it is not known."""
-
-    value: Any
-    definition: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +56,7 @@ class Ledger:
         tracked: whether requested sizes are known.
         stats: what the runner saw of the whole run; None where nothing was run.
         parts: the ledgers that were added up to this one.
-        remark: what everybody must know who reads it, in a sentence; mostly empty.
+        remark: a sentence that every reader of the ledger must know; mostly empty.
     """
 
     requested_bytes: int
@@ -108,7 +102,7 @@ class Ledger:
         The four heap/live ratios are those of Johnstone and Wilson, "The memory fragmentation
         problem: solved?" (1998), over held and requested bytes of the whole run.
         """
-        return _measures(self)
+        return measures_of(self)
 
     # --- other forms ---
 
@@ -231,64 +225,6 @@ def _class_cells(row: Any) -> tuple[str, ...]:
         *(_format.number(int(row[name])) for name in names),
         _format.share(int(row["requested_bytes"]), int(row["span_bytes"])),
     )
-
-
-# --- measures -------------------------------------------------------------------------------------
-
-
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
-
-
-def _measures(ledger: Ledger) -> dict[str, Measure]:
-    inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
-    unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes
-    small = ledger.classes[ledger.classes["cls"] > 0]
-    slots, live = int(small["slots"].sum()), int(small["live_objects"].sum())
-    found = {
-        "internal_waste": Measure(
-            _ratio(inside, ledger.requested_bytes),
-            "(round-up + tail + large rounding) / requested",
-        ),
-        "unused_share": Measure(
-            _ratio(unused, ledger.held_bytes), "(free slots + cached + free pages) / held"
-        ),
-        "held_over_requested": Measure(
-            _ratio(ledger.held_bytes, ledger.requested_bytes), "held / requested, at this moment"
-        ),
-        "mean_occupancy": Measure(_ratio(live, slots), "live slots / slots, over all spans"),
-        "occupancy": Measure(
-            small["occupancy"].sum(axis=0).tolist(),
-            "spans whose live/slots is in [k/10, (k+1)/10), k = 0..9, and full ones",
-        ),
-        "largest_hole_bytes": Measure(ledger.largest_hole_bytes, "longest run of free held pages"),
-        "free_runs": Measure(ledger.free_runs, "number of runs of free held pages"),
-    }
-    found.update(_johnstone_wilson(ledger.stats))
-    return found
-
-
-def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
-    """Held over requested, four ways."""
-    s = stats
-    return {
-        "jw_mean": Measure(
-            s.mean_held_over_requested if s else None,
-            "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
-        ),
-        "jw_at_peak_requested": Measure(
-            _ratio(s.held_at_peak, s.peak_requested_bytes) if s else None,
-            "Johnstone-Wilson 2: held / requested when requested is at its peak",
-        ),
-        "jw_at_peak_held": Measure(
-            _ratio(s.peak_held_bytes, s.requested_at_peak_held) if s else None,
-            "Johnstone-Wilson 3: held / requested when held is at its peak",
-        ),
-        "jw_of_peaks": Measure(
-            _ratio(s.peak_held_bytes, s.peak_requested_bytes) if s else None,
-            "Johnstone-Wilson 4: peak of held / peak of requested",
-        ),
-    }
 
 
 # --- making ---------------------------------------------------------------------------------------

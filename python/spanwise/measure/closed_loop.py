@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: the table found for a recorded program, built, and the program measured on it again.
+"""A table is found for a recorded program and built, and the program is measured on it again.
 
 What is predicted is the simulator's; what is measured is the malloc face's, in its tracked form.
 The two are compared by the peak of held bytes, which both know exactly: the face's ledger of the

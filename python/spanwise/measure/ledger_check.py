@@ -64,7 +64,7 @@ def check_ledger(
     touch: bool = True,
     progress: Progress | None = None,
 ) -> LedgerCheck:
-    """Replays on a tracked heap with real memory, by one thread, and beside it in the model.
+    """Replays with one thread on a tracked heap with real memory, and beside it in the model.
 
     The clock is the recording's, and each recorded thread has a cache of its own.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replayer's process: what it is given, how it is watched, what it prints.
+"""The replayer is started with the operations, watched while it runs, and its output is read.
 
 The program is `spanwise-replay` (src/player/). Operations reach it through a file
 without a name, so that nothing is left behind whatever happens.
@@ -43,7 +43,7 @@ TIMELINE_DTYPE = np.dtype([("wall_ns", "<i8"), ("rss_bytes", "<i8")])
 
 @dataclass(frozen=True)
 class Allocator:
-    """Who serves the replay.
+    """The allocator that serves a replay.
 
     Attributes:
         label: what tables and pictures call it.
@@ -80,7 +80,7 @@ PEERS = {
 def allocator_named(
     name: str, table: SizeClassTable | None = None, lib: str | os.PathLike[str] | None = None
 ) -> Allocator:
-    """Who is meant by a name, a table and a build.
+    """The allocator that a name, a table and a build stand for.
 
     Args:
         name: spanwise, glibc, jemalloc, mimalloc, tcmalloc, or the path of a library that defines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program under the malloc face: it allocates from our heap, and tells its ledger.
+"""Programs run under the malloc face: they allocate from our heap, and it writes its ledger.
 
 What the face writes and when: docs/design/malloc.md.
 """

@@ -100,7 +100,7 @@ class SizeProfile:
         )
 
     def up_to(self, largest: int) -> SizeProfile:
-        """Only requests of at most `largest` bytes."""
+        """The profile without requests above `largest` bytes."""
         kept = np.where(np.arange(len(self.weights)) <= largest, self.weights, 0.0)
         return SizeProfile(kept, 0.0, 0.0, np.zeros(len(_PAGE_SIZES)), self.seconds)
 
@@ -203,7 +203,7 @@ def joint_profile(
 
 
 def _weighted(profiles: list[SizeProfile], shares: Sequence[float]) -> list[SizeProfile]:
-    """Scaled so that each has its share of the requested bytes of all."""
+    """Profiles scaled so that each has its share of the requested bytes of all."""
     given = [float(share) for share in shares]
     fine = len(given) == len(profiles) and all(0 <= share < float("inf") for share in given)
     if not fine or sum(given) <= 0:

@@ -93,7 +93,7 @@ class Solver:
 
 
 def _scaled(size: int, pages: int, page_bytes: int, scale: int) -> int:
-    """The pages times the largest factor up to the scale that the limits of tables allow."""
+    """The pages times the largest factor, at most the scale, that the limits of tables allow."""
     most = min(_SPAN_BYTES_MAX, _SLOTS_MAX * size) // page_bytes
     return pages * max(1, min(scale, most // pages))
 

@@ -75,7 +75,7 @@ class Trial:
     def verdict(self) -> str:
         """Which table holds least, without a full stop."""
         stock, found, least = self.stock_ledger, self.found_ledger, self.comparison.best
-        # Told of a table that would hold less than every one that may win.
+        # This is told when a barred table would hold less than all that may win.
         barred = least.table in self.barred
         scope = f"of the tables aligned to {self.align}, " if barred else ""
         aside = f" ({least.table}, not so aligned, would hold {_format.size(least.held_bytes)})"
@@ -139,7 +139,7 @@ def is_aligned(table: SizeClassTable, align: int) -> bool:
 
 
 def barred(tables: Iterable[SizeClassTable], align: int) -> tuple[str, ...]:
-    """The names of the tables that are not aligned so."""
+    """The names of the tables that are not aligned as asked for, and so cannot win."""
     return tuple(table.name for table in tables if not is_aligned(table, align))
 
 

@@ -14,7 +14,7 @@ from spanwise.recording.recording import Recording
 
 
 def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tuple[Path, ...], str]:
-    """Ordered recordings in place of the raw ones.
+    """Puts every raw recording in order and in its final place.
 
     Returns:
         The files beside the program's own. Why raw ones were put in place (no room for both on a
@@ -38,7 +38,7 @@ def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tupl
 
 
 def _salvage(path: Path, areas: Path, root: Path) -> None:
-    """Takes in what a program had not written when it ended without a word.
+    """Adds to a raw recording what a killed program had not written yet.
 
     Args:
         path: its raw recording.
@@ -54,7 +54,7 @@ def _salvage(path: Path, areas: Path, root: Path) -> None:
 
 
 def _children_of(raw: Path) -> tuple[int, int]:
-    """Children that were not recorded, and that were, by the list that the recorder keeps.
+    """How many children were not recorded and how many were, by the list that the recorder keeps.
 
     Each entry is a process id; the highest bit says that it was recorded. The first one counts.
     """

@@ -53,7 +53,7 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
         script = Path(folder) / "cell.py"
         script.write_text(cell, encoding="utf-8")
         output = Path(options.output) if options.output else _lasting_file()
-        # The notebook's stdout is no file: what the program says is passed on afterwards.
+        # The notebook's stdout is no file, so the program's output is passed on afterwards.
         with tempfile.TemporaryFile() as said:
             outcome = run_recorded(
                 [sys.executable, str(script)],

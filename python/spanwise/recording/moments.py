@@ -27,5 +27,5 @@ def parse_seconds(value: str | float) -> float:
 
 
 def is_after(at: str | float, end_ns: int) -> bool:
-    """Whether a time is after the end; a nanosecond of rounding is none."""
+    """Whether a time is more than a nanosecond, which rounding may add, after the end."""
     return round(parse_seconds(at) * 1e9) > end_ns + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of operations, looked at as a whole: are they a possible history, and what are its totals.
+"""Arrays of operations are checked to be a possible history, and added up.
 
 Both sort the operations by object (stably, so that those of one object stay in order); then each
 operation's predecessor on the same object is its neighbour.
@@ -48,7 +48,7 @@ def check_ops(ops: NDArray[np.void]) -> None:
 
 
 def _has_more(ops: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Ends of threads that say what no end has."""
+    """Which ends of threads have fields that an end cannot have."""
     names = ("size", "object", "site", "align_log2", "flags")
     more: NDArray[np.bool_] = np.zeros(len(ops), bool)
     for name in names:
@@ -108,7 +108,7 @@ def requested_after(ops: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[n
     order = rows[order]
     size = ops["size"][order].astype(np.int64)
     before = np.zeros(len(rows), np.int64)
-    before[1:] = np.where(first[1:], 0, size[:-1])  # a free's size is 0
+    before[1:] = np.where(first[1:], 0, size[:-1])  # the size of a free is 0
     change = np.zeros(len(ops), np.int64)
     change[order] = size - before
     births = (ops["kind"] == 0).astype(np.int64) - (ops["kind"] == 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of recording a program, and what there is to tell about it."""
+"""The result of recording a program, and what is told about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spanwise.recording.recording_set import RecordingSet
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run.
+    """The result of running a program under the recorder.
 
     Attributes:
         path: the recording of the program itself.
@@ -39,13 +39,13 @@ class Outcome:
         )
 
     def findings(self) -> list[str]:
-        """What the recordings do not have of the program, and why; none: nothing is known."""
+        """What the recordings lack of the program, and why; empty when nothing is missing."""
         told = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
         each = [(Path(str(one.path)).name, one) for one in self.recordings()]
         return told + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
 
     def outside(self) -> list[str]:
-        """Heaps in the program that do not go through malloc, which alone is recorded."""
+        """Heaps in the program that bypass malloc, whose calls alone are recorded."""
         brought: dict[str, str] = {}
         told = set()
         for one in self.recordings():
@@ -60,7 +60,7 @@ class Outcome:
         ]
 
     def lines(self) -> list[str]:
-        """What to tell: how the program ended if badly, what is missing; last the counts."""
+        """The lines to print: how the program failed, what is missing, and last the counts."""
         told = []
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where results are written: looked at before the work, so that none is done in vain."""
+"""Output files are checked before the work, so that none is done in vain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_output(path: str | os.PathLike[str], *, replace: bool = False) -> None
         if place.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if place.exists() and not place.is_file():
-            return  # a device is written as it is
+            return  # a device can be written to as it is
         with tempfile.TemporaryFile(dir=place.absolute().parent):
             pass
     except OSError as error:
@@ -51,7 +51,7 @@ def is_recording(path: Path) -> bool:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """The folder exists. Where it was made and the work fails, it goes again, unless it is used.
+    """Makes a folder. If the work then fails, a folder that was made and is empty is removed.
 
     Raises:
         OSError: it cannot be made.

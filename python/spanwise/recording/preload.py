@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are started with a library of ours preloaded: words, environment, waiting."""
+"""How a program is started with a library of ours preloaded, and waited for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def preload_of(library: Path, env: Mapping[str, str]) -> str:
 
 
 def wait_for(child: subprocess.Popen[bytes]) -> int:
-    """Its exit status. The program does not outlive an exception here, Ctrl-C for one."""
+    """Waits for a program; returns its exit status. An exception (Ctrl-C) ends the program."""
     try:
         return child.wait()
     except BaseException:
@@ -58,7 +58,7 @@ def wait_for(child: subprocess.Popen[bytes]) -> int:
 def passing_on(
     children: list[subprocess.Popen[bytes]], second: signal.Signals = signal.SIGTERM
 ) -> Iterator[list[int]]:
-    """Handlers of Ctrl-C, SIGTERM and SIGHUP while programs run; these start with the system's.
+    """Handles Ctrl-C, SIGTERM and SIGHUP while programs run, which start with default handlers.
 
     A terminal sends Ctrl-C to the program as well, which may have its own answer: the first is left
     to it, the second ends it, the third kills it. SIGTERM and SIGHUP may come to us alone and are

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of program is to be preloaded: found, dynamically linked, of this machine, CPython?"""
+"""A program is found, and checked that a library can be preloaded into it; is it CPython?"""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def _find(name: str, search_path: str | None) -> str:
 
 
 def _interpreter_line(path: str) -> list[str]:
-    """The words after #! of a script; none of other files."""
+    """The words after #! of a script; an empty list for other files."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(256)
     except OSError:
-        return []  # executable but not readable: the system judges
+        return []  # executable but not readable: whether it runs is decided when it is started
     if not head.startswith(b"#!"):
         return []
     return os.fsdecode(head[2:].split(b"\n", 1)[0]).split()
@@ -201,7 +201,7 @@ _GO_SECTION = b".go.buildinfo"
 
 
 def runtime_of(path: str) -> str:
-    """Whose heap a program or library brings along, beside malloc's; "": none that is known.
+    """The runtime whose own heap a program or library has beside malloc's; "": none is known.
 
     Go writes its build information into a section of every binary, stripped ones too; other
     runtimes are known by their libraries.
@@ -218,7 +218,7 @@ def runtime_of(path: str) -> str:
 
 
 def _section_names(file: BinaryIO) -> list[bytes]:
-    """Of a 64-bit ELF file; none of any other."""
+    """The names of the sections of a 64-bit ELF file; empty for other files."""
     head = file.read(64)
     if head[:5] != b"\x7fELF\x02":
         return []

@@ -126,7 +126,7 @@ def run_recorded(
     stdout: int | IO[Any] | None = None,
     patient: bool = False,
 ) -> Outcome:
-    """As `record`, without a word.
+    """Records a program as `record` does, and prints nothing.
 
     Args:
         argv: as of `record`.
@@ -137,8 +137,8 @@ def run_recorded(
         env: as of `record`.
         cwd: as of `record`.
         stdout: the program's.
-        patient: Ctrl-C is the program's affair: we wait for its end and return; the second one
-            kills it. SIGTERM is passed on. Only in the main thread.
+        patient: Ctrl-C is left to the program, whose end is waited for; a second one kills it.
+            SIGTERM is passed on. Only in the main thread.
 
     Raises:
         KeyboardInterrupt: unless patient; the recording of what ran until then is in place.
@@ -197,8 +197,8 @@ def _run_recorded(
             )
 
         running: list[subprocess.Popen[bytes]] = []
-        nobody: AbstractContextManager[list[int]] = nullcontext([])
-        with passing_on(running, signal.SIGKILL) if patient else nobody as heard:
+        no_handlers: AbstractContextManager[list[int]] = nullcontext([])
+        with passing_on(running, signal.SIGKILL) if patient else no_handlers as heard:
             status, stopped_by = _run_to_end(start, running, heard)
             if not raw.exists():
                 raise errors.ProgramError(
@@ -214,7 +214,7 @@ def _run_to_end(
     running: list[subprocess.Popen[bytes]],
     heard: list[int],
 ) -> tuple[int, int]:
-    """Status of the program, and the signal that asked us to stop (0: none).
+    """Runs the program; returns its status and the signal that asked us to stop (0: none).
 
     Args:
         start: starts it.
@@ -232,7 +232,7 @@ def _run_to_end(
 
 @contextmanager
 def _workshop(output: Path) -> Iterator[Path]:
-    """A folder beside the output where files grow; it goes, whatever happens."""
+    """A folder beside the output in which files grow; it is removed in every case."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
     except OSError as error:

@@ -148,10 +148,10 @@ class Recording:
 
     @property
     def remark(self) -> str:
-        """What everybody must know who uses the recording, in a sentence; mostly empty."""
+        """A sentence that every user of the recording must know; mostly empty."""
         raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
         if raw and self.info["version"] > 1:
-            return ""  # without a pass
+            return ""  # known without reading the recording
         return self.summary.remark
 
     # --- operations ---
@@ -229,7 +229,7 @@ class Recording:
         )
 
     def _check_moment(self, at: str | float) -> None:
-        """Refuses a time after the end: the ledger there would be the end's in silence."""
+        """Refuses a time after the end, where the ledger would silently be that of the end."""
         if at not in ("peak", "end") and is_after(at, self.summary.duration_ns):
             raise errors.InvalidError(
                 f"{self.name}: moment {at!r} is after its end; it lasts"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator: operations through a dry heap, with the heap's own placement code.
+"""The simulator: a dry heap runs operations with the placement code of every heap.
 
 No object memory is touched, and memory follows live objects, not the number of operations. Time
 comes from the operations, also for what the heap gives back to the system.
@@ -143,11 +143,11 @@ def _account_file(
     stop_op: int | None,
     progress: Progress | None,
 ) -> Ledger | None:
-    """Many operations a C call: the reader's blocks never come to Python."""
+    """Accounts a file with many operations a C call; the reader's blocks never come to Python."""
     trace = source.open()
 
     def run_to(until: int | None) -> None:
-        """Up to so many operations in all, or to the end of the recording."""
+        """Runs until so many operations were run in all, or to the end of the recording."""
         going = True
         while going and (until is None or simulation.done < until):
             before = simulation.done

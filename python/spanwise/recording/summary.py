@@ -82,7 +82,7 @@ class Summary:
 
     @property
     def remark(self) -> str:
-        """What everybody must know who uses the recording, in a sentence; mostly empty."""
+        """A sentence that every user of the recording must know; mostly empty."""
         if not self.inferred_ends:
             return ""
         threads = _format.plural(self.inferred_ends, "thread")
@@ -114,7 +114,7 @@ class Summary:
         return [*rows, *((title, _format.number(count)) for title, count in self.troubles())]
 
     def troubles(self) -> list[tuple[str, int]]:
-        """What is missing or was mended, with counts above 0."""
+        """What is missing or was repaired, with its counts above 0."""
         reason = _DROP_REASONS[min(self.drop_reason, len(_DROP_REASONS) - 1)]
         named = [
             (f"calls lost ({reason})", self.dropped_calls),
@@ -127,7 +127,7 @@ class Summary:
         return [(title, count) for title, count in named if count]
 
     def gaps(self) -> list[str]:
-        """What the recording does not have of the program that it is of, in words; [] is whole."""
+        """What the recording lacks of its program, in words; [] when it is whole."""
         told = []
         if self.dropped_calls:
             told.append(

@@ -170,7 +170,7 @@ class GivenEngine:
         self._executor = executor
         self._own: ProcessEngine | None = None
         self.width = _width(executor)
-        # A pool that breaks takes all that is under way with it; a cluster only what a worker had.
+        # A pool that breaks loses all that is under way, a cluster only the tasks of one worker.
         breaks = isinstance(executor, ProcessPoolExecutor)
         self.window = 2 * self.width if breaks else max(2 * self.width, 256)
         self.name = f"{type(executor).__name__}, {self.width}"
@@ -202,7 +202,7 @@ class GivenEngine:
 
 def _width(executor: Executor) -> int:
     """How many tasks an executor runs at once, as far as it says; else the processors here."""
-    client = getattr(executor, "_client", None)  # of Dask's
+    client = getattr(executor, "_client", None)  # an executor of Dask has it
     if client is not None and hasattr(client, "nthreads"):
         return max(1, int(sum(client.nthreads().values())))
     return int(getattr(executor, "_max_workers", 0)) or processor_count()
@@ -211,7 +211,7 @@ def _width(executor: Executor) -> int:
 def make_engine(
     executor: Executor | str | None, workers: int | None, recordings: dict[str, Recording]
 ) -> Engine:
-    """The engine of an executor, or of a word for one.
+    """The engine of an executor, or of "threads" or "processes".
 
     Args:
         executor: "threads" (also None), "processes", or an executor.
@@ -238,7 +238,7 @@ def make_engine(
             "executor must be a concurrent.futures.Executor, threads or processes, not"
             f" {type(executor).__name__}"
         )
-    # Subinterpreters are a kind of threads that share nothing.
+    # An executor of subinterpreters is a ThreadPoolExecutor too, but its threads share nothing.
     if isinstance(executor, ThreadPoolExecutor) and "Interpreter" not in type(executor).__name__:
         return ThreadEngine(recordings, count, executor)
     return GivenEngine(executor)

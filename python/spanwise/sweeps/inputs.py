@@ -48,7 +48,7 @@ def open_checked(recording: dict[str, Any]) -> Recording:
         OSError: there is no such file here, or it cannot be read. Else as `Recording.open`.
     """
     path = recording["path"]
-    wanted = recording.get("file_sha256", recording["sha256"])  # of one that was in memory
+    wanted = recording.get("file_sha256", recording["sha256"])  # of a recording that was in memory
     found = file_sha256(path)
     if found != wanted:
         raise errors.InvalidError(
@@ -60,5 +60,5 @@ def open_checked(recording: dict[str, Any]) -> Recording:
 
 @functools.lru_cache(maxsize=16)
 def _open(path: str, _sha256: str, valid_prefix: bool) -> Recording:
-    """Kept, because a raw recording's summary costs a pass."""
+    """Opens a recording and keeps it, because the summary of a raw one costs a pass."""
     return Recording.open(path, valid_prefix)

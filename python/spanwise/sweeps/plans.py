@@ -109,7 +109,7 @@ class Plan:
         return Task(_lib.version(), recording, self.at, self.knobs, tuple(tables))
 
     def _tables_a_task(self, recording: dict[str, Any], left: int, width: int) -> int:
-        """So that workers end at about the same time, and memory is bounded."""
+        """How many tables a task has: so that workers end together and memory is bounded."""
         even = math.ceil(left * len(self.recordings) / (3 * width))
         room: int = _TASK_BYTES // max(1, _OBJECT_BYTES * recording["live"])
         return max(1, min(TABLES_A_TASK, even, room))
@@ -126,7 +126,7 @@ def make_plan(
         SpanwiseError, OSError: of the recordings, or of the tables, none could be had.
     """
     knobs = {name: _plain(value) for name, value in knobs.items() if value is not None}
-    heap_options(as_table("c16"), dry=True, **knobs)  # refuses what is wrong with the knobs
+    heap_options(as_table("c16"), dry=True, **knobs)  # raises for a knob that is not allowed
     plan = Plan(_moment(at), knobs)
     first_error: Exception | None = None
     for one in _each(tables, (str, SizeClassTable)):
@@ -147,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(at: str | float) -> str | float:
-    """The moment as JSON has it; refused now if it is none."""
+    """The moment as JSON has it; a word that is no moment is refused at once."""
     at = _plain(at)
     Recording.from_ops(np.empty(0, _lib.OPS_DTYPE))._moment(at)
     return at
@@ -214,7 +214,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
     else:
         assert isinstance(source, ArraySource)
         entry["sha256"] = ops_sha256(source.ops)
-    # Raw recordings do not say it without a pass, which workers make.
+    # A raw recording knows its end only after a pass, which the workers make.
     ordered = not entry["path"] or recording.info["form"] == int(_lib.lib.SW_TRACE_ORDERED)
     whole = not recording.info.get("damaged")
     entry["events"] = recording.info["ops"] if entry["path"] else len(recording)

@@ -163,7 +163,9 @@ class Sweep(Sequence[Row]):
         if recording is not None and all(row["recording"] != recording for row in self):
             raise errors.InvalidError(f"recording {recording!r} is not in this sweep")
         fine = [r for r in self if r["error"] is None and recording in (None, r["recording"])]
-        least: dict[str, int] = {}  # refused allocations; who refuses more holds less, no merit
+        least: dict[
+            str, int
+        ] = {}  # refused allocations: a table that refuses more holds less, which is no merit
         for row in fine:
             sha256 = row["recording_sha256"]
             least[sha256] = min(row["failed"], least.get(sha256, row["failed"]))
@@ -260,12 +262,12 @@ class Sweep(Sequence[Row]):
 
 
 def content(row: Row) -> tuple[Any, Any]:
-    """What a row is about, whatever it is called."""
+    """The contents that a row is about, which stay the same when files are renamed."""
     return row["recording_sha256"], row["table_hash"]
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """Names stand for what could not be opened or made."""
+    """The identity of a row; names stand for recordings and tables that could not be had."""
     return (
         row["recording_sha256"] or ("name", row["recording"]),
         row["table_hash"] or ("name", row["table"]),
@@ -273,7 +275,7 @@ def key(row: Row) -> tuple[Any, ...]:
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """Of rows about the same the last, in the place of the first."""
+    """Of rows with one identity the last, in the position of the first."""
     found: dict[Any, Row] = {}
     for row in rows:
         found[key(row)] = row

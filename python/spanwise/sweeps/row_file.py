@@ -180,7 +180,7 @@ class RowFile:
             while done < len(raw):
                 done += os.pwrite(self._fd, raw[done:], self._end + done)
             os.fsync(self._fd)
-        except BaseException as error:  # also Ctrl-C between the two
+        except BaseException as error:  # Ctrl-C may come between the two too
             os.ftruncate(self._fd, self._end)
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, self.path) from None
@@ -189,7 +189,7 @@ class RowFile:
         self._end += len(raw)
 
     def close(self) -> None:
-        """Ends writing. A file that was made and got no row goes."""
+        """Ends writing. A new file that got no row is removed."""
         if self._made and self._end == 0:
             Path(self.path).unlink(missing_ok=True)
         os.close(self._fd)
@@ -200,7 +200,7 @@ def _shown(value: Any) -> str:
 
 
 def _sync_folder(path: str) -> None:
-    """Makes the file's name last; not every file system can."""
+    """Makes the file's name survive a crash, on file systems that can."""
     try:
         folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

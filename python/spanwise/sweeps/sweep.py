@@ -97,7 +97,7 @@ def sweep(
 
 
 class _Session:
-    """One run of a sweep: the rows that are there, and those that come."""
+    """One run of a sweep: the rows of earlier runs, and those that it adds."""
 
     def __init__(self, plan: Plan, engine: Engine, output: str | os.PathLike[str] | None) -> None:
         self._plan = plan
@@ -126,7 +126,7 @@ class _Session:
         return {**row, "recording": recordings[sha256], "table": tables[table]}
 
     def run(self, tell: Callable[[int], object]) -> None:
-        """All that is not done."""
+        """Does the tasks that are not done."""
 
         def deliver(rows: Sequence[Row]) -> None:
             if self._file is not None:
@@ -198,7 +198,7 @@ def _bar(
         yield lambda _count: None
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tqdm's about widgets that are not installed
+        warnings.simplefilter("ignore")  # tqdm warns of widgets that are not installed
         module = importlib.import_module("tqdm.auto" if notebook else "tqdm")
     delay = 0 if progress else 1
     with module.tqdm(total=total, desc="sweep", unit=" rows", delay=delay, file=sys.stderr) as bar:

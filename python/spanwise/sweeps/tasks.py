@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One task of a sweep, as a worker runs it: one recording, a few tables, one pass.
+"""The tasks of a sweep: one recording and a few tables each, and the rows that they give.
 
 A task travels as JSON: the recording by path and hash, the tables by their classes. What comes back
-is rows of plain values, also for what failed. Nothing here knows where it runs.
+is rows of plain values, also for what failed.
 """
 
 from __future__ import annotations

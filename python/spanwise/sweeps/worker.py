@@ -61,7 +61,7 @@ class _Lane:
         self.error: str | None = None
 
     def do(self, step: Callable[[], None]) -> None:
-        """A step of this table alone: what fails here fails no other table."""
+        """Does a step for this table; an error of it fails no other table."""
         if self.error is not None:
             return
         start = time.perf_counter()
@@ -83,7 +83,7 @@ class _Lane:
         self.simulation.run(batch)
 
     def take(self, at: str, name: str) -> None:
-        """Takes the ledger, once."""
+        """Takes the ledger, unless it was taken before."""
         if self.ledger is None:
             assert self.simulation is not None
             self.ledger = self.simulation.ledger(at, name)
@@ -172,7 +172,7 @@ def _row_of(task: Task, lane: _Lane, worker: str) -> Row:
 def _run_lanes(
     task: Task, recording: Recording, lanes: Sequence[_Lane], cancelled: Callable[[], bool]
 ) -> None:
-    """All operations through all heaps, decoded once; the ledgers are taken on the way."""
+    """Runs all operations, decoded once, in all heaps, and takes the ledgers at their moment."""
     at, stop_op, stop_ns = recording._moment(task.at)
     end_ns = recording.summary.duration_ns if task.at == "end" else 0
     for lane in lanes:

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spanwise import _format
+from spanwise.errors import InvalidError
+
+if TYPE_CHECKING:
+    from spanwise.tables.table import SizeClassTable
 
 
 @dataclass(frozen=True)
@@ -58,3 +62,37 @@ class Explanation:
         ]
         text = _format.table(rows, left=2)
         return f"{text}\n{self.note}" if self.note else text
+
+
+def explain_request(table: SizeClassTable, size: int) -> Explanation:
+    """What happens under `table` to one request of `size` bytes.
+
+    Raises:
+        InvalidError: the size is too large to be rounded up to whole pages.
+    """
+    rounded = int(table.round_up(size))
+    cls = table.class_of(size)
+    note = ""
+    if size == 0:
+        note = (
+            "A request of 0 bytes takes nothing; the C call still returns a unique slot of"
+            f" {table.classes['size'][0]} B."
+        )
+    elif rounded == 0:
+        raise InvalidError(f"size {size} is too large to round up to whole pages")
+    elif cls == 0:
+        note = f"Larger than every class ({table.max_bytes} B): whole pages of its own."
+    row = table.classes[cls - 1] if cls else None
+    return Explanation(
+        table=table.name,
+        size=size,
+        cls=0 if size == 0 else cls,
+        rounded=rounded,
+        waste=rounded - size,
+        waste_pct=100 * (rounded - size) / rounded if rounded else 0.0,
+        span_bytes=int(row["span_bytes"]) if row is not None else rounded,
+        objects=int(row["objects"]) if row is not None else 1,
+        tail_waste=int(row["tail_waste"]) if row is not None else 0,
+        min_align=int(row["min_align"]) if row is not None else table.page_bytes,
+        note=note,
+    )

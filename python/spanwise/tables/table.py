@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -17,22 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.tables import families
-from spanwise.tables.classes import CLASSES_DTYPE, class_spec, name_bytes, read_classes
-from spanwise.tables.explanation import Explanation
+from spanwise.tables.classes import class_spec, name_bytes, read_classes
+from spanwise.tables.explanation import Explanation, explain_request
+from spanwise.tables.forms import COLUMN_TITLES, json_rows, markdown, text_rows, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from spanwise_sizeclasses.model import Table
-
-COLUMN_TITLES = (
-    "class",
-    "bytes/obj",
-    "bytes/span",
-    "objects",
-    "tail waste",
-    "max waste",
-    "min align",
-)
 
 _SOURCES = {
     "go": "spanwise table go, equal to Go 1.26.8",
@@ -274,34 +264,7 @@ class SizeClassTable:
 
     def explain(self, size: SupportsIndex) -> Explanation:
         """What happens to one request of `size` bytes."""
-        size = _lib.as_bytes_size(size)
-        rounded = int(lib.sw_table_round_up(self._c, size))
-        cls = self.class_of(size)
-        note = ""
-        if size == 0:
-            note = (
-                "A request of 0 bytes takes nothing; the C call still returns a unique slot of"
-                f" {self._sizes[0]} B."
-            )
-        elif rounded == 0:
-            raise errors.InvalidError(f"size {size} is too large to round up to whole pages")
-        elif cls == 0:
-            note = f"Larger than every class ({self.max_bytes} B): whole pages of its own."
-        row = self._classes[cls - 1] if cls else None
-        shown = 0 if size == 0 else cls
-        return Explanation(
-            table=self.name,
-            size=size,
-            cls=shown,
-            rounded=rounded,
-            waste=rounded - size,
-            waste_pct=100 * (rounded - size) / rounded if rounded else 0.0,
-            span_bytes=int(row["span_bytes"]) if row is not None else rounded,
-            objects=int(row["objects"]) if row is not None else 1,
-            tail_waste=int(row["tail_waste"]) if row is not None else 0,
-            min_align=int(row["min_align"]) if row is not None else self.page_bytes,
-            note=note,
-        )
+        return explain_request(self, _lib.as_bytes_size(size))
 
     def plot_waste(self, ax: Axes | None = None, *, largest: int | None = None) -> Axes:
         """Draws waste in percent of the slot against the size of the request.
@@ -321,14 +284,6 @@ class SizeClassTable:
 
     def to_dict(self) -> dict[str, Any]:
         """The table with every column, in the keys that `spanwise classes --json` prints."""
-        keys = CLASSES_DTYPE.names or ()
-        rows = [
-            {
-                key: (round(v, 2) if isinstance(v, float) else v)
-                for key, v in zip(keys, row, strict=True)
-            }
-            for row in self._classes.tolist()
-        ]
         return {
             "source": self._source,
             "page_bytes": self.page_bytes,
@@ -336,7 +291,7 @@ class SizeClassTable:
             "small_size_div": 8,
             "small_size_max": 1024,
             "large_size_div": families.large_step(self._sizes),
-            "classes": rows,
+            "classes": json_rows(self._classes),
         }
 
     def to_table_file(self) -> dict[str, Any]:
@@ -355,30 +310,16 @@ class SizeClassTable:
         """The table as a table file's text; also written to `path`, whole or not, unless None."""
         content = json.dumps(self.to_table_file(), indent=1) + "\n"
         if path is not None:
-            place = Path(path)
-            growing = place.with_name(f".{place.name}.{os.getpid()}")
-            try:
-                growing.write_text(content, encoding="utf-8")
-                growing.replace(place)
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, str(place)) from None
-            finally:
-                with suppress(OSError):
-                    growing.unlink()
+            write_whole(path, content)
         return content
 
     def rows(self) -> list[tuple[str, ...]]:
         """The seven columns as text, one tuple a class."""
-        return [
-            (str(c), str(s), str(span), str(n), str(tail), f"{worst:.2f}%", str(align))
-            for c, s, span, n, tail, worst, align in self._classes.tolist()
-        ]
+        return text_rows(self._classes)
 
     def to_markdown(self) -> str:
         """The seven columns as a Markdown table."""
-        lines = ["| " + " | ".join(COLUMN_TITLES) + " |", "|" + "---:|" * len(COLUMN_TITLES)]
-        lines += ["| " + " | ".join(row) + " |" for row in self.rows()]
-        return "\n".join(lines)
+        return markdown(self.rows())
 
     def __str__(self) -> str:
         return _format.table(self.rows(), COLUMN_TITLES, left=0)
