@@ -201,8 +201,7 @@ static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_
 
 /* A slot of a span whose owner field is not the cache's address: who owns it, or how it is marked,
  * decides. */
-static sw_always_inline void free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
-                                           const char *op) {
+void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
     if (sw_likely(span == cache->hazard)) {
         free_hazard(cache, span, slot, ptr, op);
         return;
@@ -214,10 +213,6 @@ static sw_always_inline void free_by_owner(sw_cache *cache, sw_span *span, uint6
     }
 }
 
-void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
-    free_by_owner(cache, span, slot, ptr, op);
-}
-
 /* The fast path found no slot that starts at the address, or one that is free already. */
 static sw_noinline void free_slow(sw_cache *cache, void *ptr, const char *op) {
     free_unslotted(cache, ptr, op);
@@ -227,7 +222,7 @@ void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (span != NULL)
-        free_by_owner(cache, span, slot, ptr, op);
+        sw_free_by_owner(cache, span, slot, ptr, op);
     else
         free_unslotted(cache, ptr, op);
 }
