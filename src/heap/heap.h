@@ -101,8 +101,8 @@ struct sw_heap {
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
-static inline bool sw_heap_tick_due(const sw_heap *heap, uint64_t now_ns) {
-    return sw_pages_tick_due(&heap->pages, now_ns);
+static inline bool sw_heap_decay_due(const sw_heap *heap, uint64_t now_ns) {
+    return sw_pages_decay_due(&heap->pages, now_ns);
 }
 
 /* What the caches of the heap know of its space. Where objects share slots no free is a fast one:

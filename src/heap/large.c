@@ -46,7 +46,7 @@ enum { TICK_EVERY = 16 };
 static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
     sw_os_lock_acquire(&heap->lock);
-    sw_reclaim_tick(heap);
+    sw_reclaim_decay(heap);
     if (span != NULL) sw_shelf_release(heap, span);
     sw_os_lock_release(&heap->lock);
     errno = saved_errno;
@@ -61,7 +61,7 @@ static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
 
 static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
                                       sw_status *why) {
-    sw_reclaim_tick(heap);
+    sw_reclaim_decay(heap);
     *why = SW_NOMEM;
     sw_span *span = sw_fresh_record(heap);
     if (span == NULL) return NULL;
@@ -214,7 +214,7 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     bool done = true;
     if (pages == 0 || pages >= UINT32_MAX / 4) return false;
     sw_os_lock_acquire(&heap->lock);
-    if (pages != cold->pages) sw_reclaim_tick(heap);
+    if (pages != cold->pages) sw_reclaim_decay(heap);
     bool live = sw_span_large_end(span, p);
     if (live && pages < cold->pages) shrink(heap, cold, (uint32_t)pages);
     if (live && pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);

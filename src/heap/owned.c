@@ -17,7 +17,7 @@ static void release(sw_cache *cache, sw_span *span) {
     int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
     sw_hint_forget(cache, span);
     sw_os_lock_acquire(&heap->lock);
-    sw_reclaim_tick(heap);
+    sw_reclaim_decay(heap);
     sw_central_release(heap, span);
     sw_os_lock_release(&heap->lock);
     errno = saved_errno;

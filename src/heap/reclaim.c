@@ -6,12 +6,12 @@
 #include "heap/shelf.h"
 #include "heap/verify_point.h"
 
-void sw_reclaim_tick(sw_heap *heap) {
+void sw_reclaim_decay(sw_heap *heap) {
     if (heap->options.decay_ns == SW_DECAY_NEVER) return;
     uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
-    if (sw_likely(!sw_heap_tick_due(heap, now_ns))) return;
+    if (sw_likely(!sw_heap_decay_due(heap, now_ns))) return;
     sw_shelf_clear_all(heap); /* from now on idle, like every free page */
-    sw_pages_tick(&heap->pages, now_ns);
+    sw_pages_decay(&heap->pages, now_ns);
     sw_verify_note(heap, SW_VERIFY_TICK);
 }
 

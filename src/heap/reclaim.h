@@ -8,7 +8,7 @@
 
 /* Under the heap's lock: reads the clock (manual or system). At a tick what is on shelves becomes
  * free pages, and the page heap gives pages back that have been free for a while. */
-void sw_reclaim_tick(sw_heap *heap);
+void sw_reclaim_decay(sw_heap *heap);
 /* Under the heap's lock: the system has refused memory for metadata. What is on shelves becomes
  * free pages, and the free pages at the windows' ends go back to the system. False: there were
  * none, so another attempt would fail too. */

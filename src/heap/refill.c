@@ -53,7 +53,7 @@ static void populate(const sw_cache *cache, const sw_span *span) {
  * on. NULL with *why set. */
 static sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_heap *heap = cache->heap;
-    sw_reclaim_tick(heap);
+    sw_reclaim_decay(heap);
     sw_span *span = sw_central_take_partial(heap, span_class);
     if (span == NULL) span = sw_fresh_span(heap, span_class, why);
     if (span == NULL) return NULL;

@@ -73,8 +73,8 @@ static uint64_t purge_all(sw_pages *pages, bool idle_only) {
     return bytes;
 }
 
-void sw_pages_tick(sw_pages *pages, uint64_t now_ns) {
-    if (!sw_pages_tick_due(pages, now_ns)) return;
+void sw_pages_decay(sw_pages *pages, uint64_t now_ns) {
+    if (!sw_pages_decay_due(pages, now_ns)) return;
     sw_set_counter(&pages->tick_ns, now_ns);
     if (pages->free_held_pages == 0) return;
     (void)purge_all(pages, true);

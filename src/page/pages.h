@@ -80,13 +80,13 @@ bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *need
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
 
-static inline bool sw_pages_tick_due(const sw_pages *pages, uint64_t now_ns) {
+static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
     uint64_t tick_ns = __atomic_load_n(&pages->tick_ns, __ATOMIC_RELAXED);
     return pages->decay_ns != SW_DECAY_NEVER && now_ns >= tick_ns &&
            now_ns - tick_ns >= pages->decay_ns;
 }
 /* Decay: pages that have been free since the last tick go back. Does nothing when no tick is due. */
-void sw_pages_tick(sw_pages *pages, uint64_t now_ns);
+void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
 /* Every free page goes back now; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 

@@ -258,7 +258,7 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
     bool ends = op->kind == SW_OP_THREAD_END;
     sw_status status = sw_unlikely(ends) ? SW_OK : cache_of(runner, op->thread, index, &cache);
     if (sw_unlikely(status != SW_OK)) return status;
-    if (sw_unlikely(sw_heap_tick_due(runner->heap, op->time_ns)))
+    if (sw_unlikely(sw_heap_decay_due(runner->heap, op->time_ns)))
         sw_heap_set_time(runner->heap, op->time_ns);
     switch ((sw_op_kind)op->kind) {
     case SW_OP_ALLOC:

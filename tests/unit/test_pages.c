@@ -204,7 +204,7 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
         run *it = &runs[(r >> 32) % RUNS];
         if ((r & 31) == 0) {
             now += (r >> 8) % ((r & 32) != 0 ? 3 * DECAY : DECAY);
-            sw_pages_tick(&pages, now);
+            sw_pages_decay(&pages, now);
             model_tick(now);
         } else if ((r & 511) == 1) {
             CHECK_EQ(sw_pages_trim(&pages), model_purge(false) << page_shift);
@@ -246,12 +246,12 @@ static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
             freed = now;
         }
         now += step;
-        sw_pages_tick(&pages, now);
+        sw_pages_decay(&pages, now);
     }
     CHECK_EQ(pages.held_pages, 0);
     CHECK(now - freed >= DECAY);
     CHECK(now - freed < 2 * DECAY + 2 * step);
-    sw_pages_tick(&pages, now - 1); /* a clock that falls is ignored */
+    sw_pages_decay(&pages, now - 1); /* a clock that falls is ignored */
     tear_down();
 }
 
@@ -265,15 +265,15 @@ static void late_tick(sw_space *space) {
     set_up(space, 13);
     CHECK_EQ(sw_pages_alloc(&pages, 5, 1, &page, &needzero), SW_OK);
     sw_pages_free(&pages, page, 2);
-    sw_pages_tick(&pages, 1000);
+    sw_pages_decay(&pages, 1000);
     CHECK_EQ(pages.returned_bytes, 0);
     sw_pages_free(&pages, page + 2, 3);
-    sw_pages_tick(&pages, 5500);
+    sw_pages_decay(&pages, 5500);
     CHECK_EQ(pages.returned_bytes, 2 * bytes);
     CHECK_EQ(pages.free_held_pages, 3);
-    sw_pages_tick(&pages, 6499);
+    sw_pages_decay(&pages, 6499);
     CHECK_EQ(pages.returned_bytes, 2 * bytes);
-    sw_pages_tick(&pages, 6500);
+    sw_pages_decay(&pages, 6500);
     CHECK_EQ(pages.returned_bytes, 5 * bytes);
     CHECK_EQ(pages.held_pages, 0);
     tear_down();
@@ -316,7 +316,7 @@ static void busy_pages_stay(sw_space *space) {
         CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &page, &needzero), SW_OK);
         CHECK_EQ(needzero, now != 0);
         sw_pages_free(&pages, page, 1);
-        sw_pages_tick(&pages, now);
+        sw_pages_decay(&pages, now);
     }
     CHECK_EQ(pages.returned_bytes, 0);
     tear_down();
