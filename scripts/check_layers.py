@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that the C sources keep the layer order of src/LAYERS.md.
 
-Two proofs: every quoted #include of a file in src/ names a file of its own layer or of a layer that
-its own may use; and every undefined symbol of an object file is defined in such a layer (or outside
-the project). Exit status: 0 clean, 1 violations (one line each), 2 bad usage or input.
+Three proofs: every quoted #include of a file in src/ names a file of its own layer or of a layer
+that its own may use; every undefined symbol of an object file is defined in such a layer (or
+outside the project); and the files of one folder call each other in no ring, so that each can be
+read after those it calls. Exit status: 0 clean, 1 violations (one line each), 2 bad usage or input.
 
 Example:
     python3 scripts/check_layers.py --objects build/release
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import fnmatch
+import itertools
 import re
 import subprocess
 import sys
@@ -185,6 +187,59 @@ def check_symbols(objects: list[Object]) -> Iterator[str]:
             )
 
 
+Calls = dict[str, dict[str, set[str]]]
+"""Source -> other source of its folder that it refers to -> the symbols."""
+
+
+def calls_in_folders(objects: Iterable[Object]) -> dict[str, Calls]:
+    """Who refers to whose symbols among the files of a folder; by folder, over all targets."""
+    by_room: dict[tuple[str, str], list[Object]] = {}
+    for item in objects:
+        folder = Path(item.source).parent.as_posix()
+        by_room.setdefault((item.target, folder), []).append(item)
+    folders: dict[str, Calls] = {}
+    for (_, folder), items in by_room.items():
+        calls = folders.setdefault(folder, {})
+        for user, owner in itertools.permutations(items, 2):
+            if symbols := user.undefined & owner.defined:
+                calls.setdefault(user.source, {}).setdefault(owner.source, set()).update(symbols)
+    return folders
+
+
+def rings_of(calls: Calls) -> list[list[str]]:
+    """The sets of sources that reach each other (strongly connected components of several)."""
+
+    def reached_from(source: str) -> set[str]:
+        reached: set[str] = set()
+        waiting = [source]
+        while waiting:
+            fresh = calls.get(waiting.pop(), {}).keys() - reached
+            reached |= fresh
+            waiting += fresh
+        return reached
+
+    reach = {source: reached_from(source) for source in calls}
+    rings = {
+        tuple(sorted(other for other in reach[source] if source in reach.get(other, set())))
+        for source in calls
+        if source in reach[source]
+    }
+    return [list(ring) for ring in sorted(rings)]
+
+
+def check_rings(objects: Iterable[Object]) -> Iterator[str]:
+    """Yields one line for each ring: its files, and the symbols by which each calls the next."""
+    for folder, calls in sorted(calls_in_folders(objects).items()):
+        for ring in rings_of(calls):
+            steps = [
+                f"{Path(user).name} -> {Path(owner).name} ({', '.join(sorted(symbols))})"
+                for user in ring
+                for owner, symbols in sorted(calls[user].items())
+                if owner in ring
+            ]
+            yield f"{folder}: {len(ring)} files call each other in a ring: {'; '.join(steps)}"
+
+
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     first, _, rest = (__doc__ or "").partition("\n")
@@ -210,7 +265,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs both proofs and returns the exit status."""
+    """Runs the proofs and returns the exit status."""
     options = parse_arguments(arguments)
     try:
         layers = read_layers((options.root / "src/LAYERS.md").read_text(encoding="utf-8"))
@@ -220,6 +275,7 @@ def main(arguments: list[str] | None = None) -> int:
             objects = read_objects(options.root, build, layers, options.nm)
             count += len(objects)
             violations += check_symbols(objects)
+            violations += check_rings(objects)
     except (LayersError, OSError) as error:
         print(f"check_layers: {error}", file=sys.stderr)
         return 2

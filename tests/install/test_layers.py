@@ -117,6 +117,65 @@ def test_stand_in_for_libc_is_not_an_upward_symbol(tree: Path) -> None:
     assert status == 0
 
 
+def plant_calls(tree: Path, calls: dict[str, tuple[str, ...]], folder: str = "heap") -> None:
+    """Sources of a folder, each with a function of its name that calls those of others."""
+    for name, called in calls.items():
+        lines = [f"int {other}(void);" for other in called]
+        sum_of_calls = " + ".join(["1", *(f"{other}()" for other in called)])
+        lines += [f"int {name}(void);", f"int {name}(void) {{ return {sum_of_calls}; }}"]
+        (tree / f"src/{folder}/{name}.c").write_text("\n".join(lines) + "\n")
+
+
+def test_planted_ring_is_found(tree: Path) -> None:
+    plant_calls(
+        tree, {"top": ("one",), "one": ("two",), "two": ("three", "low"), "three": ("one",)}
+    )
+    plant_calls(tree, {"low": ()})
+    status, lines = check(tree, "--objects", str(plant_objects(tree)))
+    assert status == 1
+    assert lines[0] == (
+        "src/heap: 3 files call each other in a ring: one.c -> two.c (two); "
+        "three.c -> one.c (one); two.c -> three.c (three)"
+    )
+    assert lines[1] == "check_layers: 3 layers, 8 objects, 1 violations"
+
+
+def test_two_rings_of_a_folder_are_two_lines(tree: Path) -> None:
+    plant_calls(tree, {"a": ("b",), "b": ("a", "c"), "c": ("d",), "d": ("c",)})
+    build = plant_objects(tree)
+    plant_objects(tree, "again")  # the same sources in a second target are the same rings
+    status, lines = check(tree, "--objects", str(build))
+    assert status == 1
+    assert lines[:2] == [
+        "src/heap: 2 files call each other in a ring: a.c -> b.c (b); b.c -> a.c (a)",
+        "src/heap: 2 files call each other in a ring: c.c -> d.c (d); d.c -> c.c (c)",
+    ]
+
+
+def test_what_is_no_ring_passes(tree: Path) -> None:
+    """A diamond, a function that calls itself, and names that are static in one of two files."""
+    plant_calls(
+        tree, {"top": ("left", "right"), "left": ("low",), "right": ("low",), "low": ("low",)}
+    )
+    statics = "static int top_part(void) { return 1; }\nint up(void);\n"
+    (tree / "src/heap/up.c").write_text(
+        statics + "int top(void);\nint up(void) { return top() + top_part(); }\n"
+    )
+    status, lines = check(tree, "--objects", str(plant_objects(tree)))
+    assert (status, lines) == (0, ["check_layers: 3 layers, 8 objects, 0 violations"])
+
+
+def test_libraries_apart_make_no_ring(tree: Path) -> None:
+    """Each calls a function that the other one defines, but no program links both."""
+    plant_calls(tree, {"one": ("two",)})
+    first = plant_objects(tree, "first")
+    (tree / "src/heap/one.c").write_text("int unused;\n")
+    plant_calls(tree, {"two": ("one",)})
+    plant_objects(tree, "second")
+    status, lines = check(tree, "--objects", str(first))
+    assert (status, lines) == (0, ["check_layers: 3 layers, 9 objects, 0 violations"])
+
+
 def test_file_of_no_layer_is_found(tree: Path) -> None:
     (tree / "src/odd").mkdir()
     (tree / "src/odd/odd.c").write_text("int odd;\n")
