@@ -40,7 +40,8 @@
  *   owned, remote, refill                           what a cache does with its spans
  *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
- * Beside them stands paths: the table of the specialised functions.
+ * Beside them stand paths (the table of the specialised functions), checks (rules of the structs)
+ * and verify_point (where whole heaps may be verified).
  *
  * Address map: space > windows of this heap > page runs > spans > slots. No byte of an object is
  * read or written here except to zero it.
