@@ -55,6 +55,15 @@ static inline int check_result(void) {
     return check_failed() || check_count_ == 0;
 }
 
+/* Long loops do one case in so many. It is 1, all cases, unless the environment has
+ * SPANWISE_TEST_SHARE: the presets `none` and `arm64` set it, since `release` and `asan-ubsan` do the
+ * same cases in full, and an emulator takes ten times as long. Every kind of case is still done. */
+static inline unsigned check_share(void) {
+    const char *text = getenv("SPANWISE_TEST_SHARE");
+    unsigned long share = text == NULL ? 1 : strtoul(text, NULL, 10);
+    return share >= 1 && share <= 1000 ? (unsigned)share : 1;
+}
+
 /* A small, good generator for tests (splitmix64); the state is the caller's. */
 static inline uint64_t check_random(uint64_t *state) {
     uint64_t z = (*state += 0x9E3779B97F4A7C15ull);

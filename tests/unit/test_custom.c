@@ -55,7 +55,8 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     for (int i = 0; i < 2; i++) CHECK_EQ(sw_cache_open(heap, &caches[i]), SW_OK);
     size_t max = sw_table_max_bytes(table);
-    for (int step = 0; step < STEPS; step++) {
+    int steps = STEPS / (int)check_share();
+    for (int step = 0; step < steps; step++) {
         uint64_t r = check_random(&seed), i = (r >> 32) % OBJECTS;
         sw_cache *cache = caches[r & 1];
         if (items[i].p != NULL) {
@@ -177,7 +178,7 @@ static void dry_equals_live(const sw_table *table, uint64_t seed) {
         options.dry = (uint8_t)dry;
         CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
         CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
-        CHECK_EQ(sw_runner_run(runner, ops, COUNT, 1, NULL, &done), SW_OK);
+        CHECK_EQ(sw_runner_run(runner, ops, COUNT / check_share(), 1, NULL, &done), SW_OK);
         CHECK(verified(heap));
         CHECK_EQ(sw_heap_ledger(heap, &ledgers[dry], NULL, 0), SW_OK);
         sw_runner_destroy(runner);

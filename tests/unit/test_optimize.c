@@ -325,8 +325,9 @@ static void test_refused(void) {
 
 int main(void) {
     uint64_t seed = 20261120;
-    for (int i = 0; i < CASES; i++) random_case(&seed);
-    for (int i = 0; i < CASES / 100; i++) tail_case(&seed);
+    int cases = CASES / (int)check_share();
+    for (int i = 0; i < cases; i++) random_case(&seed);
+    for (int i = 0; i < cases / 100; i++) tail_case(&seed);
     test_full_size();
     test_more_classes_than_sizes();
     test_profile();

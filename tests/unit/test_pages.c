@@ -199,6 +199,7 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
     memset(&m, 0, sizeof m);
     memset(runs, 0, sizeof runs);
     set_up(space, page_shift);
+    steps /= (int)check_share();
     for (int step = 0; step < steps; step++) {
         uint64_t r = check_random(&seed);
         run *it = &runs[(r >> 32) % RUNS];

@@ -115,8 +115,9 @@ static void compare_ledgers(void) {
 
 static void churn(const sw_table *table) {
     uint64_t rng = 3;
+    uint64_t steps = STEPS / check_share();
     make_heaps(table);
-    for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint64_t step = 0; step < steps; step++) {
         uint64_t r = check_random(&rng);
         size_t i = (size_t)(r >> 44) % OBJECTS;
         if (objects[i].live != NULL)

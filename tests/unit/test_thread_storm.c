@@ -12,11 +12,8 @@
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
-#if UNDER_TSAN
-enum { SCALE = 1 };
-#else
-enum { SCALE = 10 };
-#endif
+/* How long the loops are: set by main. */
+static int scale;
 
 enum { BOXES = 512, FREERS = 3 };
 
@@ -114,7 +111,7 @@ static void one_producer(void) {
     uint64_t rng = 1;
     for (int i = 0; i < FREERS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, consumer, (void *)(uintptr_t)(i + 1)), 0);
-    for (int i = 0; i < 60000 * SCALE; i++) {
+    for (int i = 0; i < 60000 * scale; i++) {
         uint64_t r = check_random(&rng);
         size_t *p = produce(NULL, 8 + (r >> 16) % ((r & 255) == 0 ? 39000 : 300) / 8 * 8);
         p = atomic_exchange(&boxes[r % BOXES], p);
@@ -135,7 +132,7 @@ static void one_producer(void) {
  * then. */
 static void *open_and_close(void *arg) {
     uint64_t rng = (uint64_t)(uintptr_t)arg * 1000;
-    for (int round = 0; round < 800 * SCALE; round++) {
+    for (int round = 0; round < 800 * scale; round++) {
         sw_cache *cache;
         if (sw_cache_open(heap, &cache) != SW_OK) abort();
         int count = (int)(check_random(&rng) % 200);
@@ -183,7 +180,7 @@ static void *use_and_say(void *arg) {
 }
 
 static void exits_meet_destroy(void) {
-    for (int round = 0; round < 60 * SCALE; round++) {
+    for (int round = 0; round < 60 * scale; round++) {
         enum { COUNT = 4 };
         pthread_t threads[COUNT];
         sw_heap *theirs;
@@ -222,8 +219,8 @@ static void *racer(void *arg) {
 static int racing_frees(size_t size, bool owner_too, bool neighbour) {
     pthread_t threads[RACERS];
     void *kept = NULL;
-    time_t end = time(NULL) + SECONDS;
-    int rounds = ROUNDS_MAX;
+    time_t end = time(NULL) + SECONDS / (int)check_share();
+    int rounds = ROUNDS_MAX / (int)check_share();
     atomic_store(&turn, 0);
     atomic_store(&done_threads, 0);
     int racers = owner_too ? 1 : RACERS;
@@ -279,6 +276,7 @@ static void races(void) {
 #endif
 
 int main(void) {
+    scale = UNDER_TSAN || check_share() > 1 ? 1 : 10;
     sw_set_fault_handler(count_fault, NULL);
     for (int tracked = 0; tracked < 2; tracked++) {
         make_heap(tracked ? sw_table_go() : sw_table_c16(), tracked != 0);
