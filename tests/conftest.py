@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: children can be ended by signals, however the tests were started."""
+"""For all tests: children can be ended by signals; who shares a fixture shares a worker."""
 
 import signal
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+# Folders whose tests share what takes long to make: an installation, a wheel, compiled programs.
+TOGETHER = ("install", "malloc", "recorder")
 
 
 def pytest_configure() -> None:
@@ -11,3 +18,12 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of `-n 2 --dist loadgroup`: a folder of TOGETHER, else a file, is run by one worker."""
+    for item in items:
+        folder = item.path.relative_to(HERE).parts[0] if HERE in item.path.parents else ""
+        group = folder if folder in TOGETHER else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
