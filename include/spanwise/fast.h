@@ -14,7 +14,6 @@
 
 #include <string.h>
 
-#include <spanwise/ablate.h>
 #include <spanwise/fast_abi.h>
 #include <spanwise/gen/fast.h>
 
@@ -57,7 +56,10 @@ __attribute__((used)) static const char *const sw_fast_table_needed = &SW_FAST_T
 
 /* The most bytes that are cleared in line. Above, gcc would write `rep stos` for a constant length,
  * which takes three times what a call of memset does (144 bytes on a Zen 4: 19 ns and 7). */
-#define SW_FAST_CLEAR_MAX (SW_ABLATE_ZERO ? 0 : 80)
+#define SW_FAST_CLEAR_MAX 80
+
+/* The number of the lowest set bit; bits is not 0. */
+#define SW_FAST_LOWEST(bits) ((unsigned)__builtin_ctzll(bits))
 
 /* Clears an object; bytes is most often a constant. */
 SW_FAST_INLINE void sw_fast_clear(void *p, size_t bytes) {
@@ -139,13 +141,9 @@ SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uin
     uint64_t frame = (p - cache->base) >> SW_FRAME_SHIFT;
     if (__builtin_expect(frame >= cache->frames, 0)) return NULL;
     sw_span *span = &cache->spans[cache->page_map[frame]];
-#if SW_ABLATE_DIVIDE
-    if (__builtin_expect(!sw_ablate_slot(cache, span, p, slot), 0)) return NULL;
-#else
     sw_product product = (sw_product)(p - span->base) * span->magic;
     *slot = (uint64_t)(product >> 64);
     if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0)) return NULL;
-#endif
     return span;
 }
 

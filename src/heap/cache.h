@@ -72,7 +72,7 @@ static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *bin) {
  * there the policy chooses the next slot. */
 static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
     bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO;
-    return hinted && !SW_ABLATE_NO_HINTS ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
+    return hinted ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
 }
 
 /* --- lives ------------------------------------------------------------------------------------ */

@@ -18,6 +18,7 @@ import pytest
 import run_study
 import spanwise as sw
 from runner import counts
+from studies.ablations import patches
 from studies.anatomy import parts
 from studies.catalogue import STUDIES
 
@@ -83,6 +84,15 @@ def test_limits(tmp_path: Path) -> None:
     rows = json.loads(file.read_text())["rows"]
     assert {"list", "transition", "inline"} <= {row["step"] for row in rows}
     assert all(row["ns"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", patches.PATCHES)
+def test_the_source_takes_a_patch_of_the_ablations(name: str, tmp_path: Path) -> None:
+    patch = patches.PATCHES[name]
+    folder = patches.patched(ROOT, tmp_path, name)
+    texts = [file.read_text() for file in folder.rglob("*.h")]
+    assert sum(text.count(patch.plain) for text in texts) == 1
+    assert not any(patch.ours in text for text in texts)
 
 
 def test_ablations(tmp_path: Path) -> None:

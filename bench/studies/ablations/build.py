@@ -21,6 +21,7 @@ from pathlib import Path
 from runner import children
 from runner.errors import BenchError
 
+from studies.ablations.patches import patched
 from studies.ablations.plan import Variant
 
 _ROOMS = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap")
@@ -29,8 +30,8 @@ _FLAGS = (
     *("-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC", "-fvisibility=hidden"),
     *("-fno-semantic-interposition", "-pthread"),
 )
-Recipe = tuple[tuple[str, ...], int | None]
-"""Defines and cut-off of a program. Variants that only run otherwise share one."""
+Recipe = tuple[str, int | None]
+"""Patch of the source and cut-off of a program. Variants that only run otherwise share one."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Site:
 
 def recipe_of(variant: Variant) -> Recipe:
     """What has to be compiled for a variant."""
-    return variant.defines, variant.cutoff
+    return variant.patch, variant.cutoff
 
 
 def _telling_line(said: str) -> str:
@@ -105,6 +106,7 @@ def _hash_of_sources(root: Path) -> str:
     tracked = [*root.glob("src/**/*.[ch]"), *root.glob("include/spanwise/**/*.h")]
     tracked += [root / _PROGRAM, *root.glob("bench/rows/*.h"), root / "scripts/sizeclasses.py"]
     tracked += root.glob("python/spanwise_sizeclasses/*.py")
+    tracked.append(root / "bench/studies/ablations/patches.py")
     for path in sorted(tracked):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
@@ -162,23 +164,20 @@ def _generate(root: Path, folder: str, cutoff: int) -> Path:
 
 def _compile(site: Site, recipe: Recipe, target: Path) -> None:
     """Leaves a whole program at `target` or nothing."""
-    (defines, cutoff), root = recipe, site.root
-    sources = [file for room in _ROOMS for file in sorted((root / "src" / room).glob("*.c"))]
+    (patch, cutoff), root = recipe, site.root
     with tempfile.TemporaryDirectory(prefix=".part-", dir=site.folder) as folder:
+        where = patched(root, Path(folder) / "source", patch) if patch else root
+        sources = [file for room in _ROOMS for file in sorted((where / "src" / room).glob("*.c"))]
         if cutoff is not None:
-            stock = root / "src/gen/paths_c16.c"
+            stock = where / "src/gen/paths_c16.c"
             sources = [file for file in sources if file != stock]
             sources.append(_generate(root, folder, cutoff))
-        words = [*site.compiler, *_FLAGS, *(f"-D{name}" for name in defines)]
-        words += [
-            f"-I{root / 'include'}",
-            f"-I{root / 'src'}",
-            f"-I{root / 'bench/rows'}",
-            str(root / _PROGRAM),
-        ]
+        included = (where / "include", where / "src", root / "bench/rows")
+        words = [*site.compiler, *_FLAGS, *(f"-I{path}" for path in included)]
+        words.append(str(root / _PROGRAM))
         part = Path(folder) / "program"
         what = "ours" if cutoff is None else f"cut-off {cutoff}"
-        _run([*words, *map(str, sources), "-o", str(part)], " ".join([what, *defines]))
+        _run([*words, *map(str, sources), "-o", str(part)], f"{what} {patch}".rstrip())
         part.replace(target)
 
 

@@ -23,13 +23,13 @@ class Variant:
 
     Attributes:
         name: in the output.
-        defines: compile definitions of program and library, e.g. SW_ABLATE_SCAN=1.
+        patch: of the library's source, a name of patches.PATCHES; "": the source as it is.
         cutoff: largest size with a specialised path, bytes; None: the checked-in paths.
         options: of bench_ablation when it runs.
     """
 
     name: str
-    defines: tuple[str, ...] = ()
+    patch: str = ""
     cutoff: int | None = None
     options: tuple[str, ...] = ()
 
@@ -51,8 +51,8 @@ class Ablation:
     rows: tuple[str, ...]
 
 
-def _switch(name: str, what: str, plain: str, define: str, rows: tuple[str, ...]) -> Ablation:
-    return Ablation(name, what, (Variant("ours"), Variant(plain, (f"{define}=1",))), rows)
+def _patch(name: str, what: str, plain: str, patch: str, rows: tuple[str, ...]) -> Ablation:
+    return Ablation(name, what, (Variant("ours"), Variant(plain, patch=patch)), rows)
 
 
 def _cutoffs() -> tuple[Variant, ...]:
@@ -117,32 +117,32 @@ def plan(root: Path) -> list[Ablation]:
             _cutoffs(),
             ("call/8-1024", "zcall/8-1024", "zcall/64", "zcall/1024"),
         ),
-        _switch(
+        _patch(
             "division",
             "slot of an address: magic against hardware division",
             "divide",
-            "SW_ABLATE_DIVIDE",
+            "divide",
             ("pair/16", "free/16", "replace/8-1024"),
         ),
-        _switch(
+        _patch(
             "scan-bits",
             "free slot: 64-bit window against bit by bit",
             "bit by bit",
-            "SW_ABLATE_SCAN",
+            "scan",
             ("pair/16", "malloc/16", "keep/8-128"),
         ),
-        _switch(
+        _patch(
             "zeroing",
             "zeroing in line against a call of memset",
             "memset",
-            "SW_ABLATE_ZERO",
+            "zero",
             ("zpair/16", "zpair/64", "zpair/512", "zcall/64"),
         ),
-        _switch(
+        _patch(
             "hints",
             "just-freed slots of full spans remembered or not",
             "no hints",
-            "SW_ABLATE_NO_HINTS",
+            "no-hints",
             ("pair/16", "replace/8-1024"),
         ),
         Ablation(

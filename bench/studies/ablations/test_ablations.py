@@ -17,6 +17,7 @@ from runner.errors import BenchError
 
 from studies.ablations import build as ablation_build
 from studies.ablations import measure as ablation_measure
+from studies.ablations import patches
 from studies.ablations import plan as ablation_plan
 from studies.ablations import plot as ablation_plot
 from studies.ablations import report as ablation_report
@@ -54,11 +55,11 @@ def test_every_ablation_has_ours_first_and_different_others() -> None:
     ablations = ablation_plan.plan(ROOT)
     assert len({each.name for each in ablations}) == len(ablations)
     for each in ablations:
-        others = {(v.defines, v.cutoff, v.options) for v in each.variants}
+        others = {(v.patch, v.cutoff, v.options) for v in each.variants}
         assert each.variants[0].cutoff is None
         assert len(others) == len(each.variants) >= 2
         assert each.rows
-        assert each.variants[0].defines == ()
+        assert each.variants[0].patch == ""
 
 
 def test_plan_has_what_was_asked() -> None:
@@ -72,12 +73,15 @@ def test_plan_has_what_was_asked() -> None:
     assert pages == ["8192", "4096", "8192", "16384", "65536"]
 
 
-def test_switches_are_those_of_the_header() -> None:
-    header = (ROOT / "include/spanwise/ablate.h").read_text()
-    for each in ablation_plan.plan(ROOT):
-        for variant in each.variants:
-            for define in variant.defines:
-                assert f"#define {define.partition('=')[0]} 0\n" in header
+def test_patches_are_those_of_the_plan() -> None:
+    named = {v.patch for each in ablation_plan.plan(ROOT) for v in each.variants}
+    assert named == {"", *patches.PATCHES}
+
+
+def test_a_patch_that_no_longer_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(patches.PATCHES, "scan", patches.Patch("no such text", ""))
+    with pytest.raises(BenchError, match="patch 'scan': 0 places of include/ and src/ have"):
+        patches.patched(ROOT, tmp_path, "scan")
 
 
 def test_select() -> None:
@@ -169,15 +173,17 @@ def test_picture(tmp_path: Path) -> None:
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(BenchError, match="no-such-compiler: No such file or directory; install it"):
-        built(tmp_path, ((), None))
+        built(tmp_path, ("", None))
     monkeypatch.setenv("CC", "false")
     with pytest.raises(BenchError, match="false --version ended with 1; set CC to a compiler"):
-        built(tmp_path, ((), None))
+        built(tmp_path, ("", None))
 
 
-def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"^ours sw_cache=\(: cc ended with 1: .*error: "):
-        built(tmp_path, (("sw_cache=(",), None))
+def test_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = patches.Patch(patches.PATCHES["scan"].ours, "#error broken\n")
+    monkeypatch.setitem(patches.PATCHES, "scan", broken)
+    with pytest.raises(BenchError, match=r"^ours scan: cc ended with 1: .*error: "):
+        built(tmp_path, ("scan", None))
     assert not list(tmp_path.iterdir())
 
 

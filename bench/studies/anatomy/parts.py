@@ -116,7 +116,7 @@ PARTS = (
     Part(
         "window",
         "#009E73",
-        functions=(r"sw_template_pop", r"sw_word_free", r"sw_word_set_free", r"sw_ablate_lowest"),
+        functions=(r"sw_template_pop", r"sw_word_free", r"sw_word_set_free"),
         lines=(
             ("sw_template_small", r"\bbits\b"),
             ("sw_template_plain", r"\bbits\b"),

@@ -22,7 +22,8 @@ from studies.seed_claim.jobs import class_jobs
 
 EXAMPLE = """examples:
   ./dev study seed-claim --quick --rows 'seed/*'
-  ./dev study seed-claim --plot docs/seed-claim.png --write docs/measurements/2026-11-22-seed-claim.md"""
+  ./dev study seed-claim --plot seed-claim.png
+  ./dev study seed-claim --write docs/measurements/2026-11-22-seed-claim.md"""
 
 
 def parser() -> argparse.ArgumentParser:
