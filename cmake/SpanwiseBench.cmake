@@ -9,7 +9,8 @@
 #   bench_threads_check  proves time and count of the rows of several threads
 #   bench_same_place     how often a pair is slow because of where its pages lie
 #   bench_limits         prototypes, each with one requirement more than the one before
-#   bench_limits_check   proves that they do what they say
+#   bench_limits_check   proves that they do what they say; this and bench_paths_limits are built by
+#                        the target bench_study_limits
 #   bench_paths          loops to be counted under callgrind (bench/instructions.py); _bare, _malloc: the
 #                        library without checks, and malloc of whatever is preloaded; _limits: the
 #                        prototypes
@@ -76,13 +77,13 @@ target_compile_options(bench_limits_called PRIVATE -ftls-model=initial-exec)
 spanwise_link_shared(bench_limits_called)
 bench_limits_library(bench_limits_generic STATIC generic.cc)
 
+# The daily tests run one row of them (tests/bench/test_studies.py). What proves them and what counts
+# their instructions is built for the study alone.
+bench_executable(bench_limits "${bench_studies}/limits/bench_limits.cc" bench_limits_called
+                 bench_limits_generic)
 bench_executable(bench_limits_check "${bench_studies}/limits/check_limits.cc" bench_limits_called
                  bench_limits_generic)
 target_sources(bench_limits_check PRIVATE "${bench_studies}/limits/check_called.cc")
-add_test(NAME bench.limits_check COMMAND bench_limits_check)
-set_tests_properties(bench.limits_check PROPERTIES LABELS bench TIMEOUT 120)
-bench_program(bench_limits "${bench_studies}/limits/bench_limits.cc" bench_limits_called
-              bench_limits_generic)
 
 bench_program(bench_malloc "${bench_rows}/bench_malloc.cc")
 bench_program(bench_spanwise "${bench_rows}/bench_spanwise.cc" spanwise_static)
@@ -174,6 +175,8 @@ bench_paths_program(bench_paths_limits "${bench_studies}/limits/paths_limits.cc"
                     bench_limits_called bench_limits_generic benchmark::benchmark
                     Threads::Threads)
 set_target_properties(bench_paths_limits PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+set_target_properties(bench_limits_check bench_paths_limits PROPERTIES EXCLUDE_FROM_ALL ON)
+add_custom_target(bench_study_limits DEPENDS bench_limits_check bench_paths_limits)
 
 find_program(bench_valgrind valgrind)
 find_program(bench_python python3)

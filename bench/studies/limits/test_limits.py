@@ -347,6 +347,15 @@ def bench_build() -> Path:
     return build
 
 
+def test_the_prototypes_do_what_they_say() -> None:
+    """They hand out each slot once, and find what they claim to find."""
+    program = bench_build() / "bench_limits_check"
+    if not program.is_file():
+        pytest.skip(f"no {program}: ./dev study limits builds it")
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_quick_run(tmp_path: Path) -> None:
     """One short repetition of a row: prototypes, ours, whichever peers are linked."""
     file = tmp_path / "limits.json"
