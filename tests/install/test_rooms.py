@@ -247,6 +247,10 @@ print(sw.plots.waste.__name__, sw.workloads.synthesize is sw.synthesize)
     assert run_python(code) == "waste True\n"
 
 
-def test_import_loads_no_matplotlib() -> None:
-    code = "import sys, spanwise; print('numpy' in sys.modules, 'matplotlib' in sys.modules)"
-    assert run_python(code) == "True False\n"
+def test_import_loads_neither_matplotlib_nor_the_generator() -> None:
+    code = """
+import sys, spanwise
+for name in ("numpy", "matplotlib", "spanwise_sizeclasses"):
+    print(name in sys.modules)
+"""
+    assert run_python(code) == "True\nFalse\nFalse\n"

@@ -2,21 +2,23 @@
 """Families of size classes and table files, as the generator has them.
 
 There is one truth, the package `spanwise_sizeclasses`: the script that writes the C tables is made
-of it, and this module gives its tables with the errors of this package.
+of it, and this module gives its tables with the errors of this package. It is imported when a
+table is first asked of it, since most of what imports `spanwise` never does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spanwise_sizeclasses import families, rules, tablefile
-from spanwise_sizeclasses.model import BUILTINS, SizeClassError, Table
 
 from spanwise.errors import InvalidError
+
+if TYPE_CHECKING:
+    from spanwise_sizeclasses.model import Table
 
 NAMES_HELP = "go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci, geometric-R or FILE.json"
 """What a command line may call a table."""
@@ -27,6 +29,8 @@ _SMALL_LIMIT = 1024
 @contextmanager
 def _named_errors(where: str = "") -> Iterator[None]:
     """The generator's errors as the package's."""
+    from spanwise_sizeclasses.model import SizeClassError  # noqa: PLC0415
+
     try:
         yield
     except SizeClassError as error:
@@ -39,6 +43,8 @@ def named(name: str) -> Table | None:
     Raises:
         InvalidError: geometric- without a ratio above 1.
     """
+    from spanwise_sizeclasses import families  # noqa: PLC0415
+
     with _named_errors():
         return families.named(name)
 
@@ -49,6 +55,9 @@ def check_name(name: str) -> None:
     Raises:
         InvalidError: the name, and what it must be.
     """
+    from spanwise_sizeclasses import rules  # noqa: PLC0415
+    from spanwise_sizeclasses.model import BUILTINS  # noqa: PLC0415
+
     with _named_errors():
         rules.check_name(name)
     if name in BUILTINS:
@@ -61,6 +70,8 @@ def make(family: str, *arguments: Any, **options: Any) -> Table:
     Raises:
         InvalidError: an argument is out of range.
     """
+    from spanwise_sizeclasses import families  # noqa: PLC0415
+
     with _named_errors():
         table: Table = getattr(families, family)(*arguments, **options)
         return table
@@ -68,6 +79,8 @@ def make(family: str, *arguments: Any, **options: Any) -> Table:
 
 def span_pages(size: int, page_bytes: int) -> int:
     """The fewest pages whose tail behind whole slots is at most 1/8 of the span."""
+    from spanwise_sizeclasses import families  # noqa: PLC0415
+
     return families.span_pages(size, page_bytes)
 
 
@@ -77,6 +90,8 @@ def read_table_file(path: str, raw: bytes) -> Table:
     Raises:
         InvalidError: naming the file, and the line and column, or the class and rule.
     """
+    from spanwise_sizeclasses import tablefile  # noqa: PLC0415
+
     with _named_errors(f"{path}: "):
         return tablefile.parse_table(raw)
 

@@ -320,7 +320,7 @@ def test_impossible_table_files(tmp_path: Path) -> None:
 
 
 def test_flags_and_sources_are_those_of_cmake() -> None:
-    """A build has no CMake: what is changed there has to be changed in _build_steps.py too."""
+    """A build has no CMake: what is changed there has to be changed in steps.py too."""
     folder = ROOT / "cmake"
     targets = (folder / "SpanwiseTargets.cmake").read_text()
     library = (folder / "SpanwiseLibrary.cmake").read_text()
