@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: ./dev study check-grades --paths pair",
     )
     made.add_argument("--paths", default="", metavar="TEXT", help="only paths whose names begin so")
+    made.add_argument("--grades", type=int, nargs="+", choices=GRADES, default=GRADES)
     made.add_argument("--json", action="store_true", help="the figures for machines")
     return made
 
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     instructions: dict[str, list[float]] = {}
     code_bytes = []
     with tempfile.TemporaryDirectory(prefix="spanwise-grades-") as folder:
-        for grade in GRADES:
+        for grade in options.grades:
             file, code = build(grade, Path(folder))
             program = counts.Program(file, prefix=options.paths)
             paths = counts.paths_of(program)
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"code_bytes": code_bytes, "instructions": instructions}))
         return 0
-    header = ["path", *(f"grade {grade}" for grade in GRADES)]
+    header = ["path", *(f"grade {grade}" for grade in options.grades)]
     rows = [[path, *(f"{n:.2f}" for n in row)] for path, row in instructions.items()]
     rows.append(["code, bytes", *map(str, code_bytes)])
     print(text_table(header, rows))
