@@ -61,7 +61,8 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
     if (!good)
         SW_BROKEN(a, "cache %u: span class %u does not point into its current span",
                   cache->cold->number, span_class);
-    sw_audit_rule(a, "bin", sw_bin_check(bin));
+    else
+        sw_audit_rule(a, "bin", sw_bin_check(bin));
 }
 
 /* Every free slot of a full span is in `local` and has a hint. */
@@ -156,6 +157,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         seen[SW_SPAN_PARTIAL] += partial;
         spans += current + full + partial;
     }
+    if (a->status != SW_OK) return; /* the rules follow pointers that were found damaged */
     sw_audit_rule(a, "cache", sw_cache_cold_check(cold, heap->span_classes));
     if (cold->closed == 0) sw_audit_rule(a, "cache", sw_cache_record_check(cache));
     if (a->status == SW_OK && cold->closed && spans != 0)

@@ -165,6 +165,7 @@ void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id
     a->records++;
     if (span->state == SW_SPAN_LARGE) {
         check_large(a, span);
+        if (a->status != SW_OK) return;
         sw_audit_rule(a, "large object", sw_span_check(span) ?: sw_span_cold_check(place(a, span)));
         return;
     }
@@ -172,5 +173,6 @@ void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id
     if (a->status == SW_OK) check_words(a, span);
     if (a->status == SW_OK) check_slack(a, span);
     if (a->status == SW_OK) check_state(a, span);
+    if (a->status != SW_OK) return; /* the rules follow pointers that were found damaged */
     sw_audit_rule(a, "span", sw_span_check(span) ?: sw_span_cold_check(place(a, span)));
 }
