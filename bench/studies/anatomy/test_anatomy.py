@@ -237,18 +237,19 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-std=gnu11", "-O2", "-g", "-gdwarf-4", "-pthread"]
     flags += ["-DSW_CHECK=1", '-DBENCH_BUILD_TYPE="test"']
     # As cmake/SpanwiseTargets.cmake has it: the sources by their names from the project's root.
-    flags += [f"-ffile-prefix-map={where}=." for where in (ROOT, folder / "0", folder / "1")]
-    sources = [str(f) for layer in LAYERS for f in sorted((ROOT / "src" / layer).glob("*.c"))]
+    places = [folder / str(number) for number in range(len(LAYERS) + 1)]
+    flags += [f"-ffile-prefix-map={where}=." for where in (ROOT, *places)]
     includes = [f"-I{ROOT / name}" for name in ("include", "src", "bench/rows")]
-    half = len(sources) // 2
-    parts = (sources[:half], [*sources[half:], ANATOMY_C])
-    for number in range(len(parts)):
-        (folder / str(number)).mkdir()
+    # A folder of objects for each layer: two layers may have files of one name.
+    parts = [sorted(map(str, (ROOT / "src" / layer).glob("*.c"))) for layer in LAYERS]
+    parts.append([ANATOMY_C])
+    for place in places:
+        place.mkdir()
     running = [
-        subprocess.Popen(["cc", *flags, *includes, "-c", *part], cwd=folder / str(number))
-        for number, part in enumerate(parts)
+        subprocess.Popen(["cc", *flags, *includes, "-c", *part], cwd=place)
+        for place, part in zip(places, parts, strict=True)
     ]
-    assert [process.wait() for process in running] == [0, 0]
+    assert [process.wait() for process in running] == [0] * len(parts)
     objects = sorted(str(file) for file in folder.glob("*/*.o"))
     program = str(folder / "bench_anatomy")
     subprocess.run(["cc", "-pthread", "-o", program, *objects], check=True)
