@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/checks.h"
 
+#include "heap/registry.h"
+
 const char *sw_heap_record_check(const sw_heap *heap) {
     return SW_RULE(heap->span_classes == 2 * heap->table->class_count)
                ?: SW_RULE(heap->pages.page_shift == heap->table->page_shift)
@@ -28,10 +30,17 @@ const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_
                ?: SW_RULE(cold->kept == (const uint16_t *)(cold->full + span_classes));
 }
 
-const char *sw_bin_check(const sw_cache_bin *bin) {
+const char *sw_cache_bin_check(const sw_cache_bin *bin) {
     return SW_RULE((bin->span == NULL) == (bin->word == &sw_sentinel_word))
                ?: SW_RULE((bin->span == NULL) == (bin->base == SW_NO_BASE))
                ?: SW_RULE(bin->span == NULL || bin->span->state == SW_SPAN_CURRENT)
                ?: SW_RULE(bin->hinted <= bin->hinted_max)
                ?: SW_RULE(bin->hinted % sizeof(sw_hint) == 0);
+}
+
+const char *sw_thread_check(const sw_thread *thread) {
+    return SW_RULE(thread->used <= SW_HEAPS_MAX)
+               ?: SW_RULE(thread->caches[thread->used] == NULL)
+               ?: SW_RULE(*thread->back == thread)
+               ?: SW_RULE(thread->next == NULL || thread->next->back == &thread->next);
 }

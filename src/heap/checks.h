@@ -19,13 +19,13 @@ const char *sw_cache_record_check(const sw_cache *cache);
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes);
 /* (span == NULL) == (word == &sw_sentinel_word) == (base == SW_NO_BASE);  a span is current
  * hinted <= hinted_max;  hinted is whole hints */
-const char *sw_bin_check(const sw_cache_bin *bin);
+const char *sw_cache_bin_check(const sw_cache_bin *bin);
 
 /* What a slow path of the cache asks before it starts. */
 static inline const char *sw_bin_of_cache_check(const sw_cache *cache, uint32_t span_class) {
     return sw_cache_record_check(cache)
                ?: sw_cache_cold_check(cache->cold, cache->heap->span_classes)
-               ?: sw_bin_check(&cache->bins[span_class]);
+               ?: sw_cache_bin_check(&cache->bins[span_class]);
 }
 
 #endif

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 enum { SPARE_MAX = 256 }; /* records that wait for a thread: about 1 MiB is resident */
 
 sw_tls_fast sw_thread *sw_tls_thread;
@@ -70,6 +72,7 @@ sw_thread *sw_registry_enter(void) {
     thread->back = &threads;
     if (threads != NULL) threads->back = &thread->next;
     threads = thread;
+    sw_check2(sw_thread_check(thread));
     sw_os_lock_release(&registry_lock);
     return thread;
 }
@@ -85,6 +88,7 @@ static bool keep_record(sw_thread *thread) {
 
 void sw_registry_leave(sw_thread *thread) {
     sw_os_lock_acquire(&registry_lock);
+    sw_check2(sw_thread_check(thread));
     if (thread->next != NULL) thread->next->back = thread->back;
     *thread->back = thread->next;
     bool kept = keep_record(thread);
@@ -96,6 +100,7 @@ void sw_registry_use_entry(sw_thread *thread, uint32_t index) {
     if (index < thread->used) return;
     sw_os_lock_acquire(&registry_lock);
     thread->used = index + 1;
+    sw_check2(sw_thread_check(thread));
     sw_os_lock_release(&registry_lock);
 }
 

@@ -6,7 +6,9 @@
 
 #include "heap/cache.h"
 
-/* A thread's caches: a mapping of its own, of which most threads touch the first page only. */
+/* A thread's caches: a mapping of its own, of which most threads touch the first page only. Links are
+ * written under the registry's lock, entries by the thread, too, and by whoever destroys a heap.
+ *   used <= SW_HEAPS_MAX;  caches[used] == NULL;  *back == the record, and next->back == &next */
 typedef struct sw_thread {
     struct sw_thread *next, **back; /* back: of a thread that lives */
     size_t used;                    /* the entries behind are NULL, and have never been written */
@@ -15,6 +17,10 @@ typedef struct sw_thread {
 } sw_thread;
 
 extern sw_tls_fast sw_thread *sw_tls_thread; /* NULL: the thread has none yet, or no more */
+
+/* Of a thread that lives, under the registry's lock: the rule that does not hold, or NULL
+ * (base/assert.h). */
+const char *sw_thread_check(const sw_thread *thread);
 
 /* This thread's cache of the heap; NULL: it has none. */
 static sw_always_inline sw_cache *sw_registry_own_cache(const sw_heap *heap) {

@@ -2,8 +2,9 @@
 /* The rules of what the optimiser chooses from, as the headers state them. See base/assert.h. */
 #include "base/assert.h"
 #include "base/bits.h"
-#include "optimize/choices.h"
 #include "optimize/hull.h"
+#include "optimize/optimizer.h"
+#include "optimize/profile.h"
 
 const char *sw_choices_check(const sw_choices *choices) {
     return SW_RULE(choices->cost_count <= choices->choice_count)
@@ -15,4 +16,22 @@ const char *sw_hull_check(const sw_hull *hull) {
     return SW_RULE(hull->count >= 1)
                ?: SW_RULE(hull->count <= hull->width)
                ?: SW_RULE(sw_is_pow2(hull->width));
+}
+
+const char *sw_optimizer_record_check(const struct sw_optimizer *optimizer) {
+    return SW_RULE(optimizer->classes >= 1)
+               ?: SW_RULE(optimizer->classes <= optimizer->choices.count)
+               ?: SW_RULE(optimizer->stride == optimizer->choices.count + 1)
+               ?: SW_RULE(optimizer->align >= 1)
+               ?: SW_RULE(optimizer->page_bytes >= 1)
+               ?: SW_RULE(optimizer->least == optimizer->block)
+               ?: SW_RULE(optimizer->previous ==
+                          (const uint32_t *)(optimizer->least + optimizer->classes))
+               ?: sw_choices_check(&optimizer->choices);
+}
+
+const char *sw_profile_record_check(const struct sw_profile *profile) {
+    return SW_RULE((profile->capacity == 0) == (profile->objects == NULL))
+               ?: SW_RULE(profile->capacity == 0 || sw_is_pow2(profile->capacity))
+               ?: SW_RULE(profile->ended == 0 || profile->ended == 1);
 }

@@ -12,32 +12,19 @@
  * layer. (Methods that need g to be convex in the size do not work, because of tails.)
  * Design: docs/design/optimize.md.
  */
+#include "optimize/optimizer.h"
+
 #include <math.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "ds/handle.h"
-#include "optimize/choices.h"
 #include "optimize/hull.h"
 #include "os/os.h"
-#include "spanwise/optimize.h"
 
 #define OP_OPTIMIZE "optimize"
-
-struct sw_optimizer {
-    uint64_t mark; /* ds/handle.h */
-    sw_choices choices;
-    uint32_t classes;
-    uint32_t align; /* of the options, like the next two */
-    uint32_t page_bytes;
-    uint32_t narrow;
-    uint32_t stride;    /* candidates + 1: columns of a layer */
-    uint32_t *previous; /* [k - 1][j]: candidate of the class below j; 0: none */
-    double *least;      /* [k - 1]: least[k][last candidate] */
-    void *block;        /* one mapping for the two */
-    size_t block_bytes;
-};
 
 /* Arrays for one run over the layers, in one mapping that is released at its end. */
 typedef struct workspace {
@@ -202,6 +189,7 @@ sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw
     sw_status status = sw_handle_status(optimizer, offsetof(sw_optimizer, mark),
                                         SW_HANDLE_OPTIMIZER, "optimizer_table");
     if (status != SW_OK) return status;
+    sw_check2(sw_optimizer_record_check(optimizer));
     const sw_choices *c = &optimizer->choices;
     if (classes == 0) return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes 0: must be at least 1");
     uint32_t best = 1;

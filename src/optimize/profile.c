@@ -3,35 +3,20 @@
  * objectives. Owns: one mapping for the weights, one for the live objects (grows with their ids).
  * Design: docs/design/optimize.md.
  */
+#include "optimize/profile.h"
+
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "ds/handle.h"
 #include "os/os.h"
-#include "spanwise/optimize.h"
 #include "trace/reader.h"
 
 #define OP_PROFILE "profile"
 
 enum { PAGE_SHIFT_MIN = 12, FIRST_OBJECTS = 4096 };
-
-typedef struct live_object {
-    uint64_t size_plus_1; /* requested bytes + 1; 0: not live */
-    uint64_t since_ns;
-} live_object;
-
-struct sw_profile {
-    uint64_t mark; /* ds/handle.h */
-    double weights[SW_WEIGH_COUNT][SW_PROFILE_SIZES];
-    sw_profile_large large[SW_WEIGH_COUNT];
-    live_object *objects;
-    size_t capacity;
-    uint64_t peak_op;
-    uint64_t ops; /* added so far */
-    uint64_t now_ns;
-    int ended;
-};
 
 static sw_status profile_status(const sw_profile *profile, const char *op) {
     return sw_handle_status(profile, offsetof(sw_profile, mark), SW_HANDLE_PROFILE, op);
@@ -54,14 +39,15 @@ void sw_profile_destroy(sw_profile *profile) {
     if (profile == NULL || !check(profile, "profile_destroy")) return;
     sw_handle_end(&profile->mark, SW_HANDLE_PROFILE);
     if (profile->objects != NULL)
-        (void)sw_os_release(profile->objects, profile->capacity * sizeof(live_object));
+        (void)sw_os_release(profile->objects, profile->capacity * sizeof(sw_profile_object));
     sw_handle_retire(profile, sizeof *profile, sizeof profile->mark, SW_HANDLE_PROFILE);
 }
 
 static sw_status make_room(sw_profile *profile, uint32_t object) {
+    sw_check2(sw_profile_record_check(profile));
     size_t wider = profile->capacity == 0 ? FIRST_OBJECTS : profile->capacity;
     while (wider <= object) wider *= 2;
-    live_object *fresh = sw_os_map(wider * sizeof *fresh);
+    sw_profile_object *fresh = sw_os_map(wider * sizeof *fresh);
     if (fresh == NULL) return sw_fail(SW_NOMEM, OP_PROFILE, "no memory for object %u", object);
     if (profile->objects != NULL) {
         memcpy(fresh, profile->objects, profile->capacity * sizeof *fresh);
@@ -87,14 +73,14 @@ static void weigh(sw_profile *profile, sw_weigh kind, uint64_t size, double weig
     }
 }
 
-static void begin_life(sw_profile *profile, live_object *object, uint64_t size, int at_peak) {
+static void begin_life(sw_profile *profile, sw_profile_object *object, uint64_t size, int at_peak) {
     object->size_plus_1 = size + 1;
     object->since_ns = profile->now_ns;
     weigh(profile, SW_WEIGH_ALLOCS, size, 1);
     if (at_peak) weigh(profile, SW_WEIGH_PEAK, size, 1);
 }
 
-static void end_life(sw_profile *profile, live_object *object, int at_peak) {
+static void end_life(sw_profile *profile, sw_profile_object *object, int at_peak) {
     uint64_t size = object->size_plus_1 - 1;
     double seconds = (double)(profile->now_ns - object->since_ns) * 1e-9;
     weigh(profile, SW_WEIGH_TIME, size, seconds);
@@ -103,7 +89,7 @@ static void end_life(sw_profile *profile, live_object *object, int at_peak) {
 }
 
 static void add_one(sw_profile *profile, const sw_op *op) {
-    live_object *object = &profile->objects[op->object];
+    sw_profile_object *object = &profile->objects[op->object];
     int live = object->size_plus_1 != 0;
     int at_peak = profile->ops++ < profile->peak_op;
     if (op->time_ns > profile->now_ns) profile->now_ns = op->time_ns;
@@ -144,6 +130,7 @@ sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace) {
 
 void sw_profile_end(sw_profile *profile, uint64_t time_ns) {
     if (!check(profile, "profile_end") || profile->ended) return;
+    sw_check2(sw_profile_record_check(profile));
     if (time_ns > profile->now_ns) profile->now_ns = time_ns;
     for (size_t i = 0; i < profile->capacity; i++) {
         if (profile->objects[i].size_plus_1 != 0) end_life(profile, &profile->objects[i], 0);

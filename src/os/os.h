@@ -58,6 +58,9 @@ typedef struct sw_os_lock {
 
 #define SW_OS_LOCK_INIT {0}
 
+/* The rule that does not hold, or NULL (base/assert.h):  state <= 2, without futexes <= 1 */
+const char *sw_os_lock_check(const sw_os_lock *lock);
+
 void sw_os_lock_acquire(sw_os_lock *lock);
 void sw_os_lock_release(sw_os_lock *lock);
 void sw_os_lock_reset(sw_os_lock *lock); /* fork child only */

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "trace/ids.h"
 
@@ -32,6 +33,7 @@ static inline size_t find(const swt_addresses *map, uint64_t key) {
 }
 
 static bool grow(swt_addresses *map) {
+    sw_check2(swt_addresses_check(map));
     size_t capacity = map->mask == 0 ? (size_t)FIRST_CAPACITY : (map->mask + 1) * 2;
     swt_addresses bigger = *map;
     bigger.entries = calloc(capacity, sizeof *bigger.entries);

@@ -27,9 +27,12 @@ typedef struct swt_leaf_entry {
     uint32_t live; /* nonzero ids in it; > 0 */
 } swt_leaf_entry;
 
+/* One thread at a time has it. The table's capacity is mask + 1, a power of two.
+ *   2 * count <= mask + 1;  count + spare_count == leaf_count <= leaf_capacity
+ *   2^(64 - shift) == mask + 1, and entries != NULL, where mask != 0 */
 typedef struct swt_addresses {
     swt_leaf_entry *entries;
-    size_t count;
+    size_t count;   /* entries in use, each with a leaf */
     size_t mask;    /* capacity - 1, a power of two less one; 0: nothing is allocated yet */
     uint32_t shift; /* 64 - log2 of the capacity */
     swt_leaf *leaves;
@@ -37,6 +40,9 @@ typedef struct swt_addresses {
     uint32_t *spare; /* leaves that are not in use */
     size_t spare_count, spare_capacity;
 } swt_addresses;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_addresses_check(const swt_addresses *map);
 
 /* Sets the id of an address. Returns 1 when it had one, which is *old then; 0 when it had none; -1
  * without memory. */

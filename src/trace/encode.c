@@ -8,6 +8,7 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
+#include "base/assert.h"
 #include "base/attributes.h"
 #include "base/bits.h"
 #include "trace/format.h"
@@ -177,6 +178,7 @@ static uint8_t *close_column(uint8_t *at, uint8_t **field, const uint8_t *begin,
 
 size_t swt_encode_raw(swt_encoder *encoder, const swt_raw *raw, uint32_t flags,
                       const uint8_t **out) {
+    sw_check2(swt_raw_check(raw));
     bool sites, gaps, timed = (flags & SWT_RAW_TICKS_ARE_STAMPS) != 0;
     size_t n = swt_raw_count(raw);
     columns c = {.address_shift = scan_events(raw, &sites, &gaps, flags),

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <zstd.h>
 
+#include "base/assert.h"
 #include "base/attributes.h"
 #include "base/fail.h"
 #include "trace/ids.h"
@@ -117,6 +118,7 @@ static const char *read_payload(swt_file *file, uint64_t at, size_t stored_bytes
 
 sw_status swt_file_load(swt_file *file, const swt_entry *entry, swt_block *block, bool *whole) {
     bool io;
+    sw_check2(swt_file_check(file));
     const char *wrong = read_payload(file, entry->at, entry->stored_bytes, block, &io);
     *whole = wrong == NULL;
     if (io) return io_failed(file, wrong);

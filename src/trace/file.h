@@ -41,7 +41,8 @@ typedef struct swt_clock {
     uint64_t ticks, ns, ns_per_tick_q32;
 } swt_clock;
 
-/* What the small blocks of the file say. */
+/* What the small blocks of the file say.
+ *   text_used <= text_capacity;  meta_used, module_count, frame_count and site_count likewise */
 typedef struct swt_notes {
     char *text; /* all strings and bytes */
     size_t text_used, text_capacity;
@@ -60,6 +61,12 @@ typedef struct swt_notes {
                                  * sites are counted apart */
 } swt_notes;
 
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_notes_check(const swt_notes *notes);
+
+/* One thread at a time has it.
+ *   entry_count <= entry_capacity;  last_ops_count <= last_ops_capacity
+ *   damaged only where prefix;  damage_at <= bytes;  and the rules of notes */
 typedef struct swt_file {
     FILE *stream;
     char name[112]; /* the path, or its tail, for messages */
@@ -75,11 +82,13 @@ typedef struct swt_file {
     size_t stored_capacity, payload_capacity;
     uint64_t *last_ops; /* by thread: index of its last operation (source.c); NULL: not sought */
     size_t last_ops_count, last_ops_capacity;
-    bool prefix;   /* opened for the valid prefix */
-    bool complete; /* the last block is END or SUMMARY */
-    bool damaged;  /* it is, and only the valid prefix is read */
-    uint64_t damage_at;
+    bool prefix;        /* opened for the valid prefix */
+    bool complete;      /* the last block is END or SUMMARY */
+    bool damaged;       /* it is, and only the valid prefix is read */
+    uint64_t damage_at; /* offset; 0: none */
 } swt_file;
+
+const char *swt_file_check(const swt_file *file);
 
 sw_status swt_file_open(swt_file *file, const char *path, bool prefix);
 void swt_file_close(swt_file *file);

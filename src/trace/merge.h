@@ -40,7 +40,8 @@ typedef struct swt_queue_item {
 } swt_queue_item;
 
 /* One thread at a time has it.
- *   queue_count <= stream_count;  open_count <= stream_count;  count <= SW_TRACE_OPS_MAX */
+ *   queue_count <= stream_count;  open_count <= stream_count;  count <= SW_TRACE_OPS_MAX
+ *   and the rules of ids and addresses */
 typedef struct swt_merge {
     swt_file *file;
     swt_entry *order; /* the file's entries, by thread, then as in the file */

@@ -4,6 +4,7 @@
  * memory. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "trace/file.h"
 #include "trace/ids.h"
 #include "trace/totals.h"
@@ -138,6 +139,7 @@ static const char *add_summary(swt_notes *notes, const uint8_t *p, size_t bytes)
 
 const char *swt_notes_add(swt_notes *notes, const swt_block *block, const uint8_t *payload,
                           uint64_t file_bytes) {
+    sw_check2(swt_notes_check(notes));
     size_t bytes = block->raw_bytes;
     bool sites = block->kind == SWT_BLOCK_SITES;
     uint64_t *sum = sites ? &notes->site_bytes : &notes->bytes;

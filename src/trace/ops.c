@@ -2,6 +2,8 @@
 /* Columns of ordered operations. docs/design/trace.md. */
 #include "trace/ops.h"
 
+#include "base/assert.h"
+
 enum {
     SIZE_ROOM = SW_TRACE_OPS_MAX * (SWT_VARINT_BYTES_MAX + 1),
     OBJECT_ROOM = SW_TRACE_OPS_MAX * 5,
@@ -55,6 +57,7 @@ static uint8_t *close_column(uint8_t *at, uint8_t *field, const uint8_t *begin,
 }
 
 size_t swt_ops_end(swt_ops_columns *c) {
+    sw_check2(swt_ops_columns_check(c));
     uint8_t *head = c->scratch, *at = c->tag;
     const uint8_t *size = head + SWT_OPS_HEAD_BYTES + SW_TRACE_OPS_MAX;
     const uint8_t *object = size + SIZE_ROOM, *time = object + OBJECT_ROOM;

@@ -35,7 +35,8 @@ static inline bool swt_op_stores_object(uint32_t kind) {
     return kind == SW_OP_FREE || kind == SW_OP_REALLOC;
 }
 
-/* What encoder and decoder both know after an operation: the next one is stored relative to it. */
+/* What encoder and decoder both know after an operation: the next one is stored relative to it.
+ *   thread < threads, and object < ids.next, or they are 0;  and the rules of ids */
 typedef struct swt_ops_state {
     swt_ids ids;
     uint64_t count; /* operations so far */
@@ -46,13 +47,19 @@ typedef struct swt_ops_state {
     bool tells_ends;  /* decoding: the file may hold SW_OP_THREAD_END */
 } swt_ops_state;
 
-/* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES). */
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_ops_state_check(const swt_ops_state *state);
+
+/* The encoder's columns, in `scratch` (SWT_OPS_SCRATCH_BYTES).
+ *   count <= SW_TRACE_OPS_MAX;  tag == scratch + SWT_OPS_HEAD_BYTES + count, a byte an operation */
 typedef struct swt_ops_columns {
     uint8_t *scratch;
     uint8_t *tag, *size, *object, *time, *thread, *site;
     uint32_t count;
     uint32_t any_site;
 } swt_ops_columns;
+
+const char *swt_ops_columns_check(const swt_ops_columns *columns);
 
 void swt_ops_begin(swt_ops_columns *columns);
 /* Adds an operation, whose object is the file's id already. The caller ends the block at

@@ -65,9 +65,10 @@ typedef struct swt_event {
     uint32_t site;  /* id of a SITE entry, 0 unknown */
 } swt_event;
 
-/* One thread's open block. Owned by the thread until it is handed to whoever flushes. */
+/* One thread's open block. Owned by the thread until it is handed to whoever flushes.
+ *   events <= next <= limit;  limit - events <= SWT_RAW_EVENTS_MAX */
 typedef struct swt_raw {
-    swt_event *next; /* events <= next <= limit */
+    swt_event *next;
     swt_event *limit;
     swt_event *events;
     uint64_t base_stamp; /* of the first event; every event's stamp counts from it */
@@ -75,6 +76,9 @@ typedef struct swt_raw {
         *base_copy;  /* base_stamp again, for a reader who has only the area (area.h); or NULL */
     uint32_t thread; /* the recorder's dense thread id */
 } swt_raw;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_raw_check(const swt_raw *raw);
 
 /* Empties the block. The first event's word is cleared, so that a reader who has only the area (area.h)
  * finds no event. */

@@ -4,24 +4,10 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/fail.h"
 #include "ds/handle.h"
 #include "os/os.h"
-#include "trace/source.h"
-
-enum { MESSAGE_BYTES = 240 };
-
-struct sw_trace {
-    uint64_t mark; /* ds/handle.h */
-    swt_file file;
-    swt_source source;
-    const sw_op *rest; /* sw_trace_read: operations of the last batch not copied yet */
-    size_t rest_count;
-    sw_trace_summary summary;
-    bool summarised;
-    sw_status failed; /* the error that ended reading; every later call returns it again */
-    char message[MESSAGE_BYTES];
-};
 
 static bool check(const sw_trace *trace, const char *op) {
     return sw_handle_check(trace, offsetof(sw_trace, mark), SW_HANDLE_TRACE, op);
@@ -67,6 +53,7 @@ sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count) {
     if (known != SW_OK) return known;
     if (trace->failed != SW_OK)
         return sw_fail(trace->failed, "sw_trace_next", "%s", trace->message);
+    sw_check2(sw_trace_record_check(trace));
     size_t n;
     sw_status status = swt_source_next(&trace->source, &n);
     if (status != SW_OK) return remember(trace, status);

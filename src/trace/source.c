@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "trace/totals.h"
 
 /* Ends are inferred for this many threads at most, so that no file can make the index large. */
@@ -133,6 +134,7 @@ static sw_status next_inferring(swt_source *source, size_t *count) {
 }
 
 sw_status swt_source_next(swt_source *source, size_t *count) {
+    sw_check2(swt_source_check(source));
     if (source->file->header.form == SW_TRACE_RAW)
         return swt_merge_next(&source->merge, source->ops, count);
     if (source->infers) return next_inferring(source, count);

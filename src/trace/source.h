@@ -7,6 +7,9 @@
 #include "trace/merge.h"
 #include "trace/ops.h"
 
+/* One thread at a time has it.
+ *   entry <= file->entry_count;  decoded_at <= decoded_count <= SW_TRACE_OPS_MAX
+ *   decoded != NULL where decoded_count != 0;  and, while no damage was met, the rules of state */
 typedef struct swt_source {
     swt_file *file;
     sw_op *ops;          /* SW_TRACE_OPS_MAX */
@@ -18,6 +21,9 @@ typedef struct swt_source {
     size_t decoded_count, decoded_at;
     uint64_t inferred;
 } swt_source;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_source_check(const swt_source *source);
 
 /* Whether ends of threads are inferred: the file is ordered, does not say where threads end, and has
  * more than one thread. */

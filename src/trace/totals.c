@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "trace/ids.h"
 
@@ -49,6 +50,7 @@ static void add(sw_trace_summary *sum, const sw_op *op, uint64_t *size) {
 }
 
 sw_status swt_totals_add(swt_totals *totals, const sw_op *ops, size_t count) {
+    sw_check2(swt_totals_check(totals));
     for (size_t i = 0; i < count; i++) {
         size_t id = ops[i].object;
         if (id >= totals->capacity &&

@@ -11,11 +11,17 @@ enum {
     SWT_SUMMARY_FIELDS_1 = SWT_SUMMARY_FIELDS - 2, /* of version 1 */
 };
 
+/* One thread at a time has it.
+ *   sum.frees + sum.end_live_objects == sum.allocs;  sum.end_live_objects <= sum.peak_live_objects
+ *   sum.end_requested_bytes <= sum.peak_requested_bytes;  sum.peak_op <= sum.ops */
 typedef struct swt_totals {
     sw_trace_summary sum;
     uint64_t *sizes; /* requested bytes of each live object, by id */
     size_t capacity;
 } swt_totals;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *swt_totals_check(const swt_totals *totals);
 
 /* SW_NOMEM without a message, or SW_OK. The operations are known to be valid. */
 sw_status swt_totals_add(swt_totals *totals, const sw_op *ops, size_t count);

@@ -6,15 +6,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/assert.h"
 #include "base/fail.h"
 #include "ds/handle.h"
 #include "os/os.h"
-#include "trace/ops.h"
-#include "trace/totals.h"
 
 enum {
     META_BYTES = 256 * 1024, /* one META block; more begin further ones */
@@ -22,25 +20,6 @@ enum {
      * and not an array of a gigabyte. */
     DENSE_SLACK = 1 << 20,
     KNOWN_FLAGS = SW_OP_ZEROED | SW_OP_SCAN,
-};
-
-struct sw_trace_writer {
-    uint64_t mark; /* ds/handle.h */
-    FILE *stream;
-    char *path;
-    char *part;   /* beside it, renamed at commit; NULL: `path` is a device, written directly */
-    void *memory; /* of the encoder */
-    swt_encoder *encoder;
-    swt_buffer meta;
-    uint32_t *objects; /* caller's id -> file's id + 1; 0: not live */
-    size_t object_capacity;
-    swt_ops_state state;
-    swt_ops_columns columns;
-    swt_totals totals;
-    sw_trace_summary told;
-    bool headed;  /* the file header is written */
-    bool started; /* and all metadata: operations follow */
-    bool failed;
 };
 
 /* --- files ------------------------------------------------------------------------------------ */
@@ -226,6 +205,7 @@ static const char *rename_object(sw_trace_writer *w, const sw_op *op, uint32_t *
 
 static sw_status flush(sw_trace_writer *w) {
     const uint8_t *out;
+    sw_check2(sw_trace_writer_record_check(w));
     if (w->columns.count == 0) return SW_OK;
     swt_block block = {.kind = SWT_BLOCK_OPS,
                        .count = w->columns.count,

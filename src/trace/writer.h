@@ -1,10 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the writer, for sw_trace_finish: the small blocks that a raw recording brings along. */
+/* The writer's record, and what sw_trace_finish needs of it: the small blocks that a raw recording
+ * brings along. */
 #ifndef SW_TRACE_WRITER_H
 #define SW_TRACE_WRITER_H
 
+#include <stdio.h>
+
 #include "spanwise/trace.h"
+#include "trace/ops.h"
 #include "trace/raw.h"
+#include "trace/totals.h"
+
+/* One thread at a time has it.
+ *   state.count == totals.sum.ops;  columns.count <= state.count;  headed where started
+ *   objects != NULL where object_capacity != 0;  and the rules of meta, state, columns and totals */
+struct sw_trace_writer {
+    uint64_t mark; /* ds/handle.h */
+    FILE *stream;
+    char *path;
+    char *part;   /* beside it, renamed at commit; NULL: `path` is a device, written directly */
+    void *memory; /* of the encoder */
+    swt_encoder *encoder;
+    swt_buffer meta;
+    uint32_t *objects; /* caller's id -> file's id + 1; 0: not live */
+    size_t object_capacity;
+    swt_ops_state state;
+    swt_ops_columns columns;
+    swt_totals totals;
+    sw_trace_summary told;
+    bool headed;  /* the file header is written */
+    bool started; /* and all metadata: operations follow */
+    bool failed;
+};
+
+/* Of a writer that has not failed: the rule that does not hold, or NULL (base/assert.h). */
+const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 
 /* Writes a payload as a block of its own between the operations. */
 sw_status swt_writer_block(sw_trace_writer *writer, swt_block_kind kind, const void *payload,

@@ -62,7 +62,7 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
         SW_BROKEN(a, "cache %u: span class %u does not point into its current span",
                   cache->cold->number, span_class);
     else
-        sw_audit_rule(a, "bin", sw_bin_check(bin));
+        sw_audit_rule(a, "bin", sw_cache_bin_check(bin));
 }
 
 /* Every free slot of a full span is in `local` and has a hint. */

@@ -5,13 +5,17 @@
 #include "base/assert.h"
 #include "dying_words.h"
 #include "heap/refill.h"
+#include "heap/registry.h"
 #include "heap/thread.h"
-#include "optimize/choices.h"
 #include "optimize/hull.h"
+#include "optimize/optimizer.h"
+#include "optimize/profile.h"
 #include "run/runner.h"
 #include "spanwise/spanwise.h"
 #include "trace/merge.h"
 #include "trace/raw.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
 #include "watch/verify_points.h"
 
 /* A heap with this thread's cache, which a forked child keeps as it is. */
@@ -114,6 +118,18 @@ static void damage_heap(void) {
     take_spans();
 }
 
+static void damage_thread(void) {
+    sw_tls_thread->used = SW_HEAPS_MAX + 1;
+    sw_registry_leave(sw_tls_thread);
+}
+
+/* Below grade 2 it waits for ever, until the alarm. */
+static void damage_lock(void) {
+    sw_os_lock lock = {.state = 7};
+    alarm(1);
+    sw_os_lock_acquire(&lock);
+}
+
 static void damage_table(void) {
     static const sw_class_spec specs[] = {{64, 1}};
     sw_heap_options options;
@@ -156,6 +172,107 @@ static void damage_merge(void) {
 static void damage_buffer(void) {
     swt_buffer buffer = {.used = 8, .capacity = 8};
     (void)swt_put_meta(&buffer, "key", "value");
+}
+
+static void damage_addresses(void) {
+    swt_addresses map = {.spare_count = 1};
+    uint32_t old;
+    (void)swt_addresses_put(&map, 64, 1, &old);
+}
+
+static void damage_raw(void) {
+    size_t bytes = swt_encoder_bytes();
+    swt_encoder *encoder = swt_encoder_init(aligned_alloc(64, (bytes + 63) / 64 * 64), bytes);
+    swt_event events[4] = {{0}};
+    swt_raw raw = {.events = events, .next = events + 2, .limit = events + 1};
+    const uint8_t *block;
+    if (encoder == NULL) abort();
+    (void)swt_encode_raw(encoder, &raw, 0, &block);
+}
+
+static void damage_notes(void) {
+    swt_notes notes = {.meta_used = 3, .meta_capacity = 2};
+    swt_block block = {.kind = SWT_BLOCK_META};
+    (void)swt_notes_add(&notes, &block, NULL, 0);
+}
+
+static void damage_file(void) {
+    swt_file file = {.stream = fopen("/dev/null", "rb"), .damaged = true};
+    swt_entry entry = {0};
+    swt_block block;
+    bool whole;
+    (void)swt_file_load(&file, &entry, &block, &whole);
+}
+
+static void damage_source(void) {
+    swt_file file = {.header = {.form = SW_TRACE_ORDERED, .version = 2}};
+    swt_source source = {.file = &file, .decoded_at = 1};
+    size_t count;
+    (void)swt_source_next(&source, &count);
+}
+
+static void damage_state(void) {
+    swt_file file = {.header = {.form = SW_TRACE_ORDERED, .version = 2}};
+    swt_source source = {.file = &file, .state = {.thread = 3, .threads = 3}};
+    size_t count;
+    (void)swt_source_next(&source, &count);
+}
+
+static void damage_columns(void) {
+    swt_ops_columns columns = {.scratch = malloc(SWT_OPS_SCRATCH_BYTES)};
+    if (columns.scratch == NULL) abort();
+    swt_ops_begin(&columns);
+    columns.count = 1;
+    (void)swt_ops_end(&columns);
+}
+
+static void damage_totals(void) {
+    swt_totals totals = {.sum = {.allocs = 2, .frees = 2, .end_live_objects = 1}};
+    (void)swt_totals_add(&totals, NULL, 0);
+}
+
+static void damage_trace(void) {
+    struct sw_trace *trace;
+    char path[] = "/tmp/spanwise-grades-XXXXXX";
+    sw_trace_writer *writer;
+    int file = mkstemp(path);
+    if (file < 0 || sw_trace_create(path, &writer) != SW_OK) abort();
+    sw_status status = sw_trace_commit(writer, NULL);
+    if (status == SW_OK) status = sw_trace_open(path, 0, &trace);
+    (void)unlink(path);
+    if (status != SW_OK) abort();
+    const sw_op *ops;
+    size_t count;
+    trace->rest_count = 1;
+    (void)sw_trace_next(trace, &ops, &count);
+}
+
+static void damage_writer(void) {
+    sw_trace_writer *writer;
+    if (sw_trace_create("/dev/null", &writer) != SW_OK) abort();
+    writer->state.count = 1;
+    (void)sw_trace_commit(writer, NULL);
+}
+
+static void damage_profile(void) {
+    sw_profile *profile;
+    if (sw_profile_create(0, &profile) != SW_OK) abort();
+    profile->objects = sw_os_map(1);
+    sw_profile_end(profile, 0);
+}
+
+static void damage_optimizer(void) {
+    static double weights[SW_PROFILE_SIZES];
+    sw_optimize_options options;
+    sw_optimizer *optimizer;
+    sw_class_spec specs[32];
+    sw_optimize_result result;
+    uint32_t count;
+    sw_optimize_options_init(&options);
+    weights[64] = weights[100] = 1;
+    if (sw_optimizer_create(&options, weights, &optimizer) != SW_OK) abort();
+    optimizer->stride = 0;
+    (void)sw_optimizer_table(optimizer, 1, specs, &count, &result);
 }
 
 static void damage_hull(void) {
@@ -277,12 +394,26 @@ static const struct {
     {2, "(cache->hazard == NULL) == (cache->cold->hazard_id == 0)", damage_cache},
     {2, "cold->tiny_used <= 16", damage_cache_cold},
     {2, "heap->cache_count <= heap->cache_numbers", damage_heap},
+    {2, "thread->used <= SW_HEAPS_MAX", damage_thread},
+    {2, "__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= ", damage_lock},
     {2, "table->max_size == table->classes[table->class_count - 1].size", damage_table},
     {2, "cls->slots == span_bytes / cls->size", damage_class},
     {2, "ids->free_count <= ids->next", damage_ids},
     {2, "stream->left == 0 || stream->payload != NULL", damage_stream},
     {2, "merge->queue_count <= merge->stream_count", damage_merge},
     {2, "buffer->capacity == 0 || buffer->data != NULL", damage_buffer},
+    {2, "map->count + map->spare_count == map->leaf_count", damage_addresses},
+    {2, "raw->next <= raw->limit", damage_raw},
+    {2, "notes->meta_used <= notes->meta_capacity", damage_notes},
+    {2, "!file->damaged || file->prefix", damage_file},
+    {2, "source->decoded_at <= source->decoded_count", damage_source},
+    {2, "state->thread == 0 || state->thread < state->threads", damage_state},
+    {2, "columns->tag == columns->scratch + ", damage_columns},
+    {2, "sum->frees + sum->end_live_objects == sum->allocs", damage_totals},
+    {2, "trace->rest_count == 0 || trace->rest != NULL", damage_trace},
+    {2, "writer->state.count == writer->totals.sum.ops", damage_writer},
+    {2, "(profile->capacity == 0) == (profile->objects == NULL)", damage_profile},
+    {2, "optimizer->stride == optimizer->choices.count + 1", damage_optimizer},
     {2, "sw_is_pow2(hull->width)", damage_hull},
     {2, "choices->cost_count <= choices->choice_count", damage_choices},
     {2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX", damage_runner},

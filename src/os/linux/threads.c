@@ -66,9 +66,15 @@ static sw_tls_fast bool passes;
 
 void sw_os_lock_pass(bool pass) { passes = pass; }
 
+const char *sw_os_lock_check(const sw_os_lock *lock) {
+    return SW_RULE(__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= CONTENDED);
+}
+
 void sw_os_lock_acquire(sw_os_lock *lock) {
     if (sw_unlikely(passes)) return;
-    if (sw_unlikely(!try_acquire(&lock->state))) acquire_contended(&lock->state);
+    if (sw_likely(try_acquire(&lock->state))) return;
+    sw_check2(sw_os_lock_check(lock));
+    acquire_contended(&lock->state);
 }
 
 void sw_os_lock_release(sw_os_lock *lock) {

@@ -4,13 +4,19 @@
  */
 #include <time.h>
 
+#include "base/assert.h"
 #include "os/os.h"
 
 /* --- locks: a spin lock; sections under it are short ------------------------------------------ */
 
 enum { FREE = 0, HELD = 1 };
 
+const char *sw_os_lock_check(const sw_os_lock *lock) {
+    return SW_RULE(__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= HELD);
+}
+
 void sw_os_lock_acquire(sw_os_lock *lock) {
+    if (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) sw_check2(sw_os_lock_check(lock));
     while (__atomic_exchange_n(&lock->state, HELD, __ATOMIC_ACQUIRE) != FREE) {
         while (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) {
         }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The record of a profile, which profile.c makes and fills. */
+#ifndef SW_OPTIMIZE_PROFILE_H
+#define SW_OPTIMIZE_PROFILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spanwise/optimize.h"
+
+/* What an id of the operations stands for now. */
+typedef struct sw_profile_object {
+    uint64_t size_plus_1; /* requested bytes + 1; 0: not live */
+    uint64_t since_ns;
+} sw_profile_object;
+
+/* One thread at a time has it.
+ *   (capacity == 0) == (objects == NULL);  capacity is 0 or a power of two;  ended <= 1 */
+struct sw_profile {
+    uint64_t mark; /* ds/handle.h */
+    double weights[SW_WEIGH_COUNT][SW_PROFILE_SIZES];
+    sw_profile_large large[SW_WEIGH_COUNT];
+    sw_profile_object *objects;
+    size_t capacity; /* ids that objects has room for */
+    uint64_t peak_op;
+    uint64_t ops; /* added so far */
+    uint64_t now_ns;
+    int ended;
+};
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_profile_record_check(const struct sw_profile *profile);
+
+#endif
