@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
 # waiters.
 set(spanwise_needs_linux
-    "^(cfi|thread|fork|record|space|unwind|limits|populate|purge_refused|refused|remote_late|verify_points)")
+    "^(cfi|thread|face_grades|fork|record|space|unwind|limits|populate|purge_refused|refused|remote_late|verify_points)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
@@ -15,7 +15,7 @@ set(spanwise_needs_linux
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls).
 set(spanwise_needs_native
-    fail fork fork_large grades limits limits_refill populate refused_calls runner thread_births threads
+    face_grades fail fork fork_large grades limits limits_refill populate refused_calls runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)
@@ -44,6 +44,11 @@ foreach(source IN LISTS unit_sources)
   add_executable(${name} "${source}")
   spanwise_compile(${name})
   target_link_libraries(${name} PRIVATE spanwise_static m)
+  if(module STREQUAL "face_grades") # of preloaded libraries and a program, the rules alone
+    foreach(room IN ITEMS recorder malloc player)
+      target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
+    endforeach()
+  endif()
   if(module STREQUAL "handles") # it reads which functions there are
     target_compile_definitions(${name} PRIVATE
       TESTS_PUBLIC_HEADERS="${PROJECT_SOURCE_DIR}/include/spanwise")

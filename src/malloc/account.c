@@ -11,6 +11,7 @@
 
 #include <sched.h>
 
+#include "base/assert.h"
 #include "heap/slack.h"
 #include "heap/target.h"
 
@@ -48,6 +49,7 @@ bool face_take_ledger(sw_heap *heap, face_ledger *out) {
     out->row_count = 0;
     if (sw_heap_ledger(heap, &out->sum, out->rows, FACE_CLASSES_MAX) != SW_OK) return false;
     out->row_count = sw_heap_table(heap)->class_count;
+    sw_check2(face_ledger_check(out));
     return true;
 }
 
@@ -66,6 +68,7 @@ static void note_heights(const sw_heap *heap) {
         c->peak_held_bytes = c->held_bytes;
         c->requested_at_peak_held = c->requested_bytes;
     }
+    sw_check2(face_counts_check(c));
 }
 
 void face_account_alloc(sw_heap *heap, bool done, uint64_t bytes) {

@@ -10,6 +10,9 @@
 #include "heap/heap.h"
 #include "spanwise/stats.h"
 
+/* Written under the account's lock. After each call:
+ *   ops == allocs + frees + reallocs;  failed <= allocs + reallocs;  peak_op <= ops
+ *   requested_bytes <= peak_requested_bytes;  live_objects <= peak_live_objects */
 typedef struct face_counts {
     uint64_t ops, allocs, frees, reallocs, failed;
     uint64_t requested_bytes, live_objects; /* of the objects that live now */
@@ -18,15 +21,21 @@ typedef struct face_counts {
     uint64_t held_bytes, peak_held_bytes, held_at_peak, requested_at_peak_held;
 } face_counts;
 
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *face_counts_check(const face_counts *counts);
+
 enum { FACE_CLASSES_MAX = 256 };
 
-/* A ledger with a row for each class. */
+/* A ledger with a row for each class.
+ *   row_count <= FACE_CLASSES_MAX;  and the rules of sum, where the ledger was taken */
 typedef struct face_ledger {
     sw_ledger sum;
     sw_ledger_class rows[FACE_CLASSES_MAX];
     uint64_t ops;       /* calls before it was taken (face_counts.ops); 0 in an untracked heap */
     uint32_t row_count; /* 0: the ledger was not taken */
 } face_ledger;
+
+const char *face_ledger_check(const face_ledger *ledger);
 
 /* The requested size of a live object of ours; false for any other pointer. */
 bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes);

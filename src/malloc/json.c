@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 bool face_json_flush(face_json *json) {
+    sw_check2(face_json_check(json));
     for (size_t done = 0; done < json->used && !json->failed;) {
         ssize_t n = write(json->file, json->buffer + done, json->used - done);
         if (n > 0) {

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* Writes through a small buffer. After a write that failed nothing more is written, and flush
- * returns false. Commas are put where they belong. */
+ * returns false. Commas are put where they belong.
+ *   used <= sizeof buffer;  file >= 0 */
 typedef struct face_json {
     int file;
     bool failed;
@@ -16,6 +17,9 @@ typedef struct face_json {
     size_t used;
     char buffer[4096];
 } face_json;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *face_json_check(const face_json *json);
 
 void face_json_open(face_json *json, const char *name, char bracket);
 void face_json_close(face_json *json, char bracket);

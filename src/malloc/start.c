@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "heap/default.h"
 #include "heap/fork.h"
 #include "malloc/account.h"
@@ -19,7 +20,7 @@ static sw_cache *late_cache;
 static struct {
     uint64_t pid;    /* of the process whose ledger it is; 0: the heap is not there yet */
     uint32_t closed; /* atomic; 1: the ledger is written, or there is none to write */
-} report;
+} claim;
 
 sw_cache *face_late_cache_acquire(sw_heap *heap) {
     sw_os_lock_acquire(&late_lock);
@@ -32,27 +33,27 @@ void face_late_cache_release(void) { sw_os_lock_release(&late_lock); }
 /* --- whose ledger ----------------------------------------------------------------------------- */
 
 static void begin_report(void) {
-    report.pid = sw_os_process_id();
+    claim.pid = sw_os_process_id();
     bool wanted = face_option.ledger[0] != '\0' || face_option.ledger_file != FACE_NO_FILE ||
                   face_option.verbose;
-    if (!wanted) report.closed = 1;
+    if (!wanted) claim.closed = 1;
 }
 
 /* In a fork child. The file of a path without %p is the parent's, and so is a descriptor: the child
  * does not write there. */
 static void begin_child_report(void) {
-    report.pid = sw_os_process_id();
+    claim.pid = sw_os_process_id();
     bool own = strstr(face_option.ledger, "%p") != NULL;
-    if (!own && !face_option.verbose) report.closed = 1;
+    if (!own && !face_option.verbose) claim.closed = 1;
     if (!own) face_option.ledger[0] = '\0';
     face_option.ledger_file = FACE_NO_FILE;
 }
 
-bool face_report_is_due(void) { return __atomic_load_n(&report.closed, __ATOMIC_ACQUIRE) == 0; }
+bool face_report_is_due(void) { return __atomic_load_n(&claim.closed, __ATOMIC_ACQUIRE) == 0; }
 
 bool face_claim_report(void) {
-    if (report.pid == 0 || report.pid != sw_os_process_id()) return false;
-    return __atomic_exchange_n(&report.closed, 1, __ATOMIC_ACQ_REL) == 0;
+    if (claim.pid == 0 || claim.pid != sw_os_process_id()) return false;
+    return __atomic_exchange_n(&claim.closed, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
 /* --- forks ------------------------------------------------------------------------------------ */
@@ -89,6 +90,7 @@ static sw_cold sw_heap *start(void) {
     sw_os_lock_acquire(&start_lock);
     if (started == 0) {
         face_read_options();
+        sw_check2(face_options_check(&face_option));
         first = sw_heap_default_init(&face_option.heap) == SW_OK;
         __atomic_store_n(&started, first, __ATOMIC_RELEASE);
     }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "os/os.h"
 #include "player/process.h"
@@ -280,4 +281,5 @@ void plan_make(plan *out, int fd, const ops_head *head, uint32_t samples) {
     release(m.chunk, CHUNK_OPS * sizeof(sw_op));
     release(m.live, m.live_room * sizeof *m.live);
     release(m.places, m.places_room * sizeof *m.places);
+    sw_check2(plan_check(out));
 }

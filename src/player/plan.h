@@ -43,6 +43,9 @@ typedef struct plan_thread {
     uint32_t first, last; /* epochs in which it has steps; first > last: none */
 } plan_thread;
 
+/* Written by plan_make only.
+ *   thread_count <= PLAN_THREADS_MAX;  epoch_count <= PLAN_EPOCHS_MAX;  ends + crossings <= count
+ *   epochs[epoch_count - 1].ops == count;  (count == 0) == (epoch_count == 0) == (thread_count == 0) */
 typedef struct plan {
     step *steps;
     uint64_t *starts; /* [threads]: each thread's first step */
@@ -55,6 +58,9 @@ typedef struct plan {
     uint64_t bytes;     /* mapped for this plan */
     uint32_t thread_count, epoch_count;
 } plan;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *plan_check(const plan *plan);
 
 /* The operations to be replayed: a file of a head and sw_op[count]. */
 typedef struct ops_head {

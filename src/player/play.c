@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/attributes.h"
 #include "base/bits.h"
 #include "player/process.h"
@@ -284,6 +285,7 @@ static void add_up(player *self) {
 }
 
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg) {
+    sw_check2(player_check(self));
     const plan *p = self->plan;
     prepare(self);
     (void)replay_resident_bytes(); /* opens its file, which is not to be timed */

@@ -24,6 +24,8 @@ typedef struct object {
     uint32_t size; /* bytes; UINT32_MAX: that or more */
 } object;
 
+/* The sums are written by the first thread, when every epoch is played.
+ *   touch <= TOUCH_ALL;  samples != NULL;  objects != NULL;  and the rules of the plan */
 typedef struct player {
     const plan *plan;
     sw_heap *heap; /* NULL: malloc and free */
@@ -39,6 +41,9 @@ typedef struct player {
     uint64_t elapsed_ns; /* of the clock, in epochs */
     uint64_t failed;     /* allocations that were refused */
 } player;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *player_check(const player *self);
 
 /* Plays every epoch; between two, samples memory and calls at_epoch(arg, epoch) if given. */
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "player/process.h"
 
 void result_open(result *out, uint64_t room) {
@@ -15,6 +16,7 @@ void result_open(result *out, uint64_t room) {
 }
 
 void result_format(result *out, const char *format, ...) {
+    sw_check2(result_check(out));
     va_list args;
     va_start(args, format);
     int n = vsnprintf(out->text + out->length, out->room - out->length, format, args);

@@ -8,10 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* length < room, once the result is open */
 typedef struct result {
     char *text;
-    size_t length, room;
+    size_t length, room; /* bytes */
 } result;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *result_check(const result *out);
 
 /* room: the most bytes that the text may have. */
 void result_open(result *out, uint64_t room);

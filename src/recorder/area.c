@@ -10,20 +10,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "recorder/descriptor.h"
+#include "base/assert.h"
 #include "recorder/options.h"
 #include "recorder/state.h"
 
-enum {
-    AREAS_MAX = 1024
-}; /* 132 MiB; as many threads may live at once, since areas are used again */
-
-static struct {
-    sw_os_lock lock;
-    record_descriptor file;
-    struct swt_area *sites; /* area 0; NULL: there is no file */
-    uint64_t count;         /* areas in the file */
-} areas = {.file = {.fd = -1}};
+static record_areas areas = {.file = {.fd = -1}};
 
 static size_t area_bytes(void) { return swt_area_bytes(sw_os_page_bytes()); }
 
@@ -46,9 +37,10 @@ static bool name_of(char *out, const char *recording) {
 /* Maps one more area of the file, zeroed and ready, with the lock held. NULL: the system
  * refuses. */
 static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
+    sw_check2(record_areas_check(&areas));
     size_t bytes = area_bytes();
     uint64_t at = areas.count * bytes;
-    if (areas.count == AREAS_MAX || !record_within_size_limit(at + bytes) ||
+    if (areas.count == RECORD_AREAS_MAX || !record_within_size_limit(at + bytes) ||
         !record_descriptor_hold(&areas.file))
         return NULL;
     if (syscall(SYS_fallocate, areas.file.fd, 0, at, bytes) != 0) return NULL;

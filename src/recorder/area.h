@@ -7,7 +7,24 @@
 
 #include <stdbool.h>
 
+#include "os/os.h"
+#include "recorder/descriptor.h"
 #include "trace/area.h"
+
+/* 132 MiB; as many threads may live at once, since areas are used again. */
+enum { RECORD_AREAS_MAX = 1024 };
+
+/* The file of areas. Under its lock:
+ *   count <= RECORD_AREAS_MAX;  count >= 1 where sites != NULL;  and the rules of file */
+typedef struct record_areas {
+    sw_os_lock lock;
+    record_descriptor file;
+    struct swt_area *sites; /* area 0; NULL: there is no file */
+    uint64_t count;         /* areas in the file */
+} record_areas;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *record_areas_check(const record_areas *areas);
 
 /* Begins the file of areas that belongs to a recording; record_area_end removes it. */
 void record_area_begin(const char *recording);

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 enum { HIGH_DESCRIPTOR = 900 }; /* below the usual limit of 1024, above what programs use */
 
 static bool leads_to(int fd, const record_descriptor *file) {
@@ -64,6 +66,7 @@ static bool regain(record_descriptor *file) {
 }
 
 bool record_descriptor_hold(record_descriptor *file) {
+    sw_check2(record_descriptor_check(file));
     if (file->fd < 0) return false; /* closed in a fork child, or lost before */
     if (record_descriptor_is_ours(file) || regain(file)) return true;
     file->fd = -1;

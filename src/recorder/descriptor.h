@@ -10,6 +10,8 @@
 
 #include "recorder/options.h"
 
+/* Written under the lock of whoever owns it.
+ *   fd >= -1;  path is absolute where fd >= 0 */
 typedef struct record_descriptor {
     int fd; /* -1: none */
     int access;
@@ -18,6 +20,10 @@ typedef struct record_descriptor {
     bool regular; /* else a device */
     char path[RECORD_PATH_MAX];
 } record_descriptor;
+
+/* The rule that does not hold, or NULL (base/assert.h), as of all that this folder's headers
+ * declare. They read the struct only, so that they may be asked in a signal handler, too. */
+const char *record_descriptor_check(const record_descriptor *file);
 
 /* Takes an open file over and moves its descriptor to a high number. access: O_WRONLY or O_RDWR,
  * as it is to be opened again. False, and the file closed: errno tells why. */

@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fail.h"
-#include "recorder/descriptor.h"
 #include "recorder/options.h"
 #include "recorder/state.h"
 
@@ -27,14 +27,7 @@ typedef struct flusher {
     swt_encoder *encoder; /* made at its first use */
 } flusher;
 
-static struct {
-    sw_os_lock lock;                  /* of all fields, and of writing */
-    record_descriptor at;             /* a device can not be cut back */
-    uint64_t offset;                  /* end of the last whole block that stays */
-    uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
-    uint64_t last_clock_ns, ns_per_tick_q32;
-    uint64_t start_ticks, start_ns;
-} file = {.at = {.fd = -1}};
+static record_file file = {.at = {.fd = -1}};
 
 static flusher flushers[ENCODERS];
 static uint64_t recorded_calls;
@@ -74,6 +67,7 @@ static void cut_back(void) {
 
 /* Writes at the end of the file, with the lock held. After a failure the recording has stopped. */
 static bool write_whole(const uint8_t *data, size_t bytes) {
+    sw_check2(record_file_check(&file));
     if (file.at.fd < 0) return false; /* closed in a fork child */
     if (!record_descriptor_hold(&file.at)) {
         record_file_stop(SWT_DROP_OTHER);

@@ -6,7 +6,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "os/os.h"
+#include "recorder/descriptor.h"
 #include "trace/raw.h"
+
+/* The file of the recording. Under its lock, but for the times of clocks:
+ *   last_offset <= offset;  last_calls == 0 where offset == 0;  and the rules of at */
+typedef struct record_file {
+    sw_os_lock lock;                  /* of all fields, and of writing */
+    record_descriptor at;             /* a device can not be cut back */
+    uint64_t offset;                  /* end of the last whole block that stays */
+    uint64_t last_offset, last_calls; /* where that block begins, and the calls in it */
+    uint64_t last_clock_ns, ns_per_tick_q32;
+    uint64_t start_ticks, start_ns;
+} record_file;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *record_file_check(const record_file *file);
 
 /* Creates `path` with its header. fresh: an existing file is replaced; else it is an error
  * (EEXIST). False: errno tells why, and there is no file. */

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "os/modules.h"
 #include "recorder/file.h"
 #include "recorder/options.h"
@@ -19,19 +20,13 @@
 enum {
     BUFFER_BYTES = 256 * 1024,
     ARGUMENTS_BYTES = 64 * 1024, /* of the command line; what is longer is cut */
-    SEEN_MAX = 4096,             /* modules that are remembered as written */
 };
 
-static struct {
-    uint32_t busy; /* 1: a thread is writing the list of modules */
-    uint8_t *buffer, *arguments;
-    uint64_t *seen; /* SEEN_MAX hashes */
-    uint32_t seen_count;
-    uint64_t generation; /* of the loader, when the list was last written */
-} meta;
+static record_modules meta;
 
 bool record_meta_init(void) {
-    uint8_t *memory = sw_os_map(BUFFER_BYTES + ARGUMENTS_BYTES + SEEN_MAX * sizeof(uint64_t));
+    uint8_t *memory =
+        sw_os_map(BUFFER_BYTES + ARGUMENTS_BYTES + RECORD_SEEN_MAX * sizeof(uint64_t));
     if (memory == NULL) return false;
     meta.buffer = memory;
     meta.arguments = memory + BUFFER_BYTES;
@@ -112,7 +107,7 @@ static bool was_seen(uint64_t key) {
 static bool put_module(const sw_os_module *module, void *arg) {
     swt_buffer *buffer = arg;
     uint64_t key = module_key(module);
-    if (meta.seen_count == SEEN_MAX || was_seen(key)) return true;
+    if (meta.seen_count == RECORD_SEEN_MAX || was_seen(key)) return true;
     const char *path = module->path[0] != '\0' ? module->path : own_path();
     if (!swt_put_module(buffer, module->start, module->end, module->bias, path, module->build_id,
                         module->build_id_bytes))
@@ -129,6 +124,7 @@ void record_modules_flush(void) {
     uint64_t generation = sw_os_modules_generation();
     if (generation == __atomic_load_n(&meta.generation, __ATOMIC_RELAXED)) return;
     if (__atomic_exchange_n(&meta.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
+    sw_check2(record_modules_check(&meta));
     swt_buffer buffer = {.data = meta.buffer, .capacity = BUFFER_BYTES};
     sw_os_each_module(put_module, &buffer);
     if (record_file_put(SWT_BLOCK_MODULES, &buffer))

@@ -4,6 +4,22 @@
 #define SW_RECORDER_META_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+enum { RECORD_SEEN_MAX = 4096 }; /* modules that are remembered as written */
+
+/* What was written of modules. Whoever has set busy writes it:
+ *   busy <= 1;  seen_count <= RECORD_SEEN_MAX;  all three arrays, or none */
+typedef struct record_modules {
+    uint32_t busy; /* 1: a thread is writing the list of modules */
+    uint8_t *buffer, *arguments;
+    uint64_t *seen; /* RECORD_SEEN_MAX hashes */
+    uint32_t seen_count;
+    uint64_t generation; /* of the loader, when the list was last written */
+} record_modules;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *record_modules_check(const record_modules *modules);
 
 /* Maps the buffer. False: no memory. */
 bool record_meta_init(void);

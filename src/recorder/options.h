@@ -8,6 +8,8 @@
 
 enum { RECORD_PATH_MAX = 4096 };
 
+/* Read once, before anything is recorded.
+ *   stacks <= SWT_SITE_DEPTH_MAX;  file is absolute or "" */
 typedef struct record_options {
     char file[RECORD_PATH_MAX]; /* absolute; "" when recording was not asked for */
     uint32_t stacks;            /* return addresses of a call site; 0: no call sites are recorded */
@@ -16,6 +18,9 @@ typedef struct record_options {
     uint64_t root;              /* process that FILE belongs to; 0: not stated, so it is this one */
     char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks in private memory */
 } record_options;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *record_options_check(const record_options *options);
 
 extern record_options record_option;
 

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fail.h"
 #include "recorder/area.h"
 #include "recorder/children.h"
@@ -142,6 +143,7 @@ static void start(void) {
         record_off = true;
         return;
     }
+    sw_check2(record_options_check(&record_option));
     record_this.pid = sw_os_process_id();
     record_choose_clock();
     record_mark_original();

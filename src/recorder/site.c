@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "recorder/area.h"
 #include "recorder/file.h"
 #include "recorder/state.h"
@@ -22,12 +23,7 @@ enum {
 record_site_bucket *record_site_buckets;
 uint32_t record_site_shift;
 
-static struct {
-    sw_os_lock lock; /* held to enter a site and to use the buffer */
-    uint32_t bits, count;
-    swt_buffer buffer;
-    uint8_t *own; /* private memory for the buffer, used while there is no file of areas */
-} sites;
+static record_sites sites;
 
 static size_t table_bytes(void) { return sizeof(record_site_bucket) << sites.bits; }
 
@@ -84,6 +80,7 @@ static sw_cold uint32_t enter_site(uint64_t key, const uint64_t *addresses, uint
     if (record_is_stray_copy()) return 0; /* the buffer and the lock are the parent's */
     int saved = errno;
     sw_os_lock_acquire(&sites.lock);
+    sw_check2(record_sites_check(&sites));
     record_site_bucket *s = probe(key, &found);
     if (found == key) {
         id = s->id;

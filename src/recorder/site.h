@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 #include "base/attributes.h"
+#include "os/os.h"
 #include "os/unwind.h"
 #include "recorder/options.h"
+#include "trace/raw.h"
 
 struct record_thread;
 
@@ -21,6 +23,19 @@ typedef struct record_site_bucket {
     uint64_t key;
     uint32_t id, padding;
 } record_site_bucket;
+
+/* What is behind the table. Under its lock:
+ *   count <= 3/4 of 2^bits buckets;  buffer.data != NULL, of `own` where there is no file of areas
+ *   and the rules of buffer */
+typedef struct record_sites {
+    sw_os_lock lock; /* held to enter a site and to use the buffer */
+    uint32_t bits, count;
+    swt_buffer buffer;
+    uint8_t *own; /* private memory for the buffer, used while there is no file of areas */
+} record_sites;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *record_sites_check(const record_sites *sites);
 
 extern record_site_bucket *record_site_buckets;
 extern uint32_t record_site_shift; /* the upper bits of a key choose its bucket */

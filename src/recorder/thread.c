@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "base/assert.h"
 #include "recorder/area.h"
 #include "recorder/children.h"
 #include "recorder/file.h"
@@ -19,11 +20,10 @@
 sw_tls_fast record_thread *record_self;
 
 enum {
-    THREAD_OWN_CALL = 1,     /* the recorder itself is at work in this thread */
-    THREAD_GONE = 2,         /* the last round of its exit function has run */
-    THREAD_BORROWING = 4,    /* it is gone, and makes a call with a borrowed record */
-    EXIT_ROUNDS = 4,         /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
-    CHUNK_BYTES = 64 * 1024, /* of records */
+    THREAD_OWN_CALL = 1,  /* the recorder itself is at work in this thread */
+    THREAD_GONE = 2,      /* the last round of its exit function has run */
+    THREAD_BORROWING = 4, /* it is gone, and makes a call with a borrowed record */
+    EXIT_ROUNDS = 4,      /* PTHREAD_DESTRUCTOR_ITERATIONS: the system's limit on Linux */
 };
 
 typedef struct thread_state {
@@ -41,12 +41,7 @@ static record_thread *all_threads;
 static uint32_t thread_count;
 static uint64_t dropped_without_record;
 
-/* Where new records come from. */
-static struct {
-    sw_os_lock lock;
-    char *next;
-    size_t left;
-} chunk;
+static record_chunk chunk;
 
 static void leave_thread(void *arg);
 
@@ -76,11 +71,11 @@ static record_thread *reuse_record(void) {
 
 /* Memory that reads as zero in a fork child, where the kernel offers that. */
 static char *new_chunk(void) {
-    char *memory = sw_os_map(CHUNK_BYTES);
+    char *memory = sw_os_map(RECORD_CHUNK_BYTES);
     if (memory == NULL || !record_marks_copies() ||
-        madvise(memory, CHUNK_BYTES, MADV_WIPEONFORK) == 0)
+        madvise(memory, RECORD_CHUNK_BYTES, MADV_WIPEONFORK) == 0)
         return memory;
-    (void)sw_os_release(memory, CHUNK_BYTES);
+    (void)sw_os_release(memory, RECORD_CHUNK_BYTES);
     return NULL;
 }
 
@@ -88,7 +83,8 @@ static record_thread *carve_record(void) {
     size_t bytes = (sizeof(record_thread) + SW_CACHE_LINE - 1) / SW_CACHE_LINE * SW_CACHE_LINE;
     char *memory = NULL;
     sw_os_lock_acquire(&chunk.lock);
-    if (chunk.left < bytes && (chunk.next = new_chunk()) != NULL) chunk.left = CHUNK_BYTES;
+    sw_check2(record_chunk_check(&chunk));
+    if (chunk.left < bytes && (chunk.next = new_chunk()) != NULL) chunk.left = RECORD_CHUNK_BYTES;
     if (chunk.next != NULL && chunk.left >= bytes) {
         memory = chunk.next;
         chunk.next += bytes;
@@ -301,6 +297,7 @@ static bool put(record_thread *thread, const record_event *e) {
 }
 
 void record_thread_put(record_thread *thread, const record_event *event) {
+    sw_check2(record_thread_check(thread));
     if (may_write(thread)) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);

@@ -21,7 +21,9 @@ typedef enum record_phase {
 
 /* A thread's record lies in memory that reads as zero in a fork child (MADV_WIPEONFORK). After a
  * fork that no handler saw, the child so finds a block without room and comes to the slow path,
- * where it is recognised. It could otherwise go on in a block that it shares with its parent. */
+ * where it is recognised. It could otherwise go on in a block that it shares with its parent.
+ *   phase <= RECORD_OWN;  taken <= 1;  until_reading <= stride <= RECORD_STRIDE_MAX
+ *   uncounted <= the slots in use;  and the rules of raw. A record of zeros has them all. */
 typedef struct record_thread {
     swt_raw raw;
     struct swt_area *area;          /* has the memory of the open block */
@@ -38,6 +40,21 @@ typedef struct record_thread {
     uint32_t taken;             /* 1: a thread has it */
     bool is_shared;             /* the area lies in a file */
 } record_thread;
+
+/* Of the calling thread's record: the rule that does not hold, or NULL (base/assert.h). */
+const char *record_thread_check(const record_thread *thread);
+
+/* Where new records come from. Under its lock:
+ *   left <= RECORD_CHUNK_BYTES;  less than a record is left where next == NULL */
+typedef struct record_chunk {
+    sw_os_lock lock;
+    char *next;
+    size_t left;
+} record_chunk;
+
+enum { RECORD_CHUNK_BYTES = 64 * 1024 }; /* of records */
+
+const char *record_chunk_check(const record_chunk *chunk);
 
 /* The record of the calling thread; NULL before its first call and after its exit. */
 extern sw_tls_fast record_thread *record_self;

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of the recorder's structs, as the headers state them. See base/assert.h. */
+#include "base/assert.h"
+#include "recorder/area.h"
+#include "recorder/file.h"
+#include "recorder/meta.h"
+#include "recorder/site.h"
+#include "recorder/thread.h"
+
+const char *record_descriptor_check(const record_descriptor *file) {
+    return SW_RULE(file->fd >= -1) ?: SW_RULE(file->fd < 0 || file->path[0] == '/');
+}
+
+const char *record_options_check(const record_options *options) {
+    return SW_RULE(options->stacks <= SWT_SITE_DEPTH_MAX)
+               ?: SW_RULE(options->file[0] == '/' || options->file[0] == '\0');
+}
+
+const char *record_thread_check(const record_thread *thread) {
+    uint32_t phase = __atomic_load_n(&thread->phase, __ATOMIC_RELAXED);
+    return SW_RULE(phase <= RECORD_OWN)
+               ?: SW_RULE(__atomic_load_n(&thread->taken, __ATOMIC_RELAXED) <= 1)
+               ?: SW_RULE(thread->stride <= RECORD_STRIDE_MAX)
+               ?: SW_RULE(thread->until_reading <= thread->stride)
+               ?: SW_RULE(thread->uncounted <= swt_raw_count(&thread->raw))
+               ?: swt_raw_check(&thread->raw);
+}
+
+const char *record_chunk_check(const record_chunk *chunk) {
+    return SW_RULE(chunk->left <= RECORD_CHUNK_BYTES)
+               ?: SW_RULE(chunk->next != NULL || chunk->left < sizeof(record_thread));
+}
+
+const char *record_sites_check(const record_sites *sites) {
+    return SW_RULE(sites->count <= (1u << sites->bits) / 4 * 3)
+               ?: SW_RULE(sites->buffer.data != NULL)
+               ?: swt_buffer_check(&sites->buffer);
+}
+
+const char *record_areas_check(const record_areas *areas) {
+    return SW_RULE(areas->count <= RECORD_AREAS_MAX)
+               ?: SW_RULE(areas->count >= 1 || areas->sites == NULL)
+               ?: record_descriptor_check(&areas->file);
+}
+
+const char *record_file_check(const record_file *file) {
+    return SW_RULE(file->last_offset <= file->offset)
+               ?: SW_RULE(file->offset != 0 || file->last_calls == 0)
+               ?: record_descriptor_check(&file->at);
+}
+
+const char *record_modules_check(const record_modules *modules) {
+    return SW_RULE(__atomic_load_n(&modules->busy, __ATOMIC_RELAXED) <= 1)
+               ?: SW_RULE(modules->seen_count <= RECORD_SEEN_MAX)
+               ?: SW_RULE((modules->buffer == NULL) == (modules->seen == NULL))
+               ?: SW_RULE((modules->buffer == NULL) == (modules->arguments == NULL));
+}
