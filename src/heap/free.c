@@ -169,9 +169,8 @@ static sw_noinline void free_checked(sw_cache *cache, void *ptr, const char *op)
 /* The cache's view has no slot that starts at the address. Most often a large object does. */
 static sw_always_inline void free_unslotted(sw_cache *cache, void *ptr, const char *op) {
     uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;
-    if (sw_unlikely(frame >= cache->frames))
-        free_checked(cache, ptr, op);
-    else if (sw_unlikely(!free_large(cache, cache->page_map[frame], ptr)))
+    if (sw_unlikely(frame >= cache->frames) ||
+        sw_unlikely(!free_large(cache, cache->page_map[frame], ptr)))
         free_checked(cache, ptr, op);
 }
 

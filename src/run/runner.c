@@ -260,6 +260,10 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(sw_heap_decay_due(runner->heap, op->time_ns)))
         sw_heap_set_time(runner->heap, op->time_ns);
+    if (sw_unlikely(cache == NULL)) { /* only the end of a thread needs no cache */
+        end_thread(runner, op->thread);
+        return SW_OK;
+    }
     switch ((sw_op_kind)op->kind) {
     case SW_OP_ALLOC:
         if (op->align_log2 > 47)
@@ -268,7 +272,7 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
         return run_alloc(runner, cache, op, index);
     case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
     case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
-    case SW_OP_THREAD_END: end_thread(runner, op->thread); return SW_OK;
+    case SW_OP_THREAD_END:
     case SW_OP_KIND_COUNT:
     default: break;
     }
