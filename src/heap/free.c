@@ -3,11 +3,13 @@
  *
  *   sw_free_full       the span is full                  -> a hint, or free_unmarking
  *   sw_free_by_owner   the span is the cache's hazard    -> the remote word
+ *                      the span is full                  -> as sw_free_full
  *                      the span is fresh                 -> free_unmarking
- *                      any other owner, or none          -> free_checked
- *   free_unslotted     no slot starts at the address     -> a large object, or free_checked
+ *                      any other owner, or none          -> sw_free_checked
+ *   free_slow          no slot starts at the address     -> a large object, or sw_free_checked
  *
- * free_checked looks the pointer up from the beginning and decides all that is left: the first free
+ * A step that two of them share is inlined into both, so that what a fast path passes on is decided
+ * in the second function at the latest (tests/install/test_hops.py). sw_free_checked looks the pointer up from the beginning and decides all that is left: the first free
  * into a span of another cache, objects of central spans, spans outside the cache's view, the first
  * free of a thread, and every misuse. */
 #include "heap/free.h"
@@ -23,16 +25,20 @@
 #include "heap/template.h"
 #include "heap/thread.h"
 
-static void free_checked(sw_cache *cache, void *ptr, const char *op);
-
 /* --- spans of the cache itself ---------------------------------------------------------------- */
+
+/* The pointer is no live slot of the cache's own span: it can only be reported. */
+static sw_noinline void report_own(sw_cache *cache, void *ptr) {
+    sw_target target = sw_target_find(cache->heap, ptr);
+    sw_target_report(cache->heap, &target, "free", ptr, 0);
+}
 
 /* A slot of a marked span that gets no hint: the mark goes, and with it a full span changes list.
  * The arguments are those of sw_free_full, so that they stay in their registers. */
 static sw_noinline void free_unmarking(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     bool live = sw_span_slot_live(span, (uint32_t)slot);
     if (live) sw_owned_unmark(cache, span);
-    if (!live || !sw_fast_free_own(cache, span, slot)) free_checked(cache, ptr, "free");
+    if (!live || !sw_fast_free_own(cache, span, slot)) report_own(cache, ptr);
 }
 
 /* A full span stays in its list while a hint can bring the slot back. Three frees in a row into one
@@ -40,7 +46,7 @@ static sw_noinline void free_unmarking(sw_cache *cache, sw_span *span, uint64_t 
  * partial. (`free` of a full span is 0. What lies below the first hint of a class belongs to
  * another class, and comparing with it does no harm. Every call here is the last thing that is
  * done, and few values live, so that no register is saved on the way.) */
-void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+static sw_always_inline void free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     uintptr_t bins = (uintptr_t)cache->bins;
     sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
     __asm__("" : "+r"(bin)); /* without this the compiler computes the address twice */
@@ -56,7 +62,7 @@ void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     }
     uint64_t local = sw_word_local(word);
     if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
-        free_checked(cache, ptr, "free"); /* it is free already */
+        sw_free_checked(cache, ptr, "free"); /* it is free already */
         return;
     }
     hint->at = (uintptr_t)ptr;
@@ -66,6 +72,10 @@ void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     bin->hinted += (uint32_t)sizeof *hint;
     sw_word_set_local(word, local);
     if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
+}
+
+void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    free_full(cache, span, slot, ptr);
 }
 
 /* --- the checked free ------------------------------------------------------------------------- */
@@ -134,14 +144,6 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-/* The start of a large object of this heap. Its record tells whether it lives: there is no span of
- * slots to guard. */
-static sw_always_inline bool free_large(sw_cache *cache, uint32_t id, void *ptr) {
-    sw_span *span = &cache->spans[id];
-    return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
-           sw_large_free(cache, span, (uintptr_t)ptr);
-}
-
 /* The cache to free by; NULL: there is nothing to free, or no cache, and the object is leaked. The
  * first free of a thread comes with a cache without a heap. */
 static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) {
@@ -150,11 +152,11 @@ static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) 
     return sw_cache_is_open(cache) || sw_cache_check(cache, op) ? cache : NULL;
 }
 
-static sw_noinline void free_checked(sw_cache *cache, void *ptr, const char *op) {
+void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
     cache = usable_cache(cache, ptr, op);
     if (cache == NULL) return;
     uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
-    if (id >= SW_SPAN_FIRST && free_large(cache, id, ptr)) return;
+    if (id >= SW_SPAN_FIRST && sw_free_large(cache, id, ptr)) return;
     int saved_errno = errno;
     sw_target target;
     do {
@@ -165,14 +167,6 @@ static sw_noinline void free_checked(sw_cache *cache, void *ptr, const char *op)
 }
 
 /* --- where the fast paths end ----------------------------------------------------------------- */
-
-/* The cache's view has no slot that starts at the address. Most often a large object does. */
-static sw_always_inline void free_unslotted(sw_cache *cache, void *ptr, const char *op) {
-    uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;
-    if (sw_unlikely(frame >= cache->frames) ||
-        sw_unlikely(!free_large(cache, cache->page_map[frame], ptr)))
-        free_checked(cache, ptr, op);
-}
 
 /* The caller's free was the first into its word since the word was drained: the owner must be told.
  * This is rare and needs registers, so it is a function of its own. */
@@ -195,35 +189,40 @@ static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_
             return;
         }
     }
-    free_checked(cache, ptr, op);
+    sw_free_checked(cache, ptr, op);
 }
 
 /* A slot of a span whose owner field is not the cache's address: who owns it, or how it is marked,
  * decides. */
-void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+static sw_always_inline void free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
+                                           const char *op) {
     if (sw_likely(span == cache->hazard)) {
         free_hazard(cache, span, slot, ptr, op);
         return;
     }
     switch (sw_template_mark(cache, span)) {
-    case SW_MARK_FULL: sw_free_full(cache, span, slot, ptr); return;
+    case SW_MARK_FULL: free_full(cache, span, slot, ptr); return;
     case SW_MARK_FRESH: free_unmarking(cache, span, slot, ptr); return;
-    default: free_checked(cache, ptr, op);
+    default: sw_free_checked(cache, ptr, op);
     }
+}
+
+void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {
+    free_by_owner(cache, span, slot, ptr, op);
 }
 
 /* The fast path found no slot that starts at the address, or one that is free already. */
 static sw_noinline void free_slow(sw_cache *cache, void *ptr, const char *op) {
-    free_unslotted(cache, ptr, op);
+    sw_free_unslotted(cache, ptr, op);
 }
 
 void sw_free_slow(sw_cache *cache, void *ptr, const char *op) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (span != NULL)
-        sw_free_by_owner(cache, span, slot, ptr, op);
+        free_by_owner(cache, span, slot, ptr, op);
     else
-        free_unslotted(cache, ptr, op);
+        sw_free_unslotted(cache, ptr, op);
 }
 
 /* --- public ----------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * thread-specific data is destroyed already. */
 #include <errno.h>
 
+#include "heap/free.h"
 #include "heap/thread.h"
 #include "malloc/account.h"
 #include "malloc/malloc.h"
@@ -49,7 +50,7 @@ void face_free_slow(sw_cache *cache, void *ptr, const char *op) {
     if (sw_unlikely(cache->heap == NULL)) {
         face_free(ptr, op);
     } else {
-        sw_free_slow(cache, ptr, op);
+        sw_free_unslotted(cache, ptr, op);
     }
 }
 
