@@ -6,6 +6,8 @@
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
+#   bench_field          the programs of the field, under whatever is preloaded; _phases: one of them,
+#                        whose clock is its own;  bench_launch: runs them and tells what they used
 #   bench_threads_check  proves time and count of the rows of several threads
 #   bench_same_place     how often a pair is slow because of where its pages lie
 #   bench_limits         prototypes, each with one requirement more than the one before
@@ -98,6 +100,27 @@ bench_program(bench_spanwise_bare "${bench_rows}/bench_spanwise.cc" spanwise_bar
 target_compile_definitions(bench_spanwise_bare PRIVATE BENCH_BARE=1)
 target_compile_options(bench_spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
                        -DSW_FAST_CHECKED=0)
+
+# --- the field: a program a pattern, under whatever library is preloaded ------------------------------
+
+# bench_field_program(NAME SOURCE...)
+function(bench_field_program name)
+  list(TRANSFORM ARGN PREPEND "${bench_dir}/field/")
+  add_executable(${name} ${ARGN})
+  spanwise_compile(${name})
+  target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc
+                                         -fno-builtin-free)
+  target_link_libraries(${name} PRIVATE Threads::Threads)
+endfunction()
+
+bench_field_program(bench_field main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
+bench_field_program(bench_field_phases phases.c)
+# The allocator that is preloaded finds this program's clock.
+set_target_properties(bench_field_phases PROPERTIES ENABLE_EXPORTS ON)
+bench_field_program(bench_launch ../runner/launch.c)
+add_test(NAME bench.field COMMAND bench_field random-1k 1)
+add_test(NAME bench.field_phases COMMAND bench_field_phases 1)
+set_tests_properties(bench.field bench.field_phases PROPERTIES LABELS bench TIMEOUT 60)
 
 # --- linked peers ---------------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from real.launch import Usage, environment, finish, start, stop
+from runner.launch import Usage
+
+from real.launch import environment, finish, start, stop
 from real.programs import Program
 
 READY_S = 20.0

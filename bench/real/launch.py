@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one command through bench/real/launch.c and reads what it used."""
+"""Runs one command through bench/runner/launch.c and reads what it used."""
 
 from __future__ import annotations
 
@@ -7,30 +7,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from runner.errors import BenchError
+from runner.launch import Usage, read_usage
 
-HERE = Path(__file__).resolve().parent
+SOURCE = Path(__file__).resolve().parents[1] / "runner/launch.c"
 TIMEOUT_S = 300.0
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a finished command used.
-
-    Attributes:
-        wall_s: from start to end, seconds.
-        cpu_s: user and system time of the command and its children, seconds.
-        peak_rss_bytes: of its largest process.
-        error: "" after exit status 0, else how it ended.
-    """
-
-    wall_s: float
-    cpu_s: float
-    peak_rss_bytes: int
-    error: str = ""
 
 
 def build_launcher(folder: Path) -> Path:
@@ -40,13 +23,13 @@ def build_launcher(folder: Path) -> Path:
         BenchError: no C compiler, or it fails.
     """
     program = folder / "launch"
-    command = ["cc", "-std=c11", "-O2", "-o", str(program), str(HERE / "launch.c")]
+    command = ["cc", "-std=c11", "-O2", "-o", str(program), str(SOURCE)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise BenchError(f"cc: {error.strerror}; apt-get install gcc") from error
     if done.returncode != 0:
-        raise BenchError(f"{HERE / 'launch.c'}: {(done.stderr.splitlines() or ['cc failed'])[-1]}")
+        raise BenchError(f"{SOURCE}: {(done.stderr.splitlines() or ['cc failed'])[-1]}")
     return program
 
 
@@ -100,16 +83,3 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def read_usage(report: Path) -> Usage:
-    """Parses the line of launch.c."""
-    try:
-        kind, *numbers = report.read_text(encoding="ascii").split()
-        number, wall_ns, user_us, system_us, peak_kb = map(int, numbers)
-    except (OSError, ValueError):
-        return Usage(0.0, 0.0, 0, "the launcher wrote no report")
-    error = "" if (kind, number) == ("exit", 0) else f"ended with {kind} {number}"
-    if kind == "signal":
-        error = f"ended with signal {number} ({signal.strsignal(number) or 'unknown'})"
-    return Usage(wall_ns * 1e-9, (user_us + system_us) * 1e-6, peak_kb * 1024, error)

@@ -11,11 +11,12 @@ from typing import TextIO
 
 from runner.contenders import Contender
 from runner.errors import BenchError
+from runner.launch import Usage
 
 from real import identity
 from real.drivers import Outcome, Place, run_once
 from real.field import GLIBC, served
-from real.launch import Usage, environment
+from real.launch import environment
 from real.programs import Program
 
 METRICS = ("wall_s", "cpu_s", "peak_rss_bytes")

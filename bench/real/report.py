@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.contenders import SPANWISE
-from runner.stats import Interval, describe, median, ratio
+from runner.stats import Interval, describe, geometric_mean, median, ratio
 from runner.text import text_table
 
 from real.field import GLIBC
 from real.measure import METRICS, NOT_SERVED, Measured
-from real.verdict import TITLES, Standing, counting, geometric_mean
+from real.verdict import TITLES, Standing, counting
 
 UNITS = {"wall_s": ("s", 1.0), "cpu_s": ("s", 1.0), "peak_rss_bytes": ("MiB", 1 / (1 << 20))}
 FAIL = "FAIL"

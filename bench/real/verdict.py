@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.contenders import PRELOADS, SPANWISE
-from runner.stats import Interval, ratio
+from runner.stats import Interval, geometric_mean, ratio
 from scoreboard.judge import MISSED, NO_PEER, Bar, noise_note, verdict
 
 from real.field import GLIBC
@@ -50,17 +49,6 @@ def counting(measured: Measured) -> list[str]:
         for program in measured.programs
         if all(measured.values(program.name, c.name, METRICS[0]) for c in measured.contenders)
     ]
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Of values above 0.
-
-    Raises:
-        ValueError: there are none, or one is not above 0.
-    """
-    if not values:
-        raise ValueError("the geometric mean of no values")
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def means_by_repetition(

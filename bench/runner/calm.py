@@ -28,7 +28,7 @@ _Found = TypeVar("_Found")
 _PAUSE_S = 0.02
 _STEPS = 40000  # about a millisecond
 # Rows of several threads; Go's runtime has some, too, and asks how many processors it has.
-_THREADED = ("producer_consumer/", "cross_free/", "false_sharing/", "scaling_")
+_THREADED = ("producer_consumer/", "cross_free/", "false_sharing/", "scaling_", "field/")
 
 
 def spin() -> float:

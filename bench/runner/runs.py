@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from runner.contenders import Contender
+from runner.field import FIELD, percent_of, run_program
 from runner.stats import median
 
 GO_ROUNDS = 5
@@ -144,8 +145,24 @@ def parse_result(stdout: str, stderr: str, status: int) -> Result:
     return Result(values, int(row["iterations"]))
 
 
+def run_field(job: Job, min_time_s: float) -> Result:
+    """Runs a program of the field; a failure is a result with an error."""
+    who = job.contender
+    try:
+        values = run_program(
+            who.program.parent, job.bench, percent_of(min_time_s), who.environment(), TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return Result({}, 0, f"no result within {TIMEOUT_S:.0f} s")
+    except (OSError, ValueError) as error:
+        return Result({}, 0, f"cannot run: {error}")
+    return Result(values, 1)
+
+
 def run_job(job: Job, min_time_s: float, *, memory: bool = False) -> Result:
     """Runs one job in its own process. Failures are results with an error, never exceptions."""
+    if job.bench.startswith(FIELD):
+        return run_field(job, min_time_s)
     try:
         done = subprocess.run(
             command(job, min_time_s, memory=memory),

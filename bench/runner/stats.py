@@ -54,6 +54,17 @@ def median(values: Sequence[float]) -> float:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of values above 0.
+
+    Raises:
+        ValueError: there are none, or one is not above 0.
+    """
+    if not values:
+        raise ValueError("the geometric mean of no values")
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
 def order_rank(count: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     """The rank k of the interval's ends and the probability that it covers the median.
 

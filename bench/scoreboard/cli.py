@@ -29,9 +29,10 @@ from runner.text import write_whole
 from scoreboard import report, scripted, show, targets_file
 from scoreboard.judge import Rules
 from scoreboard.machine import key_of, this_machine
+from scoreboard.means import score_programs
 from scoreboard.plots import plot_scoreboard
 from scoreboard.scores import Score, free_gb, lacks_memory, races_of, score
-from scoreboard.selection import chosen_targets, plan
+from scoreboard.selection import asks_for_field, chosen_targets, plan
 from scoreboard.targets import LOOP, Target, TargetFile
 
 BENCH = Path(__file__).resolve().parents[1]
@@ -43,6 +44,7 @@ EXAMPLE = """examples:
   ./dev bench --scoreboard --quick    every row of scoreboard/targets.toml, 3 repetitions
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
+  ./dev bench --scoreboard --rows 'field*'  programs of bench/field beside seven allocators
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --scoreboard --calm     on a machine that others use too: waits for calm moments
   ./dev bench --gobench new.txt && benchstat -col /alloc new.txt"""
@@ -102,14 +104,15 @@ def _counts(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str,
     return found
 
 
-def _rules(file: TargetFile) -> Rules:
-    """What the file fixes for this machine."""
-    return Rules(file.repetitions, key_of(this_machine(), file.machines))
+def _rules(file: TargetFile, options: argparse.Namespace) -> Rules:
+    """What the file fixes for this machine and the rows that are asked for."""
+    repetitions = file.field_repetitions if asks_for_field(options) else file.repetitions
+    return Rules(repetitions, key_of(this_machine(), file.machines))
 
 
 def _execute_loop(options: argparse.Namespace, file: TargetFile) -> int:
     """The rows that scripts measure; each script runs once, whichever of its rows are asked for."""
-    targets, rules = chosen_targets(file, options, scripted=True), _rules(file)
+    targets, rules = chosen_targets(file, options, scripted=True), _rules(file, options)
     about = provenance(BENCH.parent, options.build)
     rounds = options.repetitions or rules.repetitions
     told, scores = scripted.measure_all(targets, rounds, rules, quick=options.quick)
@@ -128,7 +131,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.scoreboard and (options.rows or "").startswith(LOOP):
         return _execute_loop(options, file)
     targets, field, jobs = plan(options, BENCH, file)
-    rules = _rules(file)
+    rules = _rules(file, options)
     if not options.json:
         say_missing(field)
     about = provenance(BENCH.parent, options.build)
@@ -146,7 +149,12 @@ def execute(options: argparse.Namespace) -> int:
     scores: list[Score] = []
     if options.scoreboard:
         counted = {} if run.interrupted else _counts(options, targets)
-        scores = [score(row, field, run, rules, counts=counted, free=free) for row in targets]
+        scores = [
+            score_programs(row, field, run, rules)
+            if row.programs
+            else score(row, field, run, rules, counts=counted, free=free)
+            for row in targets
+        ]
         show.print_scoreboard(options, scores)
     elif options.json:
         print(json.dumps(show.figures_json(run, used), indent=1))

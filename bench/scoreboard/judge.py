@@ -7,7 +7,7 @@ often a row is repeated. A row that was measured under other terms is reported, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.stats import Interval
 
@@ -45,6 +45,12 @@ class Bar:
     limit: float | None
     weaker: Weaker | None = None
     refusal: str = ""
+
+    def spared(self, share: float) -> Bar:
+        """The same with a limit of at least 1 and a share, where there is both."""
+        if self.limit is None or share == 0:
+            return self
+        return replace(self, limit=max(self.limit, round(1 + share, 3)))
 
     @property
     def is_judged(self) -> bool:

@@ -115,7 +115,8 @@ def ours_in(target: Target, field: Field) -> Contender | None:
 
 def rivals(target: Target, field: Field) -> list[Contender]:
     """The peers that compete in a row."""
-    return [peer for peer in field.peers(target.peers) if target.admits(peer.name, peer.version)]
+    basis = "preload" if target.programs else target.peers
+    return [peer for peer in field.peers(basis) if target.admits(peer.name, peer.version)]
 
 
 def wanted_peers(target: Target, field: Field) -> list[Contender]:
@@ -125,7 +126,7 @@ def wanted_peers(target: Target, field: Field) -> list[Contender]:
 
 def races_of(targets: Sequence[Target], field: Field) -> list[Race]:
     """Who competes with whom; runner.hopeless must not take a winner from any row."""
-    rows = [row for row in targets if row.peers in PROPER]
+    rows = [row for row in targets if row.peers in PROPER and not row.is_field]
     pairs = [(row, bench) for row in rows for bench in (row.peer_bench, row.base) if bench]
     return [[Job(bench, peer) for peer in rivals(row, field)] for row, bench in pairs]
 
@@ -138,6 +139,8 @@ def jobs_of(targets: Sequence[Target], field: Field) -> list[Job]:
             continue
         ours = ours_in(target, field)
         pairs = [(target.bench, target.peer_bench)]
+        if target.programs:
+            pairs = [(bench, bench) for bench in target.programs]
         if target.base:
             pairs.append((target.base, target.base))
         for bench, other in pairs:
@@ -269,6 +272,7 @@ def _score_peers(blank: Score, values: list[float], field: Field, run: Run) -> S
             blank, verdict=NO_PEER, note=f"needs {lacking}" if lacking else "no peer ran"
         )
     blank = replace(blank, peer_name=best.contender.name, peer=median(best.values))
+    blank = replace(blank, bar=blank.bar.spared(target.spare / median(best.values)))
     base_ours: list[float] = []
     ours = ours_in(target, field)
     base = best_peer(target, target.base, field, run) if target.base else None

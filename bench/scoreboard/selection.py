@@ -12,7 +12,7 @@ from runner.patterns import choose
 from runner.runs import Job
 
 from scoreboard.scores import jobs_of
-from scoreboard.targets import Target, TargetFile
+from scoreboard.targets import FIELD, Target, TargetFile
 
 # The first figures: what a plain run shows. --all adds the rest.
 FIGURES = (
@@ -63,6 +63,38 @@ MORE_FIGURES = (
 # Held back from --all: gigabytes, or ratios instead of times.
 HEAVY_FIGURES = ("growth/1G", "growth/8G")
 RATIO_ROWS = ("replace_rss/8-1024",)
+# Programs of bench/field; run when --rows names them.
+FIELD_FIGURES = tuple(
+    f"field/{name}"
+    for name in (
+        "random-100",
+        "random-300",
+        "random-1k",
+        "random-5k",
+        "random-10k",
+        "random-100k",
+        "random-1m",
+        "handover-1",
+        "handover-2",
+        "long-lived",
+        "big-numbers",
+        "lifo-1",
+        "lifo-2",
+        "births",
+        "cross-16k",
+        "mailbox",
+        "strings",
+        "hash-map",
+        "matrices",
+        "arrays",
+        "search-tree",
+        "documents",
+        "events",
+        "small-programs",
+        "latency",
+        "phases",
+    )
+)
 
 
 def figure_jobs(benches: Sequence[str], field: Field, *, linked: bool) -> list[Job]:
@@ -71,14 +103,31 @@ def figure_jobs(benches: Sequence[str], field: Field, *, linked: bool) -> list[J
     contenders = [c for c in field.contenders if c.basis not in left_out]
     if linked:
         contenders += field.peers("linked")
-    return [Job(bench, contender) for bench in benches for contender in contenders]
+    return [
+        Job(bench, contender)
+        for bench in benches
+        for contender in contenders
+        if contender.basis == "preload" or not bench.startswith(FIELD)
+    ]
+
+
+def asks_for_field(options: argparse.Namespace) -> bool:
+    """Whether --rows begins with `field`."""
+    return (options.rows or "").startswith(FIELD)
 
 
 def chosen_targets(
     file: TargetFile, options: argparse.Namespace, *, scripted: bool
 ) -> list[Target]:
-    """The rows of a file that scripts measure, or the others, as far as --rows selects them."""
-    every = [row for row in file.rows if bool(row.script) == scripted]
+    """The rows of a file that scripts measure, or the others, as far as --rows selects them.
+
+    Those of the field are selected by a pattern that begins with `field`, and by no other.
+    """
+    every = [
+        row
+        for row in file.rows
+        if bool(row.script) == scripted and row.is_field == asks_for_field(options)
+    ]
     chosen = choose([row.name for row in every], options.rows)
     return [row for row in every if row.name in chosen]
 
@@ -106,7 +155,7 @@ def plan(
         return targets, field, jobs_of(targets, field)
     names = FIGURES if not (options.all or options.rows) else FIGURES + MORE_FIGURES
     if options.rows:
-        names += HEAVY_FIGURES
+        names = FIELD_FIGURES if asks_for_field(options) else names + HEAVY_FIGURES
     benches = choose(names, options.rows)
     field = find_field(options.build, bench, options.peer, options.linked, with_go=False)
     return [], field, figure_jobs(benches, field, linked=options.linked_peers)

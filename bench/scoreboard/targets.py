@@ -11,8 +11,19 @@ from scoreboard.machine import Machine
 
 OURS = ("inline", "bare", "exported", "generic", "preload")
 PEERS = ("linked", "preload", "go", "constant", "self", "counts")
-METRICS = {"op": "ns", "rss_over_live": "x", "rss_over_table": "x"}
+METRICS = {
+    "op": "ns",
+    "rss_over_live": "x",
+    "rss_over_table": "x",
+    "cpu": "s",
+    "elapsed": "s",
+    "peak": "MiB",
+    "malloc_p999": "cycles",
+    "free_p999": "cycles",
+    "rss_growth": "x",
+}
 LOOP = "loop"  # how the names of rows begin that a script measures
+FIELD = "field"  # how the names of rows begin that programs of bench/field measure
 PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")
 
@@ -23,9 +34,10 @@ class Requirement:
 
     family: str
     version: tuple[int, ...]
+    exact: bool = False  # mimalloc3 is no mimalloc then
 
     @classmethod
-    def parse(cls, text: str, key: str = "reference") -> Requirement:
+    def parse(cls, text: str, key: str = "reference", *, exact: bool = False) -> Requirement:
         """Reads `NAME >= VERSION`, e.g. `snmalloc >= 0.7`; the key is for messages.
 
         Raises:
@@ -34,15 +46,16 @@ class Requirement:
         match = REQUIREMENT.match(text)
         if match is None:
             raise ValueError(f"{key} '{text}' is not 'NAME >= VERSION'")
-        return cls(match[1], parse_version(match[2]))
+        return cls(match[1], parse_version(match[2]), exact)
 
     def met_by(self, name: str, version: str) -> bool:
         """Whether a peer of that name (mimalloc3 counts as mimalloc) and version will do."""
-        named = self.family in (name, family(name))
+        named = self.family in ((name,) if self.exact else (name, family(name)))
         return named and parse_version(version) >= self.version
 
     def __str__(self) -> str:
-        return f"{self.family} >= {'.'.join(map(str, self.version))}"
+        least = ".".join(map(str, self.version))
+        return f"{self.family} >= {least}" if least else self.family
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,8 @@ class Target:
         only: the only peers that compete; empty: all do but those of `apart`.
         environment: variables of the processes of ours, and of no other.
         because: why the row has `apart`, `only` or `environment`; printed with it.
+        programs: rows of which this one is the geometric mean; peers is then `mean` or `rank`.
+        spare: what ours may be above the peer even where that is more than target, in the unit.
     """
 
     name: str
@@ -117,6 +132,13 @@ class Target:
     only: tuple[Requirement, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     because: str = ""
+    programs: tuple[str, ...] = ()
+    spare: float = 0.0
+
+    @property
+    def is_field(self) -> bool:
+        """Whether programs of bench/field measure it: only when --rows begins with `field`."""
+        return self.name.startswith(FIELD)
 
     def admits(self, name: str, version: str) -> bool:
         """Whether a peer of that name and version competes in the row."""
@@ -157,8 +179,10 @@ class TargetFile:
         rows: in the order of the file.
         machines: the classes that weaker targets may hold on, by key.
         repetitions: how many a row must have to be judged.
+        field_repetitions: the same for the rows of the field.
     """
 
     rows: tuple[Target, ...]
     machines: Mapping[str, Machine]
     repetitions: int
+    field_repetitions: int = 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from runner.errors import BenchError
 
+from scoreboard.field_file import parse_field
 from scoreboard.machine import Machine
 from scoreboard.prototypes import STEPS
 from scoreboard.targets import (
@@ -127,7 +128,7 @@ def parse_row(row: dict[str, Any], machines: Mapping[str, Machine]) -> Target:
     Raises:
         ValueError: it breaks a rule.
     """
-    known = {field.name for field in Target.__dataclass_fields__.values()}
+    known = Target.__dataclass_fields__.keys() - {"programs", "spare"}  # of the field
     for key in row:
         if key not in known:
             raise ValueError(f"unknown key '{key}'; known are {', '.join(sorted(known))}")
@@ -240,9 +241,11 @@ def load(path: Path) -> TargetFile:
         raise BenchError(f"{path}: repetitions is {repetitions!r}; use a number, 1 or more")
     try:
         machines = _machines(data.get("machine", []))
+        field, field_repetitions = parse_field(data["field"]) if "field" in data else ((), 0)
     except ValueError as error:
         raise BenchError(f"{path}: {error}") from error
-    return TargetFile(tuple(_rows(path, data["row"], machines)), machines, repetitions)
+    rows = (*_rows(path, data["row"], machines), *field)
+    return TargetFile(rows, machines, repetitions, field_repetitions)
 
 
 def _rows(path: Path, raws: list[dict[str, Any]], machines: Mapping[str, Machine]) -> list[Target]:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from real import cli, field, identity, launch, programs, report, verdict
 from real.drivers import Place, run_once
-from real.launch import Usage
 from real.measure import Measured, Runner, Sample, measure, split_runnable
 from real.programs import Program
 from runner.contenders import Contender, find_library
 from runner.errors import BenchError
+from runner.launch import Usage, read_usage
 from spanwise._lib import native_library
 
 from tests.bench.tools import BENCH
@@ -188,7 +188,7 @@ def test_a_program_that_hangs_is_ended(place: Place, tmp_path: Path) -> None:
 
 
 def test_usage_that_was_not_written(tmp_path: Path) -> None:
-    assert launch.read_usage(tmp_path / "none").error == "the launcher wrote no report"
+    assert read_usage(tmp_path / "none").error == "the launcher wrote no report"
 
 
 def test_environment_has_no_allocator_options(

@@ -28,9 +28,12 @@ def test_targets_name_rows_that_the_programs_have() -> None:
         *selection.MORE_FIGURES,
         *selection.HEAVY_FIGURES,
         *selection.RATIO_ROWS,
+        *selection.FIELD_FIGURES,
     }
     for row in TARGETS:
-        if row.peers != "counts" and not row.script:
+        if row.programs:
+            assert set(row.programs) <= known, row.name
+        elif row.peers != "counts" and not row.script:
             assert {row.bench, row.peer_bench, row.base or row.bench} <= known, row.name
 
 
@@ -64,7 +67,7 @@ def test_targets_name_paths_that_are_counted() -> None:
 def test_every_row_has_what_it_is_compared_with() -> None:
     assert len(TARGETS) >= 60
     for row in TARGETS:
-        assert bool(row.reference) == (row.peers in targets.PROPER), row.name
+        assert bool(row.reference) == (row.peers in targets.PROPER or bool(row.programs)), row.name
         assert bool(row.constant) == (row.peers == "constant"), row.name
 
 

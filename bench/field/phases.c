@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An hour of phases, each with sizes of its own, in seconds: the process's clock is this program's,
+ * and goes on with the work. Prints `rss_growth`: 1 + what resident memory gains from the second
+ * cycle to the last, by a line of least squares, over its mean. bench_field_phases [PERCENT] */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "field.h"
+
+enum { CYCLES = 12, PHASES = 5, PHASE_S = 60, LIVE = 40000 };
+enum { REPLACEMENTS = 60000 }; /* in a phase */
+
+static uint64_t clock_ns = 1000000000;
+
+/* Allocators that are preloaded find this one before the C library's. */
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *time) {
+    if (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_REALTIME) {
+        *time = (struct timespec){(time_t)(clock_ns / 1000000000), (long)(clock_ns % 1000000000)};
+        return 0;
+    }
+    return (int)syscall(SYS_clock_gettime, clock, time);
+}
+
+/* Resident pages, read without an allocation. */
+static double resident_pages(void) {
+    char text[128] = {0};
+    int file = open("/proc/self/statm", O_RDONLY);
+    if (file < 0 || read(file, text, sizeof text - 1) <= 0) field_fail("/proc/self/statm");
+    close(file);
+    char *second = strchr(text, ' ');
+    if (second == NULL) field_fail("/proc/self/statm");
+    return strtod(second, NULL);
+}
+
+/* Sizes of each phase, and how many objects live in it. */
+static const struct {
+    uint32_t smallest, largest, live;
+} phases[PHASES] = {
+    {8, 128, LIVE}, {64, 1000, LIVE / 2},  {1000, 8000, LIVE / 16},
+    {16, 64, LIVE}, {8, 32768, LIVE / 64},
+};
+
+struct load {
+    void *held[LIVE];
+    struct field_random random;
+    uint64_t check;
+};
+
+static void replace(struct load *load, uint32_t phase, uint32_t place) {
+    if (load->held[place] != NULL) load->check += field_drop(load->held[place]);
+    load->held[place] = NULL;
+    if (place >= phases[phase].live) return;
+    uint32_t bytes = field_between(&load->random, phases[phase].smallest, phases[phase].largest);
+    load->held[place] = field_new(bytes, bytes);
+    memset((char *)load->held[place] + 8, 1, bytes - 8);
+}
+
+/* The set of the phase before is replaced in order; then objects are at random. */
+static void run_phase(struct load *load, uint32_t phase) {
+    uint64_t step = (uint64_t)PHASE_S * 1000000000 / (LIVE + REPLACEMENTS);
+    for (uint32_t i = 0; i < LIVE; i++, clock_ns += step) replace(load, phase, i);
+    for (uint32_t i = 0; i < REPLACEMENTS; i++, clock_ns += step) {
+        replace(load, phase, field_below(&load->random, phases[phase].live));
+    }
+}
+
+/* The slope of values at 0, 1, 2, ..., a step. */
+static double slope_of(const double *values, uint32_t count) {
+    double middle = (count - 1) / 2.0, over = 0, under = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        over += (i - middle) * values[i];
+        under += (i - middle) * (i - middle);
+    }
+    return over / under;
+}
+
+int main(int count, char **words) {
+    static struct load load = {.random = {47}};
+    double pages[CYCLES], mean = 0;
+    uint32_t cycles = count > 1 && atoi(words[1]) < 100 ? 4 : CYCLES;
+    for (uint32_t cycle = 0; cycle < cycles; cycle++) {
+        for (uint32_t phase = 0; phase < PHASES; phase++) run_phase(&load, phase);
+        pages[cycle] = resident_pages();
+        mean += cycle == 0 ? 0 : pages[cycle] / (cycles - 1);
+    }
+    for (uint32_t i = 0; i < LIVE; i++) load.check += load.held[i] ? field_drop(load.held[i]) : 0;
+    printf("rss_growth %.6f\n", 1 + slope_of(pages + 1, cycles - 1) * (cycles - 2) / mean);
+    printf("ops %u\ncheck %llu\n", cycles * PHASES * (LIVE + REPLACEMENTS),
+           (unsigned long long)load.check);
+    return 0;
+}
