@@ -15,6 +15,7 @@ from runner.command import (
     run_command,
 )
 from runner.counts import Counts
+from runner.errors import BenchError
 from runner.provenance import provenance, write_results
 from runner.runs import (
     Job,
@@ -24,7 +25,8 @@ from runner.runs import (
 )
 from runner.say import say_missing, say_origins, say_run
 from runner.session import QUICK_MIN_TIME_S, REPETITIONS, add_run_options, measure, origins_of
-from runner.text import write_whole
+from runner.simulate import UNSIMULATED, simulate_all, tables
+from runner.text import text_table, write_whole
 
 from scoreboard import report, scripted, show, targets_file
 from scoreboard.judge import Rules
@@ -66,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
     add("--all", action="store_true", help="every row, not only the first figures")
     add("--linked-peers", action="store_true", help="shows linked peers in the figures too")
     add("--memory", action="store_true", help="allocations and bytes an operation, in extra runs")
+    add(
+        "--simulate",
+        action="store_true",
+        help="with --rows 'field/*': instructions and mispredictions by cachegrind, no times",
+    )
     add("--gobench", type=Path, metavar="FILE", help="also writes Go benchmark text for benchstat")
     return made
 
@@ -125,9 +132,23 @@ def _execute_loop(options: argparse.Namespace, file: TargetFile) -> int:
     return 0
 
 
+def _simulate(options: argparse.Namespace, file: TargetFile) -> int:
+    """Counts instead of times, for the programs of the field."""
+    if options.scoreboard or not asks_for_field(options):
+        raise BenchError("--simulate counts programs of the field: give --rows 'field/*' alone")
+    _, field, jobs = plan(options, BENCH, file)
+    wanted = [job for job in jobs if job.bench not in UNSIMULATED]
+    for rows in tables(wanted, simulate_all(wanted)).values():
+        print(text_table(rows[0], rows[1:]) + "\n")
+    say_missing(field)
+    return 0
+
+
 def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
     file = targets_file.load(options.targets)
+    if options.simulate:
+        return _simulate(options, file)
     if options.scoreboard and (options.rows or "").startswith(LOOP):
         return _execute_loop(options, file)
     targets, field, jobs = plan(options, BENCH, file)

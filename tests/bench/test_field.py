@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from runner import counts, simulate
 from runner import field as field_runner
 from runner.contenders import Contender, Field
 from runner.errors import BenchError
@@ -118,6 +119,38 @@ def test_a_program_that_fails_is_a_result(built: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seconds", "percent"), [(0.05, 100), (0.02, 40), (0.0, 1), (1.0, 100)])
 def test_the_share_of_the_work(seconds: float, percent: int) -> None:
     assert field_runner.percent_of(seconds) == percent
+
+
+# --- by simulation --------------------------------------------------------------------------------
+
+
+def test_totals_of_cachegrind() -> None:
+    told = "==7== I   refs:      23,326,959\n==7== Branches:  3 (2 cond + 1 ind)\n"
+    told += "==7== Mispredicts:      236,310  (  236,044 cond +     266 ind)\n"
+    assert simulate.parse_totals(told) == {"instructions": 23326959, "mispredicted": 236310}
+    with pytest.raises(BenchError, match="cachegrind gave no count: valgrind: no"):
+        simulate.parse_totals("valgrind: no\n")
+
+
+def test_what_an_operation_executes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: (900 - 300) / (30 - 10) instructions, (50 - 30) / 20 mispredictions."""
+    runs = {1: ({"instructions": 300, "mispredicted": 30}, 10.0)}
+    runs[3] = ({"instructions": 900, "mispredicted": 50}, 30.0)
+    monkeypatch.setattr(simulate, "find_valgrind", lambda: "valgrind")
+    monkeypatch.setattr(simulate, "_run", lambda _, percent: runs[percent])
+    job = Job("field/one", GLIBC)
+    found = simulate.simulate(job)
+    assert found == simulate.Simulated(30.0, 1.0)
+    assert simulate.tables([job], [found])["mispredicted"][1] == ["field/one", "1.000"]
+
+
+def test_a_simulated_program(built: Path) -> None:
+    if counts.find_valgrind() is None:
+        pytest.skip("lacks valgrind")
+    found = simulate.simulate(Job("field/lifo-1", Contender("g", "preload", built / "x", "malloc")))
+    assert found is not None
+    assert 20 < found.instructions < 500
+    assert 0 <= found.mispredicted < 5
 
 
 # --- the rows -------------------------------------------------------------------------------------
