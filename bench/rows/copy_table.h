@@ -14,6 +14,7 @@ static inline const sw_table *copy_table(const sw_table *table) {
         if (sw_table_class(table, cls, &info) != SW_OK) return NULL;
         specs[cls - 1].size_bytes = info.size_bytes;
         specs[cls - 1].pages = info.span_bytes / page_bytes;
+        specs[cls - 1].first_pages = info.first_span_bytes / page_bytes;
     }
     sw_table *copy;
     return sw_table_create("copy", page_bytes, specs, count, &copy) == SW_OK ? copy : NULL;

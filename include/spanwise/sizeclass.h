@@ -2,8 +2,8 @@
 /* Size-class tables: which slot size serves a request, and how spans are cut.
  *
  * A table is immutable once made. `go` is bit-exact to Go 1.26.8; `c16` gives the alignment that C
- * promises (Go's procedure with step 16 from 16 bytes up, plus the 8 byte class; longer spans up to
- * 1 KiB). Both are built in; others are made at run time from (size, pages) lists. Class 0 is a
+ * promises (Go's procedure with step 16 from 16 bytes up, plus the 8 byte class; up to 1 KiB
+ * spans that begin as short as Go's and double as a class holds more). Both are built in; others are made at run time from lists of classes. Class 0 is a
  * dummy, as in Go.
  * Source of the method: Go internal/runtime/gc/sizeclasses.go; exact division by
  * multiplication after Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019).
@@ -29,18 +29,22 @@ enum {
 /* What a user gives for one class. */
 typedef struct sw_class_spec {
     uint32_t size_bytes; /* a multiple of 8, rising from class to class */
-    uint32_t pages;      /* span length in pages of the table, >= 1 */
+    uint32_t pages;      /* length of the longest span in pages of the table, >= 1 */
+    /* Length of the first span of the class, which doubles as a heap holds more of it; `pages` is a
+     * power of two times as much. 0: as long as `pages`, always. */
+    uint32_t first_pages;
 } sw_class_spec;
 
 /* The properties of one class of a table. */
 typedef struct sw_class_info {
     uint32_t cls;
     uint32_t size_bytes;
-    uint32_t span_bytes;
-    uint32_t slots;           /* objects a span */
-    uint32_t tail_bytes;      /* span_bytes - slots * size_bytes */
-    uint32_t min_align;       /* largest power of two that divides every slot address, <= page */
-    double max_waste_percent; /* worst (round-up + tail) of a span full of the smallest request */
+    uint32_t span_bytes;       /* the longest span */
+    uint32_t slots;            /* objects in it */
+    uint32_t tail_bytes;       /* span_bytes - slots * size_bytes */
+    uint32_t min_align;        /* largest power of two that divides every slot address, <= page */
+    double max_waste_percent;  /* worst (round-up + tail) of a span full of the smallest request */
+    uint32_t first_span_bytes; /* the first span; span_bytes where all are equally long */
 } sw_class_info;
 
 SW_API const sw_table *sw_table_go(void);

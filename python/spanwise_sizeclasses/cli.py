@@ -76,6 +76,12 @@ def _bytes(text: str) -> int:
     return int(text)
 
 
+def _yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither yes nor no")
+    return text == "yes"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="sizeclasses.py",
@@ -112,6 +118,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="spans of fewer slots of up to 1 KiB are doubled, to 64 KiB at most (go 1, c16 1024)",
     )
+    shape.add_argument(
+        "--growing",
+        type=_yes,
+        metavar="yes|no",
+        help="whether the first span is the shortest and later ones are doubled (go no, c16 yes)",
+    )
     shape.add_argument("--align", choices=("go", "16"), help="8 B steps to 32, or 16 B from 16")
     parser.add_argument(
         "--cutoff",
@@ -129,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _shape_options(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("page_bytes", "max_size", "tail_limit", "span_slots", "align")
+    names = ("page_bytes", "max_size", "tail_limit", "span_slots", "growing", "align")
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
@@ -157,7 +169,8 @@ def _command(args: argparse.Namespace, task: str) -> str:
     """The command that made an output, without directories: the same wherever it is run."""
     words = ["python3", _SCRIPT, "--table", Path(args.table or "go").name]
     for name, value in _shape_options(args).items():
-        words += ["--" + name.replace("_", "-"), str(value)]
+        shown = {True: "yes", False: "no"}[value] if name == "growing" else str(value)
+        words += ["--" + name.replace("_", "-"), shown]
     if args.cutoff is not None:
         words += ["--cutoff", str(args.cutoff)]
     return " ".join([*words, task])

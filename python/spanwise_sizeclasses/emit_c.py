@@ -86,11 +86,14 @@ def table_source(table: Table, origin: Origin) -> str:
     name = f"sw_table_{table.identifier}_data"
     lines = _head("The look-up data of the table; size/table.h tells the fields.", origin, table)
     lines += ["", '#include "size/table.h"', ""]
-    lines += ["/* {size, magic, slots, pages}; class 0 is a dummy. */"]
-    lines += [f"static const sw_class classes[{len(table.classes) + 1}] = {{", "    {0, 0, 0, 0},"]
+    lines += ["/* {size, magic, slots, pages, first_pages}; class 0 is a dummy. */"]
+    lines += [
+        f"static const sw_class classes[{len(table.classes) + 1}] = {{",
+        "    {0, 0, 0, 0, 0},",
+    ]
     for row, c in zip(table.rows, table.classes, strict=True):
         magic = table_magic_of(row.size, row.span_bytes)
-        values = f"{row.size}, {magic}, {row.objects}, {c.pages}"
+        values = f"{row.size}, {magic}, {row.objects}, {c.pages}, {c.shortest}"
         lines.append(f"    {{{values}}}, /* {row.cls} */")
     lines += ["};", ""]
     lines += [*_array("static const uint8_t small_map", _numbers(table.small_map)), ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from .model import LARGE_SHIFT_MAX, SMALL_DIV, SMALL_MAX, Table
+from .model import LARGE_SHIFT_MAX, SMALL_DIV, SMALL_MAX, Row, Table
 
 _HEADS = (
     "class",
@@ -18,6 +18,13 @@ _HEADS = (
 )
 
 
+_FIRST_HEAD = "first span"
+
+
+def _heads(table: Table) -> tuple[str, ...]:
+    return (*_HEADS, _FIRST_HEAD) if table.grows else _HEADS
+
+
 def _cells(table: Table) -> list[tuple[str, ...]]:
     return [
         (
@@ -28,16 +35,18 @@ def _cells(table: Table) -> list[tuple[str, ...]]:
             str(r.tail_waste),
             f"{r.max_waste_pct:.2f}%",
             str(r.min_align),
+            *((str(r.first_span_bytes),) if table.grows else ()),
         )
         for r in table.rows
     ]
 
 
 def text_lines(table: Table) -> list[str]:
-    """The seven-column table, right-aligned, heads first."""
-    lines = [_HEADS, *_cells(table)]
+    """The seven columns, and an eighth where spans grow; right-aligned, heads first."""
+    heads = _heads(table)
+    lines = [heads, *_cells(table)]
     return [
-        "  ".join(cell.rjust(len(head)) for cell, head in zip(line, _HEADS, strict=True))
+        "  ".join(cell.rjust(len(head)) for cell, head in zip(line, heads, strict=True))
         for line in lines
     ]
 
@@ -51,8 +60,16 @@ def parameter_line(table: Table, cutoff: int) -> str:
         return f"table {table.name}, page {table.page_bytes} B, {rule}, {cut}"
     return (
         f"table {table.name}, page {p.page_bytes} B, largest {p.max_size} B, tail limit"
-        f" {p.tail_limit}, align {p.align}, span slots {p.span_slots}, {cut}"
+        f" {p.tail_limit}, align {p.align}, span slots {p.span_slots}"
+        f"{' growing' if p.growing else ''}, {cut}"
     )
+
+
+def _json_row(table: Table, row: Row) -> dict[str, object]:
+    value: dict[str, object] = dict(vars(row))
+    if not table.grows:
+        del value["first_span_bytes"]
+    return value
 
 
 def to_json(table: Table, source: str) -> str:
@@ -64,7 +81,7 @@ def to_json(table: Table, source: str) -> str:
         "small_size_div": SMALL_DIV,
         "small_size_max": SMALL_MAX,
         "large_size_div": 1 << (table.large_shift if table.large_map else LARGE_SHIFT_MAX),
-        "classes": [dict(vars(row)) for row in table.rows],
+        "classes": [_json_row(table, row) for row in table.rows],
     }
     return json.dumps(value, indent=1) + "\n"
 
@@ -80,8 +97,8 @@ def to_markdown(table: Table, command: str, parameters: str, proofs: list[str]) 
         "*max waste* is the worst of a span full of the smallest request that its class serves:",
         "round-up and tail together, as a part of the span.",
         "",
-        "| " + " | ".join(_HEADS) + " |",
-        "|" + "---:|" * len(_HEADS),
+        "| " + " | ".join(_heads(table)) + " |",
+        "|" + "---:|" * len(_heads(table)),
         *("| " + " | ".join(cells) + " |" for cells in _cells(table)),
         "",
         "Proved each time that this page is made:",

@@ -37,15 +37,29 @@ class ProofError(Exception):
 
 @dataclass(frozen=True)
 class SizeClass:
-    """One class: slots of `size` bytes in spans of `pages` pages of the table."""
+    """One class: slots of `size` bytes in spans of up to `pages` pages of the table.
+
+    The first span has `first_pages`, and a heap doubles that up to `pages` as it holds more of the
+    class; None: all spans have `pages`.
+    """
 
     size: int
     pages: int
+    first_pages: int | None = None
+
+    @property
+    def shortest(self) -> int:
+        """Pages of the first span."""
+        return self.pages if self.first_pages is None else self.first_pages
 
 
 @dataclass(frozen=True)
 class Row:
-    """One class with everything that the human table tells, as Go prints it."""
+    """One class with everything that the human table tells, as Go prints it.
+
+    Where spans grow, the columns are of the longest span, but for `first_span_bytes`, and for
+    `max_waste_pct`, which is the worst of all lengths.
+    """
 
     cls: int
     size: int
@@ -54,6 +68,7 @@ class Row:
     tail_waste: int
     max_waste_pct: float
     min_align: int
+    first_span_bytes: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,8 @@ class Parameters:
         tail_limit: largest part of a span that its tail may waste, 0 <= limit < 1.
         span_slots: spans of sizes up to SMALL_MAX are doubled until they hold so many slots or
             would pass LONG_SPAN_BYTES; 1 leaves the shortest that the tail limit allows, as in Go.
+        growing: the first span of a class is that shortest one, and spans are doubled as a heap
+            holds more of the class; else all are as long as span_slots makes them.
     """
 
     align: str = "go"
@@ -74,6 +91,7 @@ class Parameters:
     max_size: int = 32768
     tail_limit: Fraction = Fraction(1, 8)
     span_slots: int = 1
+    growing: bool = False
 
     @property
     def name(self) -> str:
@@ -88,10 +106,12 @@ class Parameters:
             name += f"_t{self.tail_limit.numerator}_{self.tail_limit.denominator}"
         if self.span_slots != plain.span_slots:
             name += f"_s{self.span_slots}"
+        if self.growing != plain.growing:
+            name += "_growing" if self.growing else "_fixed"
         return name
 
 
-BUILTINS = {"go": Parameters("go"), "c16": Parameters("16", span_slots=1024)}
+BUILTINS = {"go": Parameters("go"), "c16": Parameters("16", span_slots=1024, growing=True)}
 DEFAULT = "c16"  # the table of heaps that name none, and of inline code
 
 
@@ -162,6 +182,11 @@ class Table:
         """Whether pointer-free objects below 16 B may share 16 B blocks (Go's family only)."""
         return self.parameters is not None and self.parameters.align == "go"
 
+    @property
+    def grows(self) -> bool:
+        """Whether some class has spans of several lengths."""
+        return any(c.shortest != c.pages for c in self.classes)
+
     @cached_property
     def large_shift(self) -> int:
         """log2 of the large map's step: the coarsest that tells all classes above 1024 B apart."""
@@ -196,6 +221,12 @@ class Table:
         step = 1 << self.large_shift
         return self.large_map[(size - SMALL_MAX + step - 1) >> self.large_shift]
 
+    def _waste(self, c: SizeClass, previous: int, pages: int) -> float:
+        """The part of a span that round-up and tail waste where each request is the smallest."""
+        span = pages * self.page_bytes
+        objects = span // c.size
+        return ((c.size - previous - 1) * objects + span - objects * c.size) / span
+
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The human table, class 1 first."""
@@ -205,18 +236,24 @@ class Table:
             span = c.pages * self.page_bytes
             objects = span // c.size
             tail = span - objects * c.size
-            worst = ((c.size - previous - 1) * objects + tail) / span
+            worst = max(self._waste(c, previous, pages) for pages in (c.pages, c.shortest))
             align = min(c.size & -c.size, self.page_bytes)
             percent = float(format(100 * worst, ".2f"))
-            rows.append(Row(cls, c.size, span, objects, tail, percent, align))
+            first = c.shortest * self.page_bytes
+            rows.append(Row(cls, c.size, span, objects, tail, percent, align, first))
             previous = c.size
         return tuple(rows)
 
     @cached_property
     def hash(self) -> int:
-        """FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32."""
+        """FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32.
+
+        Where some class has spans of several lengths, each class's first_pages follow.
+        """
         value = _FNV_OFFSET
         words = [self.page_bytes, *(n for c in self.classes for n in (c.size, c.pages))]
+        if self.grows:
+            words += [c.shortest for c in self.classes]
         for byte in b"".join(word.to_bytes(4, "little") for word in words):
             value = ((value ^ byte) * _FNV_PRIME) & _MASK64
         return value

@@ -9,7 +9,8 @@ What differs here: the limits are parameters, and align "16" starts the 16 B ste
 other limits than Go's a class may grow to the size of those above it (1408 to 1536 B with 4 KiB
 pages); it then takes their place, and none grows past the largest. Last, spans of
 small sizes with fewer slots than `span_slots` are doubled while they stay within 64 KiB: no size
-changes, and the part of a span that its tail wastes does not grow.
+changes, and the part of a span that its tail wastes does not grow. In a growing table a class
+begins with the span that it had before.
 """
 
 from __future__ import annotations
@@ -113,4 +114,4 @@ def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
         and 2 * pages * p.page_bytes <= LONG_SPAN_BYTES
     ):
         pages *= 2
-    return SizeClass(c.size, pages)
+    return SizeClass(c.size, pages, c.pages if p.growing and pages != c.pages else None)

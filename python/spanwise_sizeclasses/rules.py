@@ -46,7 +46,11 @@ def check_classes(page_bytes: int, classes: Sequence[SizeClass]) -> None:
         raise SizeClassError(f"{len(classes)} classes: must be 1 to {CLASSES_MAX}")
     previous = 0
     for cls, c in enumerate(classes, 1):
-        broken = _broken_size(c.size, cls - 1, previous) or _broken_span(page_bytes, c)
+        broken = (
+            _broken_size(c.size, cls - 1, previous)
+            or _broken_span(page_bytes, c)
+            or _broken_first_span(page_bytes, c)
+        )
         if broken:
             raise SizeClassError(f"class {cls} ({c.size} bytes): {broken}")
         previous = c.size
@@ -79,4 +83,15 @@ def _broken_span(page_bytes: int, c: SizeClass) -> str | None:
     if span // c.size > SLOTS_MAX:
         most = SLOTS_MAX * c.size // page_bytes
         return f"span holds {span // c.size} objects, above {SLOTS_MAX}; use at most {most} pages"
+    return None
+
+
+def _broken_first_span(page_bytes: int, c: SizeClass) -> str | None:
+    first = c.shortest or c.pages
+    times = c.pages // first
+    if c.pages % first or times & (times - 1):
+        return f"first_pages {first}: {c.pages} pages must be a power of two times as many"
+    if first * page_bytes < c.size:
+        needed = -(-c.size // page_bytes)
+        return f"does not fit its first span of {first * page_bytes} bytes; use {needed} pages"
     return None

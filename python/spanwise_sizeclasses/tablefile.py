@@ -4,8 +4,9 @@
     {"name": "mine", "page_bytes": 8192, "classes": [{"size": 16, "pages": 1}, ...],
      "parameters": {...}, "provenance": ...}
 
-The last two are optional and kept by nobody but their reader: parameters is an object (what a
-generator or an optimiser was given), provenance an object or a string.
+A class may have "first_pages", where its spans grow up to "pages". The last two are optional and
+kept by nobody but their reader: parameters is an object (what a generator or an optimiser was
+given), provenance an object or a string.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FILE_BYTES_MAX = 1 << 20
 _REQUIRED = ("name", "page_bytes", "classes")
 _OPTIONAL = ("parameters", "provenance")
 _CLASS_KEYS = ("size", "pages")
+_CLASS_OPTIONAL = ("first_pages",)
 
 
 def load_table(path: str) -> Table:
@@ -52,7 +54,7 @@ def parse_table(data: bytes) -> Table:
 
 def dump_table(table: Table) -> str:
     """The table as a file that load_table accepts."""
-    rows = [{"size": c.size, "pages": c.pages} for c in table.classes]
+    rows = [_class_row(c) for c in table.classes]
     value: dict[str, object] = {
         "name": table.name,
         "page_bytes": table.page_bytes,
@@ -66,10 +68,16 @@ def dump_table(table: Table) -> str:
             "max_size": p.max_size,
             "tail_limit": str(p.tail_limit),
             "span_slots": p.span_slots,
+            "growing": p.growing,
         }
     if table.source:
         value["provenance"] = table.source
     return json.dumps(value, indent=1) + "\n"
+
+
+def _class_row(c: SizeClass) -> dict[str, int]:
+    row = {"size": c.size, "pages": c.pages}
+    return row if c.shortest == c.pages else {**row, "first_pages": c.shortest}
 
 
 def _read(path: str) -> bytes:
@@ -128,9 +136,13 @@ def _table_of(value: object) -> Table:
 
 def _class_of(value: object, cls: int) -> SizeClass:
     where = f"class {cls}"
-    item = _object(value, where, _CLASS_KEYS, ())
+    item = _object(value, where, _CLASS_KEYS, _CLASS_OPTIONAL)
     size = _integer(item["size"], f"{where}: size")
-    return SizeClass(size, _integer(item["pages"], f"{where} ({size} bytes): pages"))
+    pages = _integer(item["pages"], f"{where} ({size} bytes): pages")
+    if "first_pages" not in item:
+        return SizeClass(size, pages)
+    first = _integer(item["first_pages"], f"{where} ({size} bytes): first_pages")
+    return SizeClass(size, pages, None if first in (0, pages) else first)
 
 
 def _not_disguised(table: Table) -> Table:

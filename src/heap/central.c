@@ -11,7 +11,7 @@
 /* --- giving up -------------------------------------------------------------------------------- */
 
 void sw_central_release(sw_heap *heap, sw_span *span) {
-    const sw_class *cls = &heap->table->classes[span->span_class / 2];
+    uint32_t size = sw_slot_bytes(heap->table, span);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
     /* The order matters: once the page map says so, no cache makes the span its hazard; and a cache
@@ -25,8 +25,10 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
         heap->central_idle = 1;
         return;
     }
-    if (span->words != &span->own) sw_meta_free(&heap->meta, span->words, sw_words_bytes(cls));
-    sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(cls));
+    if (span->words != &span->own)
+        sw_meta_free(&heap->meta, span->words, sw_words_bytes(size, span->slots));
+    sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(size, span->slots));
+    sw_heap_add_class_pages(heap, span->span_class, -(int64_t)pages);
     sw_record_drop(heap, span);
     sw_pages_free(&heap->pages, page, pages);
     sw_verify_note(heap, SW_VERIFY_RELEASE);

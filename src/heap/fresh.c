@@ -20,44 +20,56 @@ sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page
     return sw_pages_alloc(&heap->pages, n, align, page, needzero);
 }
 
-/* The words of a fresh span, and its slack when the heap is tracked. */
-static bool take_metadata(sw_heap *heap, const sw_class *cls, sw_word **words, void **slack) {
-    size_t bytes = sw_words_bytes(cls);
+/* The words of a fresh span of slots, and its slack when the heap is tracked. */
+static bool take_metadata(sw_heap *heap, uint32_t size, uint32_t slots, sw_word **words,
+                          void **slack) {
+    size_t bytes = sw_words_bytes(size, slots);
     *words = NULL;
     *slack = NULL;
     if (bytes != 0 && (*words = sw_meta_alloc_stale(&heap->meta, bytes)) == NULL) return false;
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
-    *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(cls));
+    *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(size, slots));
     if (*slack != NULL) return true;
     sw_meta_free(&heap->meta, *words, bytes);
     return false;
 }
 
-sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
+static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, sw_status *why) {
     const sw_class *cls = &heap->table->classes[span_class / 2];
+    uint32_t size = cls->size, slots = sw_class_slots(cls, pages, heap->table->page_shift);
     sw_word *words;
     void *slack;
     *why = SW_NOMEM;
     sw_span *span = sw_fresh_record(heap);
     if (span == NULL) return NULL;
-    if (!take_metadata(heap, cls, &words, &slack) &&
-        !(sw_reclaim_for_metadata(heap) && take_metadata(heap, cls, &words, &slack))) {
+    if (!take_metadata(heap, size, slots, &words, &slack) &&
+        !(sw_reclaim_for_metadata(heap) && take_metadata(heap, size, slots, &words, &slack))) {
         sw_record_drop(heap, span);
         return NULL;
     }
     bool needzero;
     uint32_t page;
-    *why = sw_fresh_pages(heap, cls->pages, 1, &page, &needzero);
+    *why = sw_fresh_pages(heap, pages, 1, &page, &needzero);
     if (*why != SW_OK) {
-        sw_meta_free(&heap->meta, words, sw_words_bytes(cls));
-        sw_meta_free(&heap->meta, slack, sw_slack_bytes(cls));
+        sw_meta_free(&heap->meta, words, sw_words_bytes(size, slots));
+        sw_meta_free(&heap->meta, slack, sw_slack_bytes(size, slots));
         sw_record_drop(heap, span);
         return NULL;
     }
     sw_space_cold(heap->space, span)->page = page;
-    sw_space_cold(heap->space, span)->pages = cls->pages;
-    sw_span_init(span, sw_pages_address(&heap->pages, page), cls, span_class, words, needzero);
+    sw_space_cold(heap->space, span)->pages = pages;
+    sw_span_init(span, sw_pages_address(&heap->pages, page), size, slots, span_class, words,
+                 needzero);
     sw_space_cold(heap->space, span)->slack = slack;
-    sw_pages_map(&heap->pages, page, cls->pages, sw_space_span_id(heap->space, span));
+    sw_heap_add_class_pages(heap, span_class, pages);
+    sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
+    return span;
+}
+
+sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, sw_status *why) {
+    uint32_t pages = sw_heap_next_pages(heap, span_class);
+    uint32_t first = heap->table->classes[span_class / 2].first_pages;
+    sw_span *span = fresh_span(heap, span_class, pages, why);
+    if (span == NULL && pages > first) span = fresh_span(heap, span_class, first, why);
     return span;
 }

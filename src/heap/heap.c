@@ -46,7 +46,10 @@ static bool make_central(sw_heap *heap) {
     size_t bytes = heap->span_classes * sizeof(sw_span_list);
     heap->central_partial = sw_meta_alloc(&heap->meta, bytes);
     heap->central_full = sw_meta_alloc(&heap->meta, bytes);
-    return heap->central_partial != NULL && heap->central_full != NULL;
+    if (heap->central_partial == NULL || heap->central_full == NULL) return false;
+    if (!sw_table_grows(heap->table)) return true;
+    heap->class_pages = sw_meta_alloc(&heap->meta, heap->span_classes * sizeof(uint32_t));
+    return heap->class_pages != NULL;
 }
 
 static void set_options(sw_heap *heap, const sw_heap_options *options) {
@@ -173,6 +176,15 @@ void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg) {
     heap->limit_hook = hook;
     heap->limit_hook_arg = arg;
     sw_os_lock_release(&heap->lock);
+}
+
+uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class) {
+    const sw_class *cls = &heap->table->classes[span_class / 2];
+    if (heap->class_pages == NULL) return cls->pages;
+    uint32_t held = __atomic_load_n(&heap->class_pages[span_class], __ATOMIC_RELAXED);
+    uint32_t pages = cls->first_pages;
+    while (pages < cls->pages && pages <= held) pages *= 2;
+    return pages;
 }
 
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step) {

@@ -83,6 +83,8 @@ struct sw_heap {
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
+    uint32_t *class_pages; /* by span class: pages of its spans, whoever owns them; atomic. NULL
+                            * where the table's spans have one length each */
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     uint32_t
         leaving; /* grade 3: threads at work on a cache that they have closed; under the lock */
@@ -123,6 +125,17 @@ static inline size_t sw_heap_plain_end(const sw_heap *heap) {
 /* Bytes of a slot of a span of slots. */
 static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_span *span) {
     return table->classes[span->span_class / 2].size;
+}
+
+/* Pages of the class's next fresh span: the least of its lengths that is more than all its spans
+ * have by now, or the longest. So a class of few objects has short spans. The length follows from
+ * the operations on the heap alone. */
+uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class);
+/* A span of the class has come, or has gone (less than 0 pages). */
+static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, int64_t pages) {
+    if (heap->class_pages == NULL) return;
+    uint32_t *sum = &heap->class_pages[span_class];
+    __atomic_store_n(sum, (uint32_t)(*sum + pages), __ATOMIC_RELAXED);
 }
 
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */

@@ -40,13 +40,14 @@ static void populate(const sw_cache *cache, const sw_span *span) {
     enum { FULL_SPANS = 4, SLOTS_A_PAGE = 4 };
     const sw_heap *heap = cache->heap;
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
+    uint32_t pages = sw_space_cold(heap->space, span)->pages;
     if (cls->size > SW_FRAME_BYTES / SLOTS_A_PAGE || (heap->mode & SW_MODE_DRY) != 0) return;
     uint32_t full = 0;
     for (uint32_t id = cache->cold->full[span->span_class].head; id != 0 && full < FULL_SPANS;
          full++)
         id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next;
     if (full < FULL_SPANS) return;
-    (void)sw_os_populate((void *)span->base, (size_t)cls->pages << heap->table->page_shift);
+    (void)sw_os_populate((void *)span->base, (size_t)pages << heap->table->page_shift);
 }
 
 /* Under the heap's lock: a span of the central lists, or a fresh one. It is the cache's from now
@@ -81,7 +82,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,
-                heap->table->classes[span_class / 2].pages << heap->table->page_shift,
+                sw_heap_next_pages(heap, span_class) << heap->table->page_shift,
                 sw_status_text(why));
     return span;
 }
@@ -135,8 +136,8 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
 
 /* A refill failed: whether the hook of the heap's limit says to try again. */
 static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
-    const sw_table *table = cache->heap->table;
-    uint64_t bytes = (uint64_t)table->classes[span_class / 2].pages << table->page_shift;
+    const sw_heap *heap = cache->heap;
+    uint64_t bytes = (uint64_t)sw_heap_next_pages(heap, span_class) << heap->table->page_shift;
     return sw_last_error()->status == SW_LIMIT && sw_reclaim_ask_limit(cache->heap, bytes, asked);
 }
 

@@ -8,9 +8,9 @@
 
 #include "size/table.h"
 
-/* Bytes of the slack array of a span of this class. */
-static inline size_t sw_slack_bytes(const sw_class *cls) {
-    return (size_t)cls->slots * (cls->size > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
+/* Bytes of the slack array of a span of so many slots. */
+static inline size_t sw_slack_bytes(uint32_t slot_bytes, uint32_t slots) {
+    return (size_t)slots * (slot_bytes > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
 }
 static inline uint32_t sw_slack_get(const void *slack, uint32_t slot_bytes, uint32_t slot) {
     return slot_bytes > UINT16_MAX

@@ -50,7 +50,9 @@ static sw_table *make_table(const char *text) {
     while (*at != '\0' && count < SW_TABLE_CLASSES_MAX) {
         specs[count].size_bytes = (uint32_t)number(at + 1, &at);
         if (*at != ':') replay_die("table=: class %u has no pages", count + 1);
-        specs[count++].pages = (uint32_t)number(at + 1, &at);
+        specs[count].pages = (uint32_t)number(at + 1, &at);
+        if (*at == ':') specs[count].first_pages = (uint32_t)number(at + 1, &at);
+        count++;
     }
     sw_table *table;
     if (sw_table_create("replay", page_bytes, specs, count, &table) != SW_OK)

@@ -2,7 +2,7 @@
 /* The command line of spanwise-replay:
  *
  *   spanwise-replay OPS [touch=none|ends|pages|all] [samples=N] [drain=MS,MS,...]
- *                       [malloc=NAME] [table=PAGE_BYTES/SIZE:PAGES,...] [ledger=OPS_DONE]
+ *                       [malloc=NAME] [table=PAGE_BYTES/SIZE:PAGES:FIRST,...] [ledger=OPS_DONE]
  *
  * OPS is a file of ops_head and operations. malloc= refuses to go on unless malloc comes from a
  * library whose file name begins so: the loader only warns of a preload that it cannot find. table=

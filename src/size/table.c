@@ -166,6 +166,28 @@ static sw_status check_span(uint32_t page_bytes, const sw_class_spec *spec, uint
     return SW_OK;
 }
 
+/* The pages of the first span; 0 in a spec stands for a length that never changes. */
+static uint32_t first_pages_of(const sw_class_spec *spec) {
+    return spec->first_pages == 0 ? spec->pages : spec->first_pages;
+}
+
+static sw_status check_first_span(uint32_t page_bytes, const sw_class_spec *spec, uint32_t cls) {
+    uint32_t size = spec->size_bytes, first = first_pages_of(spec);
+    if (spec->pages % first != 0 || !sw_is_pow2(spec->pages / first)) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "first_pages %" PRIu32 ": %" PRIu32
+                             " pages must be a power of two times as many",
+                       cls, size, first, spec->pages);
+    }
+    if ((uint64_t)first * page_bytes < size) {
+        return sw_fail(SW_INVALID, OP_CREATE,
+                       CLASS "does not fit its first span of %" PRIu32 " bytes; use %" PRIu64
+                             " pages",
+                       cls, size, first * page_bytes, sw_div_up(size, page_bytes));
+    }
+    return SW_OK;
+}
+
 static sw_status check_table(const char *name, uint32_t page_bytes, const sw_class_spec *specs,
                              uint32_t count) {
     if (name == NULL || name[0] == '\0' || memchr(name, 0, TABLE_NAME_MAX + 1) == NULL) {
@@ -184,6 +206,7 @@ static sw_status check_table(const char *name, uint32_t page_bytes, const sw_cla
         const sw_class_spec *spec = &specs[cls - 1];
         sw_status status = check_size(specs, cls);
         if (status == SW_OK) status = check_span(page_bytes, spec, cls);
+        if (status == SW_OK) status = check_first_span(page_bytes, spec, cls);
         if (status != SW_OK) return status;
     }
     return SW_OK;
@@ -218,7 +241,8 @@ static void hash_word(uint64_t *hash, uint32_t word) {
     }
 }
 
-/* FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32. */
+/* FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32; in a table
+ * of which some class has spans of several lengths each class's first_pages follow. */
 static uint64_t hash_of(const sw_table *table) {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
     hash_word(&hash, 1u << table->page_shift);
@@ -226,6 +250,9 @@ static uint64_t hash_of(const sw_table *table) {
         hash_word(&hash, table->classes[cls].size);
         hash_word(&hash, table->classes[cls].pages);
     }
+    if (!sw_table_grows(table)) return hash;
+    for (uint32_t cls = 1; cls < table->class_count; cls++)
+        hash_word(&hash, table->classes[cls].first_pages);
     return hash;
 }
 
@@ -243,6 +270,7 @@ static void fill_classes(sw_class *classes, uint32_t page_bytes, const sw_class_
                 division_is_exact(size, (uint64_t)specs[i].pages * page_bytes) ? magic_of(size) : 0,
             .slots = specs[i].pages * page_bytes / size,
             .pages = specs[i].pages,
+            .first_pages = first_pages_of(&specs[i]),
         };
     }
 }
@@ -325,6 +353,16 @@ uint32_t sw_table_class_of(const sw_table *table, size_t size) {
     return size <= table->max_size ? sw_size_class(table, size) : 0;
 }
 
+/* What round-up and tail waste of a span of so many pages when every request is the smallest. */
+static double waste_percent(const sw_table *table, uint32_t cls, uint32_t pages) {
+    const sw_class *c = &table->classes[cls];
+    uint32_t slots = sw_class_slots(c, pages, table->page_shift), span = pages << table->page_shift;
+    /* Every slot holds one byte more than the class below serves. Class 0 has size 0. */
+    uint32_t round_up = c->size - table->classes[cls - 1].size - 1;
+    uint64_t wasted = (uint64_t)round_up * slots + (span - slots * c->size);
+    return 100.0 * ((double)wasted / span);
+}
+
 sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out) {
     sw_status status = table_status(table, "table_class");
     if (status != SW_OK) return status;
@@ -334,19 +372,18 @@ sw_status sw_table_class(const sw_table *table, uint32_t cls, sw_class_info *out
     }
     const sw_class *c = &table->classes[cls];
     uint32_t span = c->pages << table->page_shift;
-    uint32_t tail = span - c->slots * c->size;
-    /* Every slot holds one byte more than the class below serves. Class 0 has size 0. */
-    uint32_t round_up = c->size - table->classes[cls - 1].size - 1;
-    uint64_t wasted = (uint64_t)round_up * c->slots + tail;
+    double longest = waste_percent(table, cls, c->pages);
+    double first = waste_percent(table, cls, c->first_pages);
     uint64_t align = sw_min_u64(1ull << sw_ctz(c->size), 1ull << table->page_shift);
     *out = (sw_class_info){
         .cls = cls,
         .size_bytes = c->size,
         .span_bytes = span,
         .slots = c->slots,
-        .tail_bytes = tail,
+        .tail_bytes = span - c->slots * c->size,
         .min_align = (uint32_t)align,
-        .max_waste_percent = 100.0 * ((double)wasted / span),
+        .max_waste_percent = first > longest ? first : longest,
+        .first_span_bytes = c->first_pages << table->page_shift,
     };
     return SW_OK;
 }

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "base/attributes.h"
+#include "base/bits.h"
 #include "spanwise/fast_abi.h"
 #include "spanwise/sizeclass.h"
 
@@ -25,10 +26,11 @@ enum {
 };
 
 typedef struct sw_class {
-    uint32_t size;  /* slot bytes; 0 in class 0 */
-    uint32_t magic; /* 0xFFFFFFFF / size + 1; 0 where 32 bits can not divide the whole span */
-    uint32_t slots; /* a span; >= 1 */
-    uint32_t pages; /* a span, in pages of the table */
+    uint32_t size;        /* slot bytes; 0 in class 0 */
+    uint32_t magic;       /* 0xFFFFFFFF / size + 1; 0 where 32 bits can not divide the whole span */
+    uint32_t slots;       /* of a span of `pages`; >= 1 */
+    uint32_t pages;       /* the longest span, in pages of the table */
+    uint32_t first_pages; /* the shortest; a heap doubles it, up to `pages`, as it holds more */
 } sw_class;
 
 struct sw_table {
@@ -45,6 +47,7 @@ struct sw_table {
 
 /* The rule that does not hold, or NULL (base/assert.h). A table is immutable, so nobody writes.
  *   class:  size is a multiple of 8;  slots == (pages << page_shift) / size, >= 1
+ *           pages == first_pages times a power of two;  first_pages << page_shift >= size
  *   table:  max_size == classes[class_count - 1].size;  class_count >= 2 */
 const char *sw_class_check(const sw_class *cls, uint32_t page_shift);
 const char *sw_table_record_check(const struct sw_table *table);
@@ -70,6 +73,23 @@ static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t siz
 /* Slot index of a byte offset into a span. */
 static sw_always_inline uint32_t sw_slot_of(uint32_t offset, uint32_t magic) {
     return (uint32_t)(((uint64_t)offset * magic) >> 32);
+}
+
+/* Slots of a span of so many pages. */
+static inline uint32_t sw_class_slots(const sw_class *cls, uint32_t pages, uint32_t page_shift) {
+    return (uint32_t)(((uint64_t)pages << page_shift) / cls->size);
+}
+/* Whether some class has spans of several lengths. */
+static inline bool sw_table_grows(const sw_table *table) {
+    for (uint32_t cls = 1; cls < table->class_count; cls++)
+        if (table->classes[cls].first_pages != table->classes[cls].pages) return true;
+    return false;
+}
+/* Whether spans of the class may have so many pages: those of the first, doubled any number of
+ * times up to those of the longest. */
+static inline bool sw_class_has_pages(const sw_class *cls, uint32_t pages) {
+    uint32_t times = pages / cls->first_pages;
+    return pages <= cls->pages && times * cls->first_pages == pages && sw_is_pow2(times);
 }
 
 /* Whole pages of a large request; 0 on overflow. */

@@ -13,21 +13,22 @@ _Static_assert(SW_TABLE_SLOTS_MAX <= 2 * 64 * 64, "each word has a bit in remote
 _Static_assert(offsetof(sw_span, span_class) == offsetof(sw_span, own.unused), "behind own's bits");
 _Static_assert((int)SW_FAST_PARTIAL == (int)SW_SPAN_PARTIAL, "what inline frees compare with");
 
-void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
+void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, uint32_t span_class,
                   sw_word *words, bool needzero) {
     span->base = base;
-    span->magic = UINT64_MAX / cls->size + 1;
+    span->magic = UINT64_MAX / size + 1;
     span->words = words != NULL ? words : &span->own;
-    span->slots = (uint16_t)cls->slots;
+    span->slots = (uint16_t)slots;
     span->span_class = (uint16_t)span_class;
     span->cursor = 0;
     span->needzero = needzero;
-    const sw_word *end = span->words + sw_words_of(cls);
+    const sw_word *end = span->words + sw_words_of(size, slots);
     for (sw_word *word = span->words; word < end; word++) {
         word->free = ~0ull;
         word->local = word->remote = 0;
     }
-    uint32_t last = sw_words_of(cls) - 1; /* only the last word has bits that stand for no slot */
+    uint32_t last =
+        sw_words_of(size, slots) - 1; /* only the last word has bits that stand for no slot */
     span->words[last].local = sw_span_padding(span, last);
     span->words[last].free = ~span->words[last].local;
 }

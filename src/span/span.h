@@ -54,18 +54,17 @@ static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
-/* Words that a span of the class needs. Where the slots fill the last word and leave a tail there is
+/* Words that a span of so many slots of `size` bytes needs. Where the slots fill the last word and leave a tail there is
  * one word more, all padding: the index that a pointer into the tail gives then finds a padding bit,
  * and the free is refused. (A class of up to a frame whose slots end with a frame has no tail.) */
-static inline uint32_t sw_words_of(const sw_class *cls) {
-    bool filled =
-        cls->size <= SW_FRAME_BYTES && (uint64_t)cls->slots * cls->size % SW_FRAME_BYTES == 0;
-    return (cls->slots + (filled ? 63u : 64u)) / 64;
+static inline uint32_t sw_words_of(uint32_t size, uint32_t slots) {
+    bool filled = size <= SW_FRAME_BYTES && (uint64_t)slots * size % SW_FRAME_BYTES == 0;
+    return (slots + (filled ? 63u : 64u)) / 64;
 }
 
 /* Bytes that the words of a span take outside its record: 0 where its own word is enough. */
-static inline size_t sw_words_bytes(const sw_class *cls) {
-    uint32_t words = sw_words_of(cls);
+static inline size_t sw_words_bytes(uint32_t size, uint32_t slots) {
+    uint32_t words = sw_words_of(size, slots);
     return words == 1 ? 0 : words * sizeof(sw_word);
 }
 
@@ -147,9 +146,9 @@ static inline bool sw_span_dirty_seen(const sw_span *span) {
     return __atomic_load_n(&span->needzero, __ATOMIC_RELAXED) != 0;
 }
 
-/* Sets up the record of a fresh span of slots, every slot free. words: sw_words_bytes(cls) bytes,
- * NULL if that is 0. */
-void sw_span_init(sw_span *span, uintptr_t base, const sw_class *cls, uint32_t span_class,
+/* Sets up the record of a fresh span of so many slots of `size` bytes, every slot free. words:
+ * sw_words_bytes(size, slots) bytes, NULL if that is 0. */
+void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, uint32_t span_class,
                   sw_word *words, bool needzero);
 /* Sets up the record of one large object, which does not live yet. */
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero);

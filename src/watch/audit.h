@@ -19,6 +19,7 @@ typedef struct sw_audit {
     uint64_t halves;     /* halves of spans with announced frees */
     uint64_t kept;       /* freed large objects that caches keep */
     uint64_t by_state[SW_SPAN_STATE_COUNT];
+    uint64_t class_pages[2 * SW_TABLE_CLASSES_MAX]; /* pages of its spans, by span class */
 } sw_audit;
 
 #define SW_BROKEN(a, ...) ((a)->status = sw_fail(SW_STATE, "verify", __VA_ARGS__))

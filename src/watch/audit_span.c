@@ -77,14 +77,17 @@ static void check_class(sw_audit *a, const sw_span *span) {
     const sw_class *cls = &heap->table->classes[number];
     const void *slack = sw_space_cold(heap->space, span)->slack;
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
-    if (span->slots != cls->slots || place(a, span)->pages != cls->pages ||
+    uint32_t pages = place(a, span)->pages;
+    uint32_t slots = sw_class_slots(cls, pages, heap->table->page_shift);
+    if (span->slots != slots || !sw_class_has_pages(cls, pages) ||
         span->magic != UINT64_MAX / cls->size + 1 || span->cursor >= sw_span_word_count(span))
         SW_BROKEN(a, "span at page %u: record and class %u disagree", place(a, span)->page, number);
-    else if (sw_words_of(cls) == 1 ? span->words != &span->own
-                                   : !sw_meta_owns(&heap->meta, span->words, sw_words_bytes(cls)))
+    else if (sw_words_of(cls->size, slots) == 1
+                 ? span->words != &span->own
+                 : !sw_meta_owns(&heap->meta, span->words, sw_words_bytes(cls->size, slots)))
         SW_BROKEN(a, "span at page %u: its words are not the heap's", place(a, span)->page);
     else if (tracked != (slack != NULL) ||
-             (tracked && !sw_meta_owns(&heap->meta, slack, sw_slack_bytes(cls))))
+             (tracked && !sw_meta_owns(&heap->meta, slack, sw_slack_bytes(cls->size, slots))))
         SW_BROKEN(a, "span at page %u: slack array and tracking disagree", place(a, span)->page);
 }
 
@@ -92,7 +95,7 @@ static void check_words(sw_audit *a, const sw_span *span) {
     const uint64_t *announced = sw_space_cold(a->heap->space, span)->remote_words;
     uint64_t pending[2] = {0, 0};
     const sw_class *cls = &a->heap->table->classes[span->span_class / 2];
-    for (uint32_t k = 0; k < sw_words_of(cls); k++) {
+    for (uint32_t k = 0; k < sw_words_of(cls->size, span->slots); k++) {
         uint64_t padding = sw_span_padding(span, k);
         uint64_t free_bits = sw_word_free(&span->words[k]);
         uint64_t local = sw_word_local(&span->words[k]);
@@ -170,6 +173,7 @@ void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id
         return;
     }
     check_class(a, span);
+    if (a->status == SW_OK) a->class_pages[span->span_class] += place(a, span)->pages;
     if (a->status == SW_OK) check_words(a, span);
     if (a->status == SW_OK) check_slack(a, span);
     if (a->status == SW_OK) check_state(a, span);

@@ -93,6 +93,15 @@ static void check_bits(sw_audit *a) {
         SW_BROKEN(a, "metadata pool: held bytes disagree with its chunks");
 }
 
+/* What the heap knows of a class's spans decides how long the next one is. */
+static void check_class_pages(sw_audit *a) {
+    const uint32_t *counted = a->heap->class_pages;
+    for (uint32_t i = 0; i < a->heap->span_classes && counted != NULL && a->status == SW_OK; i++)
+        if (counted[i] != a->class_pages[i])
+            SW_BROKEN(a, "span class %u: its spans have %llu pages, counted as %u", i,
+                      (unsigned long long)a->class_pages[i], counted[i]);
+}
+
 /* The ledger is another walk over the same spans: the two agree to the byte. */
 static void check_identity(sw_audit *a) {
     sw_ledger ledger;
@@ -120,6 +129,7 @@ void sw_audit_heap(sw_audit *a) {
     for (uint32_t i = 0; i < a->heap->pages.window_count && a->status == SW_OK; i++)
         check_window_pages(a, &a->heap->pages.windows[i]);
     if (a->status == SW_OK) sw_audit_lists(a);
+    if (a->status == SW_OK) check_class_pages(a);
     if (a->status == SW_OK) check_bits(a);
     if (a->status == SW_OK) check_rules(a);
     if (a->status == SW_OK) check_identity(a);

@@ -80,7 +80,16 @@ def test_c16_is_go_without_24_in_longer_spans() -> None:
         assert row.tail_waste * before.span_bytes <= before.tail_waste * row.span_bytes
     assert all(c.size % 16 == 0 for c in C16.classes[1:])
     worst = {r.size: r.max_waste_pct for r in C16.rows if r.max_waste_pct > 26.6}
-    assert worst == {8: 87.5, 16: 43.75, 32: 46.88, 48: 31.27}
+    assert worst == {8: 87.5, 16: 43.75, 32: 46.88, 48: 31.52}
+    assert [c.shortest for c in C16.classes] == [c.pages for c in short.classes]
+    assert [r.first_span_bytes for r in C16.rows] == [r.span_bytes for r in short.rows]
+
+
+def test_a_fixed_c16_has_the_hash_of_before() -> None:
+    fixed = make_table(replace(BUILTINS["c16"], growing=False))
+    assert (fixed.name, fixed.grows, C16.grows, GO.grows) == ("c16_fixed", False, True, False)
+    assert [(c.size, c.pages) for c in fixed.classes] == [(c.size, c.pages) for c in C16.classes]
+    assert f"{fixed.hash:016x}" == "28c069f1ac02d6a8"  # c16's while its spans had one length
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ PARAMETERS = st.builds(
     max_size=st.sampled_from([1 << n for n in range(4, 17)]),
     tail_limit=st.builds(Fraction, st.integers(1, 12), st.integers(13, 64)),
     span_slots=st.sampled_from([1, 2, 64, 8192]),
+    growing=st.booleans(),
 )
 
 
@@ -63,8 +64,11 @@ def class_lists(draw: st.DrawFn) -> tuple[int, tuple[SizeClass, ...]]:
     for step in steps:
         size += 8 * step
         most = min(-(-size // page) + 6, SLOTS_MAX * size // page)
-        pages = draw(st.integers(-(-size // page), most))
-        classes.append(SizeClass(size, pages))
+        least = -(-size // page)
+        pages = draw(st.integers(least, most))
+        firsts = [pages >> k for k in range(4) if pages % (1 << k) == 0 and pages >> k >= least]
+        first = draw(st.sampled_from(firsts))
+        classes.append(SizeClass(size, pages, None if first == pages else first))
     return page, tuple(classes)
 
 
@@ -96,7 +100,7 @@ def test_sizes_that_32_bits_can_not_divide_have_no_magic() -> None:
     rules.check_classes(table.page_bytes, table.classes)
     assert proofs.prove(table)[0].endswith(", of 2 classes with 64 bits only")
     source = emit_c.table_source(table, emit_c.Origin("x", "y", ()))
-    assert "{65528, 0, 5, 40}" in source and "{262136, 0, 1, 32}" in source
+    assert "{65528, 0, 5, 40, 40}" in source and "{262136, 0, 1, 32, 32}" in source
 
 
 def test_proofs_notice_a_wrong_table(monkeypatch: pytest.MonkeyPatch) -> None:

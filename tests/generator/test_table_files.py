@@ -98,7 +98,7 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
     ),
     "class key unknown": (
         with_classes(classes=[{"size": 16, "pages": 1, "align": 16}]),
-        "class 1: unknown key 'align'; known are size, pages",
+        "class 1: unknown key 'align'; known are size, pages, first_pages",
     ),
     "size float": (with_classes((16.5, 1)), "class 1: size must be an integer, not 16.5"),
     "size bool": (with_classes((True, 1)), "class 1: size must be an integer, not true"),
@@ -131,6 +131,22 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
         with_classes((16, 513)),
         "class 1 (16 bytes): span of 4202496 bytes is above 4194304; use at most 512 pages",
     ),
+    "first odd": (
+        with_classes(classes=[{"size": 16, "pages": 6, "first_pages": 2}]),
+        "class 1 (16 bytes): first_pages 2: 6 pages must be a power of two times as many",
+    ),
+    "first too long": (
+        with_classes(classes=[{"size": 16, "pages": 2, "first_pages": 4}]),
+        "class 1 (16 bytes): first_pages 4: 2 pages must be a power of two times as many",
+    ),
+    "no fit in the first": (
+        with_classes(classes=[{"size": 10240, "pages": 4, "first_pages": 1}]),
+        "class 1 (10240 bytes): does not fit its first span of 8192 bytes; use 2 pages",
+    ),
+    "first float": (
+        with_classes(classes=[{"size": 16, "pages": 2, "first_pages": 1.0}]),
+        "class 1 (16 bytes): first_pages must be an integer, not 1.0",
+    ),
     "long file": (" " * ((1 << 20) + 1), "longer than 1048576 bytes; a table file is not"),
 }
 
@@ -145,6 +161,21 @@ def test_bad_table_file(case: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert captured.err == f"sizeclasses: {path}: {message}\n"
     assert captured.out == ""
     assert not (tmp_path / "out").exists()
+
+
+def test_first_pages_are_read_and_written(tmp_path: Path) -> None:
+    path = tmp_path / "grows.json"
+    classes = [{"size": 16, "pages": 4, "first_pages": 1}, {"size": 32, "pages": 2}]
+    path.write_text(with_classes(classes=classes))
+    table = load_table(str(path))
+    assert [(c.pages, c.shortest) for c in table.classes] == [(4, 1), (2, 2)]
+    assert json.loads(dump_table(table))["classes"] == classes
+    classes[1]["first_pages"] = 2  # as long as all others: the same table
+    path.write_text(with_classes(classes=classes))
+    assert load_table(str(path)).hash == table.hash
+    del classes[0]["first_pages"]
+    path.write_text(with_classes(classes=classes))
+    assert load_table(str(path)).hash != table.hash
 
 
 def test_unreadable_table_files(tmp_path: Path) -> None:
@@ -198,6 +229,7 @@ def test_bad_options(args: list[str], message: str, capsys: pytest.CaptureFixtur
         ),
         (["--span-slots", "-1"], "argument --span-slots: '-1' is not a number of slots"),
         (["--page-bytes", "8k"], "argument --page-bytes: '8k' is not a number of bytes"),
+        (["--growing", "maybe"], "argument --growing: 'maybe' is neither yes nor no"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )

@@ -199,13 +199,17 @@ static void exercise(sw_table *table, uint64_t seed) {
 
 int main(void) {
     static sw_class_spec many[255];
-    const sw_class_spec small[] = {{8, 16}, {16, 8}, {64, 16}, {4096, 2}};   /* 4 KiB: 8192 slots */
-    const sw_class_spec medium[] = {{8, 4}, {24, 4}, {1000, 1}, {16384, 1}}; /* 16 KiB */
-    const sw_class_spec large[] = {{8, 1}, {40, 5}, {65536, 1}, {262144, 4}}; /* 64 KiB */
-    const sw_class_spec single[] = {{8192, 1}, {16384, 2}};                   /* one slot a span */
-    const sw_class_spec only8[] = {{8, 1}};
-    const sw_class_spec huge[] = {{128, 32}, {65528, 8}, {65536, 64}, {131072, 100}, {262144, 512}};
-    for (uint32_t i = 0; i < 255; i++) many[i] = (sw_class_spec){8 * (i + 1), 1};
+    const sw_class_spec small[] = {
+        {8, 16, 0}, {16, 8, 0}, {64, 16, 0}, {4096, 2, 0}}; /* 4 KiB: 8192 slots */
+    const sw_class_spec medium[] = {
+        {8, 4, 0}, {24, 4, 0}, {1000, 1, 0}, {16384, 1, 0}}; /* 16 KiB */
+    const sw_class_spec large[] = {
+        {8, 1, 0}, {40, 5, 0}, {65536, 1, 0}, {262144, 4, 0}};    /* 64 KiB */
+    const sw_class_spec single[] = {{8192, 1, 0}, {16384, 2, 0}}; /* one slot a span */
+    const sw_class_spec only8[] = {{8, 1, 0}};
+    const sw_class_spec huge[] = {
+        {128, 32, 0}, {65528, 8, 0}, {65536, 64, 0}, {131072, 100, 0}, {262144, 512, 0}};
+    for (uint32_t i = 0; i < 255; i++) many[i] = (sw_class_spec){8 * (i + 1), 1, 0};
     sw_table *t8192 = make_table(4096, small, 4), *t64k = make_table(65536, large, 4);
     for (int tracked = 0; tracked < 2; tracked++) {
         all_remote(t8192, 8, 33000, tracked != 0); /* four spans of 128 words */

@@ -75,7 +75,7 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     }
     DAMAGE_BIT(cold, remote_words[0], 0);
     DAMAGE_BIT(cold, remote_words[1], 63);
-    uint32_t last = sw_words_of(&heap->table->classes[span->span_class / 2]) - 1;
+    uint32_t last = sw_words_of(sw_slot_bytes(heap->table, span), span->slots) - 1;
     /* Padding. Whether a slot is live is one bit, with nothing to compare it to: see live_bits. */
     if (sw_span_padding(span, last) >> 63 != 0) {
         uint32_t k = last;

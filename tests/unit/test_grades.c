@@ -131,7 +131,7 @@ static void damage_lock(void) {
 }
 
 static void damage_table(void) {
-    static const sw_class_spec specs[] = {{64, 1}};
+    static const sw_class_spec specs[] = {{64, 1, 0}};
     sw_heap_options options;
     sw_table *table;
     sw_heap_options_init(&options);
@@ -142,7 +142,7 @@ static void damage_table(void) {
 }
 
 static void damage_class(void) {
-    static const sw_class_spec specs[] = {{64, 1}};
+    static const sw_class_spec specs[] = {{64, 1, 0}};
     sw_heap_options options;
     sw_table *table;
     sw_heap_options_init(&options);

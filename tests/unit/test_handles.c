@@ -257,7 +257,7 @@ static double weights[SW_PROFILE_SIZES];
 
 static void *make(kind of) {
     void *handle = NULL;
-    static const sw_class_spec specs[] = {{16, 1}, {48, 1}};
+    static const sw_class_spec specs[] = {{16, 1, 0}, {48, 1, 0}};
     sw_optimize_options search;
     sw_optimize_options_init(&search);
     sw_heap *heap = live[HEAP];

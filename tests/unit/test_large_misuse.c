@@ -103,7 +103,7 @@ static void one_heap(const sw_heap_options *options) {
 }
 
 static void every_heap(void) {
-    static const sw_class_spec specs[] = {{8, 1}, {16, 1}, {1024, 1}};
+    static const sw_class_spec specs[] = {{8, 1, 0}, {16, 1, 0}, {1024, 1, 0}};
     sw_table *tables[3] = {NULL};
     CHECK_EQ(sw_table_create("pages of 4 KiB", 4 * K, specs, 3, &tables[1]), SW_OK);
     CHECK_EQ(sw_table_create("pages of 64 KiB", 64 * K, specs, 3, &tables[2]), SW_OK);

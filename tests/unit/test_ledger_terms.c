@@ -14,7 +14,7 @@ static sw_cache *cache;
 static sw_table *table;
 
 static void make(bool tracked, bool dry) {
-    static const sw_class_spec specs[] = {{SLOT, 1}};
+    static const sw_class_spec specs[] = {{SLOT, 1, 0}};
     sw_heap_options options;
     CHECK_EQ(sw_table_create("ten", PAGE, specs, 1, &table), SW_OK);
     sw_heap_options_init(&options);
@@ -129,7 +129,7 @@ static void after_closing(void) {
 /* Shares that are no tenths are rounded down: of eight slots 1 .. 7 are used, then all. */
 static void bins_by_eighths(void) {
     enum { EIGHT = 8, BYTES = 1000 };
-    static const sw_class_spec specs[] = {{BYTES, 1}};
+    static const sw_class_spec specs[] = {{BYTES, 1, 0}};
     static const uint64_t expected[SW_OCCUPANCY_BINS] = {0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1};
     void *p[EIGHT][EIGHT];
     sw_heap_options options;

@@ -47,7 +47,7 @@ static void options_are_checked(void) {
     CHECK(strstr(sw_last_error()->message, "65536") != NULL);
     /* Tiny packing needs a 16-byte class: a block of another size would be freed object by
      * object. */
-    const sw_class_spec only8[] = {{8, 1}}, no16[] = {{8, 1}, {24, 1}, {64, 1}};
+    const sw_class_spec only8[] = {{8, 1, 0}}, no16[] = {{8, 1, 0}, {24, 1, 0}, {64, 1, 0}};
     const sw_class_spec *specs[] = {only8, no16};
     for (uint32_t i = 0; i < 2; i++) {
         sw_table *table;

@@ -15,7 +15,7 @@ static char *objects[SPANS][SLOTS];
 
 /* Spans 0 to 3, all full, the last one current. Objects with pointers: these get no hints. */
 static void fill(sw_placement placement) {
-    static const sw_class_spec specs[] = {{SLOT, 1}};
+    static const sw_class_spec specs[] = {{SLOT, 1, 0}};
     sw_heap_options options;
     CHECK_EQ(sw_table_create("ten", PAGE, specs, 1, &table), SW_OK);
     sw_heap_options_init(&options);

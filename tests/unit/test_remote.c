@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "heap/target.h"
+#include "long_spans.h"
 #include "spanwise/spanwise.h"
 
 enum { SIZE = 64, SLOTS = 1024, SPANS = 8, WORD = 64 };
@@ -25,6 +26,7 @@ static void open_scene(uint64_t limit_bytes) {
     sw_heap_options options;
     sw_heap_options_init(&options);
     options.limit_bytes = limit_bytes;
+    options.table = long_spans();
     CHECK_EQ(sw_heap_create(&options, &s.heap), SW_OK);
     CHECK_EQ(sw_cache_open(s.heap, &s.owner), SW_OK);
     CHECK_EQ(sw_cache_open(s.heap, &s.freer), SW_OK);

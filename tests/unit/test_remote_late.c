@@ -29,7 +29,7 @@ static sw_fault_action note(const sw_fault *fault, void *arg) {
 
 /* of: a built-in table, whose sizes have paths of their own, or NULL for one that has none. */
 static void make(const sw_table *of) {
-    static const sw_class_spec specs[] = {{SLOT, 1}};
+    static const sw_class_spec specs[] = {{SLOT, 1, 0}};
     sw_heap_options options;
     table = NULL;
     if (of == NULL) CHECK_EQ(sw_table_create("sixteen", PAGE, specs, 1, &table), SW_OK);

@@ -7,15 +7,18 @@
 
 /* Go 1.26.8, internal/runtime/gc/sizeclasses.go: bytes and pages of classes 1..67. */
 static const sw_class_spec go_numbers[] = {
-    {8, 1},      {16, 1},    {24, 1},    {32, 1},    {48, 1},    {64, 1},    {80, 1},    {96, 1},
-    {112, 1},    {128, 1},   {144, 1},   {160, 1},   {176, 1},   {192, 1},   {208, 1},   {224, 1},
-    {240, 1},    {256, 1},   {288, 1},   {320, 1},   {352, 1},   {384, 1},   {416, 1},   {448, 1},
-    {480, 1},    {512, 1},   {576, 1},   {640, 1},   {704, 1},   {768, 1},   {896, 1},   {1024, 1},
-    {1152, 1},   {1280, 1},  {1408, 2},  {1536, 1},  {1792, 2},  {2048, 1},  {2304, 2},  {2688, 1},
-    {3072, 3},   {3200, 2},  {3456, 3},  {4096, 1},  {4864, 3},  {5376, 2},  {6144, 3},  {6528, 4},
-    {6784, 5},   {6912, 6},  {8192, 1},  {9472, 7},  {9728, 6},  {10240, 5}, {10880, 4}, {12288, 3},
-    {13568, 5},  {14336, 7}, {16384, 2}, {18432, 9}, {19072, 7}, {20480, 5}, {21760, 8}, {24576, 3},
-    {27264, 10}, {28672, 7}, {32768, 4},
+    {8, 1, 0},     {16, 1, 0},    {24, 1, 0},    {32, 1, 0},    {48, 1, 0},     {64, 1, 0},
+    {80, 1, 0},    {96, 1, 0},    {112, 1, 0},   {128, 1, 0},   {144, 1, 0},    {160, 1, 0},
+    {176, 1, 0},   {192, 1, 0},   {208, 1, 0},   {224, 1, 0},   {240, 1, 0},    {256, 1, 0},
+    {288, 1, 0},   {320, 1, 0},   {352, 1, 0},   {384, 1, 0},   {416, 1, 0},    {448, 1, 0},
+    {480, 1, 0},   {512, 1, 0},   {576, 1, 0},   {640, 1, 0},   {704, 1, 0},    {768, 1, 0},
+    {896, 1, 0},   {1024, 1, 0},  {1152, 1, 0},  {1280, 1, 0},  {1408, 2, 0},   {1536, 1, 0},
+    {1792, 2, 0},  {2048, 1, 0},  {2304, 2, 0},  {2688, 1, 0},  {3072, 3, 0},   {3200, 2, 0},
+    {3456, 3, 0},  {4096, 1, 0},  {4864, 3, 0},  {5376, 2, 0},  {6144, 3, 0},   {6528, 4, 0},
+    {6784, 5, 0},  {6912, 6, 0},  {8192, 1, 0},  {9472, 7, 0},  {9728, 6, 0},   {10240, 5, 0},
+    {10880, 4, 0}, {12288, 3, 0}, {13568, 5, 0}, {14336, 7, 0}, {16384, 2, 0},  {18432, 9, 0},
+    {19072, 7, 0}, {20480, 5, 0}, {21760, 8, 0}, {24576, 3, 0}, {27264, 10, 0}, {28672, 7, 0},
+    {32768, 4, 0},
 };
 enum { GO_CLASSES = sizeof go_numbers / sizeof go_numbers[0] };
 
@@ -90,6 +93,7 @@ static void test_c16_aligns(void) {
         CHECK_EQ(c16->classes[cls].size, go->classes[from].size);
         CHECK_EQ(c16->classes[cls].pages,
                  long_pages(c16->classes[cls].size, go->classes[from].pages));
+        CHECK_EQ(c16->classes[cls].first_pages, go->classes[from].pages);
         CHECK(cls == 1 || c16->classes[cls].size % 16 == 0);
     }
     check_proofs(c16);
@@ -180,7 +184,7 @@ static void test_copy_equals_builtin(void) {
 /* One class, nothing above 1024, odd shifts, the longest list, the largest slot and span. */
 static void test_unusual_tables(void) {
     sw_table *table = NULL;
-    const sw_class_spec one[] = {{64, 1}};
+    const sw_class_spec one[] = {{64, 1, 0}};
     CHECK_EQ(sw_table_create("one", 4096, one, 1, &table), SW_OK);
     CHECK_EQ(table->large_shift, 7);
     CHECK_EQ(sw_table_class_of(table, 0), 1);
@@ -189,14 +193,15 @@ static void test_unusual_tables(void) {
     check_proofs(table);
     sw_table_destroy(table);
 
-    const sw_class_spec odd[] = {{8, 1}, {1000, 1}, {1032, 1}, {SW_TABLE_SIZE_MAX, 64}};
+    const sw_class_spec odd[] = {{8, 1, 0}, {1000, 1, 0}, {1032, 1, 0}, {SW_TABLE_SIZE_MAX, 64, 0}};
     CHECK_EQ(sw_table_create("odd", 65536, odd, 4, &table), SW_OK);
     CHECK_EQ(table->large_shift, 3);
     check_proofs(table);
     sw_table_destroy(table);
 
     sw_class_spec many[SW_TABLE_CLASSES_MAX - 1];
-    for (uint32_t i = 0; i < SW_TABLE_CLASSES_MAX - 1; i++) many[i] = (sw_class_spec){8 * i + 8, 1};
+    for (uint32_t i = 0; i < SW_TABLE_CLASSES_MAX - 1; i++)
+        many[i] = (sw_class_spec){8 * i + 8, 1, 0};
     CHECK_EQ(sw_table_create("many", 4096, many, SW_TABLE_CLASSES_MAX - 1, &table), SW_OK);
     check_proofs(table);
     sw_table_destroy(table);
@@ -215,7 +220,7 @@ static void test_random_tables(void) {
             size += (uint32_t)(8 + 8 * (check_random(&state) % (1 + size / 32)));
             uint32_t most = round % 3 == 0 ? SW_TABLE_SPAN_BYTES_MAX / page : 2;
             uint32_t pages = size / page + 1 + (uint32_t)(check_random(&state) % most);
-            specs[i] = (sw_class_spec){size, pages};
+            specs[i] = (sw_class_spec){size, pages, 0};
         }
         sw_table *table = NULL;
         if (sw_table_create("random", page, specs, count, &table) == SW_OK) {
@@ -243,7 +248,7 @@ static void check_refused(const char *name, uint32_t page, const sw_class_spec *
 /* Classes that Go's 32-bit magic can not divide: tables hold 0 for them, spans divide by 64
  * bits. */
 static void test_wide_division(void) {
-    const sw_class_spec specs[] = {{8, 1}, {4088, 512}, {65528, 40}, {262136, 32}};
+    const sw_class_spec specs[] = {{8, 1, 0}, {4088, 512, 0}, {65528, 40, 0}, {262136, 32, 0}};
     sw_table *table = NULL;
     CHECK_EQ(sw_table_create("wide", 8192, specs, 4, &table), SW_OK);
     CHECK(table->classes[1].magic != 0);
@@ -255,7 +260,7 @@ static void test_wide_division(void) {
 static void test_refused_tables(void) {
     static const char long_name[] =
         "0123456789012345678901234567890123456789012345678901234567890123";
-    const sw_class_spec ok[] = {{8, 1}};
+    const sw_class_spec ok[] = {{8, 1, 0}};
     check_refused(NULL, 8192, ok, 1, "name: must have 1 to 63 characters");
     check_refused("", 8192, ok, 1, "name: must have 1 to 63 characters");
     check_refused(long_name, 8192, ok, 1, "name: must have 1 to 63 characters");
@@ -276,23 +281,31 @@ static void test_refused_classes(void) {
         sw_class_spec specs[2];
         const char *message;
     } cases[] = {
-        {{{0, 1}}, "class 1 (0 bytes): size must be at least 8"},
-        {{{8, 1}, {20, 1}}, "class 2 (20 bytes): size must be a multiple of 8; use 24"},
-        {{{16, 1}, {16, 1}},
+        {{{0, 1, 0}}, "class 1 (0 bytes): size must be at least 8"},
+        {{{8, 1, 0}, {20, 1, 0}}, "class 2 (20 bytes): size must be a multiple of 8; use 24"},
+        {{{16, 1, 0}, {16, 1, 0}},
          "class 2 (16 bytes): size must be above the 16 bytes of class 1; list the classes in "
          "rising order"},
-        {{{262152, 40}},
+        {{{262152, 40, 0}},
          "class 1 (262152 bytes): size must be at most 262144; leave it out, larger requests get "
          "whole pages"},
-        {{{8, 0}}, "class 1 (8 bytes): pages must be at least 1"},
-        {{{8, 1}, {10240, 1}},
+        {{{8, 0, 0}}, "class 1 (8 bytes): pages must be at least 1"},
+        {{{8, 1, 0}, {10240, 1, 0}},
          "class 2 (10240 bytes): does not fit its span of 8192 bytes; use 2 pages"},
-        {{{8, 513}},
+        {{{8, 513, 0}},
          "class 1 (8 bytes): span of 4202496 bytes is above 4194304; use at most 512 "
          "pages"},
-        {{{8, UINT32_MAX}},
+        {{{8, UINT32_MAX, 0}},
          "class 1 (8 bytes): span of 35184372080640 bytes is above 4194304; use "
          "at most 512 pages"},
+        {{{16, 12, 5}},
+         "class 1 (16 bytes): first_pages 5: 12 pages must be a power of two times as many"},
+        {{{16, 12, 4}},
+         "class 1 (16 bytes): first_pages 4: 12 pages must be a power of two times as many"},
+        {{{8, 4, 8}},
+         "class 1 (8 bytes): first_pages 8: 4 pages must be a power of two times as many"},
+        {{{8, 2, 1}, {10240, 2, 1}},
+         "class 2 (10240 bytes): does not fit its first span of 8192 bytes; use 2 pages"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t count = cases[i].specs[1].size_bytes ? 2 : 1;

@@ -145,7 +145,8 @@ static void churn(const sw_table *table) {
 }
 
 static int with_pages(size_t bytes) {
-    const sw_class_spec specs[] = {{16, 1}, {64, 1}, {512, 1}, {4096, 2}, {24576, 6}};
+    const sw_class_spec specs[] = {
+        {16, 1, 0}, {64, 1, 0}, {512, 1, 0}, {4096, 2, 0}, {24576, 6, 0}};
     sw_table *narrow;
     wide = bytes;
     CHECK_EQ(sw_os_page_bytes(), wide);

@@ -17,35 +17,33 @@ typedef struct bench {
     sw_space *space;
     sw_meta meta;
     sw_span *span;
-    sw_class cls;
+    uint32_t size, slot_count;
     slot_state slots[SLOTS_MAX];
     bool announced[2]; /* the half is on the owner's stack */
 } bench;
 
 static bench b;
 
+static size_t words_bytes(void) { return sw_words_bytes(b.size, b.slot_count); }
+
 static void set_up(uint32_t size, uint32_t slots) {
-    uint32_t span_bytes = size * slots;
-    b.cls = (sw_class){.size = size,
-                       .magic = UINT32_MAX / size + 1,
-                       .slots = slots,
-                       .pages = (span_bytes + 4095) / 4096};
-    sw_word *words =
-        sw_words_bytes(&b.cls) == 0 ? NULL : sw_meta_alloc(&b.meta, sw_words_bytes(&b.cls));
+    b.size = size;
+    b.slot_count = slots;
+    sw_word *words = words_bytes() == 0 ? NULL : sw_meta_alloc(&b.meta, words_bytes());
     sw_span_clear(b.span);
-    sw_span_init(b.span, b.space->view.base + 65536, &b.cls, 5, words, false);
+    sw_span_init(b.span, b.space->view.base + 65536, size, slots, 5, words, false);
     for (uint32_t i = 0; i < slots; i++) b.slots[i] = FREE;
     b.announced[0] = b.announced[1] = false;
     memset(sw_space_cold(b.space, b.span), 0, sizeof(sw_span_cold));
 }
 
 static void tear_down(void) {
-    if (b.span->words != &b.span->own) sw_meta_free(&b.meta, b.span->words, sw_words_bytes(&b.cls));
+    if (b.span->words != &b.span->own) sw_meta_free(&b.meta, b.span->words, words_bytes());
 }
 
 static void compare(void) {
     uint32_t wrong = 0, free_slots = 0, usable = 0, pending = 0;
-    for (uint32_t i = 0; i < b.cls.slots; i++) {
+    for (uint32_t i = 0; i < b.slot_count; i++) {
         wrong += sw_span_slot_live(b.span, i) != (b.slots[i] == LIVE);
         wrong += (sw_span_free_bits(b.span, i / 64) >> (i % 64) & 1) != (b.slots[i] != LIVE);
         free_slots += b.slots[i] != LIVE;
@@ -57,7 +55,7 @@ static void compare(void) {
     CHECK_EQ(wrong, 0);
     CHECK_EQ(sw_span_free_slots(b.span), free_slots);
     CHECK_EQ(sw_span_has_free(b.span), usable > 0);
-    CHECK_EQ(sw_span_is_empty(b.span), usable == b.cls.slots && pending == 0);
+    CHECK_EQ(sw_span_is_empty(b.span), usable == b.slot_count && pending == 0);
 }
 
 /* Takes every slot of one word, as a cache would; what it gets must have been free. */
@@ -66,19 +64,18 @@ static void allocate(uint32_t most) {
     sw_word *word = sw_span_find_word(b.span, &doubled);
     CHECK_EQ(doubled, 0);
     if (word == NULL) {
-        for (uint32_t i = 0; i < b.cls.slots; i++)
+        for (uint32_t i = 0; i < b.slot_count; i++)
             CHECK(b.slots[i] == LIVE || b.slots[i] == REMOTE);
         return;
     }
     uint32_t first = (uint32_t)(word - b.span->words) * 64;
-    CHECK_EQ(sw_span_word_base(b.span, word, b.cls.size),
-             b.span->base + (uintptr_t)first * b.cls.size);
-    for (uint32_t i = first; i < first + 64 && i < b.cls.slots; i++)
+    CHECK_EQ(sw_span_word_base(b.span, word, b.size), b.span->base + (uintptr_t)first * b.size);
+    for (uint32_t i = first; i < first + 64 && i < b.slot_count; i++)
         if (b.slots[i] == LOCAL) b.slots[i] = FREE;
     for (uint32_t n = 0; n < most && sw_word_free(word) != 0; n++) {
         uint64_t bits = sw_word_free(word);
         uint32_t slot = first + sw_ctz(bits);
-        CHECK(slot < b.cls.slots && b.slots[slot] == FREE);
+        CHECK(slot < b.slot_count && b.slots[slot] == FREE);
         b.slots[slot] = LIVE;
         sw_word_set_free(word, bits & (bits - 1));
     }
@@ -86,7 +83,7 @@ static void allocate(uint32_t most) {
 
 static void free_remotely(uint32_t slot) {
     bool pending_word = false, pending_half = false;
-    for (uint32_t i = 0; i < b.cls.slots; i++) {
+    for (uint32_t i = 0; i < b.slot_count; i++) {
         if (b.slots[i] != REMOTE) continue;
         pending_word = pending_word || i / 64 == slot / 64;
         pending_half = pending_half || sw_span_half(i) == sw_span_half(slot);
@@ -106,7 +103,7 @@ static void drain(uint32_t half) {
     sw_span_drain(b.space, b.span, half, &doubled);
     CHECK_EQ(doubled, 0);
     b.announced[half] = false;
-    for (uint32_t i = 0; i < b.cls.slots; i++)
+    for (uint32_t i = 0; i < b.slot_count; i++)
         if (b.slots[i] == REMOTE && sw_span_half(i) == half) b.slots[i] = LOCAL;
 }
 

@@ -13,21 +13,21 @@ enum { SPANS = 2, SLOTS_MAX = SW_TABLE_SLOTS_MAX };
 /* --- how many words --------------------------------------------------------------------------- */
 
 /* The words that indices of the span's bytes reach, tail and all. */
-static uint32_t words_reached(const sw_class *cls, uint32_t span_bytes) {
-    return (span_bytes - 1) / cls->size / 64 + 1;
+static uint32_t words_reached(uint32_t size, uint32_t span_bytes) {
+    return (span_bytes - 1) / size / 64 + 1;
 }
 
 static void every_class_of(uint32_t page_bytes) {
     uint64_t wrong = 0;
     for (uint32_t size = 8; size <= SW_TABLE_SIZE_MAX; size += size < 8192 ? 8 : 1000 * 8) {
         for (uint32_t pages = 1; pages <= 64; pages++) {
-            sw_class cls = {.size = size, .slots = pages * page_bytes / size, .pages = pages};
-            if (cls.slots == 0 || cls.slots > SLOTS_MAX) continue;
-            uint32_t words = sw_words_of(&cls), reached = words_reached(&cls, pages * page_bytes);
+            uint32_t span_bytes = pages * page_bytes, slots = span_bytes / size;
+            if (slots == 0 || slots > SLOTS_MAX) continue;
+            uint32_t words = sw_words_of(size, slots), reached = words_reached(size, span_bytes);
             /* Large slots may have a word that no byte reaches. */
             wrong += size <= SW_FRAME_BYTES ? words != reached
-                                            : words < reached || words > cls.slots / 64 + 1;
-            wrong += sw_words_bytes(&cls) != (words == 1 ? 0 : words * sizeof(sw_word));
+                                            : words < reached || words > slots / 64 + 1;
+            wrong += sw_words_bytes(size, slots) != (words == 1 ? 0 : words * sizeof(sw_word));
         }
     }
     CHECK_EQ(wrong, 0);
@@ -107,7 +107,7 @@ static void set_up(const edge *e, bool tracked, bool dry) {
     CHECK_EQ(sw_table_class(b.table, 1, &info), SW_OK);
     CHECK_EQ(info.slots, e->slots);
     CHECK_EQ(info.tail_bytes, e->tail);
-    CHECK_EQ(sw_words_of(&b.table->classes[1]), e->words);
+    CHECK_EQ(sw_words_of(e->size, e->slots), e->words);
     sw_heap_options_init(&options);
     options.table = b.table;
     options.tracked = tracked;

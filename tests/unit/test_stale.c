@@ -112,7 +112,7 @@ static void in_heap(const sw_heap_options *options) {
 }
 
 static void caches_of_each_heap(void) {
-    static const sw_class_spec specs[] = {{16, 1}, {48, 1}, {256, 2}, {4096, 2}};
+    static const sw_class_spec specs[] = {{16, 1, 0}, {48, 1, 0}, {256, 2, 0}, {4096, 2, 0}};
     sw_table *few;
     CHECK_EQ(sw_table_create("few", 8192, specs, 4, &few), SW_OK);
     const sw_table *const tables[] = {sw_table_default(), sw_table_go(), few};
@@ -241,7 +241,7 @@ static void destroyed_twice(void) {
 }
 
 static void table_in_use(void) {
-    static const sw_class_spec specs[] = {{16, 1}, {48, 1}};
+    static const sw_class_spec specs[] = {{16, 1, 0}, {48, 1, 0}};
     sw_table *table;
     sw_heap_options options;
     CHECK_EQ(sw_table_create("two", 8192, specs, 2, &table), SW_OK);

@@ -13,7 +13,7 @@ static void names(sw_heap *heap, const char *text) {
 }
 
 int main(void) {
-    static const sw_class_spec specs[] = {{8, 8}};
+    static const sw_class_spec specs[] = {{8, 8, 0}};
     sw_table *table;
     sw_heap *heap;
     sw_heap_options options;

@@ -18,7 +18,7 @@ static sw_cache *cache;
 static sw_table *table;
 
 static void make_of(uint32_t slot_bytes, uint32_t batch_spans) {
-    const sw_class_spec specs[] = {{slot_bytes, 1}};
+    const sw_class_spec specs[] = {{slot_bytes, 1, 0}};
     sw_heap_options options;
     CHECK_EQ(sw_table_create("one", PAGE, specs, 1, &table), SW_OK);
     sw_heap_options_init(&options);

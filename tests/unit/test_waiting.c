@@ -8,6 +8,7 @@
 #include "check.h"
 #include "heap/remote.h"
 #include "heap/target.h"
+#include "long_spans.h"
 #include "spanwise/spanwise.h"
 
 enum { CACHES = 5, OBJECTS_MAX = 40000, SIZES_MAX = 12, SPANS_MAX = 4096 };
@@ -42,16 +43,22 @@ static sw_span *span_of(const void *p) { return sw_target_find(heap, p).span; }
 
 enum { SMALL = 64, SLOTS = 1024, LARGER = 1024, LARGER_SLOTS = 64 };
 
+/* limit_bytes 0: no limit. */
+static void make_scene(uint64_t limit_bytes) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.limit_bytes = limit_bytes;
+    options.table = long_spans();
+    make_heap(&options);
+}
+
 /* A span that its owner frees the most of, and another cache the little rest, has no live object:
  * at the limit its pages serve another class. */
 static void pages_at_the_limit(void) {
     static void *small[SLOTS];
     uint64_t held = 0;
     for (int round = 0; round < 2; round++) {
-        sw_heap_options options;
-        sw_heap_options_init(&options);
-        options.limit_bytes = held; /* 0 in the first round: no limit */
-        make_heap(&options);
+        make_scene(held);
         for (int i = 0; i < SLOTS; i++) small[i] = sw_cache_alloc(caches[0], SMALL, 0);
         CHECK(sw_cache_alloc(caches[0], SMALL, 0) != NULL); /* leaves the first span */
         for (int i = 0; i < LARGER_SLOTS; i++) CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
@@ -69,10 +76,7 @@ static void refills_at_the_limit(void) {
     static void *firsts[SPANS];
     uint64_t held = 0;
     for (int attempt = 0; attempt < 2; attempt++) {
-        sw_heap_options options;
-        sw_heap_options_init(&options);
-        options.limit_bytes = held; /* 0 in the first attempt: no limit */
-        make_heap(&options);
+        make_scene(held);
         for (int i = 0; i < SPANS; i++)
             for (int k = 0; k < SLOTS; k++) {
                 void *p = sw_cache_alloc(caches[0], SMALL, 0);
@@ -80,7 +84,7 @@ static void refills_at_the_limit(void) {
                 if (k == 0) firsts[i] = p;
             }
         held = sw_heap_held_bytes(heap);
-        for (int round = 0; round < ROUNDS && options.limit_bytes != 0; round++) {
+        for (int round = 0; round < ROUNDS && attempt != 0; round++) {
             for (int i = 0; i < SPANS; i++) sw_cache_free(caches[1], firsts[i]);
             sw_clear_error();
             for (int i = 0; i < SPANS; i++) CHECK(sw_cache_alloc(caches[0], SMALL, 0) != NULL);
@@ -93,7 +97,7 @@ static void refills_at_the_limit(void) {
 /* Whoever has a hazard on a span and then owns it frees into it as its owner. */
 static void freer_becomes_owner(void) {
     static void *own[SLOTS];
-    make_heap(NULL);
+    make_scene(0);
     sw_cache *freer = caches[1];
     void *first = sw_cache_alloc(caches[0], SMALL, 0), *p = sw_cache_alloc(caches[0], SMALL, 0);
     sw_cache_free(freer, p);
@@ -118,7 +122,7 @@ static void freer_becomes_owner(void) {
 static void the_oldest_goes_first(void) {
     enum { SPANS = 12 };
     void *firsts[SPANS];
-    make_heap(NULL);
+    make_scene(0);
     for (int i = 0; i < SPANS; i++)
         for (int k = 0; k < SLOTS; k++) {
             void *p = sw_cache_alloc(caches[0], SMALL, 0);
@@ -135,7 +139,7 @@ static void the_oldest_goes_first(void) {
  * meant for a new one: it does not wait there. */
 static void late_announcement(void) {
     static void *own[SLOTS];
-    make_heap(NULL);
+    make_scene(0);
     sw_cache *first = caches[0], *next = caches[1];
     for (int i = 0; i < SLOTS; i++) own[i] = sw_cache_alloc(first, SMALL, 0);
     sw_span *span = span_of(own[0]);
@@ -200,7 +204,7 @@ static bool has_hazard(const sw_span *span) {
 static void check_refusal(const sw_cache *cache, uint32_t size) {
     static sw_span_info spans[SPANS_MAX];
     uint32_t cls = sw_size_class(heap->table, size);
-    uint64_t bytes = (uint64_t)heap->table->classes[cls].pages << heap->table->page_shift;
+    uint64_t bytes = (uint64_t)heap->table->classes[cls].first_pages << heap->table->page_shift;
     size_t count = sw_heap_spans(heap, spans, SPANS_MAX);
     CHECK(count <= SPANS_MAX);
     CHECK_EQ(errno, ENOMEM);

@@ -66,14 +66,14 @@ def table_option(root: Path, page_bytes: int, short: bool = True) -> str:
     Args:
         root: of the checkout.
         page_bytes: the page.
-        short: spans as short as the procedure allows; False: as c16 has them.
+        short: spans as short as the procedure allows; False: as long as c16's become.
 
     Raises:
         BenchError: the generator failed.
     """
     words = [sys.executable, str(root / "scripts/sizeclasses.py"), "--table", "c16"]
     words += ["--page-bytes", str(page_bytes), "--format", "file"]
-    words += ["--span-slots", "1"] if short else []
+    words += ["--span-slots", "1"] if short else ["--growing", "no"]
     done = children.run(words)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -7,6 +7,7 @@ import argparse
 
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option
+from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
 
@@ -47,13 +48,14 @@ def _as_c(table: SizeClassTable) -> str:
     file = table.to_table_file()
     identifier = "".join(c if c.isalnum() and c.isascii() else "_" for c in table.name)
     lines = [
-        f"/* Size classes of table {table.name.replace('*/', '* /')}: bytes, pages of a span.",
+        f"/* Size classes of table {table.name.replace('*/', '* /')}: bytes, pages of a span,",
+        " * pages of the first span (0: as many).",
         f" * Made by: spanwise classes --format c. Use: sw_table_create(name, {table.page_bytes},",
         f" * classes_{identifier}, {len(table)}, &table); */",
         "#include <spanwise/sizeclass.h>",
         "",
         f"static const sw_class_spec classes_{identifier}[{len(table)}] = {{",
-        *(f"    {{{item['size']}, {item['pages']}}}," for item in file["classes"]),
+        *(f"    {{{size}, {pages}, {first}}}," for size, pages, first in file_specs(file)),
         "};",
     ]
     return "\n".join(lines)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise.recording.recording import Recording
 from spanwise.recording.simulate import Progress
+from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
 PROGRAM = "spanwise-replay"
@@ -171,9 +172,9 @@ def rewind(fd: int) -> None:
 
 
 def table_words(table: SizeClassTable) -> str:
-    """A table as the program reads it: PAGE_BYTES/SIZE:PAGES,..."""
-    rows = table.classes[["size", "span_bytes"]].tolist()
-    classes = ",".join(f"{size}:{span // table.page_bytes}" for size, span in rows)
+    """A table as the program reads it: PAGE_BYTES/SIZE:PAGES:FIRST_PAGES,..."""
+    specs = file_specs(table.to_table_file())
+    classes = ",".join(f"{size}:{pages}:{first}" for size, pages, first in specs)
     return f"{table.page_bytes}/{classes}"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from spanwise import errors
 from spanwise.ledger.parts import PARTS
+from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
 LEDGER_FIELDS = (*PARTS, "held_bytes", "waste_bytes", "live_objects", "spans", "time_ns")
@@ -53,7 +54,8 @@ class Task:
         recording: name, path and sha256 of the recording, valid_prefix; path None: in memory.
         at: moment of the ledgers, as of `Recording.ledger`.
         knobs: placement, decay_ms, batch, limit.
-        tables: name, hash (hexadecimal), page_bytes and classes [[size, pages]] of each table.
+        tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
+            each table.
         attempt: 0, or how often a worker died on it before.
     """
 
@@ -101,7 +103,7 @@ class Task:
 def table_spec(table: SizeClassTable) -> dict[str, Any]:
     """A table as a task has it."""
     file = table.to_table_file()
-    classes = [[one["size"], one["pages"]] for one in file["classes"]]
+    classes = [list(spec) for spec in file_specs(file)]
     return {
         "name": table.name,
         "hash": f"{table.hash:016x}",
@@ -116,7 +118,7 @@ def spec_table(spec: dict[str, Any]) -> SizeClassTable:
     Raises:
         InvalidError: it is no table, or not the one that its hash names.
     """
-    classes = [(size, pages) for size, pages in spec["classes"]]
+    classes = [(size, pages, first) for size, pages, first in spec["classes"]]
     table = SizeClassTable.custom(classes, name=spec["name"], page_bytes=spec["page_bytes"])
     if f"{table.hash:016x}" != spec["hash"]:
         raise errors.InvalidError(

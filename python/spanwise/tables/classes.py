@@ -21,9 +21,10 @@ CLASSES_DTYPE = np.dtype(
         ("tail_waste", "<u4"),
         ("max_waste_pct", "<f8"),
         ("min_align", "<u4"),
+        ("first_span_bytes", "<u4"),
     ]
 )
-"""The seven columns of a table, with the names that its JSON has."""
+"""The columns of a table, with the names that its JSON has."""
 
 
 def name_bytes(name: str) -> bytes:
@@ -36,20 +37,42 @@ def name_bytes(name: str) -> bytes:
     return raw
 
 
-def class_spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int]:
-    """One class as (size, pages); where no pages are given they are chosen."""
+def class_spec(item: Any, cls: int, page_bytes: int) -> tuple[int, int, int]:
+    """One class as (size, pages, first pages or 0); where no pages are given they are chosen."""
     if isinstance(item, np.void):
         item = item.item()
     if isinstance(item, tuple | list):
-        if len(item) != 2:
-            raise errors.InvalidError(f"class {cls}: give a size, or a pair (size, pages)")
-        size, pages = item
+        if len(item) not in (2, 3):
+            raise errors.InvalidError(
+                f"class {cls}: give a size, a pair (size, pages) or (size, pages, first pages)"
+            )
+        size, pages, first = (*item, 0)[:3]
         return (
             _lib.as_index(size, f"class {cls}: size", (1 << 32) - 1),
             _lib.as_index(pages, f"class {cls}: pages", (1 << 32) - 1),
+            _lib.as_index(first, f"class {cls}: first pages", (1 << 32) - 1),
         )
     size = _lib.as_index(item, f"class {cls}: size", (1 << 32) - 1)
-    return size, families.span_pages(size, page_bytes)
+    return size, families.span_pages(size, page_bytes), 0
+
+
+def file_specs(file: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """The classes of a table file's object, as `class_spec` gives them."""
+    return [(c["size"], c["pages"], c.get("first_pages", 0)) for c in file["classes"]]
+
+
+def file_rows(classes: NDArray[np.void], page_bytes: int) -> list[dict[str, int]]:
+    """The classes as a table file lists them."""
+    return [
+        {"size": size, "pages": span // page_bytes}
+        | ({} if first == span else {"first_pages": first // page_bytes})
+        for size, span, first in classes[["size", "span_bytes", "first_span_bytes"]].tolist()
+    ]
+
+
+def grow(classes: NDArray[np.void]) -> bool:
+    """Whether some class has spans of several lengths."""
+    return bool((classes["first_span_bytes"] != classes["span_bytes"]).any())
 
 
 def read_classes(c_table: Any) -> NDArray[np.void]:
@@ -67,6 +90,7 @@ def read_classes(c_table: Any) -> NDArray[np.void]:
             info.tail_bytes,
             info.max_waste_percent,
             info.min_align,
+            info.first_span_bytes,
         )
     rows.flags.writeable = False
     return rows

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise.tables.classes import CLASSES_DTYPE
+from spanwise.tables.classes import CLASSES_DTYPE, grow
 
 COLUMN_TITLES = (
     "class",
@@ -22,33 +21,42 @@ COLUMN_TITLES = (
     "tail waste",
     "max waste",
     "min align",
+    "first span",
 )
+"""The last one only where spans grow."""
 
 
 def json_rows(classes: NDArray[np.void]) -> list[dict[str, Any]]:
-    """One dictionary a class with the seven columns; percents have two digits."""
-    keys = CLASSES_DTYPE.names or ()
+    """One dictionary a class with its columns; percents have two digits."""
+    keys = (CLASSES_DTYPE.names or ())[: len(titles(classes))]
     return [
         {
             key: (round(v, 2) if isinstance(v, float) else v)
-            for key, v in zip(keys, row, strict=True)
+            for key, v in zip(keys, row, strict=False)
         }
         for row in classes.tolist()
     ]
 
 
+def titles(classes: NDArray[np.void]) -> tuple[str, ...]:
+    """The titles of the columns that `text_rows` gives."""
+    return COLUMN_TITLES if grow(classes) else COLUMN_TITLES[:-1]
+
+
 def text_rows(classes: NDArray[np.void]) -> list[tuple[str, ...]]:
-    """The seven columns as text, one tuple a class."""
+    """The columns as text, one tuple a class."""
+    columns = len(titles(classes))
     return [
-        (str(c), str(s), str(span), str(n), str(tail), f"{worst:.2f}%", str(align))
-        for c, s, span, n, tail, worst, align in classes.tolist()
+        (str(c), str(s), str(span), str(n), str(tail), f"{worst:.2f}%", *map(str, last))[:columns]
+        for c, s, span, n, tail, worst, *last in classes.tolist()
     ]
 
 
-def markdown(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows of `text_rows` as a Markdown table."""
-    lines = ["| " + " | ".join(COLUMN_TITLES) + " |", "|" + "---:|" * len(COLUMN_TITLES)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
+def markdown(classes: NDArray[np.void]) -> str:
+    """The columns as a Markdown table."""
+    heads = titles(classes)
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
+    lines += ["| " + " | ".join(row) + " |" for row in text_rows(classes)]
     return "\n".join(lines)
 
 

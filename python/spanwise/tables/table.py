@@ -16,9 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.tables import families
-from spanwise.tables.classes import class_spec, name_bytes, read_classes
+from spanwise.tables.classes import (
+    class_spec,
+    file_rows,
+    file_specs,
+    name_bytes,
+    read_classes,
+)
 from spanwise.tables.explanation import Explanation, explain_request
-from spanwise.tables.forms import COLUMN_TITLES, json_rows, markdown, text_rows, write_whole
+from spanwise.tables.forms import json_rows, markdown, text_rows, titles, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 _SOURCES = {
     "go": "spanwise table go, equal to Go 1.26.8",
     "c16": "spanwise table c16: Go's procedure with step 16 from 16 B up, plus the 8 B class; up to"
-    " 1 KiB spans of at least 1024 slots or 64 KiB",
+    " 1 KiB spans that grow with what a heap holds, to 1024 slots or 64 KiB",
 }
 
 
@@ -128,15 +134,15 @@ class SizeClassTable:
 
     @classmethod
     def _of_family(cls, made: Table) -> SizeClassTable:
-        pairs = [(c.size, c.pages) for c in made.classes]
-        table = cls.custom(pairs, name=made.name, page_bytes=made.page_bytes)
+        specs = [(c.size, c.pages, c.shortest) for c in made.classes]
+        table = cls.custom(specs, name=made.name, page_bytes=made.page_bytes)
         table._source = made.source or table._source
         return table
 
     @classmethod
     def custom(
         cls,
-        classes: Iterable[int | tuple[int, int]],
+        classes: Iterable[int | tuple[int, int] | tuple[int, int, int]],
         *,
         name: str = "custom",
         page_bytes: int = 8192,
@@ -144,8 +150,10 @@ class SizeClassTable:
         """A table of your own.
 
         Args:
-            classes: sizes in bytes, rising, or pairs (size in bytes, pages of a span). Where no
-                pages are given, a span is as short as it can be with a tail of at most 1/8.
+            classes: sizes in bytes, rising, or pairs (size in bytes, pages of a span), or (size,
+                pages, first pages): the first span has first pages, and a heap doubles that as it
+                holds more of the class. Where no pages are given, a span is as short as it can be
+                with a tail of at most 1/8.
             name: 1 to 63 characters.
             page_bytes: a power of two from 4096 to 65536.
 
@@ -163,6 +171,8 @@ class SizeClassTable:
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> SizeClassTable:
         """Reads a table file: an object with name, page_bytes and classes [{size, pages}].
+
+        A class may have first_pages as well.
 
         Raises:
             InvalidError: naming the file, and the class and rule, or the line, that is wrong.
@@ -223,7 +233,8 @@ class SizeClassTable:
         """The classes, a read-only structured array.
 
         Columns: cls, size, span_bytes, objects, tail_waste (bytes), max_waste_pct (percent; the
-        worst round-up and tail of a span full of the smallest request), min_align (bytes).
+        worst round-up and tail of a span full of the smallest request), min_align (bytes),
+        first_span_bytes (of the first span, which is shorter than span_bytes where spans grow).
         """
         return self._classes
 
@@ -296,11 +307,10 @@ class SizeClassTable:
 
     def to_table_file(self) -> dict[str, Any]:
         """The table in the form that `from_json` and the generator read."""
-        rows = self._classes[["size", "span_bytes"]].tolist()
         file: dict[str, Any] = {
             "name": self.name,
             "page_bytes": self.page_bytes,
-            "classes": [{"size": size, "pages": span // self.page_bytes} for size, span in rows],
+            "classes": file_rows(self._classes, self.page_bytes),
         }
         if self._parameters is not None:
             file["parameters"] = self._parameters
@@ -314,15 +324,15 @@ class SizeClassTable:
         return content
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The seven columns as text, one tuple a class."""
+        """The columns as text, one tuple a class."""
         return text_rows(self._classes)
 
     def to_markdown(self) -> str:
-        """The seven columns as a Markdown table."""
-        return markdown(self.rows())
+        """The columns as a Markdown table."""
+        return markdown(self._classes)
 
     def __str__(self) -> str:
-        return _format.table(self.rows(), COLUMN_TITLES, left=0)
+        return _format.table(self.rows(), titles(self._classes), left=0)
 
     def __repr__(self) -> str:
         return (
@@ -332,7 +342,7 @@ class SizeClassTable:
 
     def _repr_html_(self) -> str:
         title = f"{self.name}: {len(self)} classes, pages of {self.page_bytes} B"
-        return _format.html_table(self.rows(), COLUMN_TITLES, title, left=0)
+        return _format.html_table(self.rows(), titles(self._classes), title, left=0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SizeClassTable) and self.hash == other.hash
@@ -343,13 +353,12 @@ class SizeClassTable:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._source in _SOURCES.values():
             return (SizeClassTable.named, (self.name,))
-        file = self.to_table_file()
-        specs = [(c["size"], c["pages"]) for c in file["classes"]]
+        specs = file_specs(self.to_table_file())
         return (rebuild, (specs, self.name, self.page_bytes, self._source, self._parameters))
 
 
 def rebuild(
-    specs: Sequence[tuple[int, int]],
+    specs: Sequence[tuple[int, int] | tuple[int, int, int]],
     name: str,
     page_bytes: int,
     source: str,

@@ -115,7 +115,7 @@ def test_classes_formats(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert said(capsys, "classes", "--format", "md").startswith("| class | bytes/obj |")
     assert json.loads(said(capsys, "classes", "--format", "json"))["page_bytes"] == 8192
     as_c = said(capsys, "classes", "--table", "c16", "--format", "c")
-    assert "static const sw_class_spec classes_c16[66] = {\n    {8, 1},\n    {16, 2}," in as_c
+    assert "static const sw_class_spec classes_c16[66] = {\n    {8, 1, 0},\n    {16, 2, 1}," in as_c
     sw.SizeClassTable.custom([8, 48], name="mine").to_json(tmp_path / "t.json")
     assert "    2         48" in said(capsys, "classes", "--table", tmp_path / "t.json")
 

@@ -114,8 +114,8 @@ def test_the_loop_in_one_sentence() -> None:
 
 @pytest.mark.parametrize("table", ["go", sw.SizeClassTable.custom([(32768, 4)], name="one")])
 def test_the_loop_names_the_winner(table: sw.SizeClassTable | str) -> None:
-    """Of a hundred objects of 48 bytes: go holds less than c16, 32 KiB an object do not."""
-    ops = make_ops(*((ALLOC, i, 48) for i in range(100)))
+    """Of a thousand objects of 24 bytes go holds less than c16, which has no such class."""
+    ops = make_ops(*((ALLOC, i, 24) for i in range(1000)))
     recording = sw.Recording.from_ops(ops)
     before, after = (recording.ledger(one) for one in ("c16", table))
     loop = Loop("ls", Measured(before), Measured(after), 67, "no compiler")

@@ -13,13 +13,16 @@ from tests.python.optimizer.optimizer_tools import churned, wanting
 
 
 def test_what_the_objective_loves_may_lose() -> None:
-    """By hand: c16 has 512-byte slots, 128 a span; the proposal gives the 4,000 objects 1,024."""
+    """By hand: c16 has 512-byte slots, 16 a page, in spans of 1, 2, 4, and then 8 pages.
+
+    The proposal gives the 4,000 objects 1,024 bytes each.
+    """
     best = sw.optimize(churned(1024, 2048, 4096, 8192), classes=5, objective="allocs")
     stock, found = best.trial.stock_ledger, best.trial.found_ledger
     assert best.table.classes["size"].tolist() == [1024, 2048, 4096, 8192, 32768]
     assert best.table.classes["span_bytes"].tolist()[0] == 8192
     assert stock.requested_bytes == found.requested_bytes == 4000 * 512
-    assert stock.held_bytes - stock.metadata_bytes == 32 * 65536  # 4,000 / 128 is 31.25
+    assert stock.held_bytes - stock.metadata_bytes == (15 + 30 * 8) * 8192  # 3,760 / 128 is 29.4
     assert found.held_bytes - found.metadata_bytes == 500 * 8192  # 4,000 / 8
     assert (best.stock, best.beats_stock, best.holds) == ("c16", False, False)
     assert best.verdict() == (

@@ -85,14 +85,33 @@ def test_array_look_up_equals_the_c_one(name: str) -> None:
     assert table.round_up(sizes.reshape(7, -1)).shape == (7, 10000)
 
 
-def test_seven_columns() -> None:
+def test_columns() -> None:
     classes = sw.SizeClassTable.go().classes
     assert classes.dtype.names == (
         *("cls", "size", "span_bytes", "objects", "tail_waste", "max_waste_pct", "min_align"),
+        "first_span_bytes",
     )
+    assert classes["first_span_bytes"].tolist() == classes["span_bytes"].tolist()
     assert len(classes) == 67
     assert not classes.flags.writeable
     assert classes["max_waste_pct"][0] == 87.5
+
+
+def test_spans_that_grow(tmp_path: Path) -> None:
+    grows = sw.SizeClassTable.custom([(16, 4, 1), (64, 8, 2), (128, 2)], name="grows")
+    assert grows.classes["span_bytes"].tolist() == [4 * 8192, 8 * 8192, 2 * 8192]
+    assert grows.classes["first_span_bytes"].tolist() == [8192, 2 * 8192, 2 * 8192]
+    # 64 B serve 17 to 64 B: 47 of 64 bytes at worst, whatever the length.
+    assert grows.classes["max_waste_pct"][1] == pytest.approx(100 * 47 / 64)
+    fixed = sw.SizeClassTable.custom([(16, 4), (64, 8), (128, 2)], name="grows")
+    assert grows != fixed
+    grows.to_json(tmp_path / "t.json")
+    assert sw.SizeClassTable.from_json(tmp_path / "t.json") == grows
+    assert pickle.loads(pickle.dumps(grows)) == grows
+    assert str(grows).splitlines()[0].endswith("min align  first span")
+    assert str(fixed).splitlines()[0].endswith("min align")
+    assert "first_span_bytes" in grows.to_dict()["classes"][0]
+    assert "first_span_bytes" not in fixed.to_dict()["classes"][0]
 
 
 def test_c16_is_go_without_24() -> None:
@@ -159,7 +178,14 @@ def test_custom_takes_pages() -> None:
             " rising order",
         ),
         ([(8, 0)], "class 1 (8 bytes): pages must be at least 1"),
-        ([(8, 1, 2)], "class 1: give a size, or a pair (size, pages)"),
+        (
+            [(8, 1, 2)],
+            "class 1 (8 bytes): first_pages 2: 1 pages must be a power of two times as many",
+        ),
+        (
+            [(8, 1, 1, 1)],
+            "class 1: give a size, a pair (size, pages) or (size, pages, first pages)",
+        ),
         ([-8], "class 1: size -8 is negative; give 0 or more"),
         ([0], "class 1 (0 bytes): size must be at least 8"),
         (

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spans whose length follows use: the lengths of a class's spans one after another, against numbers
+ * by hand; equally in dry heaps; who shares the count; what a limit and a damaged count lead to. */
+#include <stdbool.h>
+
+#include "check.h"
+#include "heap/heap.h"
+#include "spanwise/spanwise.h"
+
+enum { PAGE = 4096, SIZE = 64, SLOTS = PAGE / SIZE, SPANS_MAX = 64 };
+
+/* Classes of 64 B, 1 to 8 pages; of 128 B, always 2; of 3 KiB, 3 to 6 pages. */
+static const sw_class_spec specs[] = {{SIZE, 8, 1}, {128, 2, 0}, {3072, 6, 3}};
+
+static sw_table *table;
+static sw_heap *heap;
+
+static void open_heap(bool dry, uint64_t limit_bytes) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table;
+    options.manual_clock = 1;
+    options.dry = dry;
+    options.limit_bytes = limit_bytes;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+}
+
+static void close_heap(void) {
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Allocates so many pages full of objects of a class of one size; their addresses. */
+static void fill(void **objects, uint32_t size, uint32_t pages, unsigned flags) {
+    for (uint32_t i = 0; i < pages * PAGE / size; i++) {
+        objects[i] = sw_heap_alloc(heap, size, flags);
+        CHECK(objects[i] != NULL);
+    }
+}
+
+/* Pages of the heap's spans of a class, in heap order, as digits: "1248". */
+static const char *lengths(uint32_t cls) {
+    static char digits[SPANS_MAX + 1];
+    static sw_span_info rows[SPANS_MAX];
+    size_t count = sw_heap_spans(heap, rows, SPANS_MAX), n = 0;
+    CHECK(count <= SPANS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].cls != cls) continue;
+        CHECK_EQ(rows[i].slots, rows[i].bytes / specs[cls - 1].size_bytes);
+        digits[n++] = (char)('0' + rows[i].bytes / PAGE);
+    }
+    digits[n] = '\0';
+    return digits;
+}
+
+static void doubles_to_the_longest(bool dry) {
+    static void *objects[31 * SLOTS];
+    open_heap(dry, 0);
+    fill(objects, SIZE, 1, 0);
+    CHECK_STR(lengths(1), "1");
+    fill(objects, SIZE, 2, 0);
+    CHECK_STR(lengths(1), "12");
+    fill(objects, SIZE, 4, 0);
+    CHECK_STR(lengths(1), "124");
+    fill(objects, SIZE, 24, 0);
+    CHECK_STR(lengths(1), "124888");
+    CHECK_STR(lengths(2), "");
+    for (int i = 0; i < 2; i++) CHECK(sw_heap_alloc(heap, 3072, 0) != NULL);
+    CHECK_STR(lengths(3), "3");
+    for (int i = 0; i < 3; i++) CHECK(sw_heap_alloc(heap, 3072, 0) != NULL);
+    CHECK_STR(lengths(3), "36");
+    close_heap();
+}
+
+/* A class that has given its spans back begins with a short one. */
+static void shrinks_with_use(void) {
+    static void *objects[15 * SLOTS];
+    open_heap(false, 0);
+    fill(objects, SIZE, 15, 0);
+    CHECK_STR(lengths(1), "1248");
+    for (uint32_t i = 0; i < 15 * SLOTS; i++) sw_heap_free(heap, objects[i]);
+    (void)sw_heap_trim(heap);
+    CHECK_STR(lengths(1), "");
+    fill(objects, SIZE, 1, 0);
+    CHECK_STR(lengths(1), "1");
+    close_heap();
+}
+
+/* All caches of a heap share the count of a class; objects with and without pointers do not. */
+static void counted_by_span_class(void) {
+    static void *objects[SLOTS];
+    sw_cache *other;
+    open_heap(false, 0);
+    fill(objects, SIZE, 1, 0);
+    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
+    CHECK_STR(lengths(1), "12");
+    fill(objects, SIZE, 1, SW_SCAN);
+    CHECK_STR(lengths(1), "121");
+    sw_cache_close(other);
+    close_heap();
+}
+
+/* Where a longer span is above the limit, the first length may do. */
+static void short_at_the_limit(void) {
+    static void *objects[3 * SLOTS];
+    open_heap(false, 0);
+    fill(objects, SIZE, 3, 0);
+    uint64_t held = sw_heap_held_bytes(heap);
+    close_heap();
+    open_heap(false, held + PAGE + PAGE / 2);
+    fill(objects, SIZE, 3, 0);
+    CHECK_STR(lengths(1), "12");
+    fill(objects, SIZE, 1, 0);
+    CHECK_STR(lengths(1), "121");
+    CHECK(sw_heap_alloc(heap, SIZE, 0) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_LIMIT);
+    close_heap();
+}
+
+/* Random operations: a dry heap and a live one have spans of the same lengths all the way. */
+static void dry_equals_live(void) {
+    enum { OBJECTS = 3000, STEPS = 60000 };
+    static const uint32_t sizes[] = {SIZE, 128, 3072};
+    static void *at[2][OBJECTS];
+    sw_heap *heaps[2];
+    for (int k = 0; k < 2; k++) {
+        open_heap(k == 1, 0);
+        heaps[k] = heap;
+    }
+    uint64_t random = 88172645463325252u;
+    for (uint32_t step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint32_t draw = (uint32_t)(random >> 33);
+        uint32_t i = draw % (step % 20000 < 10000 ? OBJECTS : 100);
+        for (int k = 0; k < 2; k++) {
+            void **object = &at[k][i];
+            if (*object != NULL) sw_heap_free(heaps[k], *object);
+            *object = draw % 3 == 0 ? NULL : sw_heap_alloc(heaps[k], sizes[draw / 3 % 3], 0);
+        }
+        if (step % 4000 != 0) continue;
+        sw_ledger ledgers[2];
+        for (int k = 0; k < 2; k++) {
+            CHECK_EQ(sw_heap_ledger(heaps[k], &ledgers[k], NULL, 0), SW_OK);
+            CHECK_EQ(sw_heap_verify(heaps[k]), SW_OK);
+        }
+        CHECK(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]) == 0);
+    }
+    for (int k = 0; k < 2; k++) CHECK_EQ(sw_heap_destroy(heaps[k]), SW_OK);
+}
+
+/* The count decides lengths, so a heap whose count is wrong does not verify. */
+static void counts_are_verified(void) {
+    open_heap(false, 0);
+    CHECK(sw_heap_alloc(heap, SIZE, 0) != NULL);
+    uint32_t *count = &heap->class_pages[sw_span_class_of(1, true)];
+    CHECK_EQ(*count, 1);
+    *count = 2;
+    CHECK_EQ(sw_heap_verify(heap), SW_STATE);
+    CHECK_STR(sw_last_error()->message, "span class 3: its spans have 1 pages, counted as 2");
+    *count = 1;
+    close_heap();
+}
+
+/* Tables without growth have no counts, and their hash is that of size and pages alone: FNV-1a over
+ * 4096, 64, 8, computed by hand; with growth the first length takes part. */
+static void fixed_tables_are_as_before(void) {
+    static const sw_class_spec fixed[] = {{SIZE, 8, 0}}, same[] = {{SIZE, 8, 8}},
+                               growing[] = {{SIZE, 8, 1}};
+    static const uint32_t words[] = {4096, SIZE, 8};
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < 3; i++)
+        for (int shift = 0; shift < 32; shift += 8)
+            hash = (hash ^ (words[i] >> shift & 0xFF)) * 0x100000001B3u;
+    sw_table *made[3];
+    CHECK_EQ(sw_table_create("fixed", PAGE, fixed, 1, &made[0]), SW_OK);
+    CHECK_EQ(sw_table_create("same", PAGE, same, 1, &made[1]), SW_OK);
+    CHECK_EQ(sw_table_create("growing", PAGE, growing, 1, &made[2]), SW_OK);
+    CHECK_EQ(sw_table_hash(made[0]), hash);
+    CHECK_EQ(sw_table_hash(made[1]), hash);
+    CHECK(sw_table_hash(made[2]) != hash);
+    sw_class_info info;
+    CHECK_EQ(sw_table_class(made[2], 1, &info), SW_OK);
+    CHECK_EQ(info.first_span_bytes, PAGE);
+    CHECK_EQ(info.span_bytes, 8 * PAGE);
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = made[0];
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK(heap->class_pages == NULL);
+    CHECK(sw_heap_alloc(heap, SIZE, 0) != NULL);
+    CHECK_STR(lengths(1), "8");
+    close_heap();
+    for (int i = 0; i < 3; i++) sw_table_destroy(made[i]);
+}
+
+int main(void) {
+    CHECK_EQ(sw_table_create("grows", PAGE, specs, 3, &table), SW_OK);
+    doubles_to_the_longest(false);
+    doubles_to_the_longest(true);
+    shrinks_with_use();
+    counted_by_span_class();
+    short_at_the_limit();
+    dry_equals_live();
+    counts_are_verified();
+    fixed_tables_are_as_before();
+    sw_table_destroy(table);
+    return check_result();
+}
