@@ -7,15 +7,15 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
 # waiters.
 set(spanwise_needs_linux
-    "^(cfi|thread|face_grades|fork|record|space|unwind|limits|populate|purge_refused|refused|remote_late|verify_points)")
+    "^(cfi|thread|face_grades|fork|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
-# threads upset it (threads, thread_births, fork, fork_large), some would take it minutes (runner,
+# threads upset it (threads, thread_births, fork, fork_large, purge_unlocked), some would take it minutes (runner,
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls).
 set(spanwise_needs_native
-    face_grades fail fork fork_large grades limits limits_refill populate refused_calls runner thread_births threads
+    face_grades fail fork fork_large grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)

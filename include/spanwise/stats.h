@@ -41,6 +41,21 @@ typedef struct sw_ledger {
     uint8_t tracked; /* 1: requested and roundup are known apart */
 } sw_ledger;
 
+/* What a heap has done since it was created, beside its ledger: counts that only grow. */
+typedef struct sw_heap_stats {
+    uint64_t
+        struct_bytes; /* the caller sets it to sizeof(sw_heap_stats), so that later fields may follow */
+    uint64_t lock_acquisitions; /* turns of the heap's lock */
+    uint64_t lock_waits;        /* of these, the ones that found it held by another thread */
+    uint64_t purge_calls;       /* calls by which the system was asked to take pages back */
+    uint64_t commit_calls; /* calls by which it was asked to make more of a window accessible */
+} sw_heap_stats;
+
+/* Fills in the fields that lie within out->struct_bytes and that this version knows, and sets
+ * struct_bytes to the bytes that it has filled in. Takes no lock and may be called from any thread.
+ * Errors: SW_INVALID when struct_bytes has no room for a field behind itself. */
+SW_API sw_status sw_heap_stats_read(const sw_heap *heap, sw_heap_stats *out);
+
 enum { SW_OCCUPANCY_BINS = 11 };
 
 /* One row a class; the columns sum to the ledger's. */

@@ -19,7 +19,11 @@
 #include "heap/shelf.h"
 #include "heap/verify_point.h"
 
-static void lock_heap(sw_heap *heap) { sw_os_lock_acquire(&heap->lock); }
+/* Pages that were taken out are free again, so the child finds none on their way. */
+static void lock_heap(sw_heap *heap) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_pages_purge_stop(&heap->pages);
+}
 static void unlock_heap(sw_heap *heap) { sw_os_lock_release(&heap->lock); }
 
 static void fork_prepare(void) {

@@ -166,7 +166,7 @@ void sw_heap_set_time(sw_heap *heap, uint64_t now_ns) {
         heap->now_ns = now_ns;
         sw_reclaim_decay(heap);
     }
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_unlock(heap);
     if (SW_CHECK >= 3) sw_verify_point(heap, sw_registry_own_cache(heap));
 }
 

@@ -48,7 +48,7 @@ static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     sw_os_lock_acquire(&heap->lock);
     sw_reclaim_decay(heap);
     if (span != NULL) sw_shelf_release(heap, span);
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_unlock(heap);
     errno = saved_errno;
 }
 
@@ -84,7 +84,7 @@ static sw_noinline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t al
                                         sw_status *why) {
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = take(heap, pages, align, noscan, why);
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_unlock(heap);
     return span;
 }
 
@@ -220,6 +220,6 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     if (live && pages > cold->pages) done = stretch(heap, span, cold, (uint32_t)pages);
     if (live && done) __atomic_store_n(&cold->requested, size, __ATOMIC_RELAXED);
     if (live) sw_span_large_begin(span);
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_unlock(heap);
     return live && done;
 }

@@ -19,7 +19,7 @@ static void release(sw_cache *cache, sw_span *span) {
     sw_os_lock_acquire(&heap->lock);
     sw_reclaim_decay(heap);
     sw_central_release(heap, span);
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_unlock(heap);
     errno = saved_errno;
 }
 

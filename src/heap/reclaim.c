@@ -15,6 +15,17 @@ void sw_reclaim_decay(sw_heap *heap) {
     sw_verify_note(heap, SW_VERIFY_TICK);
 }
 
+/* The lock is released meanwhile. What does not fit at once comes in further turns. */
+void sw_reclaim_give_back(sw_heap *heap) {
+    while (sw_pages_has_taken_out(&heap->pages)) {
+        uint64_t number = sw_pages_purge_begin(&heap->pages);
+        sw_os_lock_release(&heap->lock);
+        sw_pages_purge_run(&heap->pages);
+        sw_os_lock_acquire(&heap->lock);
+        sw_pages_purge_end(&heap->pages, number);
+    }
+}
+
 bool sw_reclaim_for_metadata(sw_heap *heap) {
     sw_shelf_clear_all(heap);
     return sw_pages_retreat(&heap->pages) != 0;

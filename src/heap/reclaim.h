@@ -9,6 +9,13 @@
 /* Under the heap's lock: reads the clock (manual or system). At a tick what is on shelves becomes
  * free pages, and the page heap gives pages back that have been free for a while. */
 void sw_reclaim_decay(sw_heap *heap);
+/* Releases the heap's lock where pages may have been taken out: they go back to the system after it
+ * was released. Nothing else is done under the lock for each of them but the accounts. */
+void sw_reclaim_give_back(sw_heap *heap);
+static inline void sw_reclaim_unlock(sw_heap *heap) {
+    if (sw_pages_has_taken_out(&heap->pages)) sw_reclaim_give_back(heap);
+    sw_os_lock_release(&heap->lock);
+}
 /* Under the heap's lock: the system has refused memory for metadata. What is on shelves becomes
  * free pages, and the free pages at the windows' ends go back to the system. False: there were
  * none, so another attempt would fail too. */

@@ -78,7 +78,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     if (span == NULL) span = adopt(cache, span_class, &why);
     cache->cold->tick_ns = heap->pages.tick_ns;
     cache->cold->exhausted = span == NULL;
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_unlock(heap);
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
         sw_fail(why, "alloc", "heap %u: no span of %u bytes: %s", heap->id,

@@ -4,6 +4,7 @@
 #include "heap/checks.h"
 #include "heap/hazard.h"
 #include "heap/owned.h"
+#include "heap/reclaim.h"
 #include "heap/registry.h"
 #include "heap/remote.h"
 #include "heap/shelf.h"
@@ -28,7 +29,11 @@ size_t sw_heap_trim(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
     sw_central_release_idle(heap);
     sw_shelf_clear_all(heap);
-    size_t bytes = sw_pages_trim(&heap->pages);
+    sw_pages_purge_finish(&heap->pages);
+    uint64_t before = heap->pages.returned_bytes;
+    sw_pages_take_out_all(&heap->pages);
+    sw_reclaim_give_back(heap);
+    size_t bytes = heap->pages.returned_bytes - before;
     sw_os_lock_release(&heap->lock);
     sw_verify_point(heap, cache);
     return bytes;

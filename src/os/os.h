@@ -53,7 +53,9 @@ uint64_t sw_os_resident_bytes(void);
 /* --- locks: zero-initialised, never allocate, usable before main, reset in a fork child ----- */
 
 typedef struct sw_os_lock {
-    uint32_t state; /* 0 free, 1 held, 2 held with waiters; written with atomics only */
+    uint32_t state;        /* 0 free, 1 held, 2 held with waiters; written with atomics only */
+    uint64_t acquisitions; /* atomic: written by whoever holds the lock */
+    uint64_t waits;        /* atomic: acquisitions that found it held */
 } sw_os_lock;
 
 #define SW_OS_LOCK_INIT {0}

@@ -8,37 +8,6 @@
 #include "page/pages.h"
 #include "size/table.h"
 
-/* Changes a run of free pages to whole units of the system and returns its new length. Each end moves
- * outwards where the pages up to the unit's end are free as well, else inwards. */
-static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
-    uint32_t unit = pages->unit, before = *page % unit, after = (unit - (*page + n) % unit) % unit;
-    uint32_t first = *page - before, end = *page + n + after;
-    if (sw_runs_count(&pages->runs, first, before) != before) first += unit;
-    if (sw_runs_count(&pages->runs, end - after, after) != after) end -= unit;
-    *page = first;
-    return end > first ? end - first : 0;
-}
-
-static uint64_t purge(sw_pages *pages, uint32_t page, uint32_t n) {
-    sw_check2(sw_pages_check(pages));
-    if (pages->unit > 1) n = whole_units(pages, &page, n);
-    if (n == 0) return 0;
-    uint64_t length = (uint64_t)n << pages->page_shift;
-    uint32_t held = sw_bits_count(pages->held, page, n);
-    uint64_t bytes = (uint64_t)held << pages->page_shift;
-    if (!pages->space->dry && !sw_os_purge((void *)sw_pages_address(pages, page), length)) {
-        pages->retry_bytes += bytes;
-        return 0;
-    }
-    sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
-    sw_bits_clear(pages->held, page, n);
-    sw_bits_clear(pages->dirty, page, n);
-    sw_set_counter(&pages->held_pages, pages->held_pages - held);
-    pages->free_held_pages -= held;
-    pages->returned_bytes += bytes;
-    return bytes;
-}
-
 /* Finds the next run, at or after *from, of pages that are free and held, and idle if `idle_only`.
  * Sets *from to its start and returns its length; 0: there is none. */
 static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) {
@@ -63,23 +32,53 @@ static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) 
     return length;
 }
 
-static uint64_t purge_all(sw_pages *pages, bool idle_only) {
-    uint64_t bytes = 0;
-    uint32_t page = 0, n;
-    while ((n = next_run(pages, &page, idle_only)) != 0) {
-        bytes += purge(pages, page, n);
-        page += n;
+/* At the end of a tick: what is free and held from now on is idle at the next one, if it still is. */
+static void mark_idle(sw_pages *pages) {
+    for (uint32_t w = 0; w < pages->capacity / 64; w++)
+        pages->idle[w] = pages->runs.free[w] & pages->held[w];
+}
+
+/* Takes out as many of the runs that are left as fit. */
+static void take_out_left(sw_pages *pages) {
+    uint32_t n;
+    while (pages->purge_left && pages->purge_count < SW_PURGE_RUNS) {
+        n = next_run(pages, &pages->purge_next, pages->purge_idle_only);
+        pages->purge_left = n != 0;
+        if (n != 0) sw_pages_take_out(pages, pages->purge_next, n);
+        pages->purge_next += n;
+        if (n == 0 && pages->purge_idle_only) mark_idle(pages);
     }
-    return bytes;
+}
+
+/* Begins to take out, from the lowest page on. */
+static void take_out_from_start(sw_pages *pages, bool idle_only) {
+    pages->purge_next = 0;
+    pages->purge_idle_only = idle_only;
+    pages->purge_left = true;
+    take_out_left(pages);
+}
+
+void sw_pages_purge_end(sw_pages *pages, uint64_t number) {
+    if (pages->purge_state != SW_PURGE_NONE && pages->purge_number != number) return;
+    sw_pages_purge_finish(pages);
+    take_out_left(pages);
+}
+
+void sw_pages_purge_stop(sw_pages *pages) {
+    sw_pages_purge_finish(pages);
+    pages->purge_left = false;
 }
 
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns) {
-    if (!sw_pages_decay_due(pages, now_ns)) return;
+    if (!sw_pages_decay_due(pages, now_ns) || pages->purge_left ||
+        pages->purge_state != SW_PURGE_NONE)
+        return;
     sw_set_counter(&pages->tick_ns, now_ns);
-    if (pages->free_held_pages == 0) return;
-    (void)purge_all(pages, true);
-    for (uint32_t w = 0; w < pages->capacity / 64; w++)
-        pages->idle[w] = pages->runs.free[w] & pages->held[w];
+    if (pages->free_held_pages != 0) take_out_from_start(pages, true);
+}
+
+void sw_pages_take_out_all(sw_pages *pages) {
+    if (pages->free_held_pages != 0) take_out_from_start(pages, false);
 }
 
 /* The length of the run of free held pages that ends at `end`. */
@@ -111,7 +110,7 @@ void sw_pages_make_up(sw_pages *pages, uint32_t n) {
     while (n > 0 && (end = run_end_before(pages, end)) != 0) {
         uint32_t run = run_before(pages, end), part = run < n ? run : n;
         if (run >= SW_MAKE_UP_RUN) {
-            (void)purge(pages, end - part, part);
+            sw_pages_take_out(pages, end - part, part);
             n -= part;
         }
         end -= run;
@@ -119,7 +118,14 @@ void sw_pages_make_up(sw_pages *pages, uint32_t n) {
 }
 
 uint64_t sw_pages_trim(sw_pages *pages) {
-    return pages->free_held_pages == 0 ? 0 : purge_all(pages, false);
+    uint64_t bytes = 0;
+    uint32_t page = 0, n;
+    sw_pages_purge_finish(pages);
+    while (pages->free_held_pages != 0 && (n = next_run(pages, &page, false)) != 0) {
+        bytes += sw_pages_purge(pages, page, n);
+        page += n;
+    }
+    return bytes;
 }
 
 /* Takes the access to the free pages below the window's frontier away, and moves the frontier down.
@@ -130,7 +136,7 @@ static uint64_t retreat(sw_pages *pages, sw_window *window) {
     if (n == 0) return 0;
     uint32_t page = window->first_page + window->frontier - n;
     uint64_t bytes = (uint64_t)n << pages->page_shift;
-    if (sw_bits_test(pages->held, page, n) && purge(pages, page, n) == 0) return 0;
+    if (sw_bits_test(pages->held, page, n) && sw_pages_purge(pages, page, n) == 0) return 0;
     if (!sw_os_uncommit((void *)sw_pages_address(pages, page), bytes)) return 0;
     sw_runs_set_used(&pages->runs, page, n);
     sw_bits_clear(pages->idle, page, n);
@@ -142,6 +148,7 @@ static uint64_t retreat(sw_pages *pages, sw_window *window) {
 uint64_t sw_pages_retreat(sw_pages *pages) {
     uint64_t bytes = 0;
     if (pages->space->dry) return 0;
+    sw_pages_purge_finish(pages);
     for (uint32_t i = 0; i < pages->window_count; i++) bytes += retreat(pages, &pages->windows[i]);
     return bytes;
 }

@@ -90,6 +90,14 @@ static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     return grown ? sw_runs_first_fit(&pages->runs, n) : SW_PAGE_NONE;
 }
 
+/* The lowest run of n free pages; SW_PAGE_NONE. Runs that were taken out serve before the heap grows. */
+static uint32_t first_fit(sw_pages *pages, uint32_t n) {
+    uint32_t found = sw_runs_first_fit(&pages->runs, n);
+    if (found != SW_PAGE_NONE || pages->purge_state == SW_PURGE_NONE) return found;
+    sw_pages_purge_finish(pages);
+    return sw_runs_first_fit(&pages->runs, n);
+}
+
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero) {
     uint64_t page_bytes = 1ull << pages->page_shift;
@@ -98,7 +106,7 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     if (slack + n > UINT32_MAX / 4) return SW_NOMEM;
     uint32_t run = n + (uint32_t)slack;
     if (!could_hold(pages, n, 0)) return refuse(pages);
-    uint32_t found = sw_runs_first_fit(&pages->runs, run);
+    uint32_t found = first_fit(pages, run);
     if (found == SW_PAGE_NONE) {
         if (!could_hold(pages, n, run)) return refuse(pages);
         found = grow(pages, run, align);
@@ -141,6 +149,10 @@ static bool make_accessible(sw_pages *pages, uint32_t from, uint32_t n, bool *re
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero) {
     uint32_t from = page + n;
     bool refused, ready = make_accessible(pages, from, more, &refused);
+    if (!ready && !refused && pages->purge_state != SW_PURGE_NONE) {
+        sw_pages_purge_finish(pages); /* what lies behind may be on its way to the system */
+        ready = make_accessible(pages, from, more, &refused);
+    }
     if (refused && sw_pages_retreat(pages) != 0)
         ready = make_accessible(pages, from, more, &refused);
     if (!ready || !within_limit(pages, from, more)) return false;

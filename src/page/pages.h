@@ -27,12 +27,34 @@ enum {
     SW_PAGE_GAP = 64,
     SW_MAKE_UP_BYTES = 1 << 20, /* see sw_pages_make_up */
     SW_MAKE_UP_RUN = 16,
+    SW_PURGE_RUNS = 32, /* runs that are given back between two holds of the heap's lock */
 };
+
+/* --- giving back without the lock ----------------------------------------------------------------
+ * The system takes a while to take pages back, so most runs are *taken out* under the heap's lock and
+ * given back after it was released. A run that was taken out is not free, not held and no span's; only
+ * whoever took it out gives it back, under the purge lock, which lies inside the heap's lock.
+ *
+ *   NONE  --take out-->  TAKEN  --begin-->  RUNNING  --finish-->  NONE
+ *         purge lock taken         heap's lock       heap's lock taken,
+ *                                  released          the runs are free
+ *
+ * TAKEN is seen by nobody but who holds the heap's lock. Who needs the runs while they are RUNNING
+ * finishes them itself: it waits for the purge lock, under the heap's. */
+typedef enum sw_purge_state { SW_PURGE_NONE, SW_PURGE_TAKEN, SW_PURGE_RUNNING } sw_purge_state;
+
+/* A run that was taken out. */
+typedef struct sw_purge_run {
+    uint32_t page, pages;
+    uint32_t held;    /* of its pages, so many were held */
+    uint32_t refused; /* 1: the system did not take it back. Under the purge lock */
+} sw_purge_run;
 
 /* Further rules of the fields, which sw_pages_check looks at:
  *   free_held_pages <= held_pages <= frontier_pages <= page_end <= capacity <= 64 * runs.leaves
  *   window_count <= SW_WINDOWS_MAX;  (capacity == 0) == (held == NULL)
- *   unit is a power of two;  make_up_pages << page_shift == SW_MAKE_UP_BYTES */
+ *   unit is a power of two;  make_up_pages << page_shift == SW_MAKE_UP_BYTES
+ *   (purge_state == SW_PURGE_NONE) == (purge_count == 0);  purge_count <= SW_PURGE_RUNS */
 typedef struct sw_pages {
     sw_space *space;
     sw_meta *meta;
@@ -59,6 +81,16 @@ typedef struct sw_pages {
     uint64_t tick_ns;         /* atomic: time of the last decay tick */
     uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
     bool huge;                /* ask for transparent huge pages */
+    bool purge_left;          /* some thread takes out, by and by, what is free now */
+    bool purge_idle_only;     /* ... as far as it is idle */
+    sw_purge_state purge_state;
+    uint32_t purge_count;  /* runs that were taken out */
+    uint32_t purge_next;   /* where the search for those that are left goes on */
+    uint64_t purge_number; /* of the runs that are taken out now */
+    uint64_t purges;       /* atomic: calls by which the system was asked to take pages back */
+    uint64_t commits;      /* atomic: calls by which frontiers moved up */
+    sw_os_lock purge_lock;
+    sw_purge_run purging[SW_PURGE_RUNS];
 } sw_pages;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
@@ -85,13 +117,38 @@ static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
     return pages->decay_ns != SW_DECAY_NEVER && now_ns >= tick_ns &&
            now_ns - tick_ns >= pages->decay_ns;
 }
-/* Decay: pages that have been free since the last tick go back. Does nothing when no tick is due. */
+/* Decay: pages that have been free since the last tick are taken out, and so are, by and by, those
+ * that did not fit. Does nothing when no tick is due. */
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
-/* Every free page goes back now; returns bytes. */
+/* Every free page is taken out, as far as they fit; the others are by and by. */
+void sw_pages_take_out_all(sw_pages *pages);
+/* Every free page goes back at once, under the lock; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 
+/* --- purge.c --------------------------------------------------------------------------------- */
+
+/* Gives a run of free pages back at once; returns the bytes of those that were held. 0: there were none,
+ * or the system refuses. */
+uint64_t sw_pages_purge(sw_pages *pages, uint32_t page, uint32_t n);
+/* Takes a run of free pages out; gives it back at once if there is no room. */
+void sw_pages_take_out(sw_pages *pages, uint32_t page, uint32_t n);
+
+/* Whether the caller, who holds the heap's lock, has taken runs out. Then it calls begin, which
+ * returns their number, releases the lock, calls run, takes the lock again and calls end with the number.
+ * After that there may be more, which end has taken out. (end is in give_back.c.) */
+static inline bool sw_pages_has_taken_out(const sw_pages *pages) {
+    return sw_unlikely(pages->purge_state == SW_PURGE_TAKEN);
+}
+uint64_t sw_pages_purge_begin(sw_pages *pages);
+void sw_pages_purge_run(sw_pages *pages);
+void sw_pages_purge_end(sw_pages *pages, uint64_t number);
+/* For whoever holds the heap's lock and needs them: the runs that were taken out are free again. */
+void sw_pages_purge_finish(sw_pages *pages);
+/* Before a fork: the same, and what is left stays where it is until the next tick. */
+void sw_pages_purge_stop(sw_pages *pages);
+
 /* For a request that takes n pages which are not held yet, SW_MAKE_UP_BYTES or more, while the heap
- * holds free pages that are too short for it. Gives back as many of those, the highest first, out of
+ * holds free pages that are too short for it. Takes out as many of those, the highest first, out of
  * runs of at least SW_MAKE_UP_RUN pages. Otherwise large objects of many sizes would each leave a
  * hole of resident memory. */
 void sw_pages_make_up(sw_pages *pages, uint32_t n);

@@ -150,6 +150,7 @@ static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
     uintptr_t from = window->base + ((uintptr_t)window->frontier << pages->page_shift);
     if (!pages->space->dry && !sw_os_commit((void *)from, (size_t)n << pages->page_shift))
         return false;
+    sw_set_counter(&pages->commits, pages->commits + 1);
     set_frontier(pages, window, window->frontier + n);
     return true;
 }

@@ -97,6 +97,17 @@ static void model_tick(uint64_t now) {
 
 static bool bit(const uint64_t *bits, uint32_t page) { return bits[page / 64] >> (page % 64) & 1; }
 
+/* Gives what was taken out back, as sw_reclaim_unlock does, and counts the turns. */
+static uint32_t give_back(sw_pages *pages) {
+    uint32_t turns = 0;
+    for (; sw_pages_has_taken_out(pages); turns++) {
+        uint64_t number = sw_pages_purge_begin(pages);
+        sw_pages_purge_run(pages);
+        sw_pages_purge_end(pages, number);
+    }
+    return turns;
+}
+
 static void compare(sw_pages *pages) {
     uint64_t wrong = 0, held = 0, free_held = 0, runs = 0, longest = 0, length = 0;
     for (uint32_t i = 0; i < m.end; i++) {
@@ -166,6 +177,7 @@ static void allocate(sw_pages *pages, run *r, uint64_t *rng, bool live) {
     uint32_t slack = align > page_bytes ? (uint32_t)(align >> pages->page_shift) - 1 : 0;
     bool needzero = false;
     CHECK_EQ(sw_pages_alloc(pages, n, align, &page, &needzero), SW_OK);
+    (void)give_back(pages);
     model_follow(pages);
     uintptr_t address = sw_pages_address(pages, page);
     CHECK_EQ(address % align, 0);
@@ -206,6 +218,7 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
         if ((r & 31) == 0) {
             now += (r >> 8) % ((r & 32) != 0 ? 3 * DECAY : DECAY);
             sw_pages_decay(&pages, now);
+            (void)give_back(&pages);
             model_tick(now);
         } else if ((r & 511) == 1) {
             CHECK_EQ(sw_pages_trim(&pages), model_purge(false) << page_shift);
@@ -248,6 +261,7 @@ static void decay_interval(sw_space *space, uint64_t when, uint64_t step) {
         }
         now += step;
         sw_pages_decay(&pages, now);
+        (void)give_back(&pages);
     }
     CHECK_EQ(pages.held_pages, 0);
     CHECK(now - freed >= DECAY);
@@ -270,11 +284,13 @@ static void late_tick(sw_space *space) {
     CHECK_EQ(pages.returned_bytes, 0);
     sw_pages_free(&pages, page + 2, 3);
     sw_pages_decay(&pages, 5500);
+    CHECK_EQ(give_back(&pages), 1);
     CHECK_EQ(pages.returned_bytes, 2 * bytes);
     CHECK_EQ(pages.free_held_pages, 3);
     sw_pages_decay(&pages, 6499);
     CHECK_EQ(pages.returned_bytes, 2 * bytes);
     sw_pages_decay(&pages, 6500);
+    CHECK_EQ(give_back(&pages), 1);
     CHECK_EQ(pages.returned_bytes, 5 * bytes);
     CHECK_EQ(pages.held_pages, 0);
     tear_down();
@@ -296,6 +312,8 @@ static void fresh_pages_are_paid_for(sw_space *space) {
     sw_pages_free(&pages, c, 200);
     CHECK_EQ(sw_pages_alloc(&pages, 300, 1, &a, &needzero), SW_OK);
     CHECK_EQ(a, 451);
+    CHECK_EQ(pages.purge_count, 2);
+    CHECK_EQ(give_back(&pages), 1);
     CHECK_EQ(pages.returned_bytes, 300 * bytes);
     CHECK_EQ(pages.free_held_pages, 100);
     CHECK_EQ(pages.held_pages, 50 + 1 + 300 + 100);
@@ -305,6 +323,47 @@ static void fresh_pages_are_paid_for(sw_space *space) {
     CHECK(needzero);
     CHECK_EQ(sw_pages_alloc(&pages, 127, 1, &d, &needzero), SW_OK); /* less than 1 MiB */
     CHECK_EQ(pages.returned_bytes, 300 * bytes);
+    tear_down();
+}
+
+/* 80 runs of one page each, with one in use behind each: 32, 32 and 16 are taken out together. Those
+ * that were taken out are neither free nor held, and count as returned; a request that only they fit
+ * gets them, and the heap does not grow. */
+static void runs_are_taken_out(sw_space *space) {
+    enum { HOLES = 80, LONGEST = 60 };
+    uint32_t page[HOLES][2], last;
+    bool needzero;
+    const uint64_t bytes = 1 << 13;
+    set_up(space, 13);
+    CHECK_EQ(sw_pages_alloc(&pages, LONGEST, 1, &last, &needzero), SW_OK);
+    for (int i = 0; i < HOLES; i++)
+        for (int k = 0; k < 2; k++)
+            CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &page[i][k], &needzero), SW_OK);
+    for (int i = 0; i < HOLES; i++) sw_pages_free(&pages, page[i][0], 1);
+    CHECK(!sw_pages_has_taken_out(&pages));
+    sw_pages_take_out_all(&pages);
+    CHECK(sw_pages_has_taken_out(&pages));
+    CHECK_EQ(pages.purge_count, 32);
+    CHECK_EQ(pages.returned_bytes, 32 * bytes);
+    CHECK_EQ(pages.held_pages, LONGEST + 2 * HOLES - 32);
+    CHECK_EQ(pages.free_held_pages, HOLES - 32);
+    CHECK(!bit(pages.runs.free, page[31][0]) && bit(pages.runs.free, page[32][0]));
+    CHECK_EQ(give_back(&pages), 3);
+    CHECK_EQ(pages.returned_bytes, HOLES * bytes);
+    CHECK_EQ(pages.free_held_pages, 0);
+    CHECK_EQ(pages.purges, space->dry ? 0 : HOLES);
+    CHECK(bit(pages.runs.free, page[31][0]) && !bit(pages.held, page[31][0]));
+    sw_pages_free(&pages, last, LONGEST);
+    sw_pages_take_out_all(&pages);
+    uint64_t commits = pages.commits, frontier = pages.frontier_pages;
+    uint32_t ahead = sw_runs_longest(&pages.runs), again;
+    CHECK_EQ(sw_pages_alloc(&pages, ahead, 1, &again, &needzero), SW_OK); /* all ahead of use */
+    CHECK(sw_pages_has_taken_out(&pages));
+    CHECK_EQ(sw_pages_alloc(&pages, LONGEST, 1, &again, &needzero), SW_OK);
+    CHECK_EQ(again, last);
+    CHECK(!needzero && !sw_pages_has_taken_out(&pages));
+    CHECK_EQ(pages.commits, commits);
+    CHECK_EQ(pages.frontier_pages, frontier);
     tear_down();
 }
 
@@ -366,6 +425,7 @@ int main(void) {
         }
         late_tick(spaces[s]);
         fresh_pages_are_paid_for(spaces[s]);
+        runs_are_taken_out(spaces[s]);
         busy_pages_stay(spaces[s]);
         refusals(spaces[s]);
     }

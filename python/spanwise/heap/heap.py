@@ -173,10 +173,16 @@ class Heap:
 
     def stats(self) -> HeapStats:
         """The heap's counters, now."""
-        out = ffi.new("sw_ledger *")
+        ledger = ffi.new("sw_ledger *")
+        counts = ffi.new("sw_heap_stats *")
+        counts.struct_bytes = ffi.sizeof("sw_heap_stats")
         with self._handle as heap:
-            check(lib.sw_heap_ledger(heap, out, ffi.NULL, 0))
-        return HeapStats(**{name: getattr(out, name) for name in HeapStats.__dataclass_fields__})
+            check(lib.sw_heap_ledger(heap, ledger, ffi.NULL, 0))
+            check(lib.sw_heap_stats_read(heap, counts))
+        names = HeapStats.__dataclass_fields__
+        return HeapStats(
+            **{name: getattr(counts if hasattr(counts, name) else ledger, name) for name in names}
+        )
 
     def verify(self) -> None:
         """Checks every invariant of the whole heap.

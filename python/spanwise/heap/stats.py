@@ -25,6 +25,10 @@ class HeapStats:
         free_runs: number of such runs.
         returned_bytes: given back to the system over the heap's life.
         retry_bytes: what the system refused to take back.
+        lock_acquisitions: turns of the heap's lock over the heap's life.
+        lock_waits: of them, the ones that found it held by another thread.
+        purge_calls: calls by which the system was asked to take pages back.
+        commit_calls: calls by which it was asked to make more pages accessible.
     """
 
     held_bytes: int
@@ -37,6 +41,10 @@ class HeapStats:
     free_runs: int
     returned_bytes: int
     retry_bytes: int
+    lock_acquisitions: int
+    lock_waits: int
+    purge_calls: int
+    commit_calls: int
 
     def to_dict(self) -> dict[str, int]:
         """All of it, for JSON."""

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "os/os.h"
 
 #if SW_CHECK >= 3 && defined(__has_include)
@@ -72,9 +73,12 @@ const char *sw_os_lock_check(const sw_os_lock *lock) {
 
 void sw_os_lock_acquire(sw_os_lock *lock) {
     if (sw_unlikely(passes)) return;
-    if (sw_likely(try_acquire(&lock->state))) return;
-    sw_check2(sw_os_lock_check(lock));
-    acquire_contended(&lock->state);
+    if (sw_unlikely(!try_acquire(&lock->state))) {
+        sw_check2(sw_os_lock_check(lock));
+        acquire_contended(&lock->state);
+        sw_set_counter(&lock->waits, lock->waits + 1);
+    }
+    sw_set_counter(&lock->acquisitions, lock->acquisitions + 1);
 }
 
 void sw_os_lock_release(sw_os_lock *lock) {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "os/os.h"
 
 /* --- locks: a spin lock; sections under it are short ------------------------------------------ */
@@ -16,11 +17,15 @@ const char *sw_os_lock_check(const sw_os_lock *lock) {
 }
 
 void sw_os_lock_acquire(sw_os_lock *lock) {
+    bool waited = false;
     if (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) sw_check2(sw_os_lock_check(lock));
     while (__atomic_exchange_n(&lock->state, HELD, __ATOMIC_ACQUIRE) != FREE) {
+        waited = true;
         while (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) != FREE) {
         }
     }
+    if (waited) sw_set_counter(&lock->waits, lock->waits + 1);
+    sw_set_counter(&lock->acquisitions, lock->acquisitions + 1);
 }
 
 void sw_os_lock_release(sw_os_lock *lock) {

@@ -83,6 +83,22 @@ def test_bad_size(heap: sw.Heap, size: Any, kind: type[Exception], message: str)
     assert heap.stats().live_objects == 0
 
 
+def test_counts_of_the_lock(heap: sw.Heap) -> None:
+    """Blocks of a size that the cache has take no turn of the lock; a new size takes one."""
+    heap.alloc(64)
+    before = heap.stats()
+    for _ in range(10):
+        heap.alloc(64)
+    assert heap.stats().lock_acquisitions - before.lock_acquisitions == 1  # the ledger's own
+    heap.alloc(3000)
+    after = heap.stats()
+    assert after.lock_acquisitions - before.lock_acquisitions > 2
+    assert after.lock_waits == 0
+    assert after.to_dict()["commit_calls"] == after.commit_calls >= before.commit_calls
+    with pytest.raises(AttributeError):
+        after.lock_waits = 1  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("align", [0, 3, 12, -8, HUGE, True, 8.0, "8"])
 def test_bad_alignment(heap: sw.Heap, align: Any) -> None:
     with pytest.raises((ValueError, TypeError)):

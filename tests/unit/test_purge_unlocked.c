@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* While the system takes pages back nobody waits for the heap: the call of the system below uses the
+ * heap itself, from the thread that gives pages back and from another, and a fork meanwhile leaves the
+ * child a whole heap. Beside it, what a heap counts. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "sanitizer.h"
+#include "spanwise/spanwise.h"
+
+enum { LARGE = 200 * 8192, SPAN = 1 << 16, OBJECTS = 100, SECOND = 1000000000 };
+
+static sw_heap *heap;
+static void (*meanwhile)(void); /* what is done while pages go back; NULL: nothing */
+static int calls;
+
+/* In place of libc's. */
+int madvise(void *p, size_t bytes, int advice) {
+    void (*act)(void) = advice == MADV_DONTNEED ? meanwhile : NULL;
+    calls += advice == MADV_DONTNEED;
+    meanwhile = NULL; /* once a case */
+    if (act != NULL) act();
+    return (int)syscall(SYS_madvise, p, bytes, advice);
+}
+
+static void make(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.manual_clock = 1;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+}
+
+static sw_heap_stats stats(void) {
+    sw_heap_stats s = {.struct_bytes = sizeof s};
+    CHECK_EQ(sw_heap_stats_read(heap, &s), SW_OK);
+    return s;
+}
+
+static uint64_t free_page_bytes(void) {
+    sw_ledger l;
+    CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
+    return l.free_page_bytes;
+}
+
+/* Large objects in a row; every second one is freed, so that as many runs of pages are free. */
+static void *objects[OBJECTS];
+static void leave_holes(void) {
+    for (int i = 0; i < OBJECTS; i++) objects[i] = sw_heap_alloc(heap, LARGE, 0);
+    for (int i = 0; i < OBJECTS; i += 2) sw_heap_free(heap, objects[i]);
+    CHECK_EQ(free_page_bytes(), (uint64_t)OBJECTS / 2 * LARGE);
+}
+
+static void end(void) {
+    CHECK(meanwhile == NULL); /* it was reached */
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* --- who needs the heap meanwhile ------------------------------------------------------------- */
+
+static void use_heap(void) {
+    void *p = sw_heap_alloc(heap, LARGE, 0);
+    CHECK(p != NULL);
+    sw_heap_free(heap, p);
+    sw_heap_free(heap, sw_heap_alloc(heap, 100, 0));
+    CHECK(free_page_bytes() < (uint64_t)OBJECTS / 2 * LARGE);
+}
+
+static void *use_heap_there(void *arg) {
+    use_heap();
+    return arg;
+}
+
+static void use_heap_by_thread(void) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, use_heap_there, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void tick(void) {
+    sw_heap_set_time(heap, SECOND);
+    sw_heap_set_time(heap, 2 * (uint64_t)SECOND);
+}
+
+static void trim(void) {
+    size_t bytes = sw_heap_trim(heap);
+    CHECK(bytes >= (uint64_t)(OBJECTS / 2 - 1) * LARGE &&
+          bytes <= (uint64_t)OBJECTS / 2 * LARGE + SPAN);
+}
+
+static void gives_back(void (*how)(void), void (*act)(void)) {
+    make();
+    leave_holes();
+    calls = 0;
+    meanwhile = act;
+    how();
+    int runs = OBJECTS / 2 - (act != NULL); /* one was in use at the time: it stays */
+    CHECK(free_page_bytes() <= (act == NULL ? 0 : LARGE + SPAN));
+    CHECK(calls >= runs && calls <= OBJECTS / 2 + 1);
+    CHECK_EQ(stats().purge_calls, calls);
+    end();
+}
+
+/* A heap is verified meanwhile: it waits until the runs are free pages again. */
+static sem_t reached;
+static void *verify_there(void *arg) {
+    CHECK_EQ(sem_wait(&reached), 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    return arg;
+}
+static void linger(void) {
+    CHECK_EQ(sem_post(&reached), 0);
+    (void)usleep(20000);
+}
+
+/* The child has all pages, and gives back what its parent was giving back. */
+static void *fork_there(void *arg) {
+    CHECK_EQ(sem_wait(&reached), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20); /* a hang is a failure, not a wait */
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        sw_heap_set_time(heap, 3 * (uint64_t)SECOND);
+        sw_heap_set_time(heap, 4 * (uint64_t)SECOND);
+        CHECK_EQ(free_page_bytes(), 0);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        _exit(check_failed());
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    return arg;
+}
+
+static void beside(void *(*other)(void *)) {
+    pthread_t thread;
+    make();
+    leave_holes();
+    CHECK_EQ(sem_init(&reached, 0, 0), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, other, NULL), 0);
+    meanwhile = linger;
+    tick();
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    end();
+}
+
+/* --- counts ----------------------------------------------------------------------------------- */
+
+/* A request of a size that was never asked for takes the lock at least once, a hundred pairs of one
+ * that the cache has take it not at all. */
+static void counts(void) {
+    make();
+    sw_heap_free(heap, sw_heap_alloc(heap, 64, 0));
+    sw_heap_stats before = stats();
+    for (int i = 0; i < 100; i++) sw_heap_free(heap, sw_heap_alloc(heap, 64, 0));
+    CHECK_EQ(stats().lock_acquisitions, before.lock_acquisitions);
+    sw_heap_free(heap, sw_heap_alloc(heap, 3000, 0));
+    CHECK(stats().lock_acquisitions > before.lock_acquisitions);
+    CHECK_EQ(stats().lock_waits, 0);
+    CHECK_EQ(stats().struct_bytes, sizeof(sw_heap_stats));
+    uint64_t commits = stats().commit_calls;
+    for (int i = 0; i < 64; i++) CHECK(sw_heap_alloc(heap, 1 << 20, 0) != NULL);
+    CHECK(stats().commit_calls > commits);
+    end();
+}
+
+/* A caller that was compiled with fewer fields gets those, and nothing behind them. */
+static void grows(void) {
+    struct {
+        uint64_t struct_bytes, lock_acquisitions, behind;
+    } old = {.struct_bytes = 16, .behind = 77};
+    sw_heap_stats longer[2];
+    make();
+    CHECK(sw_heap_alloc(heap, 64, 0) != NULL);
+    CHECK_EQ(sw_heap_stats_read(heap, (sw_heap_stats *)(void *)&old), SW_OK);
+    CHECK(old.lock_acquisitions > 0);
+    CHECK_EQ(old.struct_bytes, 16);
+    CHECK_EQ(old.behind, 77);
+    longer[0].struct_bytes = sizeof longer;
+    CHECK_EQ(sw_heap_stats_read(heap, longer), SW_OK);
+    CHECK_EQ(longer[0].struct_bytes, sizeof *longer);
+    old.struct_bytes = 8;
+    CHECK_EQ(sw_heap_stats_read(heap, (sw_heap_stats *)(void *)&old), SW_INVALID);
+    end();
+}
+
+int main(void) {
+    alarm(120); /* who calls the system under the heap's lock hangs here */
+    gives_back(tick, NULL);
+    gives_back(trim, NULL);
+    gives_back(tick, use_heap);
+    gives_back(tick, use_heap_by_thread);
+    gives_back(trim, use_heap_by_thread);
+    beside(verify_there);
+    if (!UNDER_TSAN) beside(fork_there); /* its runtime does not survive forks beside threads */
+    counts();
+    grows();
+    return check_result();
+}
