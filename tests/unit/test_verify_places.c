@@ -122,9 +122,9 @@ static sw_span *span_of(const void *p) {
     return sw_space_span(heap->space, *sw_space_entry(heap->space, (uintptr_t)p));
 }
 
-/* A span is given up whose words lie right before those of a full span: the hint of that one stays, or
- * its free slot would be lost to allocation. */
-static void hint_of_a_neighbour(void) {
+/* Of two full spans whose words lie side by side one is given up: the hint of the other one, which
+ * leads to the word that is nearest, stays, or its free slot would be lost to allocation. */
+static void hint_of_a_neighbour(bool first_goes) {
     enum { SMALL = 64, SMALL_SLOTS = PAGE / SMALL, SPANS = 8 };
     void *p[SPANS][SMALL_SLOTS];
     make_of(SMALL, 0);
@@ -136,10 +136,12 @@ static void hint_of_a_neighbour(void) {
         for (int t = 0; t < SPANS; t++)
             if (span_of(p[s][0])->words + 2 == span_of(p[t][0])->words) before = s, behind = t;
     CHECK(before != behind); /* metadata blocks of 64 bytes lie side by side */
-    sw_cache_free(cache, p[behind][5]);
-    for (int i = 0; i < SMALL_SLOTS; i++) sw_cache_free(cache, p[before][i]);
+    int gone = first_goes ? before : behind, stays = first_goes ? behind : before;
+    uint32_t slot = first_goes ? 5 : SMALL_SLOTS - 5; /* in the first word; in the last */
+    sw_cache_free(cache, p[stays][slot]);
+    for (int i = 0; i < SMALL_SLOTS; i++) sw_cache_free(cache, p[gone][i]);
     CHECK_EQ(cache->bins[3].hinted, sizeof(sw_hint));
-    CHECK(sw_hint_names(cache, span_of(p[behind][5]), 5));
+    CHECK(sw_hint_names(cache, span_of(p[stays][slot]), slot));
     end();
 }
 
@@ -191,7 +193,8 @@ int main(void) {
     central_partial_is_full();
     shelf_of_another_band();
     hint_of_nobody();
-    hint_of_a_neighbour();
+    hint_of_a_neighbour(true);
+    hint_of_a_neighbour(false);
     kept_spans();
     identity();
     return check_result();
