@@ -250,15 +250,15 @@ static sw_noinline void *alloc_default(size_t size, unsigned flags) {
 }
 
 void *sw_malloc(size_t size) {
-    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_malloc(size, sw_alloc_slow)
-                                               : alloc_default(size, 0);
+    bool straight = SW_SPECIALISED && sw_likely(size <= SW_FAST_SIZE_MAX);
+    return straight ? sw_default_alloc(size, 0, sw_alloc_slow) : alloc_default(size, 0);
 }
 
 void *sw_calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_mul_overflow(count, size, &bytes)) return no_memory();
     sw_cache *cache = sw_tls.cache;
-    if (bytes <= SW_DEFAULT_CUTOFF && cache->heap != NULL)
+    if (SW_SPECIALISED && bytes <= SW_DEFAULT_CUTOFF && cache->heap != NULL)
         return SW_DEFAULT_NOSCAN[bytes](cache, bytes, SW_ZERO);
     return alloc_default(bytes, SW_ZERO);
 }

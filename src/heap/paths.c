@@ -7,6 +7,7 @@
 #include "heap/default.h"
 
 static const sw_paths *generated_paths(const sw_table *table) {
+    if (!SW_SPECIALISED) return NULL;
     if (table == sw_table_go()) return &sw_paths_go;
     return table == sw_table_default() ? &SW_DEFAULT_PATHS : NULL;
 }

@@ -7,6 +7,23 @@
 #include "size/table.h"
 #include "spanwise/fast_abi.h"
 
+/* Whether plain heaps take specialised paths. 0 in the malloc face, whose straight line serves the
+ * same requests (heap/default.h), and where a sanitizer is at work: then every request takes the
+ * generic path, and sw_heap_path says so. */
+#ifndef SW_SPECIALISED
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SW_SPECIALISED 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define SW_SPECIALISED 0
+#endif
+#endif
+#endif
+#ifndef SW_SPECIALISED
+#define SW_SPECIALISED 1
+#endif
+
 typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
 
 /* The paths of a table, by size in bytes. */
@@ -17,7 +34,7 @@ typedef struct sw_paths {
     sw_path_fn *const *tiny; /* sizes 1 .. 15 where tiny objects are packed; NULL: none generated */
 } sw_paths;
 
-/* NULL unless the table is built in and the heap plain. */
+/* NULL unless the table is built in and the heap plain, or where SW_SPECIALISED is 0. */
 const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode);
 /* The paths that pack tiny objects; NULL where none are generated: the generic one does it. */
 sw_path_fn *const *sw_paths_tiny(const sw_table *table);

@@ -46,15 +46,13 @@ void *face_alloc_general(sw_cache *cache, size_t size, unsigned flags);
 void face_free_slow(sw_cache *cache, void *ptr, const char *op);
 
 static sw_always_inline void *face_allocate(size_t size) {
-    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_malloc(size, face_alloc_slow)
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, 0, face_alloc_slow)
                                                : face_alloc_general(sw_tls.cache, size, 0);
 }
 
 static sw_always_inline void *face_allocate_zeroed(size_t size) {
-    sw_cache *cache = sw_tls.cache;
-    if (sw_likely(size <= SW_DEFAULT_CUTOFF && cache->heap != NULL))
-        return SW_DEFAULT_NOSCAN[size](cache, size, SW_ZERO);
-    return face_alloc_general(cache, size, SW_ZERO);
+    return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, SW_ZERO, face_alloc_slow)
+                                               : face_alloc_general(sw_tls.cache, size, SW_ZERO);
 }
 
 static inline void *face_allocate_aligned(size_t size, size_t align) {

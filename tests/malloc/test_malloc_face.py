@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -364,3 +365,15 @@ def test_reading_what_is_no_ledger(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InvalidError, match=r"a\.json: no ledger of the malloc face"):
             read_process_ledger(path)
+
+
+def test_the_library_itself_is_small(face: Face) -> None:
+    """What of its file is resident in a program that does next to nothing, and how long it is."""
+    smaps = ok(face.run(["cat", "/proc/self/smaps"])).split("VmFlags")
+    kib = [
+        int(re.findall(r"^Rss: +(\d+) kB", part, re.MULTILINE)[0])
+        for part in smaps
+        if "libspanwise-malloc.so" in part
+    ]
+    assert len(kib) >= 3  # text, constants, data
+    assert sum(kib) < 150  # 244 with the specialised paths and everything that nobody calls

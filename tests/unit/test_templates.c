@@ -7,6 +7,7 @@
 #include "gen/paths.h"
 #include "heap/default.h"
 #include "heap/target.h"
+#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
 static sw_heap *make_heap(const sw_table *table, bool tracked, bool tiny) {
@@ -132,7 +133,24 @@ static void default_pairs(void) {
     CHECK_EQ(SW_DEFAULT_CUTOFF, SW_DEFAULT_PATHS.cutoff);
 }
 
+/* Which path serves: specialised ones up to the cut-off, in plain heaps of tables that have them, and
+ * none where a sanitizer is at work. */
+static void which_path(void) {
+    sw_path small = SANITIZED ? SW_PATH_GENERIC : SW_PATH_SPECIALISED;
+    sw_heap *plain = make_heap(sw_table_c16(), false, false);
+    sw_heap *tracked = make_heap(sw_table_c16(), true, false);
+    CHECK_EQ(sw_heap_path(plain, 0, 0), small);
+    CHECK_EQ(sw_heap_path(plain, 512, SW_SCAN), small);
+    CHECK_EQ(sw_heap_path(plain, 513, 0), SW_PATH_GENERIC);
+    CHECK_EQ(sw_heap_path(plain, 32769, 0), SW_PATH_LARGE);
+    CHECK_EQ(sw_heap_path(tracked, 8, 0), SW_PATH_GENERIC);
+    CHECK_EQ(sw_heap_path(sw_heap_default(), 8, 0), small);
+    CHECK_EQ(sw_heap_destroy(plain), SW_OK);
+    CHECK_EQ(sw_heap_destroy(tracked), SW_OK);
+}
+
 int main(void) {
+    which_path();
     CHECK_EQ(sw_paths_go_cutoff, 512);
     CHECK_EQ(sw_paths_c16_cutoff, 512);
     same_as_generic(sw_table_go(), sw_paths_go_scan, 512, SW_SCAN);

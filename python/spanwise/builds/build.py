@@ -160,9 +160,19 @@ class _Parts:
             *extra,
         ]
 
-    def objects(self, rooms: Sequence[str], extra: Sequence[str], name: str) -> list[Path]:
-        """Compiles rooms and the generated files to objects in work/name."""
+    def objects(
+        self, rooms: Sequence[str], extra: Sequence[str], name: str, *, paths: bool = True
+    ) -> list[Path]:
+        """Compiles rooms and the generated files to objects in work/name.
+
+        Args:
+            rooms: of src/.
+            extra: flags.
+            name: of the folder.
+            paths: with the specialised paths, which the malloc face does without.
+        """
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
+        files = [file for file in files if paths or not file.name.startswith("paths_")]
         return compile_all(self.compiler, files, self.flags(extra), self.work / name, self.jobs)
 
 
@@ -205,7 +215,7 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
 
 def _build_face(parts: _Parts, tell: Say) -> None:
     tell("malloc face: compiling")
-    objects = parts.objects(FACE_ROOMS, FACE_FLAGS, "face")
+    objects = parts.objects(FACE_ROOMS, FACE_FLAGS, "face", paths=False)
     face = parts.lib / "libspanwise-malloc.so"
     run_step(
         [

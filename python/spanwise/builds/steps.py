@@ -28,12 +28,13 @@ COMMON_FLAGS = (
 FACE_FLAGS = (
     *("-DSW_API=", "-ftls-model=initial-exec"),
     *("-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc", "-fno-builtin-free"),
+    *("-DSW_SPECIALISED=0", "-ffunction-sections", "-fdata-sections"),
 )
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     "-Wl,-z,defs",
 )
-FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete")
+FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete", "-Wl,--gc-sections")
 _FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
 _NOT_CORE = ("malloc", "os/none", "player", "recorder")
 
