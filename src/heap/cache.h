@@ -37,6 +37,7 @@ struct sw_cache_cold {
     uint16_t *kept;                     /* by span class: idle spans in `partial` */
     uint32_t large_frees;               /* large objects that were put on shelves */
     uint32_t large_turns;               /* which of the two shelves of a band was taken last */
+    uint32_t idle_next;                 /* span class at which sw_idle_give_up goes on to look */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
 };
 

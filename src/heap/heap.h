@@ -37,7 +37,7 @@
  * Files, the lowest first. Each calls only files that stand before it in this list.
  *   misuse, record, shelf, hint, central, target    records, freed large objects, ownerless spans
  *   reclaim, fresh                                  what gives memory back, and what takes it
- *   owned, remote, refill                           what a cache does with its spans
+ *   owned, remote, idle, refill                     what a cache does with its spans
  *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
  * Beside them stand paths (the table of the specialised functions), checks (rules of the structs)

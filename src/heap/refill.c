@@ -8,6 +8,7 @@
 #include "heap/checks.h"
 #include "heap/fresh.h"
 #include "heap/hazard.h"
+#include "heap/idle.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
 #include "heap/reclaim.h"
@@ -56,7 +57,10 @@ static sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_reclaim_decay(heap);
     sw_span *span = sw_central_take_partial(heap, span_class);
-    if (span == NULL) span = sw_fresh_span(heap, span_class, why);
+    if (span == NULL) {
+        sw_idle_give_up(cache, sw_heap_next_pages(heap, span_class));
+        span = sw_fresh_span(heap, span_class, why);
+    }
     if (span == NULL) return NULL;
     sw_span_enter(span, SW_SPAN_CURRENT);
     sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);

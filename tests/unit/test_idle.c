@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Current spans that are idle serve other classes before the heap grows: by hand, with three classes
+ * of fixed lengths. */
+#include <stdbool.h>
+
+#include "check.h"
+#include "faults.h"
+#include "heap/cache.h"
+#include "spanwise/spanwise.h"
+
+enum { PAGE = 4096 };
+
+/* One page, two and four of them, each two slots long. */
+static const sw_class_spec specs[] = {{2048, 1, 0}, {4096, 2, 0}, {8192, 4, 0}};
+
+static sw_table *table;
+static sw_heap *heap;
+static sw_cache *cache;
+
+static void open_heap(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table;
+    options.manual_clock = 1;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+}
+
+static void close_heap(void) {
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+static uint64_t held_pages(void) { return heap->pages.held_pages; }
+
+/* The long span is idle: the other two classes live in its pages, and then the heap grows. */
+static void longer_ones_serve(void) {
+    open_heap();
+    void *p = sw_cache_alloc(cache, 8192, 0);
+    sw_cache_free(cache, p);
+    CHECK_EQ(held_pages(), 4);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
+    void *q = sw_cache_alloc(cache, 4096, 0);
+    CHECK(q == p);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span == NULL);
+    CHECK(sw_cache_alloc(cache, 2048, 0) == (char *)p + 2 * PAGE);
+    CHECK_EQ(held_pages(), 4);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
+    CHECK_EQ(held_pages(), 3 + 4); /* its old place is taken: first fit goes on behind it */
+    close_heap();
+}
+
+/* Spans that are in use, or shorter than what is asked for, stay. */
+static void others_stay(void) {
+    open_heap();
+    CHECK(sw_cache_alloc(cache, 8192, 0) != NULL);
+    sw_cache_free(cache, sw_cache_alloc(cache, 2048, 0));
+    CHECK_EQ(held_pages(), 5);
+    CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
+    CHECK_EQ(held_pages(), 7);
+    CHECK(cache->bins[sw_span_class_of(1, true)].span != NULL);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
+    close_heap();
+}
+
+/* So does an idle one while the heap has free pages. */
+static void free_pages_come_first(void) {
+    open_heap();
+    void *large = sw_cache_alloc(cache, 8 * PAGE, 0);
+    sw_cache_free(cache, sw_cache_alloc(cache, 8192, 0));
+    sw_cache_free(cache, large);
+    sw_cache_trim(cache);
+    sw_cache_free(cache, sw_cache_alloc(cache, 8192, 0));
+    CHECK(heap->pages.free_held_pages >= 2);
+    CHECK(sw_cache_alloc(cache, 4096, 0) != NULL);
+    CHECK(cache->bins[sw_span_class_of(3, true)].span != NULL);
+    close_heap();
+}
+
+/* A second free of what lay in a span that was given up is told. */
+static void double_frees_are_told(void) {
+    open_heap();
+    void *p = sw_cache_alloc(cache, 8192, 0), *second = sw_cache_alloc(cache, 8192, 0);
+    sw_cache_free(cache, p);
+    sw_cache_free(cache, second);
+    CHECK(sw_cache_alloc(cache, 2048, 0) == p);
+    EXPECT_FAULT(DOUBLE_FREE, second, sw_cache_free(cache, second));
+    close_heap();
+}
+
+int main(void) {
+    remember_faults();
+    CHECK_EQ(sw_table_create("idle", PAGE, specs, 3, &table), SW_OK);
+    longer_ones_serve();
+    others_stay();
+    free_pages_come_first();
+    double_frees_are_told();
+    sw_table_destroy(table);
+    return check_result();
+}
