@@ -89,8 +89,8 @@ SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
  * size 0 gives a unique smallest slot. */
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
 /* Which path serves a request of this heap: a function that was generated for the class (in plain heaps
- * of a built-in table, for sizes up to the cut-off), packing of tiny objects, the generic path, or
- * whole pages. */
+ * of a built-in table, for sizes up to the cut-off, unless a sanitizer is at work), packing of tiny
+ * objects, the generic path, or whole pages. */
 typedef enum sw_path { SW_PATH_SPECIALISED, SW_PATH_TINY, SW_PATH_GENERIC, SW_PATH_LARGE } sw_path;
 SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 /* align: a power of two (else NULL, EINVAL). */
