@@ -13,29 +13,22 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from checking import COMMENTS, DIRECTIVES, STRINGS, InputError, command_line, run, written
+
 GLOSSARY = "docs/design/glossary.md"
-GENERATED = ("src/gen/", "include/spanwise/gen/")
 
 NOUN_ROW = re.compile(r"^\| `(?P<word>[a-z0-9]+)` \| (?P<meaning>.*?) *\|$")
 LIST_LINE = re.compile(r"^(?:`[a-z0-9]+`(?:, *|\.$|,$|$))+$")
-COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-STRINGS = re.compile(r'"(?:\\.|[^"\\\n])*"')
-DIRECTIVES = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*$", re.MULTILINE)
 DECORATIONS = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\b[A-Z_]+\s*\([^()]*\)")
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*$")
 FUNCTION = re.compile(r"\b(\w+)\s*\(")
 FUNCTION_POINTER = re.compile(r"[^(]*\(\s*\*\s*(\w+)")
-
-
-class GlossaryError(Exception):
-    """The glossary or the headers cannot be read as expected."""
 
 
 @dataclass
@@ -66,7 +59,7 @@ def read_glossary(text: str) -> Glossary:
     """Parses the rows of the tables and the lists of words in backquotes.
 
     Raises:
-        GlossaryError: there is no noun in it.
+        InputError: there is no noun in it.
     """
     glossary = Glossary()
     for number, line in enumerate(text.splitlines(), 1):
@@ -79,7 +72,7 @@ def read_glossary(text: str) -> Glossary:
         for word in words:
             glossary.lines.setdefault(word, []).append(number)
     if not glossary.nouns:
-        raise GlossaryError(f"{GLOSSARY}: no row of the form '| `noun` | meaning |'")
+        raise InputError(f"{GLOSSARY}: no row of the form '| `noun` | meaning |'")
     return glossary
 
 
@@ -133,17 +126,14 @@ def read_names(root: Path) -> dict[str, str]:
     """Every name of the headers, with the first header that declares it.
 
     Raises:
-        GlossaryError: there is no header.
+        InputError: there is no header.
     """
     names: dict[str, str] = {}
-    for header in sorted([*root.glob("src/**/*.h"), *root.glob("include/**/*.h")]):
-        path = header.relative_to(root).as_posix()
-        if path.startswith(GENERATED):
-            continue
+    for header, path in written(root, "src/**/*.h", "include/**/*.h"):
         for name in names_of(header.read_text(encoding="utf-8")):
             names.setdefault(name, path)
     if not names:
-        raise GlossaryError(f"{root}: no C header below src/ or include/")
+        raise InputError(f"{root}: no C header below src/ or include/")
     return names
 
 
@@ -169,31 +159,16 @@ def check(glossary: Glossary, names: dict[str, str]) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the comparison and returns the exit status."""
-    first, _, after = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        description=first, epilog=after, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).resolve().parent.parent,
-        help="the project's root (default: this script's project)",
-    )
-    options = parser.parse_args(arguments)
-    try:
-        glossary = read_glossary((options.root / GLOSSARY).read_text(encoding="utf-8"))
-        names = read_names(options.root)
-    except (GlossaryError, OSError) as error:
-        print(f"check_glossary: {error}", file=sys.stderr)
-        return 2
-    findings = list(check(glossary, names))
-    for finding in findings:
-        print(finding)
-    print(
-        f"check_glossary: {len(names)} names, {len(glossary.nouns)} nouns, "
-        f"{len(glossary.lines) - len(glossary.nouns)} further words, {len(findings)} findings"
-    )
-    return 1 if findings else 0
+    root = command_line(__doc__).parse_args(arguments).root
+
+    def compare() -> tuple[list[str], str]:
+        glossary = read_glossary((root / GLOSSARY).read_text(encoding="utf-8"))
+        names = read_names(root)
+        nouns, words = len(glossary.nouns), len(glossary.lines)
+        seen = f"{len(names)} names, {nouns} nouns, {words - nouns} further words"
+        return list(check(glossary, names)), seen
+
+    return run("check_glossary", compare, "findings")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import fnmatch
 import itertools
 import re
 import subprocess
@@ -23,74 +22,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LAYER_LINE = re.compile(r"^\d+\. `(?P<name>[a-z-]+)`: (?P<rooms>`[^(]+`)(?P<note>.*)$")
+from checking import InputError, Room, command_line, read_rooms, run
+
 INCLUDE_LINE = re.compile(r'^\s*#\s*include\s+(?:"(?P<quoted>[^"]+)"|<(?P<angled>[^>]+)>)')
 PUBLIC = "include"
 
 
-class LayersError(Exception):
-    """LAYERS.md, the tree or the object files cannot be read as expected."""
-
-
-@dataclass
-class Layer:
-    """One floor of the house.
-
-    Attributes:
-        name: as written in LAYERS.md.
-        patterns: of paths relative to the root; a trailing slash means everything below.
-        allowed: names of the layers (its own included) that it may use.
-    """
-
-    name: str
-    patterns: list[str]
-    allowed: set[str] = field(default_factory=set)
-
-    def owns(self, path: str) -> bool:
-        """Whether the path (relative to the root, with slashes) is in one of the rooms."""
-        return any(
-            path.startswith(pattern) if pattern.endswith("/") else fnmatch.fnmatch(path, pattern)
-            for pattern in self.patterns
-        )
-
-
-def read_layers(text: str) -> list[Layer]:
-    """Parses the numbered list of LAYERS.md.
-
-    Raises:
-        LayersError: no layer found, a name twice, or "uses only" names an unknown layer.
-    """
-    layers: list[Layer] = []
-    for line in text.splitlines():
-        match = LAYER_LINE.match(line)
-        if match is None:
-            continue
-        name = match["name"]
-        known = {layer.name for layer in layers}
-        if name in known:
-            raise LayersError(f"LAYERS.md: layer '{name}' is listed twice")
-        allowed = known
-        if "uses only" in match["note"]:
-            allowed = set(re.findall(r"`([a-z-]+)`", match["note"]))
-            if not allowed <= known:
-                unknown = ", ".join(sorted(allowed - known))
-                raise LayersError(f"LAYERS.md: '{name}' uses '{unknown}', not a layer above it")
-        layers.append(Layer(name, re.findall(r"`([^`]+)`", match["rooms"]), allowed | {name}))
-    if not layers:
-        raise LayersError("LAYERS.md: no line of the form '1. `name`: `folder/`'")
-    return layers
-
-
-def layer_of(layers: Iterable[Layer], path: str) -> Layer | None:
+def layer_of(layers: Iterable[Room], path: str) -> Room | None:
     """The layer that owns a path, or None."""
     return next((layer for layer in layers if layer.owns(path)), None)
 
 
-def check_includes(root: Path, layers: list[Layer]) -> Iterator[str]:
+def check_includes(root: Path, layers: list[Room]) -> Iterator[str]:
     """Yields one line for each include that breaks the order."""
     sources = sorted([*root.glob("src/**/*.[ch]"), *root.glob("include/**/*.h")])
     if not sources:
-        raise LayersError(f"{root}: no C source below src/ or include/")
+        raise InputError(f"{root}: no C source below src/ or include/")
     for source in sources:
         path = source.relative_to(root).as_posix()
         own = layer_of(layers, path)
@@ -122,18 +69,18 @@ class Object:
 
     target: str
     source: str
-    layer: Layer
+    layer: Room
     defined: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
 
 
-def read_objects(root: Path, build: Path, layers: list[Layer], nm: str) -> list[Object]:
+def read_objects(root: Path, build: Path, layers: list[Room], nm: str) -> list[Object]:
     """Reads every object of CMake's object folders below `build` with nm.
 
     CMake leaves the object of a source that was moved or removed; such an object says nothing.
 
     Raises:
-        LayersError: no object found, or nm fails.
+        InputError: no object found, or nm fails.
     """
     objects: list[Object] = []
     for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
@@ -143,7 +90,7 @@ def read_objects(root: Path, build: Path, layers: list[Layer], nm: str) -> list[
             continue
         layer = layer_of(layers, source)
         if layer is None:
-            raise LayersError(f"{path}: {source} is in no layer of src/LAYERS.md")
+            raise InputError(f"{path}: {source} is in no layer of src/LAYERS.md")
         item = Object(inside.parts[0], source, layer)
         result = subprocess.run(
             [nm, "--format=posix", "--extern-only", str(path)],
@@ -152,13 +99,13 @@ def read_objects(root: Path, build: Path, layers: list[Layer], nm: str) -> list[
             check=False,
         )
         if result.returncode != 0:
-            raise LayersError(f"{nm} {path}: {result.stderr.strip()}")
+            raise InputError(f"{nm} {path}: {result.stderr.strip()}")
         for line in result.stdout.splitlines():
             name, kind = line.split()[:2]
             (item.undefined if kind in "Uw" else item.defined).add(name)
         objects.append(item)
     if not objects:
-        raise LayersError(f"{build}: no object files; build it first (cmake --build {build})")
+        raise InputError(f"{build}: no object files; build it first (cmake --build {build})")
     return objects
 
 
@@ -242,16 +189,7 @@ def check_rings(objects: Iterable[Object]) -> Iterator[str]:
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    first, _, rest = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).resolve().parent.parent,
-        help="the project's root (default: this script's project)",
-    )
+    parser = command_line(__doc__)
     parser.add_argument(
         "--objects",
         type=Path,
@@ -267,8 +205,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the proofs and returns the exit status."""
     options = parse_arguments(arguments)
-    try:
-        layers = read_layers((options.root / "src/LAYERS.md").read_text(encoding="utf-8"))
+
+    def prove() -> tuple[list[str], str]:
+        page = (options.root / "src/LAYERS.md").read_text(encoding="utf-8")
+        layers = read_rooms(page, "LAYERS.md", "layer")
         violations = list(check_includes(options.root, layers))
         count = 0
         for build in options.objects:
@@ -276,13 +216,9 @@ def main(arguments: list[str] | None = None) -> int:
             count += len(objects)
             violations += check_symbols(objects)
             violations += check_rings(objects)
-    except (LayersError, OSError) as error:
-        print(f"check_layers: {error}", file=sys.stderr)
-        return 2
-    for violation in violations:
-        print(violation)
-    print(f"check_layers: {len(layers)} layers, {count} objects, {len(violations)} violations")
-    return 1 if violations else 0
+        return violations, f"{len(layers)} layers, {count} objects"
+
+    return run("check_layers", prove, "violations")
 
 
 if __name__ == "__main__":

@@ -13,44 +13,22 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOM_LINE = re.compile(r"^\d+\. `(?P<name>[a-z]+)`: (?P<files>`[^(]+`)(?P<note>.*)$")
+from checking import InputError, Room, command_line, read_rooms, run
+
+PAGE = "python/ROOMS.md"
 RESERVED_LINE = re.compile(r"^Reserved for rooms that come later: (?P<names>.*)$", re.MULTILINE)
 ENTRIES_MAX = 24
 PACKAGE = "spanwise"
 DRAWING = ("plots", "report")
 EXTENSION = "spanwise._spanwise"
 DOOR = "spanwise._lib"
-
-
-class RoomsError(Exception):
-    """ROOMS.md or a source cannot be read as expected."""
-
-
-@dataclass
-class Room:
-    """A line of ROOMS.md.
-
-    Attributes:
-        name: as written there.
-        files: paths below python/; a trailing slash means everything below.
-        allowed: names of the rooms (its own included) that it may import.
-    """
-
-    name: str
-    files: list[str]
-    allowed: set[str] = field(default_factory=set)
-
-    def owns(self, path: str) -> bool:
-        """Whether the path (relative to python/, with slashes) is in the room."""
-        return any(path.startswith(own) if own.endswith("/") else path == own for own in self.files)
 
 
 @dataclass(frozen=True)
@@ -82,32 +60,10 @@ class Module:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_rooms(text: str) -> tuple[list[Room], list[str]]:
-    """Parses ROOMS.md: its numbered rooms and the names that are reserved.
-
-    Raises:
-        RoomsError: no room found, a name twice, or "uses only" names an unknown room.
-    """
-    rooms: list[Room] = []
-    for line in text.splitlines():
-        match = ROOM_LINE.match(line)
-        if match is None:
-            continue
-        name = match["name"]
-        known = {room.name for room in rooms}
-        if name in known:
-            raise RoomsError(f"ROOMS.md: room '{name}' is listed twice")
-        allowed = known
-        if "uses only" in match["note"]:
-            allowed = set(re.findall(r"`([a-z]+)`", match["note"]))
-            if not allowed <= known:
-                unknown = ", ".join(sorted(allowed - known))
-                raise RoomsError(f"ROOMS.md: '{name}' uses '{unknown}', not a room above it")
-        rooms.append(Room(name, re.findall(r"`([^`]+)`", match["files"]), allowed | {name}))
-    if not rooms:
-        raise RoomsError("ROOMS.md: no line of the form '1. `name`: `folder/`'")
+def read_reserved(text: str) -> list[str]:
+    """The names that ROOMS.md keeps free for rooms that come later."""
     reserved = RESERVED_LINE.search(text)
-    return rooms, re.findall(r"`([a-z]+)`", reserved["names"]) if reserved else []
+    return re.findall(r"`([a-z]+)`", reserved["names"]) if reserved else []
 
 
 class _Reader(ast.NodeVisitor):
@@ -197,7 +153,7 @@ def read_modules(python: Path, rooms: Iterable[Room]) -> list[Module]:
     """Reads every source below the packages of `python`.
 
     Raises:
-        RoomsError: there is none, or one is no Python.
+        InputError: there is none, or one is no Python.
     """
     sources = {}
     for path in sorted(python.glob("*/**/*.py")):
@@ -206,14 +162,14 @@ def read_modules(python: Path, rooms: Iterable[Room]) -> list[Module]:
         is_package = parts[-1] == "__init__"
         sources[".".join(parts[:-1] if is_package else parts)] = (inside.as_posix(), is_package)
     if not sources:
-        raise RoomsError(f"{python}: no Python source in a package")
+        raise InputError(f"{python}: no Python source in a package")
     modules = []
     for name, (inside_path, is_package) in sources.items():
         reader = _Reader(name, is_package, set(sources))
         try:
             reader.visit(ast.parse((python / inside_path).read_text(encoding="utf-8")))
         except SyntaxError as error:
-            raise RoomsError(f"python/{inside_path}:{error.lineno}: {error.msg}") from None
+            raise InputError(f"python/{inside_path}:{error.lineno}: {error.msg}") from None
         room = next((one for one in rooms if one.owns(inside_path)), None)
         modules.append(Module(name, f"python/{inside_path}", room, reader.imports, reader.bound))
     return modules
@@ -306,41 +262,24 @@ def check_entries(package: Path, reserved: Iterable[str]) -> Iterator[str]:
         )
 
 
-def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
-    first, _, rest = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).resolve().parent.parent,
-        help="the project's root (default: this script's project)",
-    )
-    return parser.parse_args(arguments)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs all checks and returns the exit status."""
-    python = parse_arguments(arguments).root / "python"
-    try:
-        rooms, reserved = read_rooms((python / "ROOMS.md").read_text(encoding="utf-8"))
-        modules = read_modules(python, rooms)
+    root = command_line(__doc__).parse_args(arguments).root
+
+    def prove() -> tuple[list[str], str]:
+        page = (root / PAGE).read_text(encoding="utf-8")
+        rooms = read_rooms(page, "ROOMS.md", "room")
+        modules = read_modules(root / "python", rooms)
         violations = [
             *check_order(modules),
             *check_rings(modules),
             *check_doors(modules),
             *check_names(modules),
-            *check_entries(python / PACKAGE, reserved),
+            *check_entries(root / "python" / PACKAGE, read_reserved(page)),
         ]
-    except (RoomsError, OSError) as error:
-        print(f"check_rooms: {error}", file=sys.stderr)
-        return 2
-    for violation in violations:
-        print(violation)
-    print(f"check_rooms: {len(rooms)} rooms, {len(modules)} modules, {len(violations)} violations")
-    return 1 if violations else 0
+        return violations, f"{len(rooms)} rooms, {len(modules)} modules"
+
+    return run("check_rooms", prove, "violations")
 
 
 if __name__ == "__main__":

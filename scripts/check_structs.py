@@ -16,30 +16,23 @@ Example:
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from checking import InputError, bare, command_line, run, written
+
 PAGE = "docs/design/checks.md"
 SECTION = "## Structs without a check"
-GENERATED = ("src/gen/", "include/spanwise/gen/")
 
-COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-STRINGS = re.compile(r'"(?:\\.|[^"\\\n])*"')
-DIRECTIVES = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*$", re.MULTILINE)
 BRACE = re.compile(r"[{}]")
 OPENING = re.compile(r"\b(?:struct|union)\b(?:\s+__attribute__\s*\(\(.*?\)\))?\s*(\w*)\s*$")
 NAME_BEHIND = re.compile(r"[\s*]*(\w+)")
 DEFINITION = re.compile(r"\bconst\s+char\s*\*\s*(\w+?)_check\s*\([^;{]*\)\s*\{")
 CALL = re.compile(r"(?<!char \*)\b(\w+?)_check\s*\(")
 LISTED = re.compile(r"`(\w+)`")
-
-
-class StructsError(Exception):
-    """The document or the sources cannot be read as expected."""
 
 
 @dataclass
@@ -55,13 +48,6 @@ class Sources:
     structs: list[tuple[str, str]]
     defined: set[str]
     called: set[str]
-
-
-def bare(text: str) -> str:
-    """C source without comments, directives and the contents of strings."""
-    for pattern in (COMMENTS, DIRECTIVES):
-        text = pattern.sub(" ", text)
-    return STRINGS.sub('""', text)
 
 
 def structs_of(text: str) -> Iterator[str]:
@@ -85,14 +71,10 @@ def read_sources(root: Path) -> Sources:
     """Reads all of src/ and the public headers.
 
     Raises:
-        StructsError: no struct is there.
+        InputError: no struct is there.
     """
     sources = Sources([], set(), set())
-    paths = [*root.glob("src/**/*.[ch]"), *root.glob("include/spanwise/**/*.h")]
-    for path in sorted(paths):
-        name = path.relative_to(root).as_posix()
-        if name.startswith(GENERATED):
-            continue
+    for path, name in written(root, "src/**/*.[ch]", "include/spanwise/**/*.h"):
         text = bare(path.read_text(encoding="utf-8"))
         sources.structs += [(struct, name) for struct in structs_of(text)]
         defined = [(match.start(1), match[1]) for match in DEFINITION.finditer(text)]
@@ -102,7 +84,7 @@ def read_sources(root: Path) -> Sources:
             calls = (match for match in CALL.finditer(text) if match.start(1) not in places)
             sources.called.update(match[1] for match in calls)
     if not sources.structs:
-        raise StructsError(f"{root}: no struct below src/ or include/spanwise/")
+        raise InputError(f"{root}: no struct below src/ or include/spanwise/")
     return sources
 
 
@@ -110,11 +92,11 @@ def read_reasons(text: str) -> list[tuple[str, list[str]]]:
     """The bullets of the section: the reason of each, and the names behind it.
 
     Raises:
-        StructsError: the section is missing.
+        InputError: the section is missing.
     """
     _, found, section = text.partition(f"\n{SECTION}\n")
     if not found:
-        raise StructsError(f"{PAGE}: no section '{SECTION}'")
+        raise InputError(f"{PAGE}: no section '{SECTION}'")
     section = section.partition("\n## ")[0]
     bullets = re.findall(r"^- (.*?)(?=^- |^$|\Z)", section, re.DOTALL | re.MULTILINE)
     reasons = []
@@ -158,32 +140,16 @@ def check(sources: Sources, reasons: list[tuple[str, list[str]]]) -> Iterator[st
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the comparison and returns the exit status."""
-    first, _, after = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        description=first, epilog=after, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).resolve().parent.parent,
-        help="the project's root (default: this script's project)",
-    )
-    options = parser.parse_args(arguments)
-    try:
-        reasons = read_reasons((options.root / PAGE).read_text(encoding="utf-8"))
-        sources = read_sources(options.root)
-    except (StructsError, OSError) as error:
-        print(f"check_structs: {error}", file=sys.stderr)
-        return 2
-    findings = list(check(sources, reasons))
-    for finding in findings:
-        print(finding)
-    checked = sum(check_for(struct, sources)[0] for struct, _ in sources.structs)
-    print(
-        f"check_structs: {len(sources.structs)} structs, {checked} with a check, "
-        f"{len(findings)} findings"
-    )
-    return 1 if findings else 0
+    root = command_line(__doc__).parse_args(arguments).root
+
+    def compare() -> tuple[list[str], str]:
+        reasons = read_reasons((root / PAGE).read_text(encoding="utf-8"))
+        sources = read_sources(root)
+        checked = sum(check_for(struct, sources)[0] for struct, _ in sources.structs)
+        seen = f"{len(sources.structs)} structs, {checked} with a check"
+        return list(check(sources, reasons)), seen
+
+    return run("check_structs", compare, "findings")
 
 
 if __name__ == "__main__":
