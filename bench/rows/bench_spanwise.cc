@@ -86,7 +86,8 @@ struct ExportedScan : Exported {
     for (uint32_t cls = 1; cls <= count; cls++) {
         sw_class_info info;
         if (sw_table_class(from, cls, &info) != SW_OK) die("sw_table_class");
-        specs[cls - 1] = {info.size_bytes, info.span_bytes / sw_table_page_bytes(from)};
+        uint32_t page = sw_table_page_bytes(from);
+        specs[cls - 1] = {info.size_bytes, info.span_bytes / page, info.first_span_bytes / page};
     }
     sw_table *table = nullptr;
     if (sw_table_create("copy", sw_table_page_bytes(from), specs.data(), count, &table) != SW_OK)
