@@ -7,6 +7,7 @@ under whatever library is preloaded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -70,7 +71,8 @@ def _finish(words: Sequence[str], env: Mapping[str, str], timeout_s: float) -> s
         try:
             told, said = child.communicate(timeout=timeout_s)
         except BaseException:
-            os.killpg(child.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.killpg(child.pid, signal.SIGKILL)
             raise
     if child.returncode != 0:
         raise ValueError((said.strip().splitlines() or ["the launcher failed"])[-1])

@@ -116,6 +116,18 @@ def test_a_program_that_fails_is_a_result(built: Path, tmp_path: Path) -> None:
     assert "no ops and check" in run_job(Job("field/x", who), 0.05).error
 
 
+def test_an_interrupt_is_no_result(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C goes on as such, also when the program has just ended and there is nobody to kill."""
+
+    def interrupted(child: subprocess.Popen[str], **_: float) -> tuple[str, str]:
+        child.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(Job("field/lifo-1", Contender("g", "preload", built / "x", "malloc")), 0.0)
+
+
 @pytest.mark.parametrize(("seconds", "percent"), [(0.05, 100), (0.02, 40), (0.0, 1), (1.0, 100)])
 def test_the_share_of_the_work(seconds: float, percent: int) -> None:
     assert field_runner.percent_of(seconds) == percent
