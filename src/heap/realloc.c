@@ -15,10 +15,13 @@ static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
     return (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
 }
 
-/* The requested size where it is kept, else the usable one. */
-static size_t known_bytes(const sw_heap *heap, const sw_target *target) {
+/* Bytes that a resized object keeps: the usable ones, because programs write into what
+ * malloc_usable_size tells them; the requested ones if what grows is to be cleared and they are
+ * known. */
+static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned flags) {
     const sw_span *span = target->span;
-    if ((heap->mode & SW_MODE_TRACKED) == 0) return usable_bytes(heap, span);
+    if ((heap->mode & SW_MODE_TRACKED) == 0 || (flags & SW_ZERO) == 0)
+        return usable_bytes(heap, span);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     if (sw_span_is_large(span)) return cold->requested;
     uint32_t bytes = sw_slot_bytes(heap->table, span);
@@ -100,7 +103,7 @@ static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
         sw_target_report(heap, &target, "realloc", ptr, size);
         return refuse(ENOMEM);
     }
-    size_t old = known_bytes(heap, &target);
+    size_t old = old_bytes(heap, &target, flags);
     if (!resize_in_place(heap, &target, ptr, size, flags))
         return move(cache, ptr, old, size, flags);
     zero_grown(heap, ptr, old, size, flags);

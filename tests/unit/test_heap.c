@@ -212,6 +212,30 @@ static void realloc_to_scan(void) {
     }
 }
 
+/* A program may write into all that usable_size tells, and what it wrote moves with the object. Only
+ * where growth is to be cleared, everything behind the requested bytes is. */
+static void usable_moves(size_t size, size_t grown) {
+    for (uint8_t tracked = 0; tracked < 2; tracked++) {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.tracked = tracked;
+        sw_heap *heap;
+        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+        for (unsigned flags = 0; flags <= SW_ZERO; flags += SW_ZERO) {
+            unsigned char *p = sw_heap_alloc(heap, size, 0);
+            size_t usable = sw_heap_usable_size(heap, p);
+            CHECK(usable > size && usable < grown);
+            memset(p, 'x', usable);
+            p = sw_heap_realloc(heap, p, grown, flags);
+            CHECK_EQ(p[size - 1], 'x');
+            CHECK_EQ(p[usable - 1], flags != 0 && tracked != 0 ? 0 : 'x');
+            CHECK(flags == 0 || p[grown - 1] == 0);
+            sw_heap_free(heap, p);
+        }
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
+}
+
 static void limits(void) {
     sw_heap_options options;
     sw_heap_options_init(&options);
@@ -231,6 +255,8 @@ static void limits(void) {
 int main(void) {
     zero_and_huge();
     realloc_to_scan();
+    usable_moves(25, 1000);
+    usable_moves(100001, 1000000);
     limits();
     const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
     for (int t = 0; t < 2; t++)
