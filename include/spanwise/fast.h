@@ -152,7 +152,8 @@ SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
     uint64_t slot;
     sw_span *span = sw_fast_find(cache, ptr, &slot);
     if (__builtin_expect(span == NULL, 0)) return 0;
-    if (__builtin_expect(__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache, 0)) return 0;
+    sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_RELAXED);
+    if (__builtin_expect(owner != cache->unhinted_owner, 0)) return 0;
     return sw_fast_free_own(cache, span, slot);
 }
 

@@ -64,10 +64,9 @@ typedef struct sw_span {
  * its word has become wholly free. */
 enum { SW_FAST_PARTIAL = 2 };
 
-/* Names a slot of a full span that was freed lately. The next allocation of the class takes it
- * before anything is searched, and the span stays in its list. A hint may be out of date: whether
- * the slot is free is said by its bit in `local`. Every slot that is in `local` of a full span has
- * a hint. */
+/* Names a slot that was freed lately. The next allocation of the class takes it before anything is
+ * searched, and the span stays in its list. A hint may be out of date: whether the slot is free is
+ * said by its bit in `local`. Every slot that is in `local` of a full span has a hint. */
 typedef struct sw_hint {
     uintptr_t at;
     sw_word *word; /* of a span of this cache */
@@ -135,13 +134,18 @@ struct sw_cache {
     const uint8_t *small_map;     /* the table's */
     uint64_t mark;                /* atomic: whether it is open */
     size_t plain_end;             /* smaller sizes need no more than their class */
-    uint64_t unused_too[2];
+    uint64_t unused_too;
+    /* The owner of the spans whose frees leave no hint: the cache itself, but for full spans, or,
+     * while every free leaves one, SW_NO_CACHE. Written by the cache's thread. */
+    struct sw_cache *unhinted_owner;
     __extension__ sw_cache_bin bins[];
 };
 
 #if defined(__clang__) && defined(__cplusplus)
 #pragma clang diagnostic pop
 #endif
+
+#define SW_NO_CACHE ((struct sw_cache *)1) /* no span has this owner */
 
 enum { SW_FRAME_SHIFT = 12 }; /* a frame of the page map is 4 KiB */
 

@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "heap/default.h"
+#include "heap/hint.h"
 #include "heap/large.h"
 #include "heap/misuse.h"
 #include "heap/refill.h"
@@ -60,7 +61,7 @@ static void *take_hinted(sw_cache *cache, size_t size, unsigned flags, uint32_t 
  * been freed meanwhile, else the one behind it. False: neither has a free slot, or one of them is
  * the last word, which has padding, or other threads have freed into it; then sw_refill_bin looks
  * closer. */
-static sw_always_inline bool next_word(sw_cache_bin *bin) {
+static sw_always_inline bool next_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL) return false;
     sw_word *word = bin->word;
@@ -75,6 +76,7 @@ static sw_always_inline bool next_word(sw_cache_bin *bin) {
     span->cursor = (uint8_t)k;
     bin->word = word;
     bin->base = base;
+    if (bits != ~0ull) sw_hint_note_word(cache, bin, bits);
     return true;
 }
 
@@ -102,7 +104,7 @@ static sw_noinline void *alloc_hinted(sw_cache *cache, size_t size, unsigned fla
     sw_cache_bin *bin = &cache->bins[span_class];
     void *p = take_hinted(cache, size, flags, span_class);
     if (p != NULL) return p;
-    if (sw_word_free(bin->word) == 0 && !next_word(bin))
+    if (sw_word_free(bin->word) == 0 && !next_word(cache, bin))
         return alloc_refilled(cache, size, flags, span_class);
     return alloc_from_word(cache, bin, size, flags);
 }
@@ -116,7 +118,7 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
     sw_cache_bin *bin = &cache->bins[span_class];
     if (bin->hinted != 0 || sw_word_free(bin->word) != 0)
         return alloc_hinted(cache, size, flags, span_class);
-    if (!next_word(bin)) return alloc_refilled(cache, size, flags, span_class);
+    if (!next_word(cache, bin)) return alloc_refilled(cache, size, flags, span_class);
     if (sw_unlikely(cache->mode != 0)) return alloc_from_word(cache, bin, size, flags);
     void *p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
     unsigned kind = span_class % 2 == 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;

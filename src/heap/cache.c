@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "heap/central.h"
 #include "heap/hazard.h"
+#include "heap/hint.h"
 #include "heap/paths.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
@@ -26,6 +27,7 @@ BESIDE_OBJECTS(sw_cache, spans);
 BESIDE_OBJECTS(sw_cache, paths);
 BESIDE_OBJECTS(sw_cache, small_map);
 BESIDE_OBJECTS(sw_cache, plain_end);
+BESIDE_OBJECTS(sw_cache, unhinted_owner);
 BESIDE_OBJECTS(sw_cache_bin, word);
 BESIDE_OBJECTS(sw_cache_bin, base);
 BESIDE_OBJECTS(sw_cache_bin, hinted);
@@ -110,6 +112,7 @@ static void set_view(sw_cache *cache) {
     cache->plain_end = sw_heap_plain_end(heap);
     cache->paths = sw_paths_for(heap->table, heap->mode);
     cache->mode = heap->mode;
+    sw_hint_reset(cache);
 }
 
 /* The view of a closed cache: it has no address, and every size is large but 0, whose class is

@@ -30,6 +30,8 @@ struct sw_cache_cold {
     uint32_t hazard_id;    /* atomic: id of sw_cache.hazard, for other threads; 0: none */
     uint16_t holder;       /* sw_cache_holder */
     uint16_t exhausted;    /* 1: the central lists and the page heap had nothing at the last look */
+    uint32_t scarcity;     /* of free slots in words: heap/hint.h. 0 while hints are on */
+    uint32_t dropped;      /* hints in vain since a word served; 0 while hints are off */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */

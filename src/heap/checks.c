@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/checks.h"
 
+#include "heap/hint.h"
 #include "heap/registry.h"
 
 const char *sw_heap_record_check(const sw_heap *heap) {
@@ -17,7 +18,10 @@ const char *sw_cache_record_check(const sw_cache *cache) {
     return SW_RULE(cache->table == heap->table)
                ?: SW_RULE(cache->mode == heap->mode)
                ?: SW_RULE(cache->hints == (const sw_hint *)&cache->bins[heap->span_classes])
-               ?: SW_RULE((cache->hazard == NULL) == (cache->cold->hazard_id == 0));
+               ?: SW_RULE((cache->hazard == NULL) == (cache->cold->hazard_id == 0))
+               ?: SW_RULE(cache->unhinted_owner == cache || cache->unhinted_owner == SW_NO_CACHE)
+               ?: SW_RULE(cache->unhinted_owner == cache || cache->cold->scarcity == 0)
+               ?: SW_RULE(cache->unhinted_owner != cache || cache->cold->dropped == 0);
 }
 
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes) {
@@ -26,6 +30,8 @@ const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_
                ?: SW_RULE(cold->holder <= SW_CACHE_OF_USER)
                ?: SW_RULE(cold->tiny_used <= 16)
                ?: SW_RULE(cold->idle_next < span_classes)
+               ?: SW_RULE(cold->scarcity < SW_SCARCITY_MAX)
+               ?: SW_RULE(cold->dropped < SW_DROPPED_MAX)
                ?: SW_RULE(cold->tiny_used == 0 || cold->tiny_block != 0)
                ?: SW_RULE(cold->full == cold->partial + span_classes)
                ?: SW_RULE(cold->kept == (const uint16_t *)(cold->full + span_classes));

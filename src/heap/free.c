@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every free. The fast path, which template.h and fast.h inline, ends here for one of these causes:
  *
- *   sw_free_full       the span is full                  -> a hint, or free_unmarking
+ *   sw_free_hinted     the span is full, or hints are on -> a hint, or free_unhinted
  *   sw_free_by_owner   the span is the cache's hazard    -> the remote word
- *                      the span is full                  -> as sw_free_full
+ *                      the span is full, or hints are on -> as sw_free_hinted
  *                      the span is fresh                 -> free_unmarking
  *                      any other owner, or none          -> sw_free_checked
  *   free_slow          no slot starts at the address     -> a large object, or sw_free_checked
@@ -18,6 +18,7 @@
 
 #include "heap/central.h"
 #include "heap/hazard.h"
+#include "heap/hint.h"
 #include "heap/large.h"
 #include "heap/owned.h"
 #include "heap/remote.h"
@@ -33,49 +34,81 @@ static sw_noinline void report_own(sw_cache *cache, void *ptr) {
     sw_target_report(cache->heap, &target, "free", ptr, 0);
 }
 
-/* A slot of a marked span that gets no hint: the mark goes, and with it a full span changes list.
- * The arguments are those of sw_free_full, so that they stay in their registers. */
+/* The first free into a fresh span, which loses its mark. */
 static sw_noinline void free_unmarking(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     bool live = sw_span_slot_live(span, (uint32_t)slot);
     if (live) sw_owned_unmark(cache, span);
     if (!live || !sw_fast_free_own(cache, span, slot)) report_own(cache, ptr);
 }
 
-/* A full span stays in its list while a hint can bring the slot back. Three frees in a row into one
- * word tell that objects go in the order in which they came: then the span is better listed as
- * partial. (`free` of a full span is 0. What lies below the first hint of a class belongs to
- * another class, and comparing with it does no harm. Every call here is the last thing that is
- * done, and few values live, so that no register is saved on the way.) */
-static sw_always_inline void free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
-    uintptr_t bins = (uintptr_t)cache->bins;
-    sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
-    __asm__("" : "+r"(bin)); /* without this the compiler computes the address twice */
-    if (sw_unlikely(bin->hinted == bin->hinted_max)) {
-        free_unmarking(cache, span, slot, ptr);
-        return;
-    }
+/* A slot that gets no hint: a full span must be listed as partial then. The arguments are those of
+ * sw_free_hinted, so that they stay in their registers. */
+static sw_noinline void free_unhinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    bool live = sw_span_slot_live(span, (uint32_t)slot);
+    if (live) sw_hint_note_unhinted(cache, span);
+    if (live && span->state == SW_SPAN_FULL) sw_owned_unmark(cache, span);
+    if (!live || !sw_fast_free_own(cache, span, slot)) report_own(cache, ptr);
+}
+
+/* Leaves the hint of a free, and sets the slot's bit in `local`, whose content is passed. */
+static sw_always_inline void leave_hint(sw_cache_bin *bin, sw_word *word, uint64_t slot, void *ptr,
+                                        uint64_t local) {
     sw_hint *hint = sw_bin_hints_end(bin);
-    sw_word *word = &span->words[slot / 64];
-    if (hint[-1].word == word && hint[-2].word == word) {
-        free_unmarking(cache, span, slot, ptr);
-        return;
-    }
-    uint64_t local = sw_word_local(word);
-    if (sw_unlikely(sw_fast_set_bit(&local, slot))) {
-        sw_free_checked(cache, ptr, "free"); /* it is free already */
-        return;
-    }
     hint->at = (uintptr_t)ptr;
     hint->word = word;
     hint->slot = slot;
     __asm__("" : "+r"(bin)); /* the sum is made in memory: no register keeps the former value */
     bin->hinted += (uint32_t)sizeof *hint;
+    (void)sw_fast_set_bit(&local, slot);
     sw_word_set_local(word, local);
-    if (sw_unlikely(local == ~0ull)) sw_cache_emptied(cache, span);
 }
 
-void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
-    free_full(cache, span, slot, ptr);
+/* While hints are off. A full span stays in its list while a hint can bring the slot back. Three frees
+ * in a row into one word tell that objects go in the order in which they came: then the span is
+ * better listed as partial. (`free` of a full span is 0. What lies below the first hint of a class
+ * belongs to another class, and comparing with it does no harm.) */
+static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    sw_cache_bin *bin = &cache->bins[span->span_class];
+    sw_word *word = &span->words[slot / 64];
+    uint64_t local = sw_word_local(word), bits = local;
+    const sw_hint *end = sw_bin_hints_end(bin);
+    if (bin->hinted == bin->hinted_max || (end[-1].word == word && end[-2].word == word)) {
+        free_unhinted(cache, span, slot, ptr);
+    } else if (sw_unlikely(sw_fast_set_bit(&bits, slot))) {
+        sw_free_checked(cache, ptr, "free"); /* it is free already */
+    } else {
+        leave_hint(bin, word, slot, ptr, local);
+        sw_hint_note_full(cache);
+        if (sw_unlikely(bits == ~0ull)) sw_cache_emptied(cache, span);
+    }
+}
+
+/* The slot is free at once, by its bit, and the hint brings it back. (Every call here is the last
+ * thing that is done, and few values live, so that no register is saved on the way.) */
+static sw_always_inline void free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    if (sw_unlikely(cache->unhinted_owner == cache)) {
+        free_full(cache, span, slot, ptr);
+        return;
+    }
+    uintptr_t bins = (uintptr_t)cache->bins;
+    sw_cache_bin *bin = (sw_cache_bin *)(bins + span->span_class * sizeof *bin);
+    __asm__("" : "+r"(bin)); /* without this the compiler computes the address twice */
+    if (sw_unlikely(bin->hinted == bin->hinted_max)) {
+        free_unhinted(cache, span, slot, ptr);
+        return;
+    }
+    sw_word *word = &span->words[slot / 64];
+    uint64_t local = sw_word_local(word), both = sw_word_free(word) | local;
+    if (sw_unlikely(sw_fast_set_bit(&both, slot))) {
+        sw_free_checked(cache, ptr, "free"); /* it is free already */
+        return;
+    }
+    leave_hint(bin, word, slot, ptr, local);
+    if (sw_unlikely(both == ~0ull)) sw_cache_emptied(cache, span);
+}
+
+void sw_free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
+    free_hinted(cache, span, slot, ptr);
 }
 
 /* --- the checked free ------------------------------------------------------------------------- */
@@ -121,11 +154,12 @@ static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
 /* A live slot of the cache itself comes this way when its span is marked, when its frame lies
  * outside the main reservation, or when the heap packs tiny objects. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
-    switch (sw_template_mark(cache, span)) {
-    case SW_MARK_FULL: sw_free_full(cache, span, slot, ptr); return;
-    case SW_MARK_FRESH: free_unmarking(cache, span, slot, ptr); return;
-    default: (void)sw_fast_free_own(cache, span, slot);
-    }
+    if (sw_template_mark(cache, span) == SW_MARK_FRESH)
+        free_unmarking(cache, span, slot, ptr);
+    else if (__atomic_load_n(&span->owner, __ATOMIC_RELAXED) != cache->unhinted_owner)
+        sw_free_hinted(cache, span, slot, ptr);
+    else
+        (void)sw_fast_free_own(cache, span, slot);
 }
 
 /* Frees what a guarded target says. False: look again. */
@@ -201,10 +235,15 @@ static sw_always_inline void free_by_owner(sw_cache *cache, sw_span *span, uint6
         return;
     }
     switch (sw_template_mark(cache, span)) {
-    case SW_MARK_FULL: free_full(cache, span, slot, ptr); return;
+    case SW_MARK_NONE:
+        if (cache->unhinted_owner == cache) break; /* the slot is free already */
+        free_hinted(cache, span, slot, ptr);
+        return;
+    case SW_MARK_FULL: free_hinted(cache, span, slot, ptr); return;
     case SW_MARK_FRESH: free_unmarking(cache, span, slot, ptr); return;
-    default: sw_free_checked(cache, ptr, op);
+    default: break;
     }
+    sw_free_checked(cache, ptr, op);
 }
 
 void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op) {

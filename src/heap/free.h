@@ -6,8 +6,9 @@
 #include "heap/cache.h"
 #include "heap/large.h"
 
-/* The free of a slot of a full span of this cache. */
-void sw_free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr);
+/* The free of a slot of a span of this cache that is full, or, while every free leaves a hint, has no
+ * mark. */
+void sw_free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr);
 /* The free of a slot of a span whose owner field is not the cache's address: another cache owns it,
  * or none, or it is marked. */
 void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);

@@ -1,6 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints are dropped and looked up here; the paths that give and take them do so in line. */
+/* Hints are forgotten, looked up, switched on and off here; the paths that give and take them do so
+ * in line. */
 #include "heap/hint.h"
+
+/* --- on and off ------------------------------------------------------------------------------- */
+
+/* What looking at words costs, in allocations that hints would serve dearer: a change of words, or
+ * the first free of a full span, is worth about so many. */
+enum { CHANGE_WORTH = 3 };
+
+void sw_hint_reset(sw_cache *cache) {
+    cache->unhinted_owner = cache;
+    cache->cold->scarcity = 0;
+    cache->cold->dropped = 0;
+}
+
+/* A change of words that serves so many allocations. */
+static void note_change(sw_cache *cache, uint32_t allocations) {
+    struct sw_cache_cold *cold = cache->cold;
+    uint32_t worth = cold->scarcity + CHANGE_WORTH;
+    cold->scarcity = worth > allocations ? worth - allocations : 0;
+    if (cold->scarcity < SW_SCARCITY_MAX) return;
+    cache->unhinted_owner = SW_NO_CACHE;
+    cold->scarcity = 0;
+}
+
+void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits) {
+    cache->cold->dropped = 0;
+    if (cache->unhinted_owner == cache && bin->hinted_max != 0)
+        note_change(cache, sw_popcount(bits));
+}
+
+void sw_hint_note_full(sw_cache *cache) { note_change(cache, 1); }
+
+/* So many hints in vain, while hints are on. */
+static void note_dropped(sw_cache *cache, uint32_t hints) {
+    if (cache->unhinted_owner == cache) return;
+    cache->cold->dropped += hints;
+    if (cache->cold->dropped >= SW_DROPPED_MAX) sw_hint_reset(cache);
+}
+
+void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span) {
+    if (cache->unhinted_owner != cache)
+        note_dropped(cache, 1);
+    else if (cache->bins[span->span_class].hinted_max != 0)
+        note_change(cache, 1);
+}
+
+/* --- hints of a span -------------------------------------------------------------------------- */
 
 void sw_hint_forget(sw_cache *cache, const sw_span *span) {
     sw_cache_bin *bin = &cache->bins[span->span_class];
@@ -10,6 +57,7 @@ void sw_hint_forget(sw_cache *cache, const sw_span *span) {
     for (const sw_hint *hint = bin->hints; hint < hints_end; hint++)
         if (hint->word < span->words || hint->word >= end) *kept++ = *hint;
     bin->hinted = (uint32_t)((uintptr_t)kept - (uintptr_t)bin->hints);
+    note_dropped(cache, (uint32_t)(hints_end - kept));
 }
 
 bool sw_hint_names(const sw_cache *cache, const sw_span *span, uint32_t slot) {

@@ -8,6 +8,7 @@
 #include "heap/checks.h"
 #include "heap/fresh.h"
 #include "heap/hazard.h"
+#include "heap/hint.h"
 #include "heap/idle.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
@@ -117,7 +118,7 @@ static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
 }
 
 /* Points the bin at the next word of its span that has a free slot. False: there is none. */
-static bool point_at_word(sw_cache_bin *bin, uintptr_t *doubled) {
+static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled) {
     if (bin->span == NULL) return false;
     uintptr_t twice;
     sw_word *word = sw_span_find_word(bin->span, &twice);
@@ -125,12 +126,13 @@ static bool point_at_word(sw_cache_bin *bin, uintptr_t *doubled) {
     if (word == NULL) return false;
     bin->word = word;
     bin->base = sw_span_word_base(bin->span, word, bin->bytes);
+    if (sw_word_free(word) != ~0ull) sw_hint_note_word(cache, bin, sw_word_free(word));
     return true;
 }
 
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     sw_cache_bin *bin = &cache->bins[span_class];
-    while (!point_at_word(bin, doubled)) {
+    while (!point_at_word(cache, bin, doubled)) {
         sw_owned_set_full(cache, bin);
         bin->span = take_span(cache, span_class);
         if (bin->span == NULL) return false;

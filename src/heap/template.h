@@ -112,16 +112,17 @@ static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const 
     return (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED) ^ (uintptr_t)cache;
 }
 
-/* The free of a slot whose span is known. For a full span, and for one of another owner, that is
- * passed on, so that nothing is looked up twice. slow: where no slot could be freed. */
+/* The free of a slot whose span is known. What leaves a hint (a free into a full span, or every one:
+ * heap/hint.h), and what another cache owns, is passed on, so that nothing is looked up twice.
+ * slow: where no slot could be freed. */
 static sw_always_inline void sw_template_free_slot(sw_cache *cache, sw_span *span, uint64_t slot,
                                                    void *ptr, const char *op,
                                                    sw_free_slow_fn *slow) {
-    uintptr_t mark = sw_template_mark(cache, span);
-    if (sw_likely(mark == SW_MARK_NONE)) {
+    sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_RELAXED);
+    if (sw_likely(owner == cache->unhinted_owner)) {
         if (sw_unlikely(!sw_fast_free_own(cache, span, slot))) slow(cache, ptr, op);
-    } else if (mark == SW_MARK_FULL) {
-        sw_free_full(cache, span, slot, ptr);
+    } else if (((uintptr_t)owner & ~(uintptr_t)SW_MARK_FULL) == (uintptr_t)cache) {
+        sw_free_hinted(cache, span, slot, ptr);
     } else {
         sw_free_by_owner(cache, span, slot, ptr, op);
     }

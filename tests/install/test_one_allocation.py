@@ -123,7 +123,7 @@ def test_every_line_is_the_compilers() -> None:
     ("written", "planted", "problem"),
     [
         (
-            "`sw_free_full` (src",
+            "`sw_free_hinted` (src",
             "`sw_free_gone` (src",
             "26: src/heap/free.c defines no sw_free_gone",
         ),

@@ -171,6 +171,7 @@ static uint32_t damage_places(sw_heap *heap, sw_cache *cache) {
 }
 
 static void damage_cache(sw_heap *heap, sw_cache *cache) {
+    DAMAGE_BIT(cache, unhinted_owner, 5);
     for (uint32_t i = 2; i < heap->span_classes; i += 5) {
         sw_cache_bin *bin = &cache->bins[i];
         DAMAGE_BIT(bin, word, 4);

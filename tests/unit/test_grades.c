@@ -4,6 +4,7 @@
  * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). */
 #include "base/assert.h"
 #include "dying_words.h"
+#include "heap/hint.h"
 #include "heap/refill.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
@@ -105,6 +106,16 @@ static void damage_bin(void) {
 
 static void damage_cache(void) {
     cache->cold->hazard_id = 5;
+    take_spans();
+}
+
+static void damage_hints(void) {
+    cache->unhinted_owner = NULL;
+    take_spans();
+}
+
+static void damage_scarcity(void) {
+    cache->cold->scarcity = SW_SCARCITY_MAX;
     take_spans();
 }
 
@@ -393,6 +404,8 @@ static const struct {
     {2, "bin->hinted <= bin->hinted_max", damage_bin},
     {2, "(cache->hazard == NULL) == (cache->cold->hazard_id == 0)", damage_cache},
     {2, "cold->tiny_used <= 16", damage_cache_cold},
+    {2, "cache->unhinted_owner == cache || cache->unhinted_owner == ", damage_hints},
+    {2, "cold->scarcity < SW_SCARCITY_MAX", damage_scarcity},
     {2, "heap->cache_count <= heap->cache_numbers", damage_heap},
     {2, "thread->used <= SW_HEAPS_MAX", damage_thread},
     {2, "__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= ", damage_lock},
