@@ -9,40 +9,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Any thread may check. */
 static int check_count_;
 static int check_failures_;
 
+static inline void check_counted_(void) {
+    (void)__atomic_add_fetch(&check_count_, 1, __ATOMIC_RELAXED);
+}
+/* After its failure was printed; so many end the program. */
+static inline void check_has_failed_(void) {
+    if (__atomic_add_fetch(&check_failures_, 1, __ATOMIC_RELAXED) >= 20) exit(1);
+}
+
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
-        check_count_++;                                                                            \
+        check_counted_();                                                                          \
         if (!(condition)) {                                                                        \
-            check_failures_++;                                                                     \
             fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                \
-            if (check_failures_ >= 20) exit(1);                                                    \
+            check_has_failed_();                                                                   \
         }                                                                                          \
     } while (0)
 
 #define CHECK_EQ(got, want)                                                                        \
     do {                                                                                           \
         uint64_t got_ = (uint64_t)(got), want_ = (uint64_t)(want);                                 \
-        check_count_++;                                                                            \
+        check_counted_();                                                                          \
         if (got_ != want_) {                                                                       \
-            check_failures_++;                                                                     \
             fprintf(stderr, "%s:%d: %s is %" PRIu64 ", expected %" PRIu64 "\n", __FILE__,          \
                     __LINE__, #got, got_, want_);                                                  \
-            if (check_failures_ >= 20) exit(1);                                                    \
+            check_has_failed_();                                                                   \
         }                                                                                          \
     } while (0)
 
 #define CHECK_STR(got, want)                                                                       \
     do {                                                                                           \
         const char *got_ = (got), *want_ = (want);                                                 \
-        check_count_++;                                                                            \
+        check_counted_();                                                                          \
         if (got_ == NULL || strcmp(got_, want_) != 0) {                                            \
-            check_failures_++;                                                                     \
             fprintf(stderr, "%s:%d: %s is \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #got,    \
                     got_ ? got_ : "(null)", want_);                                                \
-            if (check_failures_ >= 20) exit(1);                                                    \
+            check_has_failed_();                                                                   \
         }                                                                                          \
     } while (0)
 
