@@ -12,6 +12,7 @@ static sw_tls_fast struct {
 void sw_verify_install(sw_verify_fn *fn) { __atomic_store_n(&verify, fn, __ATOMIC_RELEASE); }
 
 bool sw_verify_is_quiet(const sw_heap *heap, const sw_cache *cache) {
+    if (heap->pages.purge_state == SW_PURGE_RUNNING) return false;
     if (sw_os_is_single_threaded()) return true;
     if (heap->leaving != 0 || heap->cache_count > 1) return false;
     return heap->cache_count == 0 || heap->open_caches == cache;

@@ -29,7 +29,9 @@ void sw_verify_install(sw_verify_fn *fn);
 
 /* Under the heap's lock: whether no thread but the caller's is inside the heap. Either the process
  * has one thread, or the only open cache is the one that the caller works with (NULL: no cache) and
- * no thread is about to leave a cache that it has closed. */
+ * no thread is about to leave a cache that it has closed. No pages are on their
+ * way back to the system either: who verifies would wait for whoever gives them back, which may be
+ * the caller. */
 bool sw_verify_is_quiet(const sw_heap *heap, const sw_cache *cache);
 
 void sw_verify_note_event(sw_heap *heap, sw_verify_event event);
