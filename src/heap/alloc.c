@@ -259,9 +259,8 @@ void *sw_malloc(size_t size) {
 void *sw_calloc(size_t count, size_t size) {
     size_t bytes;
     if (sw_mul_overflow(count, size, &bytes)) return no_memory();
-    sw_cache *cache = sw_tls.cache;
-    if (SW_SPECIALISED && bytes <= SW_DEFAULT_CUTOFF && cache->heap != NULL)
-        return SW_DEFAULT_NOSCAN[bytes](cache, bytes, SW_ZERO);
+    if (SW_SPECIALISED && bytes <= SW_DEFAULT_CUTOFF && sw_tls.cache->heap != NULL)
+        return SW_DEFAULT_NOSCAN[bytes](sw_tls.cache, bytes, SW_ZERO);
     return alloc_default(bytes, SW_ZERO);
 }
 

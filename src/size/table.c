@@ -173,7 +173,7 @@ static uint32_t first_pages_of(const sw_class_spec *spec) {
 
 static sw_status check_first_span(uint32_t page_bytes, const sw_class_spec *spec, uint32_t cls) {
     uint32_t size = spec->size_bytes, first = first_pages_of(spec);
-    if (spec->pages % first != 0 || !sw_is_pow2(spec->pages / first)) {
+    if (first == 0 || spec->pages % first != 0 || !sw_is_pow2(spec->pages / first)) {
         return sw_fail(SW_INVALID, OP_CREATE,
                        CLASS "first_pages %" PRIu32 ": %" PRIu32
                              " pages must be a power of two times as many",
