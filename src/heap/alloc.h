@@ -7,5 +7,8 @@
 
 /* A tiny object that does not fit the cache's tiny block. */
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
+/* An object of any size, by the table of the cache's heap: large ones, and those that no
+ * specialised path serves. The cache has a heap. */
+void *sw_alloc_by_table(sw_cache *cache, size_t size, unsigned flags);
 
 #endif

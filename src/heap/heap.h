@@ -12,7 +12,7 @@
  *   1. The size's class and the bin of its span class are looked up.        (template.h, alloc.c)
  *   2. The newest hint gives its slot, or the lowest set bit of the bin's word does. Paths that
  *      know the class when compiled look at the word first.
- *   3. The word is empty: the current span's next word with a bit is taken.            (alloc.c)
+ *   3. The word is empty: the current span's next word with a bit is taken.           (refill.h)
  *   4. The span has none: it goes to the full list, and a partial span of this cache follows it;
  *      where there is none, the frees of other threads are drained first.             (refill.c)
  *   5. There is still none: under the heap's lock a partial span of the central lists is taken
@@ -36,6 +36,7 @@
  *
  * Files, the lowest first. Each calls only files that stand before it in this list.
  *   misuse, record, shelf, hint, central, target    records, freed large objects, ownerless spans
+ *   object                                          a slot becomes an object: its size, its zeroes
  *   reclaim, fresh                                  what gives memory back, and what takes it
  *   owned, remote, idle, refill                     what a cache does with its spans
  *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads

@@ -80,8 +80,8 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     return span;
 }
 
-static sw_noinline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
-                                        sw_status *why) {
+static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t align,
+                                             bool noscan, sw_status *why) {
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = take(heap, pages, align, noscan, why);
     sw_reclaim_unlock(heap);
@@ -90,72 +90,45 @@ static sw_noinline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t al
 
 /* Before a request is refused, the cache gives up its idle spans and shelves, and the hook of the
  * limit is asked. */
-static sw_noinline sw_span *take_again(sw_cache *cache, uint32_t pages, size_t align, bool noscan,
-                                       sw_status *why) {
+static sw_always_inline sw_span *take_span(sw_cache *cache, uint32_t pages, size_t align,
+                                           bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
-    uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
-    sw_span *span;
     uint32_t asked = 0;
-    do {
+    for (bool trimmed = false;; trimmed = true) {
+        sw_span *span = take_locked(heap, pages, align, noscan, why);
+        if (sw_likely(span != NULL)) return span;
+        uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
+        if (trimmed && (*why != SW_LIMIT || !sw_reclaim_ask_limit(heap, bytes, &asked)))
+            return NULL;
         sw_cache_trim(cache);
-        span = take_locked(heap, pages, align, noscan, why);
-    } while (span == NULL && *why == SW_LIMIT && sw_reclaim_ask_limit(heap, bytes, &asked));
-    return span;
+    }
 }
 
-static sw_span *take_span(sw_cache *cache, size_t size, size_t align, bool noscan) {
-    sw_heap *heap = cache->heap;
-    size_t pages = sw_pages_of(heap->table, size == 0 ? 1 : size);
-    sw_status why = SW_NOMEM;
-    sw_span *span = NULL;
-    if (pages != 0 && pages < UINT32_MAX / 4) {
-        span = take_locked(heap, (uint32_t)pages, align, noscan, &why);
-        if (sw_unlikely(span == NULL))
-            span = take_again(cache, (uint32_t)pages, align, noscan, &why);
-    }
-    if (span == NULL) {
-        sw_fail(why, "alloc", "heap %u: %zu bytes: %s", heap->id, size, sw_status_text(why));
-        errno = ENOMEM;
-    }
-    return span;
-}
-
-static sw_noinline void *clear_all(const sw_cache *cache, void *p, size_t size) {
+sw_noinline void *sw_large_clear(const sw_cache *cache, void *p, size_t size) {
     size_t pages = sw_pages_of(cache->table, size == 0 ? 1 : size);
     return (cache->mode & SW_MODE_DRY) != 0 ? p : clear(p, pages << cache->table->page_shift);
 }
 
-/* The span is the caller's: its object begins to live. */
-static sw_always_inline void *begin(sw_cache *cache, sw_span *span, size_t size, unsigned flags) {
-    sw_heap *heap = cache->heap;
-    void *p = (void *)span->base;
-    bool zero = (flags & (SW_ZERO | SW_SCAN)) != 0 && span->needzero != 0;
-    if (sw_unlikely((cache->mode & SW_MODE_TRACKED) != 0))
-        __atomic_store_n(&sw_space_cold(heap->space, span)->requested, size, __ATOMIC_RELAXED);
-    sw_span_large_begin(span);
-    return sw_likely(!zero) ? p : clear_all(cache, p, size);
+static void *refuse(const sw_cache *cache, size_t size, sw_status why) {
+    sw_fail(why, "alloc", "heap %u: %zu bytes: %s", cache->heap->id, size, sw_status_text(why));
+    errno = ENOMEM;
+    return NULL;
 }
 
-static sw_noinline void *alloc_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
+void *sw_large_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags) {
     if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
     bool noscan = (flags & SW_SCAN) == 0;
-    reserve_shelf(cache, sw_pages_of(cache->table, size), noscan);
-    sw_span *span = take_span(cache, size, align, noscan);
-    if (span == NULL) return NULL;
+    size_t pages = sw_pages_of(cache->table, size == 0 ? 1 : size);
+    sw_status why = SW_NOMEM;
+    sw_span *span = NULL;
+    reserve_shelf(cache, pages, noscan);
+    if (pages != 0 && pages < UINT32_MAX / 4)
+        span = take_span(cache, (uint32_t)pages, align, noscan, &why);
+    if (span == NULL) return refuse(cache, size, why);
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
-    void *p = begin(cache, span, size, flags);
+    void *p = sw_large_begin(cache, span, size, flags);
     sw_verify_point(cache->heap, cache);
     return p;
-}
-
-void *sw_large_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags) {
-    uint32_t shift = cache->table->page_shift;
-    if (sw_unlikely(size - 1 >= SW_SHELF_MAX_BYTES || align >> shift > 1))
-        return alloc_fresh(cache, size, align, flags);
-    uint32_t pages = (uint32_t)((size - 1) >> shift) + 1;
-    uint64_t id = sw_shelf_take(cache, pages, sw_shelf_kind(pages, (flags & SW_SCAN) == 0));
-    if (id != 0) return begin(cache, &cache->spans[id], size, flags);
-    return alloc_fresh(cache, size, align, flags);
 }
 
 /* --- free ------------------------------------------------------------------------------------- */

@@ -8,16 +8,16 @@
 #include "heap/checks.h"
 #include "heap/fresh.h"
 #include "heap/hazard.h"
-#include "heap/hint.h"
 #include "heap/idle.h"
 #include "heap/misuse.h"
+#include "heap/object.h"
 #include "heap/owned.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
 #include "heap/verify_point.h"
 
-uintptr_t sw_refill_from_hint(sw_cache *cache, uint32_t span_class, sw_span **span) {
-    sw_cache_bin *bin = &cache->bins[span_class];
+/* Takes the slot that the newest valid hint names: its address and span, else 0. */
+static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin, sw_span **span) {
     while (bin->hinted != 0) {
         bin->hinted -= (uint32_t)sizeof(sw_hint);
         const sw_hint *hint = sw_bin_hints_end(bin);
@@ -54,7 +54,7 @@ static void populate(const sw_cache *cache, const sw_span *span) {
 
 /* Under the heap's lock: a span of the central lists, or a fresh one. It is the cache's from now
  * on. NULL with *why set. */
-static sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
+static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_reclaim_decay(heap);
     sw_span *span = sw_central_take_partial(heap, span_class);
@@ -99,20 +99,19 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
  * because another look would most likely fail as well. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
-    sw_span *span = sw_owned_take_partial(cache, span_class);
-    if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-        if (cache->cold->exhausted) {
-            sw_remote_drain(cache);
-        } else {
-            sw_remote_drain_settled(cache);
+    sw_span *span;
+    for (int look = 0; look < 2; look++) {
+        span = sw_owned_take_partial(cache, span_class);
+        if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
+            if (cache->cold->exhausted) {
+                sw_remote_drain(cache);
+            } else {
+                sw_remote_drain_settled(cache);
+            }
+            span = sw_owned_take_partial(cache, span_class);
         }
-        span = sw_owned_take_partial(cache, span_class);
-    }
-    if (span == NULL) span = take_unowned(cache, span_class);
-    if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
-        sw_remote_drain(cache);
-        span = sw_owned_take_partial(cache, span_class);
         if (span == NULL) span = take_unowned(cache, span_class);
+        if (span != NULL || __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) break;
     }
     return span;
 }
@@ -147,15 +146,36 @@ static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
     return sw_last_error()->status == SW_LIMIT && sw_reclaim_ask_limit(cache->heap, bytes, asked);
 }
 
-bool sw_refill_bin(sw_cache *cache, uint32_t span_class) {
+/* Gives the bin a word with a free bit. False: no memory; the bin is left empty, and the reason is
+ * the thread's last error. */
+static sw_always_inline bool refill_bin(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     uint32_t asked = 0;
+    bool done;
     sw_check2(sw_bin_of_cache_check(cache, span_class));
-    bool done = refill(cache, span_class, &doubled);
-    while (sw_unlikely(!done) && may_retry(cache, span_class, &asked))
+    do {
         done = refill(cache, span_class, &doubled);
+    } while (sw_unlikely(!done) && may_retry(cache, span_class, &asked));
     sw_verify_note(cache->heap, SW_VERIFY_REFILL);
     sw_verify_point(cache->heap, cache);
     if (sw_unlikely(doubled != 0)) sw_report_double_free(cache->heap, doubled);
     return done;
+}
+
+void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    span_class = sw_refill_span_class(cache, size, span_class);
+    sw_cache_bin *bin = &cache->bins[span_class];
+    sw_span *span;
+    for (bool searched = false;; searched = true) {
+        uintptr_t p = take_hinted(cache, bin, &span);
+        if (p != 0) return sw_object_finish(cache, span, (void *)p, size, flags);
+        if (sw_word_free(bin->word) != 0) break;
+        /* Other requests have come by sw_refill_quick, or their spans have one word. */
+        if ((cache->mode != 0 || flags != 0) && sw_refill_next_word(cache, bin)) break;
+        if (searched) return sw_object_no_memory();
+        if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
+        if (sw_likely(refill_bin(cache, span_class))) break;
+        /* The hook of the heap's limit may have freed objects, whose slots are hinted now. */
+    }
+    return sw_object_from_word(cache, bin, size, flags);
 }

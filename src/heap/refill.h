@@ -1,14 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a bin goes on when its word is empty: its span's next word, then another span. */
+/* Where an allocation goes on when its bin's word is empty: hints, the span's next word, then the
+ * other words, then another span. */
 #ifndef SW_HEAP_REFILL_H
 #define SW_HEAP_REFILL_H
 
-#include "heap/cache.h"
+#include "heap/hint.h"
+#include "heap/template.h"
 
-/* Takes the slot that the newest valid hint names: its address and span, else 0. */
-uintptr_t sw_refill_from_hint(sw_cache *cache, uint32_t span_class, sw_span **span);
-/* Gives the bin a word with a free bit. False: no memory; the bin is left empty, and the reason is
- * the thread's last error. */
-bool sw_refill_bin(sw_cache *cache, uint32_t span_class);
+/* An object from wherever there is a free slot. All of the search is decided in this one function.
+ * NULL, with errno and the thread's last error: no memory, or the cache has ended. */
+void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+
+/* What SW_CLASS_OF_SIZE stands for. */
+static sw_always_inline uint32_t sw_refill_span_class(const sw_cache *cache, size_t size,
+                                                      uint32_t span_class) {
+    return span_class != SW_CLASS_OF_SIZE
+               ? span_class
+               : sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
+}
+
+/* Points the bin at its span's next word: the current one, which was empty, if slots of it have
+ * been freed meanwhile, else the one behind it. False: neither has a free slot, or one of them is
+ * the last word, which has padding, or other threads have freed into it; then sw_refill_alloc looks
+ * closer. */
+static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *bin) {
+    sw_span *span = bin->span;
+    if (span == NULL) return false;
+    sw_word *word = bin->word;
+    uintptr_t base = bin->base;
+    uint32_t k = span->cursor;
+    if (sw_word_local(word) == 0) word++, k++, base += 64 * (uintptr_t)bin->bytes;
+    if ((k + 1) * 64 > span->slots || sw_word_remote(word) != 0) return false;
+    uint64_t bits = sw_word_free(word) | sw_word_local(word);
+    if (bits == 0) return false;
+    sw_word_set_local(word, 0);
+    sw_word_set_free(word, bits);
+    span->cursor = (uint8_t)k;
+    bin->word = word;
+    bin->base = base;
+    if (bits != ~0ull) sw_hint_note_word(cache, bin, bits);
+    return true;
+}
+
+/* What the cache's heap, which is plain, most often has: the slot of the newest hint, or one of the
+ * span's next word. */
+static sw_always_inline void *sw_refill_quick(sw_cache *cache, size_t size, unsigned flags,
+                                              uint32_t span_class) {
+    span_class = sw_refill_span_class(cache, size, span_class);
+    sw_cache_bin *bin = &cache->bins[span_class];
+    void *p;
+    if (sw_unlikely(cache->mode != 0)) return sw_refill_alloc(cache, size, flags, span_class);
+    if (bin->hinted != 0) {
+        if (!sw_template_take_hinted(bin, &p))
+            return sw_refill_alloc(cache, size, flags, span_class);
+        return (flags & SW_ZERO) != 0 ? sw_template_clear(p, bin->bytes) : p;
+    }
+    if (sw_word_free(bin->word) != 0 || !sw_refill_next_word(cache, bin))
+        return sw_refill_alloc(cache, size, flags, span_class);
+    p = sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
+    unsigned kind = span_class % 2 == 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
+    return sw_template_must_zero(bin->span, flags, kind) ? sw_template_clear(p, bin->bytes) : p;
+}
 
 #endif

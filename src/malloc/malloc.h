@@ -39,20 +39,26 @@ void face_free_sized(void *ptr, size_t size);
 
 /* --- inline paths ----------------------------------------------------------------------------- */
 
-/* What the inline paths continue with: after a miss in the cache, for a size that has no inline
- * path, and for a free that needs more than a bit. */
+/* What the inline paths continue with: after a miss in the cache, and for a free that needs more
+ * than a bit. */
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
-void *face_alloc_general(sw_cache *cache, size_t size, unsigned flags);
 void face_free_slow(sw_cache *cache, void *ptr, const char *op);
+
+/* A size that has no inline path. */
+static sw_always_inline void *face_allocate_by_table(size_t size, unsigned flags) {
+    sw_cache *cache = sw_tls.cache;
+    return sw_likely(cache->heap != NULL) ? sw_alloc_by_table(cache, size, flags)
+                                          : face_alloc(size, 0, flags);
+}
 
 static sw_always_inline void *face_allocate(size_t size) {
     return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, 0, face_alloc_slow)
-                                               : face_alloc_general(sw_tls.cache, size, 0);
+                                               : face_allocate_by_table(size, 0);
 }
 
 static sw_always_inline void *face_allocate_zeroed(size_t size) {
     return sw_likely(size <= SW_FAST_SIZE_MAX) ? sw_default_alloc(size, SW_ZERO, face_alloc_slow)
-                                               : face_alloc_general(sw_tls.cache, size, SW_ZERO);
+                                               : face_allocate_by_table(size, SW_ZERO);
 }
 
 static inline void *face_allocate_aligned(size_t size, size_t align) {

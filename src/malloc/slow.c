@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "heap/free.h"
+#include "heap/refill.h"
 #include "heap/thread.h"
 #include "malloc/account.h"
 #include "malloc/malloc.h"
@@ -37,12 +38,7 @@ static void leave(const service *by) {
 /* --- calls ------------------------------------------------------------------------------------ */
 
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    return sw_likely(cache->heap != NULL) ? sw_alloc_slow(cache, size, flags, span_class)
-                                          : face_alloc(size, 0, flags);
-}
-
-void *face_alloc_general(sw_cache *cache, size_t size, unsigned flags) {
-    return sw_likely(cache->heap != NULL) ? sw_cache_alloc(cache, size, flags)
+    return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
                                           : face_alloc(size, 0, flags);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fast path of free passes on is decided in the second function at the latest.
+"""What a fast path passes on is decided in the second function at the latest: free, allocation.
 
 The calls are those of the compiled objects, so that what the compiler inlines is no hop.
 """
@@ -17,11 +17,21 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Where free's fast path is inlined, and how many hops lie before: sw_free_slow is called by the
-# fast path of spanwise/fast.h, which is in the program.
-ENTRIES = {"sw_free": 0, "sw_cache_free": 0, "free": 0, "sw_free_slow": 1}
-# Functions that decide. face_free serves the first call of a thread and tracked heaps.
-DECIDES = {
+# Where a fast path is inlined, and how many hops lie before: sw_free_slow and sw_alloc_slow are
+# called by the fast paths of spanwise/fast.h, which are in the program, and sw_alloc_tiny by the
+# generated paths that pack tiny objects.
+FREE_ENTRIES = {"sw_free": 0, "sw_cache_free": 0, "free": 0, "sw_free_slow": 1}
+ALLOC_ENTRIES = {
+    **dict.fromkeys(("sw_malloc", "sw_calloc", "sw_aligned_alloc", "malloc", "calloc"), 0),
+    **dict.fromkeys(("sw_cache_alloc", "sw_cache_alloc_aligned"), 0),
+    **dict.fromkeys(("sw_heap_alloc", "sw_heap_alloc_aligned"), 0),
+    **dict.fromkeys(("memalign", "aligned_alloc", "posix_memalign", "valloc", "pvalloc"), 0),
+    "sw_alloc_slow": 1,
+    "sw_alloc_tiny": 1,
+}
+# Functions that decide, behind which no hop is counted. face_free and face_alloc serve the first
+# call of a thread and tracked heaps, alloc_first the first allocation of a thread: they begin anew.
+FREE_DECIDES = {
     "sw_free_checked",
     "free_unmarking",
     "free_unhinted",
@@ -29,10 +39,52 @@ DECIDES = {
     "announce",
     "face_free",
 }
+# Functions that do what their caller has decided: they make a slot an object, clear it, give pages
+# back or ask for them early. alloc_tiny calls a path that packs, and sw_alloc_tiny asks for a block
+# to pack into: that is an allocation of its own, and an entry.
+ALLOC_DOES = {
+    "face_alloc",
+    "alloc_first",
+    "alloc_tiny",
+    "sw_alloc_tiny",
+    "sw_object_from_word",
+    "sw_object_finish",
+    "sw_large_clear",
+    "release_locked",
+    "populate",
+}
+# By way of an allocation, the function that goes it: whoever calls that one has decided. The next
+# word is decided in sw_alloc_slow itself, which notes it by sw_hint_note_word.
+WAYS = {
+    "next word": "sw_hint_note_word",
+    "other words": "sw_span_find_word",
+    "next span": "sw_owned_take_partial",
+    "remote drain": "sw_remote_drain",
+    "central span": "sw_central_take_partial",
+    "fresh span": "sw_fresh_span",
+    "large object": "sw_fresh_pages",
+    "limit": "sw_reclaim_ask_limit",
+    "misuse": "sw_report_ended_cache",
+}
+FREE_SOURCES = {
+    "free": "src/heap/free.c",
+    "malloc": "src/malloc/malloc.c",
+    "slow": "src/malloc/slow.c",
+}
+ALLOC_SOURCES = {
+    "alloc": "src/heap/alloc.c",
+    "refill": "src/heap/refill.c",
+    "large": "src/heap/large.c",
+    "object": "src/heap/object.c",
+    "malloc": "src/malloc/malloc.c",
+    "slow": "src/malloc/slow.c",
+}
 
 FUNCTION = re.compile(r"^[0-9a-f]+ <([\w.]+)>:$")
 TARGET = re.compile(r"\b(?:call|jmp|j[a-z]{1,3})q?\s+[0-9a-f]+ <([\w.]+)(?:\+0x[0-9a-f]+)?>$")
 RELOCATION = re.compile(r"R_X86_64_(?:PLT32|PC32|GOTPCRELX?)\s+(?:\.text\.)?([\w.]+)-0x4$")
+# A line behind an instruction whose target the linker writes: what objdump shows there is none.
+UNRESOLVED = re.compile(r"^\s+[0-9a-f]+: R_X86_64_")
 
 
 def plain(symbol: str) -> str:
@@ -41,7 +93,7 @@ def plain(symbol: str) -> str:
 
 
 def calls_of(objects: Collection[Path]) -> dict[str, set[str]]:
-    """By function, the functions of these objects that it calls or jumps to."""
+    """By function of these objects, the functions that it calls or jumps to."""
     calls: dict[str, set[str]] = {}
     for path in objects:
         text = subprocess.run(
@@ -50,31 +102,42 @@ def calls_of(objects: Collection[Path]) -> dict[str, set[str]]:
             text=True,
             check=True,
         ).stdout
-        current = ""
-        for line in text.splitlines():
+        current = target = ""
+        for line in [*text.splitlines(), ""]:
+            relocation = RELOCATION.search(line)
+            if target and not relocation and not UNRESOLVED.search(line):
+                calls[current].add(target)
+            target = ""
             if found := FUNCTION.match(line):
                 current = plain(found[1])
                 calls.setdefault(current, set())
-            elif found := TARGET.search(line) or RELOCATION.search(line):
-                calls[current].add(plain(found[1]))
-    return {name: {c for c in called if c in calls and c != name} for name, called in calls.items()}
+            elif relocation:
+                calls[current].add(plain(relocation[1]))
+            elif found := TARGET.search(line):
+                target = plain(found[1])
+    return calls
 
 
 def most_hops(
     calls: Mapping[str, Collection[str]], entries: Mapping[str, int], decides: Collection[str]
 ) -> dict[str, int]:
-    """By function that an entry reaches, the most hops of a way to it without a circle."""
+    """By function that an entry reaches, the most hops of a way to it without a circle.
+
+    No way leads on from a function of `decides` unless it is an entry.
+    """
     most: dict[str, int] = {}
 
     def walk(name: str, hops: int, way: tuple[str, ...]) -> None:
         most[name] = max(most.get(name, 0), hops)
-        if name in decides:
+        if name in decides and len(way) > 1:
             return
         for called in calls[name]:
-            if called not in way:
+            if called in calls and called not in way:
                 walk(called, hops + 1, (*way, called))
 
     for entry, before in entries.items():
+        if entry not in calls:
+            raise ValueError(f"no function {entry}: mend the table of entries")
         walk(entry, before, (entry,))
     return most
 
@@ -85,8 +148,8 @@ def compiled(compiler: str, sources: Mapping[str, str], folder: Path) -> list[Pa
     for name, source in sources.items():
         objects.append(folder / f"{name}.o")
         command = [compiler, "-std=gnu11", "-O3", "-DNDEBUG", "-DSW_CHECK=1", "-fPIC"]
-        command += ["-fvisibility=hidden", "-Isrc", "-Iinclude", "-c", "-o", str(objects[-1])]
-        subprocess.run([*command, source], cwd=ROOT, check=True)
+        command += ["-fvisibility=hidden", "-fno-semantic-interposition", "-Isrc", "-Iinclude"]
+        subprocess.run([*command, "-c", "-o", objects[-1], source], cwd=ROOT, check=True)
     return objects
 
 
@@ -101,15 +164,53 @@ def compiler(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_free_is_decided_within_two_hops(compiler: str, tmp_path: Path) -> None:
-    sources = {
-        "free": "src/heap/free.c",
-        "malloc": "src/malloc/malloc.c",
-        "slow": "src/malloc/slow.c",
-    }
-    calls = calls_of(compiled(compiler, sources, tmp_path))
-    hops = most_hops(calls, ENTRIES, DECIDES)
+    calls = calls_of(compiled(compiler, FREE_SOURCES, tmp_path))
+    hops = most_hops(calls, FREE_ENTRIES, FREE_DECIDES)
     assert set(hops) >= {"sw_free_checked", "free_unmarking", "sw_free_hinted", "face_free"}
     assert {name: n for name, n in hops.items() if n > 2} == {}
+
+
+def undecided(compiler: str, sources: Mapping[str, str], folder: Path) -> dict[str, int]:
+    """The ways of an allocation, and the functions beside them, that lie behind a third hop."""
+    calls = calls_of(compiled(compiler, sources, folder))
+    hops = most_hops(calls, ALLOC_ENTRIES, ALLOC_DOES)
+    found = {name: n for name, n in hops.items() if n > 2 and name not in ALLOC_DOES}
+    for way, goes in WAYS.items():
+        callers = [hops[name] for name in hops if goes in calls[name]]
+        assert callers != [], f"{way}: no function calls {goes}: mend the table of ways"
+        if max(callers) > 2:
+            found[way] = max(callers)
+    return found
+
+
+def test_an_allocation_is_decided_within_two_hops(compiler: str, tmp_path: Path) -> None:
+    assert undecided(compiler, ALLOC_SOURCES, tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "ways"),
+    [
+        (
+            "refill",
+            "sw_span *take_span",
+            {"next span", "remote drain", "central span", "fresh span"},
+        ),
+        ("refill", "sw_span *take_unowned", {"central span", "fresh span"}),
+        ("refill", "bool may_retry", {"limit"}),
+        ("large", "sw_span *take_span", {"large object", "limit"}),
+    ],
+)
+def test_a_third_hop_of_an_allocation_is_found(
+    compiler: str, tmp_path: Path, source: str, function: str, ways: set[str]
+) -> None:
+    text = (ROOT / ALLOC_SOURCES[source]).read_text(encoding="utf-8")
+    start = re.compile(rf"^static (?:sw_always_inline )?{re.escape(function)}\(", re.MULTILINE)
+    planted, count = start.subn(f"static sw_noinline {function}(", text)
+    assert count == 1
+    mutant = tmp_path / f"{source}.c"
+    mutant.write_text(planted, encoding="utf-8")
+    found = undecided(compiler, {**ALLOC_SOURCES, source: str(mutant)}, tmp_path)
+    assert set(found) == ways | {function.rsplit(maxsplit=1)[-1].removeprefix("*")}
 
 
 def test_a_third_hop_is_found(compiler: str, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ static void damage_list(void) {
 
 static void damage_bin(void) {
     cache->bins[class_of(64)].hinted = cache->bins[class_of(64)].hinted_max + sizeof(sw_hint);
-    (void)sw_refill_bin(cache, class_of(64));
+    (void)sw_refill_alloc(cache, 64, 0, class_of(64));
 }
 
 static void damage_cache(void) {
@@ -310,7 +310,7 @@ static void damage_runner(void) {
 /* Local checks run on this way too; none of them reads what these cases have damaged. */
 static void refill(void) {
     sw_verify_every(1);
-    (void)sw_refill_bin(cache, class_of(64));
+    (void)sw_refill_alloc(cache, 64, 0, class_of(64));
 }
 
 static sw_span *full_span(void) {

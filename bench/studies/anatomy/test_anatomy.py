@@ -52,7 +52,7 @@ def test_a_renamed_function_and_a_changed_line_are_missed(tmp_path: Path) -> Non
         file.write_text(text.replace("sw_fast_clear(p, bytes);", "clear(p, bytes);"))
     assert anatomy_parts.missing(tmp_path) == [
         "window: no function 'sw_template_pop'",
-        "window: no line 'sw_template_pop' in a function 'alloc_from_word'",
+        "window: no line 'sw_template_pop' in a function 'sw_object_from_word'",
         "zeroing: no line 'sw_fast_clear' in a function 'sw_template_small'",
         "zeroing: no line 'sw_fast_clear' in a function 'sw_fast_take'",
     ]
@@ -77,7 +77,7 @@ def frame(function: str) -> Frame:
         (["run_value", "stack_it"], "the function itself"),
         (["run_cache", "sw_cache_alloc", "sw_size_class"], "class lookup"),
         (["run_cache", "sw_cache_alloc", "sw_template_take_hinted", "sw_word_local"], "hints"),
-        (["sw_cache_alloc", "sw_alloc_slow", "sw_refill_bin", "never_heard_of"], "refill"),
+        (["sw_cache_alloc", "sw_alloc_slow", "sw_refill_alloc", "never_heard_of"], "refill"),
         (["run_cache", "sw_cache_free", "sw_word_free"], "free"),
         (["run_cache", "sw_cache_alloc", "never_heard_of"], "other"),
         (["never_heard_of", "sw_word_local"], "other"),
