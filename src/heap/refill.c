@@ -152,7 +152,6 @@ static sw_always_inline bool refill_bin(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     uint32_t asked = 0;
     bool done;
-    sw_check2(sw_bin_of_cache_check(cache, span_class));
     do {
         done = refill(cache, span_class, &doubled);
     } while (sw_unlikely(!done) && may_retry(cache, span_class, &asked));
@@ -166,6 +165,7 @@ void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t spa
     span_class = sw_refill_span_class(cache, size, span_class);
     sw_cache_bin *bin = &cache->bins[span_class];
     sw_span *span;
+    sw_check2(sw_bin_of_cache_check(cache, span_class));
     for (bool searched = false;; searched = true) {
         uintptr_t p = take_hinted(cache, bin, &span);
         if (p != 0) return sw_object_finish(cache, span, (void *)p, size, flags);
