@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* callgrind, where its header is there. What comes before the measured part then runs fast: collecting
- * starts late. */
+/* Switches callgrind on and off where its header is installed. Collecting starts late, so what comes
+ * before the measured part runs fast. */
 #ifndef SPANWISE_BENCH_CALLGRIND_H
 #define SPANWISE_BENCH_CALLGRIND_H
 

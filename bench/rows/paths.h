@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops of one allocation path each, to be counted under callgrind by instructions.py.
+/* Loops of one allocation path each, which bench/instructions.py counts under callgrind.
  *
  * paths.c is the program; paths_spanwise.c holds the paths of the library (bench_paths, and with
  * the checks left out bench_paths_bare), paths_malloc.c those of malloc as the dynamic linker binds
- * it (bench_paths_malloc, run with libspanwise-malloc.so preloaded), limits/paths_limits.cc the
- * prototypes (bench_paths_limits).
+ * it (bench_paths_malloc, run with libspanwise-malloc.so preloaded), and
+ * bench/studies/limits/paths_limits.cc those of the prototypes (bench_paths_limits).
  */
 #ifndef SPANWISE_BENCH_PATHS_H
 #define SPANWISE_BENCH_PATHS_H

@@ -6,7 +6,7 @@
 #include "paths.h"
 
 enum {
-    REPLACED_LIVE = 100000, /* as the bench row has it */
+    REPLACED_LIVE = 100000, /* LIVE of rows.h */
     REPLACED_LARGE = 64,
     LARGE_MAX = 1 << 20,
 };
@@ -21,7 +21,7 @@ static void face_pair(size_t count) {
     }
 }
 
-/* Pages of their own: up to 1 MiB a cache keeps them, 2 MiB are too long. */
+/* Large objects: up to 1 MiB they are put on a shelf of the cache, 2 MiB are too long for one. */
 static inline void large_pair(size_t count, size_t size) {
     for (size_t i = 0; i < count; i++) {
         void *p = malloc(size);
@@ -35,7 +35,8 @@ static void face_pair_256k(size_t count) { large_pair(count, 256 << 10); }
 static void face_pair_1m(size_t count) { large_pair(count, 1 << 20); }
 static void face_pair_2m(size_t count) { large_pair(count, 2 << 20); }
 
-/* Where most that is freed does not fit what is asked for next. */
+/* A random replacement of large objects: most that is freed has other pages than what is asked for
+ * next. */
 static void face_replace_large(size_t count) {
     for (size_t n = 0; n < count; n++) {
         uint32_t i = random_below(REPLACED_LARGE);
@@ -82,7 +83,7 @@ static void face_replace(size_t count) {
 static void live(size_t count) {
     (void)count;
     for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = malloc(replace_size());
-    face_replace(2 * REPLACED_LIVE); /* until the heap looks as it will go on to look */
+    face_replace(2 * REPLACED_LIVE); /* until the fragmentation of the heap has become steady */
 }
 
 const path paths[] = {

@@ -174,7 +174,7 @@ static void exported_replace(size_t count) {
 static void live_bytes(uint32_t bytes) {
     live_count = bytes / REPLACE_MEAN;
     for (uint32_t i = 0; i < live_count; i++) held[i] = sw_malloc(replace_size());
-    exported_replace(2 * live_count); /* until the heap looks as it will go on to look */
+    exported_replace(2 * live_count); /* until the fragmentation of the heap has become steady */
 }
 
 static void live_10m(size_t count) {

@@ -20,7 +20,7 @@ enum : size_t {
     SCALE_ROUNDS = 5,
     THREADS_MAX = 8,
     SHARED = 512,        // objects that each of two threads writes to
-    SHARED_PASSES = 200, // how often
+    SHARED_PASSES = 200, // writes to each of them
 };
 
 // --- one allocates, the other frees ---------------------------------------------------------------

@@ -55,7 +55,7 @@ typedef struct sw_span {
             uint8_t cursor;   /* the word that the owner looks at next when it searches */
             uint8_t state;    /* sw_span_state */
             uint8_t needzero; /* 1: slots may hold old bytes */
-            uint8_t kept;     /* 1: wholly free, in its cache's partial list, counted there */
+            uint8_t idle;     /* 1: no slot in use, in its cache's partial list, counted there */
         };
     };
 } sw_span;

@@ -18,7 +18,7 @@ typedef struct sw_runner sw_runner;
 
 /* What the runner saw so far. Ratios after Johnstone and Wilson, "The memory fragmentation
  * problem: solved?" (1998), over held bytes and requested bytes. */
-typedef struct sw_run_stats {
+typedef struct sw_replay_stats {
     uint64_t ops, allocs, frees, reallocs;
     uint64_t thread_ends;     /* caches closed because their thread ended */
     uint64_t failed;          /* allocations that the heap refused */
@@ -37,12 +37,12 @@ typedef struct sw_run_stats {
     double held_over_requested_sum; /* summed after each op with live bytes, for the mean ratio */
     uint64_t held_over_requested_count;
     uint64_t shared_frees; /* frees and moves of packed tiny objects, whose block stays in use */
-} sw_run_stats;
+} sw_replay_stats;
 
 /* One row of the time line. */
-typedef struct sw_run_sample {
+typedef struct sw_replay_sample {
     uint64_t op, time_ns, requested_bytes, live_objects, slot_bytes, held_bytes, free_page_bytes;
-} sw_run_sample;
+} sw_replay_sample;
 
 /* The heap must outlive the runner. SW_NOMEM. */
 SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
@@ -63,11 +63,11 @@ SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count
  * the operation's index in the recording, counted from where the reader first stood. */
 SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                                      const volatile int *cancel, volatile uint64_t *progress);
-SW_API void sw_runner_stats(const sw_runner *runner, sw_run_stats *out);
+SW_API void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out);
 /* Takes a sample every `every` operations (0: none). Whenever there are 2048 samples, every second one
  * is dropped and `every` doubles. */
 SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);
-SW_API size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity);
+SW_API size_t sw_runner_samples(const sw_runner *runner, sw_replay_sample *rows, size_t capacity);
 /* The object's address (NULL when not live). */
 SW_API void *sw_runner_address(const sw_runner *runner, uint32_t object);
 /* Frees every object still live; tiny ones as above. */

@@ -72,7 +72,7 @@ typedef struct sw_ledger_class {
 } sw_ledger_class;
 
 /* rows: NULL, or sw_table_class_count() + 1 entries, indexed by class. Row 0 is the large objects; its
- * spans in bin 0 were freed and are kept by a cache. */
+ * spans in bin 0 were freed and lie on a shelf of a cache. */
 SW_API sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                 size_t capacity);
 /* Bytes held now. It takes constant time and no lock, and may be called from any thread; while others

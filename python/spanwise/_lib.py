@@ -180,8 +180,8 @@ OPS_DTYPE = np.dtype(
 )
 """One operation, as sw_op of include/spanwise/ops.h; 32 bytes."""
 
-RUN_SAMPLE_DTYPE = dtype_of("sw_run_sample")
-"""One row of a time line, as sw_run_sample of include/spanwise/replay.h."""
+RUN_SAMPLE_DTYPE = dtype_of("sw_replay_sample")
+"""One row of a time line, as sw_replay_sample of include/spanwise/replay.h."""
 
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:

@@ -158,7 +158,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     }
     cold->partial = (sw_span_list *)(cold + 1);
     cold->full = cold->partial + heap->span_classes;
-    cold->kept = (uint16_t *)(cold->full + heap->span_classes);
+    cold->idle_spans = (uint16_t *)(cold->full + heap->span_classes);
     cold->number = ++heap->cache_numbers;
     cold->next = heap->caches;
     cache->heap = heap;
@@ -194,7 +194,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
 
 /* Under the heap's lock: a span of a cache that closes goes to the central lists. */
 static void disown(sw_heap *heap, sw_span *span) {
-    span->kept = 0;
+    span->idle = 0;
     sw_span_set_owner(span, NULL, SW_MARK_NONE);
     sw_central_put(heap, span);
 }
@@ -232,7 +232,7 @@ void sw_cache_shut(sw_cache *cache) {
         sw_bin_empty(&cache->bins[i]);
         disown_list(heap, &cold->partial[i]);
         disown_list(heap, &cold->full[i]);
-        cold->kept[i] = 0;
+        cold->idle_spans[i] = 0;
         cache->bins[i].hinted = 0;
     }
     cold->tiny_block = 0;

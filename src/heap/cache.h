@@ -36,7 +36,7 @@ struct sw_cache_cold {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *kept;                     /* by span class: idle spans in `partial` */
+    uint16_t *idle_spans;               /* by span class: spans in `partial` that are idle */
     uint32_t large_frees;               /* large objects that were put on shelves */
     uint32_t large_turns;               /* which of the two shelves of a band was taken last */
     uint32_t idle_next;                 /* span class at which sw_idle_give_up goes on to look */

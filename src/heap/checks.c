@@ -34,7 +34,7 @@ const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_
                ?: SW_RULE(cold->dropped < SW_DROPPED_MAX)
                ?: SW_RULE(cold->tiny_used == 0 || cold->tiny_block != 0)
                ?: SW_RULE(cold->full == cold->partial + span_classes)
-               ?: SW_RULE(cold->kept == (const uint16_t *)(cold->full + span_classes));
+               ?: SW_RULE(cold->idle_spans == (const uint16_t *)(cold->full + span_classes));
 }
 
 const char *sw_cache_bin_check(const sw_cache_bin *bin) {

@@ -17,7 +17,7 @@ const char *sw_heap_record_check(const sw_heap *heap);
  * hints are on:  unhinted_owner == SW_NO_CACHE, cold->scarcity == 0 */
 const char *sw_cache_record_check(const sw_cache *cache);
 /* closed <= 1;  exhausted <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
- * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  tiny_used == 0 where tiny_block == 0;  partial, full and kept follow each other in the record */
+ * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  tiny_used == 0 where tiny_block == 0;  partial, full and idle_spans follow each other in the record */
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes);
 /* (span == NULL) == (word == &sw_sentinel_word) == (base == SW_NO_BASE);  a span is current
  * hinted <= hinted_max;  hinted is whole hints */

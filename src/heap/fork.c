@@ -66,7 +66,7 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_FULL); /* in no list yet */
-        span->kept = 0;
+        span->idle = 0;
         sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
@@ -113,7 +113,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
     sw_cache_reset_bins(cache);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
         cold->partial[i] = cold->full[i] = (sw_span_list){0};
-        cold->kept[i] = 0;
+        cold->idle_spans[i] = 0;
     }
     cold->tiny_block = 0;
     cold->tiny_used = 0;

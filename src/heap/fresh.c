@@ -14,9 +14,9 @@ sw_span *sw_fresh_record(sw_heap *heap) {
 }
 
 sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero) {
-    bool kept = __atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0;
-    if (kept && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
-    if (kept) sw_shelf_clear_all(heap);
+    bool shelved = __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0;
+    if (shelved && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
+    if (shelved) sw_shelf_clear_all(heap);
     return sw_pages_alloc(&heap->pages, n, align, page, needzero);
 }
 

@@ -75,7 +75,7 @@ static void release_all(sw_heap *heap) {
     sw_cache_retire_records(heap);
     sw_meta_destroy(&heap->meta);
     if ((heap->mode & SW_MODE_DRY) != 0) sw_space_dry_destroy(space);
-    sw_table_let_go(heap->table);
+    sw_table_release(heap->table);
 }
 
 /* A record with its options, table and space; NULL: last error is set. */
@@ -88,7 +88,7 @@ static sw_heap *make_record(const sw_heap_options *options, sw_status *why) {
     }
     set_options(heap, options);
     heap->space = options->dry ? sw_space_dry_create() : sw_space_live();
-    if (heap->space != NULL && sw_table_hold(heap->table, OP_CREATE)) return heap;
+    if (heap->space != NULL && sw_table_acquire(heap->table, OP_CREATE)) return heap;
     if (heap->space == NULL) {
         sw_fail(SW_NOMEM, OP_CREATE, "no address space for a heap");
     } else {

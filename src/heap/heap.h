@@ -80,7 +80,7 @@ struct sw_heap {
     sw_heap_options options;
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */
-    uint32_t large_kept;           /* atomic; 0: most likely no shelf holds a large object */
+    uint32_t large_shelved;        /* atomic; 0: most likely no shelf holds a large object */
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */

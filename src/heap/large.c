@@ -147,8 +147,8 @@ void sw_large_ended(sw_cache *cache, sw_span *span) {
     }
     sw_span_dirty(span);
     __atomic_store_n(shelf, kind | id, __ATOMIC_RELEASE);
-    if (sw_unlikely(__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) == 0))
-        __atomic_store_n(&heap->large_kept, 1, __ATOMIC_RELAXED);
+    if (sw_unlikely(__atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) == 0))
+        __atomic_store_n(&heap->large_shelved, 1, __ATOMIC_RELAXED);
     if (sw_unlikely(++cold->large_frees % TICK_EVERY == 0)) release_locked(heap, NULL);
     sw_verify_point(heap, cache);
 }
@@ -169,7 +169,7 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
-    if (__atomic_load_n(&heap->large_kept, __ATOMIC_RELAXED) != 0) sw_shelf_clear_all(heap);
+    if (__atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0) sw_shelf_clear_all(heap);
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
     if (needzero) sw_span_dirty(span);
     if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)

@@ -24,15 +24,15 @@ static void release(sw_cache *cache, sw_span *span) {
 }
 
 /* A partial span has become idle: keep it for its class, or give it up. */
-static void release_or_keep(sw_cache *cache, sw_span *span) {
+static void release_or_count_idle(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
-    if (span->kept)
+    if (span->idle)
         return; /* it is counted: a free that raced with another had made it look used */
-    if (cold->kept[span_class] < cache->heap->options.batch_spans) {
+    if (cold->idle_spans[span_class] < cache->heap->options.batch_spans) {
         sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
-        cold->kept[span_class]++;
-        span->kept = 1;
+        cold->idle_spans[span_class]++;
+        span->idle = 1;
         return;
     }
     sw_span_list_remove(&cold->partial[span_class], cache->heap->space, span);
@@ -43,20 +43,21 @@ void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     if (span->state != SW_SPAN_PARTIAL && span->state != SW_SPAN_FULL) return;
     if (!sw_span_is_empty(span)) return;
     if (span->state == SW_SPAN_FULL) sw_owned_unmark(cache, span);
-    release_or_keep(cache, span);
+    release_or_count_idle(cache, span);
     sw_verify_point(cache->heap, cache);
 }
 
 /* Gives up the idle spans of the class's partial list. */
-static void release_kept(sw_cache *cache, uint32_t span_class) {
+static void release_idle(sw_cache *cache, uint32_t span_class) {
     struct sw_cache_cold *cold = cache->cold;
     sw_space *space = cache->heap->space;
-    for (uint32_t id = cold->partial[span_class].head; id != 0 && cold->kept[span_class] > 0;) {
+    for (uint32_t id = cold->partial[span_class].head;
+         id != 0 && cold->idle_spans[span_class] > 0;) {
         sw_span *span = sw_space_span(space, id);
         id = sw_space_cold(space, span)->next;
-        if (!span->kept) continue;
-        cold->kept[span_class]--;
-        span->kept = 0;
+        if (!span->idle) continue;
+        cold->idle_spans[span_class]--;
+        span->idle = 0;
         sw_span_list_remove(&cold->partial[span_class], space, span);
         sw_central_release(cache->heap, span);
     }
@@ -66,7 +67,7 @@ void sw_owned_release_idle(sw_cache *cache) {
     sw_shelf_clear(cache);
     for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
         sw_span *current = cache->bins[i].span;
-        release_kept(cache, i);
+        release_idle(cache, i);
         if (current == NULL || !sw_span_is_empty(current)) continue;
         sw_bin_empty(&cache->bins[i]);
         sw_hint_forget(cache, current);
@@ -103,8 +104,8 @@ sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
     if (span == NULL) return NULL;
-    if (span->kept) cold->kept[span_class]--;
-    span->kept = 0;
+    if (span->idle) cold->idle_spans[span_class]--;
+    span->idle = 0;
     sw_span_list_remove(partial, heap->space, span);
     sw_span_enter(span, SW_SPAN_CURRENT);
     return span;

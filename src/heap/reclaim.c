@@ -28,7 +28,7 @@ void sw_reclaim_give_back(sw_heap *heap) {
 
 bool sw_reclaim_for_metadata(sw_heap *heap) {
     sw_shelf_clear_all(heap);
-    return sw_pages_retreat(&heap->pages) != 0;
+    return sw_pages_uncommit_ends(&heap->pages) != 0;
 }
 
 bool sw_reclaim_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked) {

@@ -114,7 +114,7 @@ sw_cache *sw_registry_take_cache(sw_thread *thread, size_t i) {
     return cache;
 }
 
-void sw_registry_let_go(sw_heap *heap) {
+void sw_registry_release_heap(sw_heap *heap) {
     sw_os_lock_acquire(&registry_lock);
     heap->closing--;
     sw_os_lock_release(&registry_lock);

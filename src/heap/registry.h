@@ -46,9 +46,9 @@ void sw_registry_leave(sw_thread *thread);
  * entries in use. */
 void sw_registry_use_entry(sw_thread *thread, uint32_t index);
 /* Takes cache i out of the table of a thread that ends; NULL: there is none. The heap can not be
- * destroyed until it is let go. */
+ * destroyed until sw_registry_release_heap. */
 sw_cache *sw_registry_take_cache(sw_thread *thread, size_t i);
-void sw_registry_let_go(sw_heap *heap);
+void sw_registry_release_heap(sw_heap *heap);
 
 /* --- fork ------------------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@ void sw_shelf_clear(sw_cache *cache) {
 }
 
 void sw_shelf_clear_all(sw_heap *heap) {
-    __atomic_store_n(&heap->large_kept, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&heap->large_shelved, 0, __ATOMIC_SEQ_CST);
     for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
         sw_shelf_clear(cache);
 }

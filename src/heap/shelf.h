@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelves: what caches keep of freed large objects.
+/* Shelves: where caches put freed large objects.
  *
  * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the
  * cache's next request of as many pages. For each power of two of pages a cache has two shelves. A
  * shelf is reserved for the kind of object that was last asked for in vain, and the next free of
- * such an object puts it there. So whatever is kept has been asked for, and a thread that only
+ * such an object puts it there. So whatever lies on a shelf has been asked for, and a thread that only
  * frees keeps nothing.
  *
  * Only the cache's thread puts objects on a shelf. Whoever takes one from it, that thread or, under
@@ -18,8 +18,8 @@
 
 enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 
-/* What a reserved shelf holds: the kind of object it is for, plus the id of the one that is
- * kept. */
+/* What a reserved shelf holds: the kind of object it is for, plus the id of the one that
+ * lies there. */
 static sw_always_inline uint64_t sw_shelf_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }
@@ -28,7 +28,7 @@ static sw_always_inline uint64_t sw_shelf_kind(uint32_t pages, bool noscan) {
 static sw_always_inline uint32_t sw_shelf_index(uint32_t pages) {
     return sw_log2_floor(2 * (uint64_t)pages - 1) * SW_LARGE_WAYS;
 }
-/* Pages of the largest object that is kept. */
+/* Pages of the largest object that a shelf takes. */
 static sw_always_inline uint32_t sw_shelf_max_pages(const sw_table *table) {
     return (uint32_t)SW_SHELF_MAX_BYTES >> table->page_shift;
 }

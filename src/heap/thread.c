@@ -29,7 +29,7 @@ static bool close_caches(sw_thread *thread) {
         if (cache == NULL) continue;
         sw_heap *heap = cache->heap;
         sw_cache_shut(cache);
-        sw_registry_let_go(heap);
+        sw_registry_release_heap(heap);
         closed = true;
     }
     return closed;

@@ -35,7 +35,7 @@ const char *sw_pages_check(const sw_pages *pages) {
                ?: SW_RULE((pages->capacity == 0) == (pages->held == NULL))
                ?: SW_RULE(pages->window_count <= SW_WINDOWS_MAX)
                ?: SW_RULE(sw_is_pow2(pages->unit))
-               ?: SW_RULE(pages->make_up_pages << pages->page_shift == SW_MAKE_UP_BYTES)
+               ?: SW_RULE(pages->take_out_pages << pages->page_shift == SW_TAKE_OUT_BYTES)
                ?: SW_RULE((pages->purge_state == SW_PURGE_NONE) == (pages->purge_count == 0))
                ?: SW_RULE(pages->purge_count <= SW_PURGE_RUNS);
 }

@@ -105,11 +105,11 @@ static uint32_t run_end_before(const sw_pages *pages, uint32_t end) {
     return 0;
 }
 
-void sw_pages_make_up(sw_pages *pages, uint32_t n) {
+void sw_pages_take_out_highest(sw_pages *pages, uint32_t n) {
     uint32_t end = pages->capacity;
     while (n > 0 && (end = run_end_before(pages, end)) != 0) {
         uint32_t run = run_before(pages, end), part = run < n ? run : n;
-        if (run >= SW_MAKE_UP_RUN) {
+        if (run >= SW_TAKE_OUT_RUN_PAGES) {
             sw_pages_take_out(pages, end - part, part);
             n -= part;
         }
@@ -145,7 +145,7 @@ static uint64_t retreat(sw_pages *pages, sw_window *window) {
     return bytes;
 }
 
-uint64_t sw_pages_retreat(sw_pages *pages) {
+uint64_t sw_pages_uncommit_ends(sw_pages *pages) {
     uint64_t bytes = 0;
     if (pages->space->dry) return 0;
     sw_pages_purge_finish(pages);

@@ -18,7 +18,7 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
     pages->unit = (uint32_t)sw_max_u64(sw_os_page_bytes() >> page_shift, 1);
     pages->limit_bytes = UINT64_MAX;
     pages->decay_ns = SW_DECAY_NEVER;
-    pages->make_up_pages = (uint32_t)SW_MAKE_UP_BYTES >> page_shift;
+    pages->take_out_pages = (uint32_t)SW_TAKE_OUT_BYTES >> page_shift;
 }
 
 void sw_pages_destroy(sw_pages *pages) {
@@ -39,8 +39,8 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
     *needzero = sw_bits_test(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
     pages->free_held_pages -= held;
-    if (sw_unlikely(n - held >= pages->make_up_pages) && pages->free_held_pages != 0)
-        sw_pages_make_up(pages, n - held);
+    if (sw_unlikely(n - held >= pages->take_out_pages) && pages->free_held_pages != 0)
+        sw_pages_take_out_highest(pages, n - held);
     sw_bits_set(pages->held, page, n);
     sw_bits_clear(pages->idle, page, n);
     sw_set_counter(&pages->held_pages, pages->held_pages + n - held);
@@ -86,7 +86,7 @@ static sw_status refuse(sw_pages *pages) {
  * a refusal free pages stop being charged to the process, and the system is asked once more. */
 static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     bool grown = sw_pages_grow(pages, n, align);
-    if (!grown && sw_pages_retreat(pages) != 0) grown = sw_pages_grow(pages, n, align);
+    if (!grown && sw_pages_uncommit_ends(pages) != 0) grown = sw_pages_grow(pages, n, align);
     return grown ? sw_runs_first_fit(&pages->runs, n) : SW_PAGE_NONE;
 }
 
@@ -153,7 +153,7 @@ bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, 
         sw_pages_purge_finish(pages); /* what lies behind may be on its way to the system */
         ready = make_accessible(pages, from, more, &refused);
     }
-    if (refused && sw_pages_retreat(pages) != 0)
+    if (refused && sw_pages_uncommit_ends(pages) != 0)
         ready = make_accessible(pages, from, more, &refused);
     if (!ready || !within_limit(pages, from, more)) return false;
     take(pages, from, more, needzero);

@@ -25,8 +25,8 @@ enum {
     SW_WINDOWS_MAX = 64,
     SW_WINDOW_FIRST_BYTES = 64 << 20,
     SW_PAGE_GAP = 64,
-    SW_MAKE_UP_BYTES = 1 << 20, /* see sw_pages_make_up */
-    SW_MAKE_UP_RUN = 16,
+    SW_TAKE_OUT_BYTES = 1 << 20, /* see sw_pages_take_out_highest */
+    SW_TAKE_OUT_RUN_PAGES = 16,
     SW_PURGE_RUNS = 32, /* runs that are given back between two holds of the heap's lock */
 };
 
@@ -53,7 +53,7 @@ typedef struct sw_purge_run {
 /* Further rules of the fields, which sw_pages_check looks at:
  *   free_held_pages <= held_pages <= frontier_pages <= page_end <= capacity <= 64 * runs.leaves
  *   window_count <= SW_WINDOWS_MAX;  (capacity == 0) == (held == NULL)
- *   unit is a power of two;  make_up_pages << page_shift == SW_MAKE_UP_BYTES
+ *   unit is a power of two;  take_out_pages << page_shift == SW_TAKE_OUT_BYTES
  *   (purge_state == SW_PURGE_NONE) == (purge_count == 0);  purge_count <= SW_PURGE_RUNS */
 typedef struct sw_pages {
     sw_space *space;
@@ -63,11 +63,11 @@ typedef struct sw_pages {
     uint64_t *dirty;
     uint64_t *idle;
     uint32_t page_shift;
-    uint32_t unit;          /* pages that the system makes accessible and takes back together: 1, or
+    uint32_t unit; /* pages that the system makes accessible and takes back together: 1, or
                         * as many as fit into one of its own pages (16 or 64 KiB) */
-    uint32_t make_up_pages; /* SW_MAKE_UP_BYTES in pages */
-    uint32_t capacity;      /* pages that held, dirty and idle have bits for */
-    uint32_t page_end;      /* logical number after the last window and its gap */
+    uint32_t take_out_pages; /* SW_TAKE_OUT_BYTES in pages */
+    uint32_t capacity;       /* pages that held, dirty and idle have bits for */
+    uint32_t page_end;       /* logical number after the last window and its gap */
     uint32_t window_count;
     sw_window windows[SW_WINDOWS_MAX];
     uint64_t held_pages; /* atomic: see sw_pages_held_bytes */
@@ -147,17 +147,17 @@ void sw_pages_purge_finish(sw_pages *pages);
 /* Before a fork: the same, and what is left stays where it is until the next tick. */
 void sw_pages_purge_stop(sw_pages *pages);
 
-/* For a request that takes n pages which are not held yet, SW_MAKE_UP_BYTES or more, while the heap
+/* For a request that takes n pages which are not held yet, SW_TAKE_OUT_BYTES or more, while the heap
  * holds free pages that are too short for it. Takes out as many of those, the highest first, out of
- * runs of at least SW_MAKE_UP_RUN pages. Otherwise large objects of many sizes would each leave a
+ * runs of at least SW_TAKE_OUT_RUN_PAGES pages. Otherwise large objects of many sizes would each leave a
  * hole of resident memory. */
-void sw_pages_make_up(sw_pages *pages, uint32_t n);
+void sw_pages_take_out_highest(sw_pages *pages, uint32_t n);
 
 /* After the system has refused memory: gives back the free pages at the end of each window's accessible
  * part and takes the access away, since a process may be charged for all that it may write to
  * (ulimit -d), whether it has done so or not. Returns the bytes; 0 means that another attempt would be
  * refused as well. */
-uint64_t sw_pages_retreat(sw_pages *pages);
+uint64_t sw_pages_uncommit_ends(sw_pages *pages);
 
 /* --- windows.c ------------------------------------------------------------------------------- */
 

@@ -89,7 +89,7 @@ static void mark_stale(sw_runs *runs, uint32_t from, uint32_t to) {
     if (to >= runs->stale_end) runs->stale_end = to + 1;
 }
 
-void sw_runs_settle(sw_runs *runs) {
+void sw_runs_update_summaries(sw_runs *runs) {
     for (uint32_t s = runs->stale_first / 64; s * 64 < runs->stale_end; s++) {
         for (uint64_t bits = runs->stale[s]; bits != 0; bits &= bits - 1)
             refresh_word(runs, s * 64 + sw_ctz(bits));
@@ -140,7 +140,7 @@ static uint64_t starts_in_word(uint64_t word, uint32_t n) {
 
 static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
     sw_check2(sw_runs_check(runs));
-    sw_runs_settle(runs);
+    sw_runs_update_summaries(runs);
     if (runs->tree[1].max < n) return SW_PAGE_NONE;
     uint32_t node = 1, first = 0, half = runs->leaves * 32;
     while (node < runs->leaves) {
@@ -191,7 +191,7 @@ uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n) {
 
 uint32_t sw_runs_longest(sw_runs *runs) {
     if (runs->leaves == 0) return 0;
-    sw_runs_settle(runs);
+    sw_runs_update_summaries(runs);
     return runs->tree[1].max;
 }
 

@@ -53,7 +53,7 @@ void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_longest(sw_runs *runs);
 /* Brings every summary up to date. */
-void sw_runs_settle(sw_runs *runs);
+void sw_runs_update_summaries(sw_runs *runs);
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_runs_check(const sw_runs *runs);
 /* True when every summary is up to date and agrees with the bitmap: looks at every word. */

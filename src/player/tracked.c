@@ -72,7 +72,7 @@ void tracked_replay(int fd, const ops_head *head, uint64_t ledger_op, bool touch
         }
         must(sw_heap_ledger(heap, &ledgers[i], NULL, 0));
     }
-    sw_run_stats stats;
+    sw_replay_stats stats;
     sw_runner_stats(runner, &stats);
     result out;
     result_open(&out, 1 << 14);

@@ -108,7 +108,7 @@ static void touch_ends(const sw_runner *runner, void *p, uint64_t size) {
 }
 
 static void count_birth(sw_runner *runner, uint64_t size) {
-    sw_run_stats *s = &runner->stats;
+    sw_replay_stats *s = &runner->stats;
     s->allocs++;
     s->allocated_bytes += size;
     s->requested_bytes += size;
@@ -216,7 +216,7 @@ static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
 /* --- measures --------------------------------------------------------------------------------- */
 
 static void note_peaks(sw_runner *runner) {
-    sw_run_stats *s = &runner->stats;
+    sw_replay_stats *s = &runner->stats;
     uint64_t held = sw_pages_held_bytes(&runner->heap->pages);
     if (s->requested_bytes > s->peak_requested_bytes) {
         s->peak_requested_bytes = s->requested_bytes;
@@ -331,7 +331,7 @@ sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until
     return SW_OK;
 }
 
-void sw_runner_stats(const sw_runner *runner, sw_run_stats *out) {
+void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out) {
     if (!sw_runner_check(runner, "runner_stats")) return;
     *out = runner->stats;
     out->held_bytes = sw_heap_held_bytes(runner->heap);

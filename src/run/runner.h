@@ -30,8 +30,8 @@ struct sw_runner {
     size_t object_capacity;
     sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
     size_t cache_capacity;
-    sw_run_stats stats;
-    sw_run_sample *samples;
+    sw_replay_stats stats;
+    sw_replay_sample *samples;
     size_t sample_count;
     uint64_t sample_every; /* operations between two samples; 0: none are taken */
     uint64_t sample_next;  /* taken after so many operations */

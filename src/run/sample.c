@@ -19,7 +19,7 @@ void sw_runner_take_sample(sw_runner *runner, uint64_t time_ns) {
     if (runner->sample_count == SW_RUNNER_SAMPLES_MAX) thin_samples(runner);
     sw_ledger ledger;
     if (sw_heap_ledger(runner->heap, &ledger, NULL, 0) != SW_OK) return;
-    runner->samples[runner->sample_count++] = (sw_run_sample){
+    runner->samples[runner->sample_count++] = (sw_replay_sample){
         .op = runner->stats.ops,
         .time_ns = time_ns,
         .requested_bytes = runner->stats.requested_bytes,
@@ -44,7 +44,7 @@ sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every) {
     return SW_OK;
 }
 
-size_t sw_runner_samples(const sw_runner *runner, sw_run_sample *rows, size_t capacity) {
+size_t sw_runner_samples(const sw_runner *runner, sw_replay_sample *rows, size_t capacity) {
     if (!sw_runner_check(runner, "runner_samples")) return 0;
     size_t n = runner->sample_count < capacity ? runner->sample_count : capacity;
     if (n > 0) memcpy(rows, runner->samples, n * sizeof *rows);

@@ -73,17 +73,17 @@ static sw_status table_status(const sw_table *table, const char *op) {
 
 /* A heap is counted first and looks at the mark then; sw_table_destroy ends the mark first and looks at
  * the count then. So of two that do this at once at least one sees the other. */
-bool sw_table_hold(const sw_table *table, const char *op) {
+bool sw_table_acquire(const sw_table *table, const char *op) {
     if (is_builtin(table)) return true;
     if (!sw_table_check(table, op)) return false;
     sw_check2(sw_table_record_check(table));
     __atomic_fetch_add(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
     bool lives = sw_table_check(table, op);
-    if (!lives) sw_table_let_go(table);
+    if (!lives) sw_table_release(table);
     return lives;
 }
 
-void sw_table_let_go(const sw_table *table) {
+void sw_table_release(const sw_table *table) {
     if (!is_builtin(table)) __atomic_fetch_sub(&block_of(table)->users, 1, __ATOMIC_SEQ_CST);
 }
 

@@ -59,9 +59,9 @@ extern const struct sw_table sw_table_c16_data;
 /* True when the table is built in or alive. False after misuse was reported. */
 bool sw_table_check(const sw_table *table, const char *op);
 /* A heap begins to use a table: one that was made at run time can not be destroyed until
- * sw_table_let_go. False after misuse was reported, when the table has ended or is none. */
-bool sw_table_hold(const sw_table *table, const char *op);
-void sw_table_let_go(const sw_table *table);
+ * sw_table_release. False after misuse was reported, when the table has ended or is none. */
+bool sw_table_acquire(const sw_table *table, const char *op);
+void sw_table_release(const sw_table *table);
 
 /* The class that serves a size of at most table->max_size; the caller has checked that it is. */
 static sw_always_inline uint32_t sw_size_class(const sw_table *table, size_t size) {

@@ -7,7 +7,7 @@ static const char *check_large(const sw_span *span) {
     return SW_RULE(span->slots == 0)
                ?: SW_RULE(span->words == &sw_sentinel_word)
                ?: SW_RULE(span->span_class <= 1)
-               ?: SW_RULE(span->kept == 0);
+               ?: SW_RULE(span->idle == 0);
 }
 
 /* Only the word at the cursor: a check does the same work for every span. */
@@ -24,7 +24,7 @@ static const char *check_slots(const sw_span *span) {
 const char *sw_span_check(const sw_span *span) {
     return SW_RULE(span->state < SW_SPAN_STATE_COUNT)
                ?: SW_RULE(span->needzero <= 1)
-               ?: SW_RULE(span->kept == 0 || (span->kept == 1 && span->state == SW_SPAN_PARTIAL))
+               ?: SW_RULE(span->idle == 0 || (span->idle == 1 && span->state == SW_SPAN_PARTIAL))
                ?: (sw_span_is_large(span) ? check_large(span) : check_slots(span));
 }
 

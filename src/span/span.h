@@ -79,7 +79,7 @@ static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
 
 /* The rules of a record in use, for whoever owns the span or holds the lock; NULL: all hold
  * (base/assert.h).
- *   state < SW_SPAN_STATE_COUNT;  needzero <= 1;  kept <= 1;  kept only in state PARTIAL
+ *   state < SW_SPAN_STATE_COUNT;  needzero <= 1;  idle <= 1;  idle only in state PARTIAL
  *   large object:   magic == 0, slots == 0, words == &sw_sentinel_word, span_class <= 1
  *   span of slots:  slots >= 1, span_class >= 2, cursor below the number of words
  *                   words == &own only where slots <= 64

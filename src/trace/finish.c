@@ -84,7 +84,7 @@ static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const vol
     free(g.buffer.data);
     sw_trace_summary told = {0};
     swt_source_complete(source, &told);
-    swt_writer_tell(writer, &told);
+    swt_writer_set_summary(writer, &told);
     return status;
 }
 

@@ -72,7 +72,9 @@ typedef struct swt_block {
 } swt_block;
 
 /* Whether the file says where threads end: since version 2. */
-static inline bool swt_tells_ends(const swt_header *header) { return header->version >= 2; }
+static inline bool swt_records_thread_ends(const swt_header *header) {
+    return header->version >= 2;
+}
 
 /* A checksum of 64 bits. A change within one aligned 8-byte word always changes it, so every flip of a
  * single bit is found: each step is a bijection of the word that it adds. */

@@ -169,7 +169,7 @@ static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
 /* For a file that does not say where threads end: this one is taken to end after its last event. The
  * first thread is left out, since it is most likely the main thread, which ends with the program. */
 static void infer_end(swt_merge *m, swt_stream *s) {
-    if (swt_tells_ends(&m->file->header) || m->ended || s->thread == 0) return;
+    if (swt_records_thread_ends(&m->file->header) || m->ended || s->thread == 0) return;
     size_t before = m->count;
     on_end(m, s, 0);
     m->lost.inferred_ends += m->count - before;

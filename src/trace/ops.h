@@ -43,8 +43,8 @@ typedef struct swt_ops_state {
     uint64_t time_ns;
     uint32_t object; /* of the last operation that had one */
     uint32_t thread;
-    uint32_t threads; /* seen: a new one has this id */
-    bool tells_ends;  /* decoding: the file may hold SW_OP_THREAD_END */
+    uint32_t threads;         /* seen: a new one has this id */
+    bool records_thread_ends; /* decoding: the file may hold SW_OP_THREAD_END */
 } swt_ops_state;
 
 /* The rule that does not hold, or NULL (base/assert.h). */

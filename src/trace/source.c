@@ -12,13 +12,13 @@
 enum { INFERRED_THREADS_MAX = 1 << 20 };
 
 bool swt_infers_ends(const swt_file *file) {
-    if (file->header.form == SW_TRACE_RAW || swt_tells_ends(&file->header)) return false;
+    if (file->header.form == SW_TRACE_RAW || swt_records_thread_ends(&file->header)) return false;
     return !file->complete || file->damaged || file->notes.summary.threads > 1;
 }
 
 sw_status swt_source_init(swt_source *source, swt_file *file) {
     *source = (swt_source){.file = file, .ops = malloc(SW_TRACE_OPS_MAX * sizeof(sw_op))};
-    source->state.tells_ends = swt_tells_ends(&file->header);
+    source->state.records_thread_ends = swt_records_thread_ends(&file->header);
     if (source->ops == NULL) return swt_file_no_memory(file);
     source->infers = swt_infers_ends(file);
     if (file->header.form != SW_TRACE_RAW) return SW_OK;

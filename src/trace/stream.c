@@ -84,7 +84,8 @@ static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block
     }
     if (!swt_grow(&s->payload, &s->payload_capacity, block->raw_bytes, 1)) return swt_no_memory;
     memcpy(s->payload, merge->file->payload, block->raw_bytes);
-    uint32_t kinds = swt_tells_ends(&merge->file->header) ? SWT_RAW_KIND_COUNT : SWT_RAW_THREAD_END;
+    uint32_t kinds =
+        swt_records_thread_ends(&merge->file->header) ? SWT_RAW_KIND_COUNT : SWT_RAW_THREAD_END;
     const char *wrong = open_columns(s, block->raw_bytes, block->count, kinds);
     if (wrong != NULL) return wrong;
     s->left = block->count;

@@ -250,7 +250,7 @@ sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-void swt_writer_tell(sw_trace_writer *w, const sw_trace_summary *told) { w->told = *told; }
+void swt_writer_set_summary(sw_trace_writer *w, const sw_trace_summary *told) { w->told = *told; }
 
 static void complete(sw_trace_writer *w) {
     sw_trace_summary *sum = &w->totals.sum;

@@ -40,6 +40,6 @@ const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 sw_status swt_writer_block(sw_trace_writer *writer, swt_block_kind kind, const void *payload,
                            size_t bytes);
 /* Takes from `told` what can not be counted from operations, for the summary. */
-void swt_writer_tell(sw_trace_writer *writer, const sw_trace_summary *told);
+void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *told);
 
 #endif

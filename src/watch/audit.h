@@ -17,7 +17,7 @@ typedef struct sw_audit {
     uint64_t held_pages; /* accessible pages that are held */
     uint64_t records;    /* records in use: spans of slots and large objects */
     uint64_t halves;     /* halves of spans with announced frees */
-    uint64_t kept;       /* freed large objects that caches keep */
+    uint64_t shelved;    /* freed large objects that lie on shelves */
     uint64_t by_state[SW_SPAN_STATE_COUNT];
     uint64_t class_pages[2 * SW_TABLE_CLASSES_MAX]; /* pages of its spans, by span class */
 } sw_audit;

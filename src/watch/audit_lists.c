@@ -9,11 +9,11 @@
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Checks that every member has the state, class and owner of the list, that links in both directions
- * agree, and the count. *kept: how many members are marked as wholly free and kept. */
+ * agree, and the count. *idle: how many members are marked as idle. */
 static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state state,
-                           uint32_t span_class, const sw_cache *owner, uint32_t *kept) {
+                           uint32_t span_class, const sw_cache *owner, uint32_t *idle) {
     uint32_t count = 0, previous = 0;
-    *kept = 0;
+    *idle = 0;
     for (uint32_t id = list->head; id != 0 && a->status == SW_OK && count <= list->count; count++) {
         if (!sw_audit_is_span(a, id)) {
             SW_BROKEN(a, "list of span class %u: span %u does not exist", span_class, id);
@@ -27,7 +27,7 @@ static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state 
                       sw_space_cold(a->heap->space, span)->page);
             return count;
         }
-        *kept += span->kept;
+        *idle += span->idle;
         previous = id;
         id = sw_space_cold(a->heap->space, span)->next;
     }
@@ -133,7 +133,7 @@ static bool has_fields(const sw_cache *cache, const sw_heap *heap) {
 static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     const sw_heap *heap = a->heap;
     const struct sw_cache_cold *cold = cache->cold;
-    uint32_t number = cold->number, kept;
+    uint32_t number = cold->number, idle;
     uint64_t spans = 0;
     if (!has_fields(cache, heap) || number == 0 || number > heap->cache_numbers ||
         cold->tiny_used > 16)
@@ -142,16 +142,16 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         check_slot(a, cache, i);
         if (a->status != SW_OK) return;
         uint64_t current = cache->bins[i].span != NULL;
-        uint64_t full = check_list(a, &cold->full[i], SW_SPAN_FULL, i, cache, &kept);
-        uint64_t partial = check_list(a, &cold->partial[i], SW_SPAN_PARTIAL, i, cache, &kept);
+        uint64_t full = check_list(a, &cold->full[i], SW_SPAN_FULL, i, cache, &idle);
+        uint64_t partial = check_list(a, &cold->partial[i], SW_SPAN_PARTIAL, i, cache, &idle);
         if (a->status == SW_OK) check_full(a, cache, i);
         if (a->status == SW_OK) check_hints(a, cache, i);
-        if (a->status == SW_OK && kept > heap->options.batch_spans)
+        if (a->status == SW_OK && idle > heap->options.batch_spans)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, above %u", number, i,
-                      kept, heap->options.batch_spans);
-        if (a->status == SW_OK && cold->kept[i] != kept)
+                      idle, heap->options.batch_spans);
+        if (a->status == SW_OK && cold->idle_spans[i] != idle)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
-                      number, i, kept, cold->kept[i]);
+                      number, i, idle, cold->idle_spans[i]);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
@@ -208,7 +208,7 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
-/* What a shelf holds is a large object that was freed, of its kind. Returns how many are kept. */
+/* What a shelf holds is a large object that was freed, of its kind. Returns how many there are. */
 static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -248,12 +248,12 @@ static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t clo
 }
 
 static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
-    uint64_t halves = 0, kept = 0, count = 0;
+    uint64_t halves = 0, shelved = 0, count = 0;
     for (const sw_cache *cache = a->heap->caches; cache != NULL && a->status == SW_OK;
          cache = cache->cold->next) {
         check_cache(a, cache, seen);
         if (a->status == SW_OK) halves += check_remote_stack(a, cache, a->halves);
-        if (a->status == SW_OK) kept += check_large_places(a, cache);
+        if (a->status == SW_OK) shelved += check_large_places(a, cache);
         if (++count > a->heap->cache_numbers) SW_BROKEN(a, "caches: their list has no end");
     }
     uint64_t open = check_cache_list(a, a->heap->open_caches, 0);
@@ -271,9 +271,9 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
     else if (a->status == SW_OK && halves != a->halves)
         SW_BROKEN(a, "caches: %llu halves of spans have frees announced, %llu are on stacks",
                   (unsigned long long)a->halves, (unsigned long long)halves);
-    else if (a->status == SW_OK && kept != a->kept)
-        SW_BROKEN(a, "caches: %llu large objects are freed, %llu are kept",
-                  (unsigned long long)a->kept, (unsigned long long)kept);
+    else if (a->status == SW_OK && shelved != a->shelved)
+        SW_BROKEN(a, "caches: %llu large objects are freed, %llu lie on shelves",
+                  (unsigned long long)a->shelved, (unsigned long long)shelved);
 }
 
 /* If a central span is wholly free, the heap must know so, or nobody would ever give it up. */
@@ -290,15 +290,15 @@ static void check_idle(sw_audit *a, const sw_span_list *partial) {
 void sw_audit_lists(sw_audit *a) {
     const sw_heap *heap = a->heap;
     uint64_t seen[SW_SPAN_STATE_COUNT] = {0};
-    uint32_t kept;
+    uint32_t idle;
     check_caches(a, seen);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         seen[SW_SPAN_CENTRAL_PARTIAL] +=
-            check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &kept);
+            check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &idle);
         if (a->status == SW_OK) check_idle(a, &heap->central_partial[i]);
         if (a->status == SW_OK)
             seen[SW_SPAN_CENTRAL_FULL] +=
-                check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &kept);
+                check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &idle);
     }
     for (int state = SW_SPAN_CURRENT; state < SW_SPAN_LARGE && a->status == SW_OK; state++)
         if (seen[state] != a->by_state[state])

@@ -51,10 +51,10 @@ static void check_large(sw_audit *a, const sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(a->heap->space, span);
     uint64_t requested = cold->requested == 0 ? 1 : cold->requested;
     bool live = sw_span_large_lives(span);
-    a->kept += !live;
+    a->shelved += !live;
     if (span->magic != 0 || span->slots != 0 || (live && (uintptr_t)span->owner != span->base) ||
         span->words != &sw_sentinel_word || span->span_class > 1 || span->cursor != 0 ||
-        span->kept != 0)
+        span->idle != 0)
         SW_BROKEN(a, "large object at page %u: its record is a span of slots'",
                   place(a, span)->page);
     else if (cold->next != 0 || cold->prev != 0 || cold->remote_words[0] != 0 ||
@@ -146,8 +146,9 @@ static void check_state(sw_audit *a, const sw_span *span) {
     else if ((partial && !free_slot) || (full && free_slot))
         SW_BROKEN(a, "span at page %u: state %u and its free slots disagree", place(a, span)->page,
                   span->state);
-    else if (span->kept != (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)))
-        SW_BROKEN(a, "span at page %u: kept and its free slots disagree", place(a, span)->page);
+    else if (span->idle != (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)))
+        SW_BROKEN(a, "span at page %u: its mark as idle and its free slots disagree",
+                  place(a, span)->page);
     else if (span->state == SW_SPAN_CURRENT && (place(a, span)->next | place(a, span)->prev) != 0)
         SW_BROKEN(a, "span at page %u: a current span is in a list", place(a, span)->page);
 }

@@ -35,7 +35,7 @@ static uint64_t large_requested(const sw_heap *heap, const sw_span *span) {
 }
 
 /* Adds a freed large object that a cache keeps. */
-static void add_kept(uint64_t bytes, tally *t) {
+static void add_shelved(uint64_t bytes, tally *t) {
     t->ledger->cached_bytes += bytes;
     if (t->rows == NULL) return;
     sw_ledger_class *row = &t->rows[0];
@@ -49,7 +49,7 @@ static void add_kept(uint64_t bytes, tally *t) {
 static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
     uint64_t bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
     if (!sw_span_large_lives(span)) {
-        add_kept(bytes, t);
+        add_shelved(bytes, t);
         return;
     }
     uint64_t requested = large_requested(heap, span);

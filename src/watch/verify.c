@@ -125,7 +125,7 @@ static void check_rules(sw_audit *a) {
 
 void sw_audit_heap(sw_audit *a) {
     sw_pages_purge_finish(&a->heap->pages);
-    sw_runs_settle(&a->heap->pages.runs);
+    sw_runs_update_summaries(&a->heap->pages.runs);
     check_windows(a);
     for (uint32_t i = 0; i < a->heap->pages.window_count && a->status == SW_OK; i++)
         check_window_pages(a, &a->heap->pages.windows[i]);

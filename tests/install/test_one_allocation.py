@@ -130,7 +130,11 @@ def test_every_line_is_the_compilers() -> None:
         ("(src/heap/refill.c) takes", "(src/heap/gone.c) takes", "gone.c defines no take_unowned"),
         ("`sw_hint.at`,", "`sw_hint.gone`,", "26: sw_hint has no field gone"),
         ("`sw_hint.at`,", "`sw_gone.at`,", "26: sw_gone has no field at"),
-        ("`sw_cache_cold.kept`", "`sw_cache_cold.full`", "23: release_or_keep does not use full"),
+        (
+            "`sw_cache_cold.idle_spans`",
+            "`sw_cache_cold.full`",
+            "23: release_or_count_idle does not use full",
+        ),
         ("The slots can", "`sw_word` can", "37: sw_word is no function with a file, and no field"),
         ("\n12. ", "\n13. ", "13: the sentence before it has the number 11"),
     ],

@@ -61,8 +61,8 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE_BIT(span, owner, 0); /* the mark */
     DAMAGE_BIT(span, needzero, 4);
     DAMAGE_BIT(span, cursor, 7);
-    DAMAGE_BIT(span, kept, 0);
-    DAMAGE_BIT(span, kept, 3);
+    DAMAGE_BIT(span, idle, 0);
+    DAMAGE_BIT(span, idle, 3);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     DAMAGE(cold, heap);
     DAMAGE(cold, page);
@@ -184,7 +184,7 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
         if (bin->span != NULL) DAMAGE_BIT(bin, span, 6);
         damage_list(heap, &cache->cold->partial[i]);
         damage_list(heap, &cache->cold->full[i]);
-        DAMAGE_BIT(cache->cold, kept[i], 0);
+        DAMAGE_BIT(cache->cold, idle_spans[i], 0);
     }
     DAMAGE_BIT(cache, base, 20);
     DAMAGE_BIT(cache, frames, 20);

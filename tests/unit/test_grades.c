@@ -372,7 +372,7 @@ static void lost_cache(void) {
 }
 
 static void lost_cache_cold(void) {
-    cache->cold->kept[class_of(4096)] = 1;
+    cache->cold->idle_spans[class_of(4096)] = 1;
     refill();
 }
 

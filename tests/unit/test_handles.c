@@ -46,13 +46,13 @@ static union {
     sw_ledger ledger;
     sw_heap_stats counts;
     sw_class_info cls;
-    sw_run_stats stats;
+    sw_replay_stats stats;
     sw_trace_info info;
     sw_trace_summary summary;
     sw_trace_module module;
     sw_profile_large large;
 } out;
-static sw_run_sample sample;
+static sw_replay_sample sample;
 static sw_class_spec spec[8];
 static sw_optimize_result result;
 static const sw_op *ops;

@@ -152,7 +152,7 @@ static void dry_equals_live(const sw_table *table, sw_placement placement, uint6
         CHECK(memcmp(&ledgers[0], &ledgers[1], sizeof ledgers[0]) == 0);
         CHECK(memcmp(rows[0], rows[1], sizeof rows[0]) == 0);
     }
-    sw_run_stats stats;
+    sw_replay_stats stats;
     sw_runner_stats(runners[1], &stats);
     CHECK_EQ(stats.failed, 0);
     CHECK_EQ(stats.skipped, 0);

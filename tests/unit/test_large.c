@@ -7,7 +7,7 @@
 #include "check.h"
 #include "spanwise/spanwise.h"
 
-enum { K = 1 << 10, M = 1 << 20, SIZE = 64 * K, KEPT_MOST = 4 * M };
+enum { K = 1 << 10, M = 1 << 20, SIZE = 64 * K, SHELVED_MOST = 4 * M };
 
 static sw_heap *heap;
 static sw_misuse last_fault;
@@ -50,9 +50,9 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
     return 0;
 }
 
-/* --- what is kept, and told ------------------------------------------------------------------- */
+/* --- what lies on shelves ------------------------------------------------------------------- */
 
-static void kept_is_told(void) {
+static void shelved_is_told(void) {
     sw_span_info rows[3];
     int objects = 0;
     make(0, SW_DECAY_NEVER);
@@ -87,8 +87,8 @@ static void kept_is_told(void) {
     end();
 }
 
-/* Whatever is freed, in whatever order. What is kept is the newest. */
-static void kept_is_bounded(void) {
+/* Whatever is freed, in whatever order. What lies on shelves is the newest. */
+static void shelved_is_bounded(void) {
     static void *p[400];
     uint64_t rng = 7;
     make(0, SW_DECAY_NEVER);
@@ -96,9 +96,9 @@ static void kept_is_bounded(void) {
         p[i] = sw_heap_alloc(heap, 33 * K + check_random(&rng) % (2 * M), 0);
     for (int i = 0; i < 400; i++) {
         sw_heap_free(heap, p[i]);
-        CHECK(ledger_of(heap).cached_bytes <= KEPT_MOST);
+        CHECK(ledger_of(heap).cached_bytes <= SHELVED_MOST);
     }
-    CHECK(ledger_of(heap).cached_bytes > KEPT_MOST / 2);
+    CHECK(ledger_of(heap).cached_bytes > SHELVED_MOST / 2);
     void *last = sw_heap_alloc(heap, 100 * K, 0);
     sw_heap_free(heap, last);
     CHECK(sw_heap_alloc(heap, 100 * K, 0) == last);
@@ -171,7 +171,7 @@ static void limit_comes_last(void) {
         CHECK(n > 100 && n < 128 && hook_calls == 1);
         hook_calls = 0;
         for (int i = 9; i < 11; i++) sw_heap_free(heap, p[i]);
-        for (int i = 9; i < 11; i++) /* asked for once more: kept from now on */
+        for (int i = 9; i < 11; i++) /* asked for once more: shelved from now on */
             CHECK(sw_heap_alloc(heap, SIZE, 0) == p[i]);
         sw_heap_free(heap, p[9]);
         sw_heap_free(heap, p[10]);
@@ -187,16 +187,16 @@ static void limit_comes_last(void) {
     }
 }
 
-/* No fresh pages while some are kept: the peak is what it was. */
-static void nothing_fresh_beside_kept(void) {
+/* No fresh pages while some lie on shelves: the peak is what it was. */
+static void nothing_fresh_beside_shelved(void) {
     make(0, SW_DECAY_NEVER);
     void *p[24];
     for (int i = 0; i < 24; i++) p[i] = sw_heap_alloc(heap, (size_t)(i / 2 + 5) * 8 * K, 0);
     for (int i = 0; i < 24; i++) sw_heap_free(heap, p[i]);
-    uint64_t held = ledger_of(heap).held_bytes, kept = ledger_of(heap).cached_bytes;
+    uint64_t held = ledger_of(heap).held_bytes, shelved = ledger_of(heap).cached_bytes;
     uint64_t pages = ledger_of(heap).free_page_bytes;
-    CHECK(kept >= 6 * 5 * 8 * K);
-    size_t n = (size_t)((kept + pages) / 1024) - 64;
+    CHECK(shelved >= 6 * 5 * 8 * K);
+    size_t n = (size_t)((shelved + pages) / 1024) - 64;
     for (size_t i = 0; i < n; i++) CHECK(sw_heap_alloc(heap, 1024, 0) != NULL);
     sw_ledger l = ledger_of(heap);
     CHECK(l.held_bytes - l.metadata_bytes <= held);
@@ -207,15 +207,15 @@ static void nothing_fresh_beside_kept(void) {
 
 static void decay_takes_them(void) {
     make(0, 10);
-    for (int kept = 0; kept < 2; kept++) {
+    for (int shelved = 0; shelved < 2; shelved++) {
         void *p = sw_heap_alloc(heap, SIZE, 0);
         sw_heap_free(heap, p);
-        if (kept == 1) CHECK_EQ(ledger_of(heap).cached_bytes, SIZE);
-        sw_heap_set_time(heap, 100 + 15 * (uint64_t)(3 * kept)); /* a tick: idle from now on */
+        if (shelved == 1) CHECK_EQ(ledger_of(heap).cached_bytes, SIZE);
+        sw_heap_set_time(heap, 100 + 15 * (uint64_t)(3 * shelved)); /* a tick: idle from now on */
         CHECK_EQ(ledger_of(heap).cached_bytes, 0);
         CHECK_EQ(ledger_of(heap).free_page_bytes, SIZE); /* late as that tick was */
-        CHECK_EQ(ledger_of(heap).returned_bytes, (uint64_t)kept * SIZE);
-        sw_heap_set_time(heap, 115 + 15 * (uint64_t)(3 * kept));
+        CHECK_EQ(ledger_of(heap).returned_bytes, (uint64_t)shelved * SIZE);
+        sw_heap_set_time(heap, 115 + 15 * (uint64_t)(3 * shelved));
         CHECK_EQ(ledger_of(heap).free_page_bytes, 0);
     }
     CHECK_EQ(ledger_of(heap).returned_bytes, 2 * SIZE);
@@ -252,12 +252,12 @@ static void trims_take_them(void) {
 
 int main(void) {
     sw_set_fault_handler(note_fault, NULL);
-    kept_is_told();
-    kept_is_bounded();
+    shelved_is_told();
+    shelved_is_bounded();
     pairs_are_quiet();
     misuse_is_found();
     limit_comes_last();
-    nothing_fresh_beside_kept();
+    nothing_fresh_beside_shelved();
     decay_takes_them();
     trims_take_them();
     return check_result();

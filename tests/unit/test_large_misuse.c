@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large objects that caches keep, against hostile callers, one step at a time in every kind of heap:
- * whatever is said of a freed one is told; the limit holds though metadata grows beside kept objects;
+ * whatever is said of a freed one is told; the limit holds though metadata grows beside objects on shelves;
  * records that these have serve others. Frees that race with reuse: test_large_races.c. */
 #include <stdbool.h>
 
@@ -71,7 +71,7 @@ static bool is_zero(const unsigned char *p, size_t size) {
     return true;
 }
 
-/* Written, kept, and asked for again: zeroed, scanned, with weaker and stronger alignment. */
+/* Written, shelved, and asked for again: zeroed, scanned, with weaker and stronger alignment. */
 static void one_size(sw_cache *const *caches, size_t size, size_t page) {
     bool dry = sw_heap_is_dry(heap) != 0;
     for (unsigned flags = 0; flags < 4; flags++) {
@@ -124,9 +124,9 @@ static void every_heap(void) {
 
 /* --- the limit -------------------------------------------------------------------------------- */
 
-/* Large objects take all of a heap that has few records. Small ones follow, in kept and free pages,
+/* Large objects take all of a heap that has few records. Small ones follow, in shelved and free pages,
  * and need more: over the limit for that, the heap holds no page that it could give back. */
-static void limit_beside_kept(uint64_t seed) {
+static void limit_beside_shelved(uint64_t seed) {
     static void *p[1024];
     sw_heap_options options;
     sw_ledger l;
@@ -194,7 +194,7 @@ static void record_given_up(void) {
 int main(void) {
     sw_set_fault_handler(note_fault, NULL);
     every_heap();
-    for (uint64_t seed = 1; seed <= 16; seed++) limit_beside_kept(seed);
+    for (uint64_t seed = 1; seed <= 16; seed++) limit_beside_shelved(seed);
     records_run_out();
     record_given_up();
     return check_result();

@@ -61,7 +61,7 @@ static void *race(void *arg) {
     return NULL;
 }
 
-/* Every object is named several times: while it lives, is kept, is somebody else's. As many
+/* Every object is named several times: while it lives, lies on a shelf, is somebody else's. As many
  * live in the end as were allocated and not freed. */
 static void races(bool tracked) {
     pthread_t threads[THREADS];

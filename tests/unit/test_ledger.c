@@ -63,18 +63,18 @@ static void check_sums(const sw_ledger *l, const sw_ledger_class *rows, uint32_t
     CHECK_EQ(sum.tail_bytes, l->tail_bytes);
     CHECK_EQ(sum.free_slot_bytes, l->free_slot_bytes);
     CHECK_EQ(sum.cached_bytes, l->cached_bytes);
-    CHECK_EQ(sum.spans, l->spans + l->large_objects + rows[0].occupancy[0]); /* kept ones */
+    CHECK_EQ(sum.spans, l->spans + l->large_objects + rows[0].occupancy[0]); /* those on shelves */
     CHECK_EQ(l->requested_bytes + l->roundup_bytes + l->tail_bytes + l->free_slot_bytes +
                  l->cached_bytes + l->metadata_bytes + l->large_rounding_bytes +
                  l->arena_slack_bytes + l->quarantine_bytes + l->free_page_bytes,
              l->held_bytes);
 }
 
-/* kept: large objects that were freed and not given up. */
-static void check_spans(sw_heap *heap, const sw_ledger *l, uint64_t kept) {
+/* shelved: large objects that were freed and lie on shelves. */
+static void check_spans(sw_heap *heap, const sw_ledger *l, uint64_t shelved) {
     static sw_span_info spans[20000];
     size_t n = sw_heap_spans(heap, NULL, 0);
-    CHECK_EQ(n, l->spans + l->large_objects + kept);
+    CHECK_EQ(n, l->spans + l->large_objects + shelved);
     CHECK_EQ(sw_heap_spans(heap, spans, 3), n);
     CHECK_EQ(sw_heap_spans(heap, spans, 20000), n);
     uint64_t live = 0, bytes = 0, current = 0;
@@ -84,12 +84,12 @@ static void check_spans(sw_heap *heap, const sw_ledger *l, uint64_t kept) {
         CHECK_EQ(spans[i].cls == 0, spans[i].slots == 1 && spans[i].bytes > 0 &&
                                         spans[i].cache == 0 && spans[i].cls == 0);
         live += spans[i].live;
-        kept -= spans[i].cls == 0 && spans[i].live == 0;
+        shelved -= spans[i].cls == 0 && spans[i].live == 0;
         bytes += spans[i].bytes;
         current += spans[i].current;
     }
     CHECK_EQ(live, l->live_objects);
-    CHECK_EQ(kept, 0);
+    CHECK_EQ(shelved, 0);
     CHECK_EQ(bytes + l->metadata_bytes + l->free_page_bytes, l->held_bytes);
     CHECK(current > 0);
 }

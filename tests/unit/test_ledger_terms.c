@@ -49,7 +49,7 @@ static void fill_spans(void) {
 enum {
     LIVE = 55 + 3,                 /* 0 + 1 + .. + 10, and the three */
     ASKED = 700 * 55 + 385 + 3,    /* 385: the squares of 1 .. 10 */
-    FREE = (110 - 55 - 10) * SLOT, /* of spans 1 .. 9: span 0 is kept, wholly free */
+    FREE = (110 - 55 - 10) * SLOT, /* of spans 1 .. 9: span 0 is idle and stays */
     CACHED = (10 + 7) * SLOT,      /* span 0; what the current span has left */
     SPAN_TERMS = 12 * PAGE,
 };
@@ -156,15 +156,15 @@ static void bins_by_eighths(void) {
 enum { BIG = (1 << 20) + 1, BIG_PAGES = 129, BIGGER = 200 * PAGE };
 
 /* Live: 20,000 bytes on three pages, 9,000 on two. Kept by the cache: 20,000 on three. Holes of 129
- * and 200 pages: such objects are too long to be kept. */
+ * and 200 pages: such objects are too long for a shelf. */
 static void fill_large(void) {
     CHECK(sw_cache_alloc(cache, 20000, 0) != NULL);
-    void *kept = sw_cache_alloc(cache, 20000, 0);
+    void *shelved = sw_cache_alloc(cache, 20000, 0);
     void *big = sw_cache_alloc(cache, BIG, 0);
     CHECK(sw_cache_alloc(cache, 9000, 0) != NULL);
     void *bigger = sw_cache_alloc(cache, BIGGER, 0);
     CHECK(sw_cache_alloc(cache, 4 * PAGE, 0) != NULL);
-    sw_cache_free(cache, kept);
+    sw_cache_free(cache, shelved);
     sw_cache_free(cache, big);
     sw_cache_free(cache, bigger);
 }
@@ -204,7 +204,8 @@ static void large_objects(bool tracked) {
     CHECK_EQ(l.held_bytes, (12 + BIG_PAGES + 200) * PAGE + l.metadata_bytes);
     check_metadata(&l, 1);
     check_large_row(&rows[0], tracked);
-    CHECK_EQ(sw_heap_trim(heap), (3 + BIG_PAGES + 200) * PAGE); /* the kept one goes back as well */
+    CHECK_EQ(sw_heap_trim(heap),
+             (3 + BIG_PAGES + 200) * PAGE); /* the shelved one goes back as well */
     CHECK_EQ(sw_heap_ledger(heap, &l, NULL, 0), SW_OK);
     CHECK_EQ(l.returned_bytes, (3 + BIG_PAGES + 200) * PAGE);
     CHECK_EQ(l.free_page_bytes + l.cached_bytes + l.free_runs + l.largest_hole_bytes, 0);
@@ -214,7 +215,7 @@ static void large_objects(bool tracked) {
 
 /* --- walks ------------------------------------------------------------------------------------ */
 
-/* The heap's map of the same history: spans in the order of pages, kept ones with no object. */
+/* The heap's map of the same history: spans in the order of pages, shelved ones with no object. */
 static void spans_of_slots(void) {
     sw_span_info spans[12];
     make(true, true);

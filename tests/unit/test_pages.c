@@ -129,7 +129,7 @@ static void compare(sw_pages *pages) {
     sw_pages_holes(pages, &got_runs, &got_longest);
     CHECK_EQ(got_runs, runs);
     CHECK_EQ(got_longest, longest);
-    sw_runs_settle(&pages->runs);
+    sw_runs_update_summaries(&pages->runs);
     CHECK(sw_runs_adds_up(&pages->runs));
 }
 

@@ -11,9 +11,9 @@ static sw_runner *runner;
 static uint64_t held[STEPS_MAX]; /* after each operation */
 
 /* Runs operations one by one. */
-static sw_run_stats run(const sw_op *ops, size_t count) {
+static sw_replay_stats run(const sw_op *ops, size_t count) {
     sw_heap_options options;
-    sw_run_stats stats;
+    sw_replay_stats stats;
     sw_heap_options_init(&options);
     options.table = sw_table_go();
     options.tracked = options.dry = options.manual_clock = 1;
@@ -44,7 +44,7 @@ static void first_of_equal_peaks(void) {
         {.kind = REALLOC, .object = 0, .size = 90},
         {.kind = ALLOC, .object = 3, .thread = 2, .size = 10},
     };
-    sw_run_stats s = run(ops, 6);
+    sw_replay_stats s = run(ops, 6);
     CHECK(held[1] < held[3] && held[3] <= held[5]);
     CHECK_EQ(s.peak_requested_bytes, 150);
     CHECK_EQ(s.peak_op, 2);
@@ -61,7 +61,7 @@ static void first_of_equal_held_peaks(void) {
     const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 40},
                          {.kind = ALLOC, .object = 1, .size = 48},
                          {.kind = FREE, .object = 0}};
-    sw_run_stats s = run(ops, 3);
+    sw_replay_stats s = run(ops, 3);
     CHECK(held[0] == held[1] && held[1] == held[2]);
     CHECK_EQ(s.peak_held_bytes, held[0]);
     CHECK_EQ(s.requested_at_peak_held, 40);
@@ -75,7 +75,7 @@ static void mean_of_held_over_requested(void) {
                          {.kind = FREE, .object = 0},
                          {.kind = ALLOC, .object = 0, .size = 0},
                          {.kind = ALLOC, .object = 1, .size = 160}};
-    sw_run_stats s = run(ops, 5);
+    sw_replay_stats s = run(ops, 5);
     double sum = (double)held[0] / 40 + (double)held[1] / 80 + (double)held[4] / 160;
     CHECK_EQ(s.held_over_requested_count, 3);
     CHECK(s.held_over_requested_sum > sum * 0.9999999);
@@ -97,7 +97,7 @@ static void rows_of_the_time_line(void) {
     static const uint64_t requested[] = {100, 150, 40150, 40150 + (2 << 20), 40150};
     static const uint64_t slots[] = {112, 176, 176 + 40960, 176 + 40960 + (2 << 20), 176 + 40960};
     static const uint64_t objects[] = {1, 2, 3, 4, 3}, free_pages[] = {0, 0, 0, 0, 2 << 20};
-    sw_run_sample rows[8];
+    sw_replay_sample rows[8];
     (void)run(ops, 5);
     CHECK_EQ(sw_runner_samples(runner, rows, 8), 5);
     for (size_t i = 0; i < 5; i++) {

@@ -42,7 +42,7 @@ static void stats_are_true(bool dry) {
     static uint64_t size[OBJECTS];
     sw_heap *heap = make_heap(dry);
     sw_runner *runner;
-    sw_run_stats s, w = {0};
+    sw_replay_stats s, w = {0};
     make_ops(3);
     memset(size, 0, sizeof size);
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
@@ -107,7 +107,7 @@ static void stats_are_true(bool dry) {
 
 /* One call or many: the same end. */
 static void batches_do_not_matter(void) {
-    sw_run_stats s[2];
+    sw_replay_stats s[2];
     sw_ledger l[2];
     make_ops(8);
     for (int i = 0; i < 2; i++) {
@@ -132,7 +132,7 @@ static void batches_do_not_matter(void) {
 }
 
 static void samples(void) {
-    static sw_run_sample rows[2048];
+    static sw_replay_sample rows[2048];
     sw_heap *heap = make_heap(true);
     sw_runner *runner;
     make_ops(4);
@@ -176,7 +176,7 @@ static void refused(sw_runner *runner, sw_op bad, const char *text) {
 static void bad_input(bool dry) {
     sw_heap *heap = make_heap(dry);
     sw_runner *runner;
-    sw_run_stats s;
+    sw_replay_stats s;
     size_t done = 0;
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     refused(runner, (sw_op){.kind = SW_OP_KIND_COUNT}, "kind 4");
@@ -268,7 +268,7 @@ static void live_by_hand(sw_heap *heap) {
  * ends. */
 static void live_by_runner(sw_heap *heap, uint32_t numbers) {
     sw_runner *runner;
-    sw_run_stats s;
+    sw_replay_stats s;
     static sw_op list[2 * OBJECTS_A_LIFE + 1];
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     for (uint32_t life = 0; life < LIVES; life++) {
@@ -366,7 +366,7 @@ static void tiny_objects(bool dry, bool drain) {
     options.dry = dry;
     sw_heap *heap = NULL;
     sw_runner *runner;
-    sw_run_stats s;
+    sw_replay_stats s;
     sw_ledger ledger;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
@@ -420,7 +420,7 @@ static void message_names_the_place(const char *path) {
     sw_heap *heap = make_heap(true);
     sw_runner *runner;
     sw_trace *trace;
-    sw_run_stats stats;
+    sw_replay_stats stats;
     char expected[64];
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     CHECK_EQ(sw_trace_open(path, 0, &trace), SW_OK);

@@ -70,7 +70,7 @@ static void paint(uint32_t pages, uint32_t steps, uint64_t seed) {
         CHECK_EQ(sw_bits_count(runs.free, page, n), free_pages);
         if (step % 63 == 0) CHECK(sw_runs_adds_up(&runs));
     }
-    sw_runs_settle(&runs);
+    sw_runs_update_summaries(&runs);
     CHECK(sw_runs_adds_up(&runs));
     sw_runs_destroy(&runs, &meta);
     sw_meta_destroy(&meta);
@@ -140,7 +140,7 @@ static void damage(void) {
     for (int i = 0; i < 40; i++)
         sw_runs_set_free(&runs, (uint32_t)(check_random(&rng) % 2000), 1 + (uint32_t)i % 48);
     CHECK(!sw_runs_adds_up(&runs)); /* out of date */
-    sw_runs_settle(&runs);
+    sw_runs_update_summaries(&runs);
     for (uint32_t i = 1; i < 2 * runs.leaves; i++) {
         uint32_t *numbers[] = {&runs.tree[i].start, &runs.tree[i].max, &runs.tree[i].end};
         for (int k = 0; k < 3; k++) {

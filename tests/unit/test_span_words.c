@@ -316,7 +316,7 @@ static void damage(const edge *e) {
         flips(&span->cursor, 0xFF, "cursor");
         flips(&span->state, 0xFF, "state");
         flips(&span->needzero, 0xFE, "needzero");
-        flips(&span->kept, 0xFF, "kept");
+        flips(&span->idle, 0xFF, "idle");
         flips(&span->words, 0xFFFF, "words");
         flips(&span->magic, UINT64_MAX, "magic");
     }

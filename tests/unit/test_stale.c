@@ -273,7 +273,7 @@ static void runner_without_heap(void) {
     const sw_op op = {.kind = SW_OP_ALLOC, .size = 33};
     sw_heap *heap = new_heap(NULL);
     sw_runner *runner;
-    sw_run_stats stats;
+    sw_replay_stats stats;
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, NULL), SW_OK);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);

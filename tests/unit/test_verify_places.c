@@ -148,12 +148,12 @@ static void hint_of_a_neighbour(bool first_goes) {
 /* --- spans that a cache keeps ------------------------------------------------------------------ */
 
 /* Of four spans that become wholly free the cache keeps as many as it may, by hand: 2. */
-static void kept_spans(void) {
+static void idle_spans(void) {
     make(2);
     void *p[5 * SLOTS];
     for (int i = 0; i < 5 * SLOTS; i++) p[i] = sw_cache_alloc(cache, SLOT, 0);
     for (int i = 0; i < 4 * SLOTS; i++) sw_cache_free(cache, p[i]);
-    CHECK_EQ(cache->cold->kept[3], 2);
+    CHECK_EQ(cache->cold->idle_spans[3], 2);
     sw_ledger ledger;
     CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
     CHECK_EQ(ledger.cached_bytes, 2 * PAGE);
@@ -195,7 +195,7 @@ int main(void) {
     hint_of_nobody();
     hint_of_a_neighbour(true);
     hint_of_a_neighbour(false);
-    kept_spans();
+    idle_spans();
     identity();
     return check_result();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of ablations.py, which compiles this program with the library's sources once a variant.
+/* The rows of the study `ablations`, which compiles this program with the library's sources, once for
+ * each variant of them.
  *
  *   bench_ablation --list
  *   bench_ablation ROW hot|cold time MILLISECONDS [OPTIONS]   prints nanoseconds of an operation

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cases stackIt and stackIt2, to be taken apart by anatomy.py.
+/* The cases stackIt and stackIt2, which the study `anatomy` takes apart.
  *
  *   stackIt   returns an int by value: nothing is allocated
  *   stackIt2  returns a pointer to an int that escapes: one object an operation

@@ -60,7 +60,7 @@ class RunStats:
     @classmethod
     def read(cls, runner: Any) -> RunStats:
         """The counts of a C runner."""
-        out = ffi.new("sw_run_stats *")
+        out = ffi.new("sw_replay_stats *")
         lib.sw_runner_stats(runner, out)
         count = out.held_over_requested_count
         mean = out.held_over_requested_sum / count if count else None

@@ -89,7 +89,7 @@ class Simulation:
     def samples(self) -> NDArray[np.void]:
         """The rows of the time line so far."""
         rows = np.zeros(_SAMPLES_MAX, RUN_SAMPLE_DTYPE)
-        where = _lib.pointer(rows, "sw_run_sample *")
+        where = _lib.pointer(rows, "sw_replay_sample *")
         return rows[: lib.sw_runner_samples(self._runner, where, len(rows))]
 
     def address(self, object_id: int) -> int:
