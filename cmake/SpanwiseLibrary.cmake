@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # libspanwise, static and shared, from one set of position-independent objects (every layer except
-# the faces), and the faces: libraries for LD_PRELOAD.
+# the faces); spanwise_internal, for tests that call the layers; and the faces: libraries for
+# LD_PRELOAD.
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
@@ -9,10 +10,27 @@ add_library(spanwise_objects OBJECT ${core_sources})
 spanwise_compile(spanwise_objects)
 target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
 
-add_library(spanwise_static STATIC $<TARGET_OBJECTS:spanwise_objects>)
+# In an archive of many objects names that the layers share are visible to every program. So it has one
+# object, in which hidden names have become local.
+if(NOT CMAKE_OBJCOPY)
+  message(FATAL_ERROR "objcopy was not found: install binutils, or set CMAKE_OBJCOPY")
+endif()
+set(one_object "${CMAKE_CURRENT_BINARY_DIR}/libspanwise.o")
+separate_arguments(c_flags NATIVE_COMMAND "${CMAKE_C_FLAGS}")
+add_custom_command(
+  OUTPUT "${one_object}"
+  COMMAND "${CMAKE_C_COMPILER}" ${c_flags} -r -nostdlib -o "${one_object}"
+          $<TARGET_OBJECTS:spanwise_objects>
+  COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${one_object}"
+  DEPENDS $<TARGET_OBJECTS:spanwise_objects>
+  COMMAND_EXPAND_LISTS VERBATIM)
+
+add_library(spanwise_static STATIC "${one_object}")
 add_library(spanwise_shared SHARED $<TARGET_OBJECTS:spanwise_objects>)
-foreach(target IN ITEMS spanwise_static spanwise_shared)
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME spanwise LINKER_LANGUAGE C)
+add_library(spanwise_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:spanwise_objects>)
+set_target_properties(spanwise_static spanwise_shared PROPERTIES OUTPUT_NAME spanwise)
+foreach(target IN ITEMS spanwise_static spanwise_shared spanwise_internal)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
   target_include_directories(
     ${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -21,8 +39,9 @@ foreach(target IN ITEMS spanwise_static spanwise_shared)
   endif()
 endforeach()
 # The archive's users bring zstd and threads themselves: spanwiseConfig.cmake and spanwise.pc.
-target_link_libraries(spanwise_static PUBLIC $<BUILD_INTERFACE:spanwise_zstd::zstd>
-                                             Threads::Threads)
+foreach(target IN ITEMS spanwise_static spanwise_internal)
+  target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:spanwise_zstd::zstd> Threads::Threads)
+endforeach()
 target_link_libraries(spanwise_shared PRIVATE spanwise_zstd::zstd Threads::Threads)
 # Before 1.0 each minor version may change the binary interface.
 set_target_properties(
@@ -30,7 +49,7 @@ set_target_properties(
                              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # At grade 3 the heap is verified by what nobody calls: it installs itself (src/watch/verify_points.c).
 if(SPANWISE_CHECK EQUAL 3)
-  target_link_options(spanwise_static INTERFACE -Wl,-u,sw_verify_every)
+  target_link_options(spanwise_internal INTERFACE -Wl,-u,sw_verify_every)
 endif()
 spanwise_link_shared(spanwise_shared)
 

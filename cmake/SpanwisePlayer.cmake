@@ -10,7 +10,7 @@ if(SPANWISE_OS STREQUAL "linux")
   # Calls of malloc must be made as they stand: what is paired and unused is what is measured.
   target_compile_options(spanwise_replay PRIVATE -fno-builtin-malloc -fno-builtin-calloc
                          -fno-builtin-realloc -fno-builtin-free)
-  target_link_libraries(spanwise_replay PRIVATE spanwise_static Threads::Threads
+  target_link_libraries(spanwise_replay PRIVATE spanwise_internal Threads::Threads
                                                 ${CMAKE_DL_LIBS})
   list(APPEND spanwise_programs spanwise_replay)
 endif()

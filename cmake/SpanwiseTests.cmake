@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Each tests/unit/test_*.c is one program with its own main, linked with the static library and free
+# Each tests/unit/test_*.c is one program with its own main, linked with the library's objects and free
 # to include the layers' own headers. `ctest -L unit` runs them.
 file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
 
@@ -43,7 +43,7 @@ foreach(source IN LISTS unit_sources)
   endif()
   add_executable(${name} "${source}")
   spanwise_compile(${name})
-  target_link_libraries(${name} PRIVATE spanwise_static m)
+  target_link_libraries(${name} PRIVATE spanwise_internal m)
   if(module STREQUAL "face_grades") # of preloaded libraries and a program, the rules alone
     foreach(room IN ITEMS recorder malloc player)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
@@ -76,11 +76,14 @@ if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
 endif()
 
 if(NOT SPANWISE_SANITIZE)
-  # What users' programs see: sw_ names from the library, libc's names from a face.
-  add_test(NAME exports.shared
-           COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/exports.sh" "${CMAKE_NM}"
-                   "$<TARGET_FILE:spanwise_shared>" "sw_")
-  set_tests_properties(exports.shared PROPERTIES LABELS unit)
+  # What users' programs see of either library: what the headers declare, neither more nor less.
+  foreach(linkage IN ITEMS shared static)
+    add_test(NAME exports.${linkage}
+             COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/exports.sh" "${CMAKE_NM}"
+                     "$<TARGET_FILE:spanwise_${linkage}>" "${CMAKE_C_COMPILER}"
+                     "${PROJECT_SOURCE_DIR}/include")
+    set_tests_properties(exports.${linkage} PROPERTIES LABELS unit)
+  endforeach()
 endif()
 
 if(SPANWISE_OS STREQUAL "none")

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C++11 and later: a standard allocator over the default heap, with the inline paths of fast.h.
+/* C++11 and later: standard allocators over the default heap and over a heap of one's own.
  *
  *     std::vector<int, spanwise::allocator<int>> v;
  *     std::map<K, V, std::less<K>, spanwise::allocator<std::pair<const K, V>>> m;
  *
- * Node containers allocate one object of a constant size at a time: there the whole path is inline.
- * A free tells the size, which must be the object's (else misuse SIZE_MISMATCH), as the standard
- * asks. Throws std::bad_alloc when memory is exhausted. Stateless: all allocators are equal.
+ *     spanwise::heap heap;
+ *     std::vector<int, spanwise::heap_allocator<int>> w{spanwise::heap_allocator<int>(heap)};
+ *
+ * allocator is stateless, so all are equal, and has the inline paths of fast.h. Node containers allocate
+ * one object of a constant size at a time: there the whole path is inline. heap_allocator has its heap's
+ * address, and two are equal if their heaps are the same; the heap must outlive the containers. A free
+ * tells the size, which must be the object's (else misuse SIZE_MISMATCH), as the standard asks. Both
+ * throw std::bad_alloc when memory is exhausted.
  */
 #ifndef SPANWISE_ALLOCATOR_HPP
 #define SPANWISE_ALLOCATOR_HPP
@@ -14,11 +19,22 @@
 #include <cstddef>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <type_traits>
 
 #include <spanwise/fast.h>
 
 namespace spanwise {
+
+namespace detail {
+
+/* The bytes of an array. Throws std::bad_alloc for more than any object can have. */
+template <typename T> std::size_t array_bytes(std::size_t count) {
+    if (count > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_alloc();
+    return count * sizeof(T);
+}
+
+} // namespace detail
 
 template <typename T> class allocator {
   public:
@@ -51,13 +67,11 @@ template <typename T> class allocator {
     /* Slots of the default table are 16-aligned from 16 bytes up, 8-aligned below. */
     static constexpr bool over_aligned = alignof(T) > (sizeof(T) >= 16 ? 16 : 8);
 
-    static std::size_t bytes(std::size_t count) {
-        if (count > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T)) throw std::bad_alloc();
-        return count * sizeof(T);
+    static void *allocate_many(std::size_t count) {
+        return sw_malloc(detail::array_bytes<T>(count));
     }
-    static void *allocate_many(std::size_t count) { return sw_malloc(bytes(count)); }
     static void *allocate_aligned(std::size_t count) {
-        return sw_aligned_alloc(alignof(T), bytes(count));
+        return sw_aligned_alloc(alignof(T), detail::array_bytes<T>(count));
     }
 };
 
@@ -68,6 +82,74 @@ constexpr bool operator==(const allocator<T> &, const allocator<U> &) noexcept {
 template <typename T, typename U>
 constexpr bool operator!=(const allocator<T> &, const allocator<U> &) noexcept {
     return false;
+}
+
+/* A heap that ends with its scope. */
+class heap {
+  public:
+    /* options may be nullptr: the defaults. Throws std::invalid_argument, with the message, for options
+     * that are refused, and std::bad_alloc when there is no memory or no room for one heap more. */
+    explicit heap(const sw_heap_options *options = nullptr) : heap_(nullptr) {
+        sw_status status = sw_heap_create(options, &heap_);
+        if (status == SW_INVALID || status == SW_UNSUPPORTED)
+            throw std::invalid_argument(sw_last_error()->message);
+        if (status != SW_OK) throw std::bad_alloc();
+    }
+    ~heap() { (void)sw_heap_destroy(heap_); }
+    heap(const heap &) = delete;
+    heap &operator=(const heap &) = delete;
+
+    sw_heap *get() const noexcept { return heap_; }
+
+  private:
+    sw_heap *heap_;
+};
+
+template <typename T> class heap_allocator {
+  public:
+    using value_type = T;
+    using is_always_equal = std::false_type;
+    using propagate_on_container_copy_assignment = std::true_type;
+    using propagate_on_container_move_assignment = std::true_type;
+    using propagate_on_container_swap = std::true_type;
+
+    explicit heap_allocator(const heap &from) noexcept : heap_(from.get()) {}
+    explicit heap_allocator(sw_heap *from) noexcept : heap_(from) {}
+    template <typename U>
+    heap_allocator(const heap_allocator<U> &other) noexcept : heap_(other.get()) {}
+
+    T *allocate(std::size_t count) {
+        std::size_t bytes = detail::array_bytes<T>(count);
+        void *p = over_aligned ? sw_heap_alloc_aligned(heap_, bytes, alignof(T), 0)
+                               : sw_heap_alloc(heap_, bytes, 0);
+        if (__builtin_expect(p == nullptr, 0)) throw std::bad_alloc();
+        return static_cast<T *>(p);
+    }
+
+    void deallocate(T *p, std::size_t count) noexcept {
+        if (over_aligned) {
+            sw_heap_free(heap_, p); /* of a class that the alignment decided, too */
+        } else {
+            sw_heap_free_sized(heap_, p, count * sizeof(T));
+        }
+    }
+
+    sw_heap *get() const noexcept { return heap_; }
+
+  private:
+    /* Slots of every table are 8-aligned. */
+    static constexpr bool over_aligned = alignof(T) > 8;
+
+    sw_heap *heap_;
+};
+
+template <typename T, typename U>
+bool operator==(const heap_allocator<T> &a, const heap_allocator<U> &b) noexcept {
+    return a.get() == b.get();
+}
+template <typename T, typename U>
+bool operator!=(const heap_allocator<T> &a, const heap_allocator<U> &b) noexcept {
+    return a.get() != b.get();
 }
 
 } // namespace spanwise

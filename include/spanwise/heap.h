@@ -36,7 +36,12 @@ typedef enum sw_placement {
     SW_PLACE_FULLEST = 2, /* the one with the fewest free slots, then the lowest address */
 } sw_placement;
 
+/* sw_heap_options_init fills it in; then the caller changes what it wants. Later versions add fields at
+ * the end, whose 0 is their default, so struct_bytes tells what the caller's version has: 16 to 4096, a
+ * multiple of 8. Fields that lie behind it have their defaults. Of a longer struct than this version
+ * knows, the rest must be 0. */
 typedef struct sw_heap_options {
+    uint64_t struct_bytes; /* sizeof(sw_heap_options) */
     const sw_table *table; /* NULL: sw_table_default() */
     uint64_t limit_bytes;  /* most bytes held (pages and metadata); 0: no limit */
     uint64_t decay_ns;     /* free pages go back to the OS after 1 to 2 of these; see below */
@@ -56,11 +61,17 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
 /* huge_pages: madvise(MADV_HUGEPAGE) on each window. Pages are then backed 2 MiB at a time where
  * the system agrees, so more may be resident than is held until idle pages go back. */
 
-/* Fills in the defaults: default table, no limit, decay of 500 ms, LIFO, batch 0, untracked, real
- * memory. */
-SW_API void sw_heap_options_init(sw_heap_options *options);
+/* Fills in struct_bytes bytes, which are stored in the first field: the defaults, and 0 behind the fields
+ * of this version. The defaults are the default table, no limit, decay of 500 ms, LIFO, batch 0,
+ * untracked, real memory. Errors: SW_INVALID for a struct_bytes that the struct can not have. */
+SW_API sw_status sw_heap_options_fill(sw_heap_options *options, uint64_t struct_bytes);
+/* As sw_heap_options_fill, with the size that the struct has in this header. */
+static inline void sw_heap_options_init(sw_heap_options *options) {
+    (void)sw_heap_options_fill(options, sizeof *options);
+}
 
-/* options may be NULL: the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT. */
+/* options may be NULL: the defaults. Errors: SW_INVALID, SW_NOMEM, SW_LIMIT, and SW_UNSUPPORTED for
+ * options of a later version. */
 SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
 /* Releases every page and record. No other thread may be inside a call on this heap; its objects
  * are gone, and its caches are closed. NULL is ignored; the default heap answers SW_STATE; a heap
@@ -69,7 +80,7 @@ SW_API sw_status sw_heap_destroy(sw_heap *heap);
 SW_API sw_heap *sw_heap_default(void);
 /* Makes the default heap with the given options. Errors: SW_STATE when it has been used already,
  * SW_INVALID for a table other than the default one, a dry heap, tiny objects or a manual clock,
- * SW_NOMEM. */
+ * and those of sw_heap_create. */
 SW_API sw_status sw_heap_default_init(const sw_heap_options *options);
 SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);

@@ -3,7 +3,10 @@
 #ifndef SPANWISE_SPANWISE_H
 #define SPANWISE_SPANWISE_H
 
-#define SPANWISE_VERSION "0.1.0"
+/* The version of these headers: as text, and as major * 10000 + minor * 100 + patch, for #if. What may
+ * change between versions: docs/stability.md. */
+#define SPANWISE_VERSION "0.2.0"
+#define SW_VERSION_NUMBER 200
 
 #include <spanwise/heap.h>
 #include <spanwise/ops.h>
@@ -18,8 +21,9 @@
 extern "C" {
 #endif
 
-/* The version of the library that is linked, e.g. "0.1.0". */
+/* The version of the library that is linked: as text, e.g. "0.2.0", and as SW_VERSION_NUMBER. */
 SW_API const char *sw_version(void);
+SW_API uint32_t sw_version_number(void);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,10 @@
 extern "C" {
 #endif
 
+/* Later versions add fields at the end. */
 typedef struct sw_ledger {
+    uint64_t
+        struct_bytes; /* bytes that are filled in, this field included; see sw_heap_ledger_read */
     uint64_t requested_bytes; /* asked for by live objects (slot bytes if not tracked) */
     uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
     uint64_t tail_bytes;      /* end of a span too short for a slot */
@@ -43,8 +46,7 @@ typedef struct sw_ledger {
 
 /* What a heap has done since it was created, beside its ledger: counts that only grow. */
 typedef struct sw_heap_stats {
-    uint64_t
-        struct_bytes; /* the caller sets it to sizeof(sw_heap_stats), so that later fields may follow */
+    uint64_t struct_bytes;      /* as in sw_ledger; the caller sets it to sizeof(sw_heap_stats) */
     uint64_t lock_acquisitions; /* turns of the heap's lock */
     uint64_t lock_waits;        /* of these, the ones that found it held by another thread */
     uint64_t purge_calls;       /* calls by which the system was asked to take pages back */
@@ -53,7 +55,7 @@ typedef struct sw_heap_stats {
 
 /* Fills in the fields that lie within out->struct_bytes and that this version knows, and sets
  * struct_bytes to the bytes that it has filled in. Takes no lock and may be called from any thread.
- * Errors: SW_INVALID when struct_bytes has no room for a field behind itself. */
+ * Errors: SW_INVALID when struct_bytes is not a multiple of 8 from 16 to 4096. */
 SW_API sw_status sw_heap_stats_read(const sw_heap *heap, sw_heap_stats *out);
 
 enum { SW_OCCUPANCY_BINS = 11 };
@@ -71,10 +73,19 @@ typedef struct sw_ledger_class {
     uint64_t occupancy[SW_OCCUPANCY_BINS];
 } sw_ledger_class;
 
-/* rows: NULL, or sw_table_class_count() + 1 entries, indexed by class. Row 0 is the large objects; its
- * spans in bin 0 were freed and lie on a shelf of a cache. */
-SW_API sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
-                                size_t capacity);
+/* Before the call out->struct_bytes is the size of the caller's struct: 16 to 4096, a multiple of 8. The
+ * fields are filled in that lie within it and that this version knows, and struct_bytes becomes the bytes
+ * that they take. rows: NULL, or sw_table_class_count() + 1 entries, indexed by class. Row 0 is the large
+ * objects; its spans in bin 0 were freed and lie on a shelf of a cache. Errors: SW_INVALID for another
+ * struct_bytes or too few rows; *out is untouched then. */
+SW_API sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                                     size_t capacity);
+/* As sw_heap_ledger_read, with the size that the struct has in this header. */
+static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                                       size_t capacity) {
+    out->struct_bytes = sizeof *out;
+    return sw_heap_ledger_read(heap, out, rows, capacity);
+}
 /* Bytes held now. It takes constant time and no lock, and may be called from any thread; while others
  * change the heap, the result may be off by what they are changing. */
 SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);

@@ -4,9 +4,21 @@
 
 #include "base/fail.h"
 #include "heap/heap.h"
+#include "heap/options.h"
 
 static sw_heap *default_heap; /* atomic */
 static sw_os_lock default_lock;
+
+/* What a default heap can not be: fast.h and the functions without a heap rely on it. */
+static sw_status check_default(const sw_heap_options *options, const char *op) {
+    if (options->table != sw_table_default())
+        return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
+                       sw_table_name(options->table), sw_table_name(sw_table_default()));
+    if (options->dry || options->tiny || options->manual_clock)
+        return sw_fail(SW_INVALID, op,
+                       "a default heap can not be dry, pack tiny objects or have a manual clock");
+    return SW_OK;
+}
 
 /* Under default_lock, when there is none. */
 static sw_status make_default(const sw_heap_options *options) {
@@ -30,19 +42,13 @@ sw_heap *sw_heap_default(void) {
 
 sw_status sw_heap_default_init(const sw_heap_options *options) {
     const char *op = "heap_default_init";
-    if (options != NULL) {
-        if (options->table != NULL && options->table != sw_table_default())
-            return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
-                           sw_table_name(options->table), sw_table_name(sw_table_default()));
-        if (options->dry || options->tiny || options->manual_clock)
-            return sw_fail(SW_INVALID, op,
-                           "a default heap can not be dry, pack tiny objects or "
-                           "have a manual clock");
-    }
+    sw_heap_options read;
+    sw_status status = sw_options_read(options, op, &read);
+    if (status == SW_OK) status = check_default(&read, op);
+    if (status != SW_OK) return status;
     sw_os_lock_acquire(&default_lock);
-    sw_status status = default_heap == NULL
-                           ? make_default(options)
-                           : sw_fail(SW_STATE, op, "the default heap is in use already");
+    status = default_heap == NULL ? make_default(&read)
+                                  : sw_fail(SW_STATE, op, "the default heap is in use already");
     sw_os_lock_release(&default_lock);
     return status;
 }

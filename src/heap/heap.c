@@ -2,9 +2,8 @@
 /* Making and ending heaps; their clock and their hook. */
 #include "heap/heap.h"
 
-#include <string.h>
-
 #include "base/fail.h"
+#include "heap/options.h"
 #include "heap/paths.h"
 #include "heap/reclaim.h"
 #include "heap/registry.h"
@@ -14,33 +13,7 @@
 #define OP_CREATE "heap_create"
 
 const char *sw_version(void) { return SPANWISE_VERSION; }
-
-void sw_heap_options_init(sw_heap_options *options) {
-    memset(options, 0, sizeof *options);
-    options->table = sw_table_default();
-    options->decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
-}
-
-/* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told
- * from others by their size. */
-static bool can_pack(const sw_table *table) {
-    return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
-}
-
-static sw_status check_options(const sw_heap_options *options) {
-    if ((uint32_t)options->placement > SW_PLACE_FULLEST)
-        return sw_fail(SW_INVALID, OP_CREATE,
-                       "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
-                       (int)options->placement);
-    if (options->batch_spans > UINT16_MAX)
-        return sw_fail(SW_INVALID, OP_CREATE, "batch_spans %u is above %u", options->batch_spans,
-                       (unsigned)UINT16_MAX);
-    if (options->table != NULL && !sw_table_check(options->table, OP_CREATE)) return SW_INVALID;
-    if (options->tiny && options->table != NULL && !can_pack(options->table))
-        return sw_fail(SW_INVALID, OP_CREATE, "tiny: table %s has no class of 16 bytes",
-                       options->table->name);
-    return SW_OK;
-}
+uint32_t sw_version_number(void) { return SW_VERSION_NUMBER; }
 
 static bool make_central(sw_heap *heap) {
     size_t bytes = heap->span_classes * sizeof(sw_span_list);
@@ -54,8 +27,6 @@ static bool make_central(sw_heap *heap) {
 
 static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->options = *options;
-    if (heap->options.table == NULL) heap->options.table = sw_table_default();
-    if (heap->options.decay_ns == 0) heap->options.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull;
     heap->table = heap->options.table;
     heap->span_classes = 2 * heap->table->class_count;
     heap->mode = (options->tracked ? SW_MODE_TRACKED : 0u) | (options->dry ? SW_MODE_DRY : 0u) |
@@ -117,16 +88,12 @@ static sw_status give_up(sw_heap *heap, sw_status status) {
 }
 
 sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
-    sw_heap_options defaults;
-    if (options == NULL) {
-        sw_heap_options_init(&defaults);
-        options = &defaults;
-    }
-    sw_status status = check_options(options);
+    sw_heap_options read;
+    sw_status status = sw_options_read(options, OP_CREATE, &read);
     if (status != SW_OK) return status;
-    sw_heap *heap = make_record(options, &status);
+    sw_heap *heap = make_record(&read, &status);
     if (heap == NULL) return status;
-    begin(heap, options);
+    begin(heap, &read);
     if (!make_central(heap))
         return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));
     if (!sw_registry_add(heap))

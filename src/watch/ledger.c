@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
+#include "base/sized.h"
 #include "heap/cache.h"
 #include "heap/slack.h"
 #include "watch/walk.h"
@@ -141,6 +142,7 @@ static void name_rows(const sw_heap *heap, sw_ledger_class *rows) {
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows) {
     tally t = {.ledger = out, .rows = rows};
     memset(out, 0, sizeof *out);
+    out->struct_bytes = sizeof *out;
     if (rows != NULL) name_rows(heap, rows);
     (void)sw_walk_spans(heap, add_span, &t);
     add_pages(heap, out);
@@ -158,15 +160,22 @@ const char *sw_ledger_check(const sw_ledger *ledger) {
     return SW_RULE(sw_ledger_sum(ledger) == ledger->held_bytes);
 }
 
-sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows, size_t capacity) {
-    sw_status status = sw_heap_status(heap, "ledger");
+sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                              size_t capacity) {
+    const char *op = "heap_ledger";
+    sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
+    if (!sw_sized_is_valid(out->struct_bytes))
+        return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_ledger)");
     if (rows != NULL && capacity < heap->table->class_count)
-        return sw_fail(SW_INVALID, "ledger", "room for %zu rows, the table needs %u (classes + 1)",
+        return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
+    sw_ledger ledger;
     sw_os_lock_acquire(&heap->lock);
-    sw_ledger_read(heap, out, rows);
+    sw_ledger_read(heap, &ledger, rows);
     sw_os_lock_release(&heap->lock);
+    ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
+    memcpy(out, &ledger, ledger.struct_bytes);
     return SW_OK;
 }
 

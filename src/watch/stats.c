@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/sized.h"
 #include "heap/heap.h"
 #include "spanwise/stats.h"
 
@@ -14,9 +15,8 @@ sw_status sw_heap_stats_read(const sw_heap *heap, sw_heap_stats *out) {
     const char *op = "heap_stats_read";
     sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
-    if (out->struct_bytes < 2 * sizeof(uint64_t))
-        return sw_fail(SW_INVALID, op, "struct_bytes is %llu: set it to sizeof(sw_heap_stats)",
-                       (unsigned long long)out->struct_bytes);
+    if (!sw_sized_is_valid(out->struct_bytes))
+        return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_heap_stats)");
     size_t bytes = sw_min_u64(out->struct_bytes, sizeof *out);
     sw_heap_stats stats = {
         .struct_bytes = bytes,

@@ -1,20 +1,34 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# exports.sh NM LIBRARY PREFIX: fails when the shared library defines a dynamic symbol that does
-# not begin with PREFIX, or none that does.
+# exports.sh NM LIBRARY CC INCLUDE: fails unless the names that the library (shared or an archive) gives
+# to programs are those that the public headers, in the folder INCLUDE, declare with SW_API.
 set -eu
-nm=$1 library=$2 prefix=$3
+nm=$1 library=$2 cc=$3 include=$4
 
-names=$("$nm" -D --defined-only "$library" | awk '{ print $NF }' | sed 's/@.*//')
-strange=$(printf '%s\n' "$names" | grep -v "^$prefix" || true)
-if [ -n "$strange" ]; then
-    echo "$library exports names that do not begin with $prefix:"
-    printf '%s\n' "$strange"
-    exit 1
-fi
-count=$(printf '%s\n' "$names" | grep -c "^$prefix" || true)
-if [ "$count" -eq 0 ]; then
-    echo "$library exports nothing"
-    exit 1
-fi
-echo "$count exported names, all begin with $prefix"
+case $library in
+*.a) names=$("$nm" --defined-only --extern-only "$library") ;;
+*) names=$("$nm" -D --defined-only "$library") ;;
+esac
+names=$(printf '%s\n' "$names" | awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' | sort -u)
+# A declaration goes from SW_API to the next parenthesis, bracket or semicolon; its name is the last word.
+declared=$(printf '#include <spanwise/%s>\n' spanwise.h fast.h |
+    "$cc" -E -P -DSW_API=SW_DECLARED -D'__attribute__(x)=' -I"$include" - | tr '\n' ' ' |
+    sed 's/SW_DECLARED /\n&/g' | sed -n 's/^SW_DECLARED \([^(;[]*\)[(;[].*/\1/p' |
+    grep -oE '[A-Za-z0-9_]+ *$' | tr -d ' ' | sort -u)
+
+status=0
+tell() { # tell WHAT NAMES
+    [ -n "$2" ] || return 0
+    status=1
+    printf '%s %s:\n%s\n' "$library" "$1" "$2"
+}
+lines() { printf '%s\n' "$1" >"$2"; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+lines "$names" "$folder/names"
+lines "$declared" "$folder/declared"
+tell "gives names that no header declares" "$(comm -23 "$folder/names" "$folder/declared")"
+tell "lacks names that the headers declare" "$(comm -13 "$folder/names" "$folder/declared")"
+tell "gives names without sw_" "$(printf '%s\n' "$names" | grep -v '^sw_' || true)"
+[ "$status" -ne 0 ] || echo "$(printf '%s\n' "$names" | grep -c .) names, as the headers declare them"
+exit "$status"

@@ -82,7 +82,7 @@ def test_builds_and_replays_from_the_wheel(
     """The loop where there is no checkout, and no tool but cc: no cmake, ninja, make."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("cc", "as", "ld", "ar", "sh", "ls"):
+    for name in ("cc", "as", "ld", "ar", "objcopy", "sh", "ls"):
         found = shutil.which(name)
         assert found is not None, name
         (tools / name).symlink_to(found)

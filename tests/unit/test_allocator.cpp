@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// spanwise::allocator: containers, sizes that are told to the free, and every size that is not the
-// object's.
+// spanwise::allocator and spanwise::heap_allocator: containers, sizes that are told to the free, and every
+// size that is not the object's.
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,89 @@ void containers() {
     CHECK_EQ(faults, 0);
 }
 
+// Everything lies in the heap that was given, and is gone from it when the containers are.
+void own_heap() {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = sw_table_go();
+    spanwise::heap heap(&options), second;
+    spanwise::heap_allocator<int> of(heap);
+    CHECK(of == spanwise::heap_allocator<char>(heap.get()));
+    CHECK(of != spanwise::heap_allocator<int>(second));
+    sw_ledger ledger;
+    {
+        std::list<int, spanwise::heap_allocator<int>> nodes{of};
+        std::vector<Wide, spanwise::heap_allocator<Wide>> wide{of};
+        for (int i = 0; i < 1000; i++) nodes.push_back(i);
+        wide.resize(100);
+        CHECK(reinterpret_cast<std::uintptr_t>(wide.data()) % alignof(Wide) == 0);
+        CHECK_EQ(sw_heap_ledger(heap.get(), &ledger, nullptr, 0), SW_OK);
+        CHECK_EQ(ledger.live_objects, 1001);
+        CHECK_EQ(sw_heap_ledger(second.get(), &ledger, nullptr, 0), SW_OK);
+        CHECK_EQ(ledger.live_objects, 0);
+    }
+    CHECK_EQ(sw_heap_ledger(heap.get(), &ledger, nullptr, 0), SW_OK);
+    CHECK_EQ(ledger.live_objects, 0);
+    CHECK_EQ(faults, 0);
+    int *p = of.allocate(3);
+    of.deallocate(p, 300);
+    CHECK_EQ(last, SW_MISUSE_SIZE_MISMATCH);
+    CHECK_EQ(faults, 1);
+    of.deallocate(p, 3);
+    CHECK_EQ(faults, 1);
+    faults = 0;
+}
+
+// A class of 40 bytes: its slots are aligned to 8 only, so an object that wants 16 is of another.
+void own_table() {
+    struct alignas(16) Pair {
+        char bytes[32];
+    };
+    const sw_class_spec specs[] = {{40, 1, 0}, {64, 1, 0}};
+    sw_table *table;
+    CHECK_EQ(sw_table_create("forty", 8192, specs, 2, &table), SW_OK);
+    {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.table = table;
+        spanwise::heap heap(&options);
+        std::list<Pair, spanwise::heap_allocator<Pair>> unused{
+            spanwise::heap_allocator<Pair>(heap)};
+        spanwise::heap_allocator<Pair> of(heap);
+        std::vector<Pair *> held;
+        for (int i = 0; i < 20; i++) {
+            held.push_back(of.allocate(1));
+            CHECK(reinterpret_cast<std::uintptr_t>(held.back()) % 16 == 0);
+        }
+        for (Pair *pair : held) of.deallocate(pair, 1);
+        CHECK_EQ(faults, 0);
+    }
+    sw_table_destroy(table);
+}
+
+void refused() {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.batch_spans = 70000;
+    std::string message;
+    try {
+        spanwise::heap heap(&options);
+    } catch (const std::invalid_argument &error) {
+        message = error.what();
+    }
+    CHECK_STR(message.c_str(), "batch_spans 70000 is above 65535");
+    sw_heap_options_init(&options);
+    options.limit_bytes = 1 << 20;
+    spanwise::heap heap(&options);
+    bool thrown = false;
+    try {
+        spanwise::heap_allocator<char>(heap).allocate(2 << 20);
+    } catch (const std::bad_alloc &) {
+        thrown = true;
+    }
+    CHECK(thrown);
+}
+
 } // namespace
 
 int main() {
@@ -95,6 +179,9 @@ int main() {
     round_trips<Bytes<1024>>();
     round_trips<Wide>();
     containers();
+    own_heap();
+    own_table();
+    refused();
     another_type<Bytes<48>, Bytes<64>>(1, 1);  // both of a constant size
     another_type<Bytes<48>, Bytes<48>>(1, 2);  // a constant one, freed as an array
     another_type<Bytes<48>, Bytes<48>>(3, 1);  // the reverse

@@ -201,7 +201,6 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
     tell(f"library: compiling with {parts.compiler.version}")
     objects = parts.objects(core_rooms(parts.root, zstd is not None), (), "core")
     lib = parts.lib
-    run_step([parts.compiler.tool("ar"), "rcs", lib / "libspanwise.a", *objects], "ar")
     soname = "libspanwise.so." + ".".join(_lib.version().split(".")[:2])
     run_step(
         [
@@ -211,6 +210,12 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
         "linking libspanwise.so",
     )
     (lib / "libspanwise.so").symlink_to(soname)
+    # One object, in which hidden names are local: an archive of many would show them to programs.
+    one = parts.work / "libspanwise.o"
+    words = [*parts.compiler.words, "-r", "-nostdlib", "-o", one, *objects]
+    run_step(words, "joining the objects of libspanwise.a")
+    run_step([parts.compiler.tool("objcopy"), "--localize-hidden", one], "objcopy")
+    run_step([parts.compiler.tool("ar"), "rcs", lib / "libspanwise.a", one], "ar")
 
 
 def _build_face(parts: _Parts, tell: Say) -> None:

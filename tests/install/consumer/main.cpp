@@ -1,14 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// A container on an installed spanwise; prints "consumer ok".
+// Containers on an installed spanwise, of the default heap and of two heaps of their own; prints
+// "consumer ok".
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <spanwise/allocator.hpp>
+#include <spanwise/spanwise.h>
+#include <vector>
+
+namespace {
+
+std::uint64_t live_objects(const spanwise::heap &heap) {
+    sw_ledger ledger;
+    return sw_heap_ledger(heap.get(), &ledger, nullptr, 0) == SW_OK ? ledger.live_objects : 0;
+}
+
+} // namespace
 
 int main() {
     using pair = std::pair<const int, int>;
     std::map<int, int, std::less<int>, spanwise::allocator<pair>> squares;
     for (int i = 0; i < 1000; i++) squares[i] = i * i;
     if (squares[31] != 961) return 1;
+
+    spanwise::heap first, second;
+    using words = std::vector<int, spanwise::heap_allocator<int>>;
+    words one{spanwise::heap_allocator<int>(first)}, two{spanwise::heap_allocator<int>(second)};
+    one.assign(100, 7);
+    if (live_objects(first) != 1 || live_objects(second) != 0) return 2;
+    two = one; // takes the heap with the values
+    if (two.get_allocator() != one.get_allocator()) return 3;
+    if (live_objects(first) != 2 || live_objects(second) != 0) return 4;
+    swap(one, two);
     std::puts("consumer ok");
     return 0;
 }

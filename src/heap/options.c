@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of heaps: defaults, the sizes of older and later versions, values that are refused. */
+#include "heap/options.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "base/sized.h"
+#include "size/table.h"
+
+#define MEND "call sw_heap_options_init first"
+
+static const sw_heap_options defaults = {.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull};
+
+sw_status sw_heap_options_fill(sw_heap_options *options, uint64_t struct_bytes) {
+    if (!sw_sized_is_valid(struct_bytes))
+        return sw_sized_refuse(struct_bytes, "heap_options_fill", "give sizeof(sw_heap_options)");
+    sw_heap_options filled = defaults;
+    filled.struct_bytes = struct_bytes;
+    filled.table = sw_table_default();
+    memset(options, 0, struct_bytes);
+    memcpy(options, &filled, sw_min_u64(struct_bytes, sizeof filled));
+    return SW_OK;
+}
+
+/* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told
+ * from others by their size. */
+static bool can_pack(const sw_table *table) {
+    return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
+}
+
+/* Whether a heap can be made with options that are whole. */
+static sw_status check_options(const sw_heap_options *options, const char *op) {
+    if ((uint32_t)options->placement > SW_PLACE_FULLEST)
+        return sw_fail(SW_INVALID, op,
+                       "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
+                       (int)options->placement);
+    if (options->batch_spans > UINT16_MAX)
+        return sw_fail(SW_INVALID, op, "batch_spans %u is above %u", options->batch_spans,
+                       (unsigned)UINT16_MAX);
+    if (!sw_table_check(options->table, op)) return SW_INVALID;
+    if (options->tiny && !can_pack(options->table))
+        return sw_fail(SW_INVALID, op, "tiny: table %s has no class of 16 bytes",
+                       options->table->name);
+    return SW_OK;
+}
+
+/* Whether all that lies behind the fields of this version is 0. */
+static bool rest_is_zero(const sw_heap_options *given) {
+    const unsigned char *bytes = (const unsigned char *)given;
+    for (uint64_t at = sizeof *given; at < given->struct_bytes; at++)
+        if (bytes[at] != 0) return false;
+    return true;
+}
+
+sw_status sw_options_read(const sw_heap_options *given, const char *op, sw_heap_options *out) {
+    *out = defaults;
+    if (given != NULL) {
+        if (!sw_sized_is_valid(given->struct_bytes))
+            return sw_sized_refuse(given->struct_bytes, op, MEND);
+        if (!rest_is_zero(given))
+            return sw_fail(SW_UNSUPPORTED, op,
+                           "options of %llu bytes use fields that this version lacks: it has %zu",
+                           (unsigned long long)given->struct_bytes, sizeof *given);
+        memcpy(out, given, sw_min_u64(given->struct_bytes, sizeof *out));
+    }
+    out->struct_bytes = sizeof *out;
+    if (out->table == NULL) out->table = sw_table_default();
+    if (out->decay_ns == 0) out->decay_ns = defaults.decay_ns;
+    return check_options(out, op);
+}
