@@ -65,8 +65,10 @@ function(spanwise_face name)
   target_compile_definitions(${target} PRIVATE SW_API=)
   target_compile_options(${target} PRIVATE -fno-builtin-malloc -fno-builtin-calloc
                          -fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec)
+  # Every program that preloads it has the file resident: nothing is in it that is not called.
+  target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
   target_link_libraries(${target} PRIVATE spanwise_zstd::zstd Threads::Threads ${CMAKE_DL_LIBS})
-  target_link_options(${target} PRIVATE -static-libgcc)
+  target_link_options(${target} PRIVATE -static-libgcc -Wl,--gc-sections)
   spanwise_link_shared(${target})
 endfunction()
 
@@ -76,12 +78,9 @@ if(SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
   spanwise_face(record ${record_sources})
   spanwise_sources(malloc_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
                    "watch/*" "malloc/*")
-  # Every program that preloads it has the file resident: nothing is in it that malloc does not call.
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
   spanwise_face(malloc ${malloc_sources})
   target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0)
-  target_compile_options(spanwise_malloc PRIVATE -ffunction-sections -fdata-sections)
-  target_link_options(spanwise_malloc PRIVATE -Wl,--gc-sections)
   # A program that opens it with dlopen may close it while its objects live.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)

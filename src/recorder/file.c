@@ -17,7 +17,7 @@
 #include "recorder/state.h"
 
 enum {
-    ENCODERS = 4,    /* threads that may compress at once */
+    ENCODERS = 4,    /* threads that may encode at once */
     TAIL_MAX = 1024, /* CLOCK and END blocks */
     CLOCK_EVERY_NS = 1000000000,
 };
@@ -131,7 +131,6 @@ static flusher *take_flusher(uint32_t thread) {
     if (f->encoder == NULL) {
         size_t bytes = swt_encoder_bytes();
         f->encoder = swt_encoder_init(sw_os_map(bytes), bytes);
-        if (f->encoder != NULL && !record_option.compress) swt_encoder_store(f->encoder);
     }
     if (f->encoder != NULL) return f;
     sw_os_lock_release(&f->lock);

@@ -4,7 +4,6 @@
  *   SPANWISE_RECORD_FILE      the recording; without it nothing is recorded
  *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 1
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
- *   SPANWISE_RECORD_COMPRESS  1: compress each block already while recording; default 0
  *   SPANWISE_RECORD_AREAS     folder for files of open blocks, which whoever started the program
  *                             appends to the recordings of processes that did not end by exit
  *   SPANWISE_RECORD_PID       process that FILE belongs to. Whoever starts the program may set it;
@@ -85,7 +84,6 @@ bool record_read_options(void) {
     }
     record_option.stacks = (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, 1);
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
-    record_option.compress = read_number("SPANWISE_RECORD_COMPRESS", 1, 0) == 1;
     read_areas(getenv("SPANWISE_RECORD_AREAS"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
     return true;

@@ -14,7 +14,6 @@ typedef struct record_options {
     char file[RECORD_PATH_MAX]; /* absolute; "" when recording was not asked for */
     uint32_t stacks;            /* return addresses of a call site; 0: no call sites are recorded */
     bool children;              /* record child processes to files of their own */
-    bool compress;              /* blocks are compressed while recording, not only afterwards */
     uint64_t root;              /* process that FILE belongs to; 0: not stated, so it is this one */
     char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks in private memory */
 } record_options;

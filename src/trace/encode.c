@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The encoder of blocks: RAW events into columns, payloads of the small blocks, compression.
- * It runs inside the recorder, in calls of malloc: so all memory is the caller's, of the C library only
- * memcpy and memset are used, and nothing can fail, because what does not compress is stored.
- * Format: docs/design/trace.md.
+ * It runs inside the recorder too, in calls of malloc: so all memory is the caller's, of the C library
+ * only memcpy and memset are used, and nothing can fail. Compression allocates, and is for those who may:
+ * what does not compress is stored. Format: docs/design/trace.md.
  */
-/* The static context and two of the parameters are zstd's "experimental" part. */
-#define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
 #include "base/assert.h"
@@ -30,48 +28,18 @@ enum {
 _Static_assert((size_t)SCRATCH_BYTES <= (size_t)SWT_PAYLOAD_BYTES_MAX, "a RAW block always fits");
 
 struct swt_encoder {
-    ZSTD_CCtx *context; /* NULL: blocks are stored */
-    uint8_t *scratch;   /* SCRATCH_BYTES */
-    uint8_t *out;       /* OUT_BYTES */
+    /* Bytes that were written; 0: it does not fit. NULL: blocks are stored. A pointer, so that the
+     * recorder, where it is never set, has no compressor in it. */
+    size_t (*compress)(ZSTD_CCtx *context, void *out, size_t room, const void *in, size_t bytes);
+    ZSTD_CCtx *context;
+    uint8_t *scratch; /* SCRATCH_BYTES */
+    uint8_t *out;     /* OUT_BYTES */
 };
 
-/* zstd's fastest strategy, but with Huffman coding. Level 1 searches longer for matches, which takes
- * twice the time and saves 5 % of the bytes of such columns; negative levels leave the Huffman coding
- * out. The hash table is small enough for the first-level cache. */
-static ZSTD_compressionParameters parameters(void) {
-    return (ZSTD_compressionParameters){.windowLog = 17,
-                                        .chainLog = 12,
-                                        .hashLog = 12,
-                                        .searchLog = 1,
-                                        .minMatch = 6,
-                                        .targetLength = 8,
-                                        .strategy = ZSTD_fast};
-}
-
-static size_t context_bytes(void) {
-    size_t bytes = ZSTD_estimateCCtxSize_usingCParams(parameters());
-    return (size_t)sw_align_up(ZSTD_isError(bytes) ? 0 : bytes, SW_CACHE_LINE);
-}
-
 size_t swt_encoder_bytes(void) {
-    return (size_t)sw_align_up(sizeof(swt_encoder), SW_CACHE_LINE) + context_bytes() +
+    return (size_t)sw_align_up(sizeof(swt_encoder), SW_CACHE_LINE) +
            (size_t)sw_align_up(SCRATCH_BYTES, SW_CACHE_LINE) +
            (size_t)sw_align_up(OUT_BYTES, SW_CACHE_LINE);
-}
-
-/* A parameter that this zstd does not know keeps its default. */
-static void context_set_up(ZSTD_CCtx *context) {
-    ZSTD_compressionParameters p = parameters();
-    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, 1);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, (int)p.windowLog);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_chainLog, (int)p.chainLog);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, (int)p.hashLog);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_searchLog, (int)p.searchLog);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, (int)p.minMatch);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_targetLength, (int)p.targetLength);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_strategy, (int)p.strategy);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_literalCompressionMode, (int)ZSTD_ps_enable);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has it */
 }
 
 swt_encoder *swt_encoder_init(void *memory, size_t bytes) {
@@ -80,26 +48,55 @@ swt_encoder *swt_encoder_init(void *memory, size_t bytes) {
     uint8_t *p = memory;
     swt_encoder *encoder = memory;
     p += sw_align_up(sizeof(swt_encoder), SW_CACHE_LINE);
-    encoder->context = ZSTD_initStaticCCtx(p, context_bytes());
-    if (encoder->context != NULL) context_set_up(encoder->context);
-    p += context_bytes();
+    encoder->compress = NULL;
+    encoder->context = NULL;
     encoder->scratch = p;
     encoder->out = p + sw_align_up(SCRATCH_BYTES, SW_CACHE_LINE);
     return encoder;
 }
 
-void swt_encoder_store(swt_encoder *encoder) { encoder->context = NULL; }
+static size_t compress_block(ZSTD_CCtx *context, void *out, size_t room, const void *in,
+                             size_t bytes) {
+    size_t written = ZSTD_compress2(context, out, room, in, bytes);
+    if (ZSTD_isError(written)) return 0;
+    sw_written_outside(out, written);
+    return written;
+}
+
+/* zstd's fastest strategy, with a window of 128 KiB and a hash table small enough for the first-level
+ * cache. targetLength is 0, because what else speeds the search up also leaves out the Huffman coding.
+ * A parameter that this zstd does not know keeps its default. */
+bool swt_encoder_compress(swt_encoder *encoder) {
+    static const struct {
+        ZSTD_cParameter parameter;
+        int value;
+    } set[] = {
+        {ZSTD_c_compressionLevel, 1}, {ZSTD_c_windowLog, 17},
+        {ZSTD_c_chainLog, 12},        {ZSTD_c_hashLog, 12},
+        {ZSTD_c_searchLog, 1},        {ZSTD_c_minMatch, 6},
+        {ZSTD_c_targetLength, 0},     {ZSTD_c_strategy, ZSTD_fast},
+        {ZSTD_c_contentSizeFlag, 0}, /* the block header has it */
+    };
+    encoder->context = ZSTD_createCCtx();
+    if (encoder->context == NULL) return false;
+    encoder->compress = compress_block;
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        (void)ZSTD_CCtx_setParameter(encoder->context, set[i].parameter, set[i].value);
+    return true;
+}
+
+void swt_encoder_end(swt_encoder *encoder) {
+    if (encoder != NULL) (void)ZSTD_freeCCtx(encoder->context);
+}
 
 size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, size_t bytes,
                 const uint8_t **out) {
     uint8_t *body = encoder->out + SWT_BLOCK_HEADER_BYTES;
-    size_t stored = bytes;
+    size_t stored = 0;
     block->codec = SWT_CODEC_ZSTD;
-    if (encoder->context != NULL && bytes != 0) {
-        stored = ZSTD_compress2(encoder->context, body, SWT_STORED_BYTES_MAX, payload, bytes);
-        if (!ZSTD_isError(stored)) sw_written_outside(body, stored);
-    }
-    if (ZSTD_isError(stored) || stored >= bytes) { /* also without a context */
+    if (encoder->compress != NULL && bytes != 0)
+        stored = encoder->compress(encoder->context, body, SWT_STORED_BYTES_MAX, payload, bytes);
+    if (stored == 0 || stored >= bytes) {
         if (bytes != 0) memcpy(body, payload, bytes);
         block->codec = SWT_CODEC_STORED;
         stored = bytes;

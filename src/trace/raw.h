@@ -187,17 +187,19 @@ typedef enum swt_block_kind {
     SWT_BLOCK_KIND_COUNT
 } swt_block_kind;
 
-/* Compressor, column scratch and output of one flusher, all in memory of the caller. Use it from
- * one thread at a time. */
+/* Column scratch and output of one flusher, in memory of the caller, and where it is asked for a
+ * compressor. Use it from one thread at a time. */
 typedef struct swt_encoder swt_encoder;
 
 size_t swt_encoder_bytes(void);
 /* memory: 64-byte aligned, at least swt_encoder_bytes(). NULL when it is not. The encoder lives
- * in it and needs no release. */
+ * in it, and stores blocks as they are. */
 swt_encoder *swt_encoder_init(void *memory, size_t bytes);
-/* From now on blocks are stored without compression: that takes about half the time and five times the
- * bytes. */
-void swt_encoder_store(swt_encoder *encoder);
+/* From now on blocks are compressed: that takes about twice the time and a fifth of the bytes. The
+ * compressor allocates by malloc, until swt_encoder_end. False: out of memory, blocks are stored. */
+bool swt_encoder_compress(swt_encoder *encoder);
+/* Gives up the compressor, if there is one; NULL is ignored. */
+void swt_encoder_end(swt_encoder *encoder);
 
 /* The first bytes of a raw file. */
 void swt_file_header(uint8_t out[SWT_FILE_HEADER_BYTES]);

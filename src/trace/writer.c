@@ -104,6 +104,8 @@ static sw_status allocate(sw_trace_writer *w) {
     if (w->memory == NULL || w->columns.scratch == NULL || w->meta.data == NULL)
         return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
     w->encoder = swt_encoder_init(w->memory, bytes);
+    if (!swt_encoder_compress(w->encoder))
+        return sw_fail(SW_NOMEM, "sw_trace_create", "out of memory");
     swt_ops_begin(&w->columns);
     return SW_OK;
 }
@@ -118,6 +120,7 @@ static void end(sw_trace_writer *w) {
     if (w->part != NULL) remove(w->part);
     free(w->path);
     free(w->part);
+    swt_encoder_end(w->encoder);
     free(w->memory);
     free(w->columns.scratch);
     free(w->meta.data);

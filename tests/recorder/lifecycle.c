@@ -236,7 +236,7 @@ static int do_close_lost(long n) { /* ... and the file is not to be found again 
 }
 
 static int do_size_limit(long n) {
-    struct rlimit limit = {.rlim_cur = 20000, .rlim_max = 20000};
+    struct rlimit limit = {.rlim_cur = 300000, .rlim_max = 300000};
     churn(n, 1001);
     setrlimit(RLIMIT_FSIZE, &limit);
     for (long i = 0; i < n; i++) churn(1, 1 + (size_t)(i * 7919 % 5003));

@@ -65,8 +65,10 @@ static inline bytes file_read(const char *path) {
 
 static inline swt_encoder *fixture_encoder(void) {
     static swt_encoder *encoder;
-    if (encoder == NULL)
+    if (encoder == NULL) {
         encoder = swt_encoder_init(sw_os_map(swt_encoder_bytes()), swt_encoder_bytes());
+        if (encoder == NULL || !swt_encoder_compress(encoder)) abort();
+    }
     return encoder;
 }
 
