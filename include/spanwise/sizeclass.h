@@ -35,6 +35,10 @@ typedef struct sw_class_spec {
     uint32_t first_pages;
 } sw_class_spec;
 
+/* Initialises a sw_class_spec whose spans all have `pages` pages. Two values in braces mean the
+ * same, but at -Wextra compilers warn that the third is missing. */
+#define SW_CLASS_SPEC(size_bytes, pages) {(size_bytes), (pages), 0}
+
 /* The properties of one class of a table. */
 typedef struct sw_class_info {
     uint32_t cls;

@@ -49,6 +49,23 @@ def test_as_cxx(compiler: str, header: str) -> None:
     assert compile_alone(compiler, "c++", "c++17", header) == ""
 
 
+@pytest.mark.parametrize(
+    ("compiler", "language"),
+    [("gcc", "c"), ("clang", "c"), ("g++", "c++"), ("clang++", "c++")],
+)
+def test_class_specs_are_initialised_without_a_warning(compiler: str, language: str) -> None:
+    """By the macro and by three values; by names as well in C (C++17 has none)."""
+    named = "{.size_bytes = 48, .pages = 1, .first_pages = 1}" if language == "c" else "{48, 1, 0}"
+    source = f"""
+        #include <spanwise/sizeclass.h>
+        const sw_class_spec specs[] = {{SW_CLASS_SPEC(16, 1), {{32, 4, 1}}, {named}}};
+        int main(void) {{ return (int)specs[0].first_pages; }}
+    """
+    standard = "c11" if language == "c" else "c++17"
+    options = ["-x", language, f"-std={standard}", "-fsyntax-only"]
+    assert compile_source(compiler, source.rstrip(" "), options).stderr == ""
+
+
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_the_cache_is_found_without_asking_for_a_constructor(compiler: str) -> None:
     """No call of _ZTH or _ZTW, the Itanium ABI's names of what sets a variable of a thread up.
