@@ -15,7 +15,7 @@ set(spanwise_needs_linux
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls).
 set(spanwise_needs_native
-    face_grades fail fork fork_large grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
+    face_grades fail fork fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)

@@ -8,9 +8,11 @@
 #define SPANWISE_VERSION "0.2.0"
 #define SW_VERSION_NUMBER 200
 
+#include <spanwise/allocator_vtable.h>
 #include <spanwise/heap.h>
 #include <spanwise/ops.h>
 #include <spanwise/optimize.h>
+#include <spanwise/range.h>
 #include <spanwise/replay.h>
 #include <spanwise/sizeclass.h>
 #include <spanwise/stats.h>

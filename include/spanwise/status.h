@@ -8,8 +8,8 @@
  *     a sw_misuse; the fault handler is called once, and without one the process prints one line and
  *     aborts.
  *
- * Handles are heaps, caches, tables, recordings and their writers, runners, profiles and optimisers. A
- * function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
+ * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers and
+ * ranges. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
  * returns SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
  * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it reports
  * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns
@@ -46,7 +46,9 @@ extern "C" {
     X(IO, "input/output error")                                                                    \
     X(FORMAT, "malformed data")                                                                    \
     X(UNSUPPORTED, "not supported here")                                                           \
-    X(BUSY, "busy")
+    X(BUSY, "busy")                                                                                \
+    X(OVERLAP, "part of it is free already")                                                       \
+    X(OWNER, "belongs to another thread")
 
 /* X(name, text): every kind of misuse; the order is the ABI. */
 #define SW_MISUSE_LIST(X)                                                                          \

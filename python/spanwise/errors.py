@@ -54,6 +54,18 @@ class BlockFreedError(StateError):
     """The block is already free; code is DOUBLE_FREE when it was freed again."""
 
 
+class OverlapError(StateError):
+    """What is to be freed is free already, wholly or in part."""
+
+    default_code = "OVERLAP"
+
+
+class OwnerError(StateError):
+    """A thread called what belongs to another thread."""
+
+    default_code = "OWNER"
+
+
 class RecordingIOError(SpanwiseError, OSError):
     """The system refused to read or write a recording."""
 
@@ -111,6 +123,8 @@ STATUS_ERRORS: dict[str, type[SpanwiseError]] = {
     "FORMAT": TraceFormatError,
     "UNSUPPORTED": UnsupportedError,
     "BUSY": BlockBusyError,
+    "OVERLAP": OverlapError,
+    "OWNER": OwnerError,
 }
 """sw_status (without SW_ and without OK) -> exception."""
 

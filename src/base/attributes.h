@@ -20,7 +20,7 @@
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Thread-locals that the fast paths read. They are two words in all, so they fit into the reserve of
+/* Thread-locals that the fast paths read. They are a few words in all, so they fit into the reserve of
  * static TLS from which the loader serves a library that is loaded by dlopen. */
 #define sw_tls_fast _Thread_local __attribute__((tls_model("initial-exec")))
 

@@ -7,7 +7,7 @@
 #include "os/os.h"
 
 static const char *const names[SW_HANDLE_KIND_COUNT] = {
-    "table", "heap", "cache", "runner", "recording", "writer", "profile", "optimizer",
+    "table", "heap", "cache", "runner", "recording", "writer", "profile", "optimizer", "range",
 };
 
 /* --- misuse ----------------------------------------------------------------------------------- */

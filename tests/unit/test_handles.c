@@ -15,12 +15,23 @@
 
 /* --- the functions ---------------------------------------------------------------------------- */
 
-typedef enum kind { HEAP, CACHE, TABLE, RUNNER, TRACE, WRITER, PROFILE, OPTIMIZER, KINDS } kind;
+typedef enum kind {
+    HEAP,
+    CACHE,
+    TABLE,
+    RUNNER,
+    TRACE,
+    WRITER,
+    PROFILE,
+    OPTIMIZER,
+    RANGE,
+    KINDS
+} kind;
 
 /* The types by kind, as headers write them. */
 static const char *const types[KINDS] = {
-    "sw_heap *",  "sw_cache *",        "sw_table *",   "sw_runner *",
-    "sw_trace *", "sw_trace_writer *", "sw_profile *", "sw_optimizer *",
+    "sw_heap *",         "sw_cache *",   "sw_table *",     "sw_runner *", "sw_trace *",
+    "sw_trace_writer *", "sw_profile *", "sw_optimizer *", "sw_range *",
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
@@ -51,6 +62,8 @@ static union {
     sw_trace_summary summary;
     sw_trace_module module;
     sw_profile_large large;
+    sw_range_stats range;
+    sw_range_hole hole;
 } out;
 static sw_replay_sample sample;
 static sw_class_spec spec[8];
@@ -169,6 +182,17 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_profile_weights, PROFILE, NAMED, true, 0, (uintptr_t)sw_profile_weights(h, 0))            \
     X(sw_profile_get_large, PROFILE, STATUS, true, SW_INVALID,                                     \
       sw_profile_get_large(h, SW_WEIGH_PEAK, &out.large))                                          \
+    X(sw_range_destroy, RANGE, IGNORED, true, 0, (sw_range_destroy(h), 0))                         \
+    X(sw_range_alloc, RANGE, NAMED, true, SW_RANGE_NONE, sw_range_alloc(h, 33))                    \
+    X(sw_range_find, RANGE, NAMED, true, SW_RANGE_NONE, sw_range_find(h, 33))                      \
+    X(sw_range_free, RANGE, STATUS, true, SW_INVALID, sw_range_free(h, 0, 33))                     \
+    X(sw_range_reset, RANGE, STATUS, true, SW_INVALID, sw_range_reset(h))                          \
+    X(sw_range_free_size, RANGE, NAMED, true, 0, sw_range_free_size(h))                            \
+    X(sw_range_largest_hole, RANGE, NAMED, true, 0, sw_range_largest_hole(h))                      \
+    X(sw_range_holes, RANGE, NAMED, true, 0, sw_range_holes(h, 0, &out.hole, 1))                   \
+    X(sw_range_get_stats, RANGE, STATUS, true, SW_INVALID, sw_range_get_stats(h, &out.range))      \
+    X(sw_range_adopt, RANGE, STATUS, true, SW_INVALID, sw_range_adopt(h))                          \
+    X(sw_range_verify, RANGE, STATUS, true, SW_INVALID, sw_range_verify(h))                        \
     X(sw_optimizer_destroy, OPTIMIZER, IGNORED, true, 0, (sw_optimizer_destroy(h), 0))             \
     X(sw_optimizer_table, OPTIMIZER, STATUS, true, SW_INVALID,                                     \
       sw_optimizer_table(h, 1, spec, &classes, &result))
@@ -243,9 +267,9 @@ static int check_header(const char *name) {
 }
 
 static void every_function_has_rows(void) {
-    static const char *const headers[] = {"fast.h",     "fast_abi.h", "heap.h",    "ops.h",
-                                          "optimize.h", "replay.h",   "status.h",  "sizeclass.h",
-                                          "stats.h",    "trace.h",    "spanwise.h"};
+    static const char *const headers[] = {"fast.h",      "fast_abi.h", "heap.h",   "ops.h",
+                                          "optimize.h",  "range.h",    "replay.h", "status.h",
+                                          "sizeclass.h", "stats.h",    "trace.h",  "spanwise.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
@@ -274,6 +298,7 @@ static void *make(kind of) {
     case WRITER: status = sw_trace_create(path, (sw_trace_writer **)&handle); break;
     case PROFILE: status = sw_profile_create(0, (sw_profile **)&handle); break;
     case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
+    case RANGE: status = sw_range_create(100, NULL, (sw_range **)&handle); break;
     case KINDS:
     default: abort();
     }
@@ -292,6 +317,7 @@ static void end(kind of, void *handle) {
     case WRITER: sw_trace_abort(handle); break;
     case PROFILE: sw_profile_destroy(handle); break;
     case OPTIMIZER: sw_optimizer_destroy(handle); break;
+    case RANGE: sw_range_destroy(handle); break;
     case KINDS:
     default: abort();
     }

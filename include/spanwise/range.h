@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Range allocators: which parts of [0, size) are taken. They hand out numbers and own no memory that the
+ * numbers stand for; a caller makes them offsets of a buffer, of a file, of a device's memory.
+ *
+ *   sw_range *range;
+ *   sw_range_create(1 << 20, NULL, &range);           all of [0, 1 << 20) is free
+ *   uint64_t at = sw_range_alloc(range, 1000);        SW_RANGE_NONE: nothing fits
+ *   sw_range_free(range, at + 100, 200);              a part of it, in whatever order
+ *   sw_range_destroy(range);
+ *
+ * Four back ends are chosen at run time (enum sw_range_backend). Their structures, costs and sources:
+ * docs/design/range.md. No call allocates memory once the number of holes has been reached before.
+ *
+ * Errors leave the state as it was. sw_last_error() has the offending values.
+ *   SW_INVALID  size 0, a part outside [0, size), a free of a buddy block with another size
+ *   SW_OVERLAP  a free of what is free already, wholly or in part
+ *   SW_OWNER    a call by a thread that does not own the range
+ *   SW_NOMEM    no hole is large enough; or no memory for the allocator's own data
+ *
+ * Thread rule: a range belongs to the thread that made it, or last called sw_range_adopt; calls of other
+ * threads fail with SW_OWNER. With the option `locked` every thread may call.
+ */
+#ifndef SPANWISE_RANGE_H
+#define SPANWISE_RANGE_H
+
+#include <spanwise/allocator_vtable.h>
+#include <spanwise/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_range sw_range;
+
+/* No offset. */
+#define SW_RANGE_NONE UINT64_MAX
+/* The largest size of a range. */
+#define SW_RANGE_SIZE_MAX (UINT64_C(1) << 62)
+
+typedef enum sw_range_backend {
+    SW_RANGE_WIDE =
+        0,           /* one B+-tree by start, with the largest hole of each subtree: the quickest */
+    SW_RANGE_SINGLE, /* one treap by start, with the same */
+    SW_RANGE_TWO,    /* two treaps of the same nodes, by start and by size: best fit */
+    SW_RANGE_BUDDY,  /* blocks of a unit times a power of two */
+    SW_RANGE_BACKEND_COUNT
+} sw_range_backend;
+
+/* Which hole a request takes; always the front of it. */
+typedef enum sw_range_placement {
+    SW_RANGE_FIT_DEFAULT = 0, /* BEST for SW_RANGE_TWO, else FIRST */
+    SW_RANGE_FIT_FIRST,       /* the first by address that is large enough */
+    SW_RANGE_FIT_BEST,  /* the smallest that is large enough, of several the first by address */
+    SW_RANGE_FIT_NEXT,  /* the first that starts where the last request ended or behind that; if
+                                 there is none, the first */
+    SW_RANGE_FIT_WORST, /* the largest, of several the first by address */
+    SW_RANGE_FIT_COUNT
+} sw_range_placement;
+
+typedef struct sw_range_options {
+    uint32_t struct_bytes; /* sizeof(sw_range_options), for later versions */
+    uint32_t backend;      /* sw_range_backend */
+    uint32_t placement; /* sw_range_placement; BEST for SW_RANGE_TWO only, and a buddy has FIRST */
+    uint32_t locked;    /* 1: every thread may call, under a lock */
+    uint64_t unit;      /* of a buddy: its smallest block, a power of two; others ignore it */
+    uint32_t orders;    /* of a buddy: the largest block is unit << (orders - 1); 1 .. 48; 0: as
+                              many as fit */
+    uint32_t pad;
+    const sw_allocator
+        *memory; /* where the structure's own data lives; NULL: sw_allocator_system() */
+} sw_range_options;
+
+/* SW_RANGE_WIDE, default placement, unlocked, unit 1024, memory of the system. */
+SW_API void sw_range_options_init(sw_range_options *options);
+
+/* All of [0, size) is free; of a buddy the last size % unit are never used (sw_range_stats.tail).
+ * size: 1 .. SW_RANGE_SIZE_MAX. options: NULL for those of sw_range_options_init.
+ * Errors: SW_INVALID, SW_UNSUPPORTED (a placement that the back end does not have), SW_NOMEM. */
+SW_API sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_range **out);
+SW_API void sw_range_destroy(sw_range *range); /* NULL is ignored */
+
+/* Takes `size`. Returns its offset, or SW_RANGE_NONE. Time: O(log n) of n holes. */
+SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
+/* Where sw_range_alloc would take `size` now. SW_RANGE_NONE without an error: nothing fits. */
+SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
+/* Frees [offset, offset + size), all of which is taken: what one request got, a part of that, or what
+ * several neighbouring requests got. A buddy frees what one request got, with the size of the request. */
+SW_API sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size);
+/* Frees everything. */
+SW_API sw_status sw_range_reset(sw_range *range);
+
+/* What is free, in sum. O(1). 0 after misuse. */
+SW_API uint64_t sw_range_free_size(sw_range *range);
+/* The largest size for which sw_range_find finds something; 0: the range is full. O(1) for trees. */
+SW_API uint64_t sw_range_largest_hole(sw_range *range);
+
+/* [start, start + size) is free, and what lies beside it is not. (Of a buddy: one free block.) */
+typedef struct sw_range_hole {
+    uint64_t start;
+    uint64_t size;
+} sw_range_hole;
+
+/* Writes the holes that end behind `from`, in the order of addresses, at most `capacity` of them.
+ * Returns how many it wrote. The next call goes on at the end of the last one. */
+SW_API size_t sw_range_holes(sw_range *range, uint64_t from, sw_range_hole *out, size_t capacity);
+
+typedef struct sw_range_stats {
+    uint64_t size;       /* as made */
+    uint64_t free_size;  /* sum of the holes */
+    uint64_t holes;      /* how many; of a buddy 0: it does not count them */
+    uint64_t allocs;     /* requests that were served since the range was made */
+    uint64_t frees;      /* calls that freed something */
+    uint64_t refused;    /* requests for which no hole was large enough */
+    uint64_t waste;      /* taken beyond what was asked for: a buddy's rounding */
+    uint64_t tail;       /* of a buddy: size % unit */
+    uint64_t held_bytes; /* memory of the structure's own data */
+} sw_range_stats;
+
+/* Errors: SW_OWNER. */
+SW_API sw_status sw_range_get_stats(sw_range *range, sw_range_stats *out);
+
+/* Makes the calling thread the owner. The former owner must have made its last call before. Nothing
+ * happens to a locked range. */
+SW_API sw_status sw_range_adopt(sw_range *range);
+
+/* Compares the structure with itself: order and distance of the holes, their sum, the shape of trees.
+ * Time in proportion to the holes (of a buddy: the units). SW_FORMAT: a rule does not hold; the last
+ * error has its text. */
+SW_API sw_status sw_range_verify(sw_range *range);
+
+/* Name of a back end ("wide", "single", "two", "buddy"), or NULL. */
+SW_API const char *sw_range_backend_name(sw_range_backend backend);
+
+/* --- a scope: taken where it begins, freed where it ends -------------------------------------------
+ *
+ *   SW_RANGE_SCOPE(scratch, range, 4096);
+ *   if (scratch.offset == SW_RANGE_NONE) return;      nothing is freed then
+ */
+typedef struct sw_range_scope {
+    sw_range *range;
+    uint64_t offset; /* SW_RANGE_NONE: nothing fitted */
+    uint64_t size;
+} sw_range_scope;
+
+static inline sw_range_scope sw_range_scope_begin(sw_range *range, uint64_t size) {
+    sw_range_scope scope = {range, sw_range_alloc(range, size), size};
+    return scope;
+}
+/* A second end of the same scope does nothing. Errors: those of sw_range_free. */
+static inline sw_status sw_range_scope_end(sw_range_scope *scope) {
+    uint64_t offset = scope->offset;
+    scope->offset = SW_RANGE_NONE;
+    return offset == SW_RANGE_NONE ? SW_OK : sw_range_free(scope->range, offset, scope->size);
+}
+static inline void sw_range_scope_leave(sw_range_scope *scope) { (void)sw_range_scope_end(scope); }
+
+#define SW_RANGE_SCOPE(name, range, size)                                                          \
+    __attribute__((cleanup(sw_range_scope_leave))) sw_range_scope name =                           \
+        sw_range_scope_begin(range, size)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

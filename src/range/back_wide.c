@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The back end `wide`: holes in one B+-tree by start (wide.h). */
+#include "base/attributes.h"
+#include "range/range.h"
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static sw_status reset(sw_range *range) {
+    sw_wide fresh; /* the old one goes when the new one is there */
+    sw_wide_path path;
+    if (!sw_wide_init(&fresh, &range->memory)) return SW_NOMEM;
+    sw_nodes_destroy(&range->as.wide.nodes);
+    range->as.wide = fresh;
+    (void)sw_wide_before(&fresh, 0, &path);
+    (void)sw_wide_add(&range->as.wide, &path, false, 0, range->size); /* the root has room */
+    range->free_size = range->size;
+    return SW_OK;
+}
+
+static sw_status open_wide(sw_range *range, const sw_range_options *options) {
+    (void)options;
+    return reset(range);
+}
+
+static void close_wide(sw_range *range) { sw_nodes_destroy(&range->as.wide.nodes); }
+
+/* --- taking ----------------------------------------------------------------------------------- */
+
+static sw_always_inline bool choose(const sw_range *range, uint64_t size, sw_wide_path *path) {
+    const sw_wide *wide = &range->as.wide;
+    if (size > wide->largest) return false;
+    if (sw_unlikely(range->placement == SW_RANGE_FIT_NEXT) &&
+        sw_wide_first_from(wide, size, range->rover, path))
+        return true;
+    sw_wide_first(wide, range->placement == SW_RANGE_FIT_WORST ? wide->largest : size, path);
+    return true;
+}
+
+static uint64_t wide_find(sw_range *range, uint64_t size) {
+    sw_wide_path path;
+    return choose(range, size, &path) ? sw_wide_start(&path) : SW_RANGE_NONE;
+}
+
+static uint64_t wide_alloc(sw_range *range, uint64_t size) {
+    sw_wide_path path;
+    if (sw_unlikely(!choose(range, size, &path))) return SW_RANGE_NONE;
+    uint64_t offset = sw_wide_start(&path), hole = sw_wide_size(&path);
+    range->free_size -= size;
+    if (hole == size) {
+        sw_wide_remove(&range->as.wide, &path);
+    } else {
+        sw_wide_resize(&range->as.wide, &path, offset + size, hole - size);
+    }
+    return offset;
+}
+
+/* --- giving ----------------------------------------------------------------------------------- */
+
+/* The hole before grows over what is freed, and over the hole behind if they meet. */
+static void join_before(sw_wide *wide, sw_wide_path *before, sw_wide_path *after, bool joins_after,
+                        uint64_t size) {
+    uint64_t start = sw_wide_start(before);
+    size += sw_wide_size(before);
+    if (joins_after) {
+        size += sw_wide_size(after);
+        sw_wide_remove(wide, after);
+        (void)sw_wide_before(wide, start, before); /* nodes may have joined */
+    }
+    sw_wide_resize(wide, before, start, size);
+}
+
+static sw_status wide_free(sw_range *range, uint64_t offset, uint64_t size) {
+    sw_wide *wide = &range->as.wide;
+    sw_wide_path before, after;
+    bool has_before = sw_wide_before(wide, offset, &before);
+    bool has_after = has_before ? sw_wide_next(wide, &before, &after) : wide->count > 0;
+    if (!has_before) after = before;
+    uint64_t before_end = has_before ? sw_wide_start(&before) + sw_wide_size(&before) : 0;
+    uint64_t after_start = has_after ? sw_wide_start(&after) : SW_RANGE_NONE;
+    if (has_before && before_end > offset) return SW_OVERLAP;
+    if (after_start < offset + size) return SW_OVERLAP;
+    bool joins_after = after_start == offset + size;
+    if (has_before && before_end == offset) {
+        join_before(wide, &before, &after, joins_after, size);
+    } else if (joins_after) {
+        sw_wide_resize(wide, &after, offset, sw_wide_size(&after) + size);
+    } else if (!sw_wide_add(wide, &before, has_before, offset, size)) {
+        return SW_NOMEM;
+    }
+    range->free_size += size;
+    return SW_OK;
+}
+
+/* --- queries ---------------------------------------------------------------------------------- */
+
+static uint64_t wide_largest(sw_range *range) { return range->as.wide.largest; }
+
+static bool wide_hole(sw_range *range, uint64_t from, sw_range_hole *out) {
+    const sw_wide *wide = &range->as.wide;
+    sw_wide_path path;
+    if (wide->count == 0) return false;
+    bool is_before = sw_wide_before(wide, from, &path);
+    if (is_before && sw_wide_start(&path) + sw_wide_size(&path) <= from &&
+        !sw_wide_next(wide, &path, &path))
+        return false;
+    *out = (sw_range_hole){sw_wide_start(&path), sw_wide_size(&path)};
+    return true;
+}
+
+static void wide_stats(sw_range *range, sw_range_stats *out) {
+    out->holes = range->as.wide.count;
+    out->held_bytes = range->as.wide.nodes.held_bytes;
+}
+
+static const char *wide_verify(const sw_range *range) { return sw_wide_verify(&range->as.wide); }
+
+const sw_range_ops sw_range_wide_ops = {
+    .name = "wide",
+    .placements = 1u << SW_RANGE_FIT_FIRST | 1u << SW_RANGE_FIT_NEXT | 1u << SW_RANGE_FIT_WORST,
+    .usual = SW_RANGE_FIT_FIRST,
+    .open = open_wide,
+    .close = close_wide,
+    .reset = reset,
+    .alloc = wide_alloc,
+    .find = wide_find,
+    .free = wide_free,
+    .largest = wide_largest,
+    .hole = wide_hole,
+    .stats = wide_stats,
+    .verify = wide_verify,
+};

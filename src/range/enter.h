@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way into and out of every call on a range: its handle, its thread, its lock.
+ * Callers: range.c and query.c. */
+#ifndef SW_RANGE_ENTER_H
+#define SW_RANGE_ENTER_H
+
+#include "base/attributes.h"
+#include "ds/handle.h"
+#include "range/range.h"
+
+#define SW_RANGE_MARK offsetof(sw_range, mark)
+
+/* Threads are numbered when they first make or adopt a range; no number is given twice. 0: none yet. */
+extern sw_tls_fast uint64_t sw_range_thread;
+
+/* The number of this thread, which it gets now if it has none. */
+uint64_t sw_range_number_thread(void);
+/* SW_OWNER, with the last error set, unless the range is a locked one. */
+sw_cold sw_status sw_range_refuse_thread(const sw_range *range, const char *op);
+
+/* SW_OK: the range lives, and is the caller's own or locked now. */
+static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const char *op) {
+    if (sw_likely(range->owner == sw_range_thread) && sw_likely(range->owner != 0)) return SW_OK;
+    sw_status status = sw_range_refuse_thread(range, op);
+    if (status == SW_OK) sw_os_lock_acquire(&range->lock);
+    return status;
+}
+
+/* For calls that return a status. */
+static sw_always_inline sw_status sw_range_enter(sw_range *range, const char *op) {
+    sw_status status = sw_handle_status(range, SW_RANGE_MARK, SW_HANDLE_RANGE, op);
+    return sw_likely(status == SW_OK) ? sw_range_enter_live(range, op) : status;
+}
+
+/* For calls that return none: NULL is reported, too. */
+static sw_always_inline bool sw_range_has_entered(sw_range *range, const char *op) {
+    return sw_handle_check(range, SW_RANGE_MARK, SW_HANDLE_RANGE, op) &&
+           sw_likely(sw_range_enter_live(range, op) == SW_OK);
+}
+
+static sw_always_inline void sw_range_leave(sw_range *range) {
+    if (sw_unlikely(range->owner == 0)) sw_os_lock_release(&range->lock);
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of range allocators: who may call, with what, and the sums that all back ends share
+ * (range.h). */
+#include "range/range.h"
+
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/attributes.h"
+#include "base/bits.h"
+#include "base/fail.h"
+#include "ds/handle.h"
+#include "range/enter.h"
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+sw_status sw_range_adopt(sw_range *range) {
+    sw_status status = sw_handle_status(range, SW_RANGE_MARK, SW_HANDLE_RANGE, "range_adopt");
+    if (status == SW_OK && range->owner != 0) range->owner = sw_range_number_thread();
+    return status;
+}
+
+static const sw_range_ops *const backends[SW_RANGE_BACKEND_COUNT] = {
+    [SW_RANGE_WIDE] = &sw_range_wide_ops,
+    [SW_RANGE_SINGLE] = &sw_range_single_ops,
+    [SW_RANGE_TWO] = &sw_range_two_ops,
+    [SW_RANGE_BUDDY] = &sw_range_buddy_ops,
+};
+
+const char *sw_range_backend_name(sw_range_backend backend) {
+    return (uint32_t)backend < SW_RANGE_BACKEND_COUNT ? backends[backend]->name : NULL;
+}
+
+void sw_range_options_init(sw_range_options *options) {
+    *options = (sw_range_options){.struct_bytes = sizeof *options, .unit = 1024};
+}
+
+static sw_status check_options(uint64_t size, const sw_range_options *options,
+                               const sw_range_ops *ops) {
+    static const char *const names[SW_RANGE_FIT_COUNT] = {"default", "first", "best", "next",
+                                                          "worst"};
+    if (size == 0 || size > SW_RANGE_SIZE_MAX)
+        return sw_fail(SW_INVALID, "range_create", "a range of size %" PRIu64 ": use 1 to 2^62",
+                       size);
+    if (options->struct_bytes != sizeof *options)
+        return sw_fail(SW_INVALID, "range_create",
+                       "options of %u bytes: fill them with sw_range_options_init first",
+                       options->struct_bytes);
+    if (options->placement >= SW_RANGE_FIT_COUNT)
+        return sw_fail(SW_INVALID, "range_create", "placement %u: use one of sw_range_placement",
+                       options->placement);
+    if (options->placement != 0 && (ops->placements >> options->placement & 1) == 0)
+        return sw_fail(SW_UNSUPPORTED, "range_create",
+                       "the back end %s has no %s fit: use another placement, or the back end two",
+                       ops->name, names[options->placement]);
+    return SW_OK;
+}
+
+sw_status sw_range_create_of(uint64_t size, const sw_range_options *options,
+                             const sw_range_ops *ops, sw_range **out) {
+    sw_range_options usual;
+    sw_range_options_init(&usual);
+    if (options == NULL) options = &usual;
+    sw_status status = check_options(size, options, ops);
+    if (status != SW_OK) return status;
+    sw_range *range = sw_os_map(sizeof *range);
+    if (range == NULL) return sw_fail(SW_NOMEM, "range_create", "no memory for a range");
+    range->ops = ops;
+    range->owner = options->locked ? 0 : sw_range_number_thread();
+    range->size = range->free_size = size;
+    range->memory = options->memory != NULL ? *options->memory : *sw_allocator_system();
+    range->placement = options->placement != 0 ? options->placement : ops->usual;
+    status = ops->open(range, options);
+    if (status != SW_OK) {
+        (void)sw_os_release(range, sizeof *range);
+        return status;
+    }
+    sw_handle_begin(&range->mark, SW_HANDLE_RANGE);
+    *out = range;
+    return SW_OK;
+}
+
+sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_range **out) {
+    uint32_t backend = options == NULL ? SW_RANGE_WIDE : options->backend;
+    if (backend >= SW_RANGE_BACKEND_COUNT)
+        return sw_fail(SW_INVALID, "range_create", "back end %u: use one of sw_range_backend",
+                       backend);
+    return sw_range_create_of(size, options, backends[backend], out);
+}
+
+void sw_range_destroy(sw_range *range) {
+    if (range == NULL || !sw_handle_check(range, SW_RANGE_MARK, SW_HANDLE_RANGE, "range_destroy"))
+        return;
+    if (range->owner != 0 && range->owner != sw_range_thread) {
+        (void)sw_range_refuse_thread(range, "range_destroy");
+        return;
+    }
+    if (!sw_handle_try_end(&range->mark, SW_HANDLE_RANGE)) return;
+    range->ops->close(range);
+    sw_handle_retire(range, sizeof *range, sizeof range->mark, SW_HANDLE_RANGE);
+}
+
+/* --- taking and giving ------------------------------------------------------------------------ */
+
+static sw_cold uint64_t refuse_size(sw_range *range, uint64_t size, const char *op) {
+    if (size == 0) {
+        (void)sw_fail(SW_INVALID, op, "a request of size 0: ask for 1 or more");
+    } else if (size > range->size) {
+        (void)sw_fail(SW_NOMEM, op, "a request of size %" PRIu64 " in a range of %" PRIu64, size,
+                      range->size);
+        range->refused++;
+    } else {
+        (void)sw_fail(SW_NOMEM, op,
+                      "no hole for a request of size %" PRIu64 ": free are %" PRIu64
+                      ", the largest hole has %" PRIu64,
+                      size, range->free_size, range->ops->largest(range));
+        range->refused++;
+    }
+    sw_range_leave(range);
+    return SW_RANGE_NONE;
+}
+
+uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
+    if (sw_unlikely(!sw_range_has_entered(range, "range_alloc"))) return SW_RANGE_NONE;
+    sw_check2(sw_range_record_check(range));
+    if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
+    uint64_t offset = range->ops->alloc(range, size);
+    if (sw_unlikely(offset == SW_RANGE_NONE)) return refuse_size(range, size, "range_alloc");
+    range->allocs++;
+    range->rover = offset + size;
+    sw_range_leave(range);
+    return offset;
+}
+
+uint64_t sw_range_find(sw_range *range, uint64_t size) {
+    if (sw_unlikely(!sw_range_has_entered(range, "range_find"))) return SW_RANGE_NONE;
+    uint64_t offset = SW_RANGE_NONE;
+    if (sw_likely(size - 1 < range->size)) {
+        offset = range->ops->find(range, size);
+    } else if (size == 0) {
+        (void)sw_fail(SW_INVALID, "range_find", "a request of size 0: ask for 1 or more");
+    }
+    sw_range_leave(range);
+    return offset;
+}
+
+static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t offset,
+                                     uint64_t size) {
+    const char *why = "no memory for the record of a hole; free something beside a hole instead";
+    if (size == 0) {
+        why = "size 0: name what is to be freed";
+    } else if (offset > range->size || size > range->size - offset) {
+        why = "that is not inside the range";
+    } else if (status == SW_OVERLAP) {
+        why = "it is free already, wholly or in part";
+    } else if (status == SW_INVALID) {
+        why = "a buddy frees what one request got: its offset and its size";
+    }
+    (void)sw_fail(status, "range_free",
+                  "free of %" PRIu64 " at %" PRIu64 " in a range of %" PRIu64 ": %s", size, offset,
+                  range->size, why);
+    sw_range_leave(range);
+    return status;
+}
+
+sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
+    sw_status status = sw_range_enter(range, "range_free");
+    if (sw_unlikely(status != SW_OK)) return status;
+    if (sw_unlikely(size - 1 >= range->size || offset > range->size - size))
+        return refuse_free(range, SW_INVALID, offset, size);
+    status = range->ops->free(range, offset, size);
+    if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
+    range->frees++;
+    sw_check2(sw_range_record_check(range));
+    sw_range_leave(range);
+    return SW_OK;
+}
+
+sw_status sw_range_reset(sw_range *range) {
+    sw_status status = sw_range_enter(range, "range_reset");
+    if (status != SW_OK) return status;
+    status = range->ops->reset(range);
+    if (status == SW_OK) {
+        range->rover = 0;
+    } else {
+        (void)sw_fail(status, "range_reset", "no memory for the record of a hole");
+    }
+    sw_range_leave(range);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Treaps of holes by start, and by size (tree.h). */
+#include "range/tree.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+
+void sw_tree_init(sw_tree *tree, const sw_allocator *memory, bool by_size) {
+    *tree = (sw_tree){.seed = UINT64_C(0x9E3779B97F4A7C15), .by_size = by_size};
+    sw_nodes_init(&tree->nodes, memory, sizeof(sw_tree_node));
+}
+
+/* --- searches --------------------------------------------------------------------------------- */
+
+static uint64_t largest_of(const sw_tree_node *node) { return node == NULL ? 0 : node->largest; }
+
+static sw_tree_node *first_below(sw_tree_node *node, uint64_t size) {
+    while (largest_of(node) >= size) {
+        sw_tree_node *left = node->link[SW_TREE_START].child[0];
+        if (largest_of(left) >= size) {
+            node = left;
+        } else if (node->size >= size) {
+            return node;
+        } else {
+            node = node->link[SW_TREE_START].child[1];
+        }
+    }
+    return NULL;
+}
+
+sw_tree_node *sw_tree_first(const sw_tree *tree, uint64_t size) {
+    return first_below(tree->root[SW_TREE_START], size);
+}
+
+/* On the way down to `from`, the last turn to the left that led past a hole which is large enough, or
+ * past a right subtree that has one, is where the answer lies: nothing nearer fits. */
+sw_tree_node *sw_tree_first_from(const sw_tree *tree, uint64_t size, uint64_t from) {
+    sw_tree_node *best = NULL;
+    for (sw_tree_node *node = tree->root[SW_TREE_START]; largest_of(node) >= size;) {
+        const sw_tree_link *link = &node->link[SW_TREE_START];
+        bool behind = node->start >= from;
+        if (behind && (node->size >= size || largest_of(link->child[1]) >= size)) best = node;
+        node = link->child[!behind];
+    }
+    if (best == NULL || best->size >= size) return best;
+    return first_below(best->link[SW_TREE_START].child[1], size);
+}
+
+sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size) {
+    sw_tree_node *best = NULL;
+    for (sw_tree_node *node = tree->root[SW_TREE_SIZE]; node != NULL;) {
+        bool fits = node->size >= size;
+        if (fits) best = node;
+        node = node->link[SW_TREE_SIZE].child[!fits];
+    }
+    return best;
+}
+
+void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_node **before,
+                    sw_tree_node **after) {
+    *before = *after = NULL;
+    for (sw_tree_node *node = tree->root[SW_TREE_START]; node != NULL;) {
+        bool is_before = node->start <= offset;
+        *(is_before ? before : after) = node;
+        node = node->link[SW_TREE_START].child[is_before];
+    }
+}
+
+/* --- shape ------------------------------------------------------------------------------------ */
+
+/* The largest hole of a subtree, from its root and the two below. */
+static uint64_t sum_up(const sw_tree_node *node) {
+    const sw_tree_link *link = &node->link[SW_TREE_START];
+    uint64_t below = sw_max_u64(largest_of(link->child[0]), largest_of(link->child[1]));
+    return sw_max_u64(node->size, below);
+}
+
+/* Corrects `largest` from a node up to where nothing changes. */
+static void sum_upwards(sw_tree_node *node) {
+    for (; node != NULL; node = node->link[SW_TREE_START].parent) {
+        uint64_t largest = sum_up(node);
+        if (largest == node->largest) return;
+        node->largest = largest;
+    }
+}
+
+/* Puts `fresh`, or nothing, where `node` hangs. */
+static sw_always_inline void replace_child(sw_tree *tree, sw_tree_node *node, sw_tree_node *fresh,
+                                           int order) {
+    sw_tree_node *parent = node->link[order].parent;
+    if (fresh != NULL) fresh->link[order].parent = parent;
+    if (parent == NULL) {
+        tree->root[order] = fresh;
+    } else {
+        parent->link[order].child[parent->link[order].child[1] == node] = fresh;
+    }
+}
+
+/* Lifts a node above its parent. */
+static sw_always_inline void rotate_up(sw_tree *tree, sw_tree_node *node, int order) {
+    sw_tree_node *parent = node->link[order].parent;
+    int side = parent->link[order].child[1] == node;
+    sw_tree_node *between = node->link[order].child[!side];
+    replace_child(tree, parent, node, order);
+    node->link[order].child[!side] = parent;
+    parent->link[order].parent = node;
+    parent->link[order].child[side] = between;
+    if (between != NULL) between->link[order].parent = parent;
+    if (order == SW_TREE_START) {
+        node->largest = parent->largest;
+        parent->largest = sum_up(parent);
+    }
+}
+
+static sw_always_inline bool is_before(const sw_tree_node *a, const sw_tree_node *b, int order) {
+    if (order == SW_TREE_SIZE && a->size != b->size) return a->size < b->size;
+    return a->start < b->start;
+}
+
+static sw_always_inline void link_in(sw_tree *tree, sw_tree_node *node, int order) {
+    sw_tree_node *parent = NULL, **place = &tree->root[order];
+    while (*place != NULL) {
+        parent = *place;
+        place = &parent->link[order].child[is_before(parent, node, order)];
+    }
+    *place = node;
+    node->link[order] = (sw_tree_link){.parent = parent};
+    if (order == SW_TREE_START) sum_upwards(parent);
+    while (node->link[order].parent != NULL && node->link[order].parent->priority < node->priority)
+        rotate_up(tree, node, order);
+}
+
+static sw_always_inline void link_out(sw_tree *tree, sw_tree_node *node, int order) {
+    sw_tree_link *link = &node->link[order];
+    while (link->child[0] != NULL && link->child[1] != NULL)
+        rotate_up(tree, link->child[link->child[1]->priority > link->child[0]->priority], order);
+    replace_child(tree, node, link->child[0] != NULL ? link->child[0] : link->child[1], order);
+    if (order == SW_TREE_START) sum_upwards(link->parent);
+}
+
+/* --- changes ---------------------------------------------------------------------------------- */
+
+static uint64_t next_priority(sw_tree *tree) { /* xorshift64 (Marsaglia 2003) */
+    tree->seed ^= tree->seed << 13;
+    tree->seed ^= tree->seed >> 7;
+    tree->seed ^= tree->seed << 17;
+    return tree->seed;
+}
+
+void sw_tree_add(sw_tree *tree, uint64_t start, uint64_t size) {
+    sw_check2(sw_tree_check(tree));
+    sw_tree_node *node = sw_nodes_take(&tree->nodes);
+    *node = (sw_tree_node){.start = start, .size = size, .largest = size};
+    node->priority = next_priority(tree);
+    link_in(tree, node, SW_TREE_START);
+    if (tree->by_size) link_in(tree, node, SW_TREE_SIZE);
+    tree->count++;
+}
+
+void sw_tree_remove(sw_tree *tree, sw_tree_node *node) {
+    sw_check2(sw_tree_check(tree) ?: sw_tree_node_check(node));
+    link_out(tree, node, SW_TREE_START);
+    if (tree->by_size) link_out(tree, node, SW_TREE_SIZE);
+    tree->count--;
+    sw_nodes_give(&tree->nodes, node);
+}
+
+/* The next node in an order, or the one before. */
+static sw_tree_node *neighbour(sw_tree_node *node, int order, int side) {
+    sw_tree_node *at = node->link[order].child[side];
+    if (at != NULL) {
+        while (at->link[order].child[!side] != NULL) at = at->link[order].child[!side];
+        return at;
+    }
+    for (at = node; (node = at->link[order].parent) != NULL; at = node)
+        if (node->link[order].child[!side] == at) return node;
+    return NULL;
+}
+
+/* Whether the order by size still holds around a node that has changed. */
+static bool is_in_place(sw_tree_node *node) {
+    sw_tree_node *before = neighbour(node, SW_TREE_SIZE, 0);
+    if (before != NULL && !is_before(before, node, SW_TREE_SIZE)) return false;
+    sw_tree_node *after = neighbour(node, SW_TREE_SIZE, 1);
+    return after == NULL || is_before(node, after, SW_TREE_SIZE);
+}
+
+void sw_tree_resize(sw_tree *tree, sw_tree_node *node, uint64_t start, uint64_t size) {
+    node->start = start;
+    node->size = size;
+    sum_upwards(node);
+    if (!tree->by_size || is_in_place(node)) return;
+    link_out(tree, node, SW_TREE_SIZE);
+    link_in(tree, node, SW_TREE_SIZE);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Searches in the B+-tree of holes (wide.h), and changes of one entry. */
+#include "range/wide.h"
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "range/wide_node.h"
+
+bool sw_wide_init(sw_wide *wide, const sw_allocator *memory) {
+    *wide = (sw_wide){.height = 0};
+    sw_nodes_init(&wide->nodes, memory, sizeof(sw_wide_node));
+    if (!sw_nodes_reserve(&wide->nodes, 1)) return false;
+    wide->root = sw_nodes_take(&wide->nodes);
+    wide->root->count = 0;
+    return true;
+}
+
+/* --- searches --------------------------------------------------------------------------------- */
+
+/* The first entry from `index` on whose hole, or largest hole below, has `size`; count: none has. */
+static sw_always_inline uint32_t first_entry(const sw_wide_node *node, uint32_t index,
+                                             uint64_t size) {
+    while (index < node->count && node->wide[index] < size) index++;
+    return index;
+}
+
+/* How many entries are at `offset` or before it. Without a branch for each, so that nothing is
+ * mispredicted. */
+static sw_always_inline uint32_t entries_before(const sw_wide_node *node, uint64_t offset) {
+    uint32_t low = 0, count = (uint32_t)node->count;
+    while (count > 0) {
+        uint32_t half = (count + 1) / 2;
+        low += node->low[low + half - 1] <= offset ? half : 0;
+        count -= half;
+    }
+    return low;
+}
+
+/* From an entry on `level` down to the first hole of at least `size` below it. */
+static sw_always_inline void descend(sw_wide_path *path, uint32_t level, uint64_t size) {
+    while (level > 0) {
+        sw_wide_node *node = path->at[level].node->child[path->at[level].index];
+        level--;
+        path->at[level].node = node;
+        path->at[level].index = first_entry(node, 0, size);
+    }
+}
+
+void sw_wide_first(const sw_wide *wide, uint64_t size, sw_wide_path *path) {
+    path->at[wide->height].node = wide->root;
+    path->at[wide->height].index = first_entry(wide->root, 0, size);
+    descend(path, wide->height, size);
+}
+
+bool sw_wide_before(const sw_wide *wide, uint64_t offset, sw_wide_path *path) {
+    sw_wide_node *node = wide->root;
+    uint32_t index = 0, level = wide->height;
+    bool is_before = true;
+    for (;; level--) {
+        uint32_t before = entries_before(node, offset);
+        is_before = before > 0;
+        index = is_before ? before - 1 : 0;
+        path->at[level].node = node;
+        path->at[level].index = index;
+        if (level == 0) return is_before;
+        node = node->child[index];
+    }
+}
+
+/* On the lowest level that has a further entry with `size`, that one; from there down. */
+static sw_always_inline bool next_with(const sw_wide *wide, uint64_t size, const sw_wide_path *path,
+                                       sw_wide_path *next) {
+    for (uint32_t level = 0; level <= wide->height; level++) {
+        sw_wide_node *node = path->at[level].node;
+        uint32_t index = first_entry(node, path->at[level].index + 1, size);
+        if (index >= node->count) continue;
+        for (uint32_t above = level + 1; above <= wide->height; above++)
+            next->at[above] = path->at[above];
+        next->at[level].node = node;
+        next->at[level].index = index;
+        descend(next, level, size);
+        return true;
+    }
+    return false;
+}
+
+bool sw_wide_next(const sw_wide *wide, const sw_wide_path *path, sw_wide_path *next) {
+    return next_with(wide, 1, path, next);
+}
+
+bool sw_wide_first_from(const sw_wide *wide, uint64_t size, uint64_t from, sw_wide_path *path) {
+    if (wide->count == 0) return false;
+    bool is_before = from > 0 && sw_wide_before(wide, from - 1, path);
+    if (is_before) return next_with(wide, size, path, path);
+    if (wide->largest < size) return false;
+    sw_wide_first(wide, size, path);
+    return true;
+}
+
+/* --- changes of one entry --------------------------------------------------------------------- */
+
+void sw_wide_resize(sw_wide *wide, const sw_wide_path *path, uint64_t start, uint64_t size) {
+    sw_wide_node *leaf = path->at[0].node;
+    uint32_t index = path->at[0].index;
+    leaf->low[index] = start;
+    leaf->wide[index] = size;
+    sw_wide_settle(wide, path, 0);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a change of a node reaches the nodes above it (wide.h). Callers: wide.c and wide_shape.c. */
+#ifndef SW_RANGE_WIDE_NODE_H
+#define SW_RANGE_WIDE_NODE_H
+
+#include "base/attributes.h"
+#include "base/bits.h"
+#include "range/wide.h"
+
+static sw_always_inline uint64_t sw_wide_node_largest(const sw_wide_node *node) {
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < node->count; i++) largest = sw_max_u64(largest, node->wide[i]);
+    return largest;
+}
+
+/* Makes an entry say what its child has. True: the entry has changed. */
+static inline bool sw_wide_renew(sw_wide_node *node, uint32_t index) {
+    const sw_wide_node *child = node->child[index];
+    uint64_t low = child->low[0], largest = sw_wide_node_largest(child);
+    if (node->low[index] == low && node->wide[index] == largest) return false;
+    node->low[index] = low;
+    node->wide[index] = largest;
+    return true;
+}
+
+/* After a change of the node on `level`: renews the entries above it, as far as they change. */
+static sw_always_inline void sw_wide_settle(sw_wide *wide, const sw_wide_path *path,
+                                            uint32_t level) {
+    for (; level < wide->height; level++)
+        if (!sw_wide_renew(path->at[level + 1].node, path->at[level + 1].index)) return;
+    wide->largest = sw_wide_node_largest(wide->root);
+}
+
+#endif

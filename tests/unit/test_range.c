@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Range allocators by hand-made cases: the contract of each call, threads, scopes, memory of their own,
+ * and the defects of an earlier library that must not come back, each a case of its own.
+ * Random sequences against a model are in test_range_model.c. */
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "check.h"
+#include "range_memory.h"
+#include "spanwise/range.h"
+
+static sw_range *make(uint32_t backend, uint64_t size, uint64_t unit) {
+    sw_range_options options;
+    sw_range *range = NULL;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.unit = unit;
+    CHECK_EQ(sw_range_create(size, &options, &range), SW_OK);
+    return range;
+}
+
+static void end(sw_range *range) {
+    CHECK_EQ(sw_range_verify(range), SW_OK);
+    sw_range_destroy(range);
+}
+
+static sw_range_stats stats_of(sw_range *range) {
+    sw_range_stats stats;
+    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OK);
+    return stats;
+}
+
+/* Every list of holes as text: "0+10 30+5". */
+static const char *holes_of(sw_range *range) {
+    static char text[400];
+    sw_range_hole holes[16];
+    size_t count = sw_range_holes(range, 0, holes, 16), used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64 "+%" PRIu64,
+                                 i == 0 ? "" : " ", holes[i].start, holes[i].size);
+    return text;
+}
+
+/* --- the contract ------------------------------------------------------------------------------- */
+
+static void takes_from_the_front_and_joins(uint32_t backend) {
+    sw_range *range = make(backend, 100, 0);
+    CHECK_EQ(sw_range_find(range, 10), 0);
+    for (uint64_t i = 0; i < 10; i++) CHECK_EQ(sw_range_alloc(range, 10), 10 * i);
+    CHECK_STR(holes_of(range), "");
+    CHECK_EQ(sw_range_largest_hole(range), 0);
+    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+    CHECK_EQ(sw_range_free(range, 25, 10), SW_OK); /* parts of two requests */
+    CHECK_EQ(sw_range_free(range, 40, 10), SW_OK);
+    CHECK_STR(holes_of(range), "25+10 40+10");
+    CHECK_EQ(sw_range_free(range, 35, 5), SW_OK); /* joins both sides */
+    CHECK_STR(holes_of(range), "25+25");
+    CHECK_EQ(sw_range_free(range, 50, 1), SW_OK);
+    CHECK_EQ(sw_range_free(range, 24, 1), SW_OK);
+    CHECK_STR(holes_of(range), "24+27");
+    CHECK_EQ(sw_range_largest_hole(range), 27);
+    CHECK_EQ(sw_range_free_size(range), 27);
+    CHECK_EQ(sw_range_alloc(range, 27), 24);
+    CHECK_EQ(sw_range_reset(range), SW_OK);
+    CHECK_STR(holes_of(range), "0+100");
+    CHECK_EQ(stats_of(range).allocs, 11);
+    CHECK_EQ(stats_of(range).frees, 5);
+    CHECK_EQ(stats_of(range).refused, 1);
+    CHECK_EQ(stats_of(range).holes, 1);
+    end(range);
+}
+
+static sw_range *with_placement(uint32_t backend, uint32_t placement) {
+    sw_range_options options;
+    sw_range *range = NULL;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.placement = placement;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_OK);
+    CHECK_EQ(sw_range_alloc(range, 100), 0);
+    CHECK_EQ(sw_range_free(range, 10, 20), SW_OK); /* 10+20 40+30 80+12 */
+    CHECK_EQ(sw_range_free(range, 40, 30), SW_OK);
+    CHECK_EQ(sw_range_free(range, 80, 12), SW_OK);
+    return range;
+}
+
+static void places_as_told(uint32_t backend) {
+    sw_range *range = with_placement(backend, SW_RANGE_FIT_FIRST);
+    CHECK_EQ(sw_range_alloc(range, 11), 10);
+    end(range);
+    range = with_placement(backend, SW_RANGE_FIT_WORST);
+    CHECK_EQ(sw_range_alloc(range, 11), 40);
+    end(range);
+    range = with_placement(backend, SW_RANGE_FIT_NEXT); /* the last request ended at 100 */
+    CHECK_EQ(sw_range_alloc(range, 11), 10);
+    CHECK_EQ(sw_range_alloc(range, 11), 40);
+    CHECK_EQ(sw_range_alloc(range, 19), 51);
+    CHECK_EQ(sw_range_alloc(range, 5), 80);
+    CHECK_EQ(sw_range_alloc(range, 8), 21); /* from the beginning again */
+    end(range);
+    sw_range_options options;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.placement = SW_RANGE_FIT_BEST;
+    if (backend == SW_RANGE_TWO) {
+        range = with_placement(backend, SW_RANGE_FIT_BEST);
+        CHECK_EQ(sw_range_alloc(range, 11), 80);
+        end(range);
+    } else {
+        CHECK_EQ(sw_range_create(100, &options, &range), SW_UNSUPPORTED);
+    }
+}
+
+static void refuses_bad_arguments(uint32_t backend) {
+    sw_range *range = make(backend, 4096, 64);
+    uint64_t at = sw_range_alloc(range, 64);
+    sw_range_stats before = stats_of(range);
+    CHECK_EQ(sw_range_alloc(range, 0), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_INVALID);
+    CHECK_EQ(sw_range_find(range, 0), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_INVALID);
+    CHECK_EQ(sw_range_alloc(range, 4097), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_alloc(range, UINT64_MAX), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_find(range, UINT64_MAX), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_free(range, at, 0), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 4096, 1), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 4095, 2), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, UINT64_MAX, 2), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 1, UINT64_MAX), SW_INVALID);
+    CHECK(strstr(sw_last_error()->message, "not inside the range") != NULL);
+    CHECK_EQ(sw_range_free_size(range), before.free_size);
+    CHECK_EQ(sw_range_free(range, at, 64), SW_OK);
+    end(range);
+}
+
+static void refuses_bad_options(void) {
+    sw_range_options options;
+    sw_range *range = NULL;
+    sw_range_options_init(&options);
+    CHECK_EQ(sw_range_create(0, &options, &range), SW_INVALID);
+    CHECK_EQ(sw_range_create(SW_RANGE_SIZE_MAX + 1, &options, &range), SW_INVALID);
+    options.backend = SW_RANGE_BACKEND_COUNT;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID);
+    options.backend = SW_RANGE_BUDDY;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID); /* no unit of 1024 fits */
+    options.unit = 3;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID);
+    options.unit = 4;
+    options.orders = 49;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID);
+    options.orders = 0;
+    options.placement = SW_RANGE_FIT_NEXT;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_UNSUPPORTED);
+    options.placement = SW_RANGE_FIT_COUNT;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID);
+    options.struct_bytes = 4;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_INVALID);
+    CHECK(range == NULL);
+    CHECK(sw_range_backend_name(SW_RANGE_BACKEND_COUNT) == NULL);
+}
+
+static void holds_the_largest_range(uint32_t backend) {
+    sw_range *range = make(backend, SW_RANGE_SIZE_MAX, 0);
+    CHECK_EQ(sw_range_alloc(range, SW_RANGE_SIZE_MAX - 1), 0);
+    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_SIZE_MAX - 1);
+    CHECK_EQ(sw_range_free(range, 0, SW_RANGE_SIZE_MAX), SW_OK);
+    end(range);
+}
+
+/* --- memory of its own --------------------------------------------------------------------------- */
+
+enum { PIECES = 2000 };
+
+/* Every other piece is freed, and taken again: as many holes, in another order each time. */
+static void churn(sw_range *range, uint64_t *seed) {
+    bool is_free[PIECES] = {false};
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < PIECES / 2; i++) {
+            uint64_t piece = check_random(seed) % (PIECES / 2) * 2;
+            if (is_free[piece]) continue;
+            is_free[piece] = true;
+            CHECK_EQ(sw_range_free(range, piece * 16, 16), SW_OK);
+        }
+        while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
+        }
+        memset(is_free, 0, sizeof is_free);
+    }
+}
+
+static void needs_no_memory_once_grown(uint32_t backend) {
+    counted_memory memory = {0, 0, 0};
+    sw_allocator allocator = counted_allocator(&memory);
+    sw_range_options options;
+    sw_range *range;
+    uint64_t seed = backend;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.unit = 16;
+    options.memory = &allocator;
+    CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_OK);
+    while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
+    }
+    for (uint64_t i = 0; i < PIECES; i += 2) CHECK_EQ(sw_range_free(range, i * 16, 16), SW_OK);
+    while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
+    }
+    uint64_t calls = memory.calls;
+    CHECK_EQ(stats_of(range).held_bytes, memory.held_bytes);
+    for (int i = 0; i < 20; i++) churn(range, &seed);
+    CHECK_EQ(memory.calls, calls);
+    end(range);
+    CHECK_EQ(memory.held_bytes, 0);
+}
+
+/* A free that needs a record of a hole which nobody gives changes nothing, and can be repeated. */
+static void survives_refused_memory(uint32_t backend) {
+    counted_memory memory = {0, 0, 0};
+    sw_allocator allocator = counted_allocator(&memory);
+    sw_range_options options;
+    sw_range *range;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.memory = &allocator;
+    memory.refuses = 1;
+    CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_NOMEM);
+    memory.refuses = 0;
+    CHECK_EQ(sw_range_create(PIECES * 16, &options, &range), SW_OK);
+    CHECK_EQ(sw_range_alloc(range, PIECES * 16), 0);
+    memory.refuses = 1;
+    uint64_t freed = 0, piece = 0;
+    for (; piece < PIECES; piece += 2) {
+        if (sw_range_free(range, piece * 16, 16) != SW_OK) break;
+        freed += 16;
+    }
+    CHECK(piece < PIECES);
+    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+    CHECK_EQ(sw_range_free_size(range), freed);
+    CHECK_EQ(sw_range_verify(range), SW_OK);
+    memory.refuses = 0;
+    for (; piece < PIECES; piece += 2) CHECK_EQ(sw_range_free(range, piece * 16, 16), SW_OK);
+    CHECK_EQ(sw_range_free_size(range), PIECES / 2 * 16);
+    end(range);
+}
+
+/* --- threads and scopes --------------------------------------------------------------------------- */
+
+static void *takes_a_foreign_range(void *arg) {
+    sw_range *range = arg;
+    sw_range_stats stats;
+    sw_range_hole hole;
+    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK_EQ(sw_range_find(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_free(range, 0, 10), SW_OWNER);
+    CHECK_EQ(sw_range_reset(range), SW_OWNER);
+    CHECK_EQ(sw_range_free_size(range), 0);
+    CHECK_EQ(sw_range_largest_hole(range), 0);
+    CHECK_EQ(sw_range_holes(range, 0, &hole, 1), 0);
+    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OWNER);
+    CHECK_EQ(sw_range_verify(range), SW_OWNER);
+    sw_range_destroy(range);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    return NULL;
+}
+
+static void *takes_it_over(void *arg) {
+    CHECK_EQ(sw_range_adopt(arg), SW_OK);
+    CHECK_EQ(sw_range_alloc(arg, 10), 10);
+    return NULL;
+}
+
+static void in_a_thread(void *(*body)(void *), sw_range *range) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, body, range), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* The article's example of two threads that share an unlocked allocator. */
+static void another_thread_is_refused(uint32_t backend) {
+    sw_range *range = make(backend, 4096, 2);
+    CHECK_EQ(sw_range_alloc(range, 10), 0);
+    in_a_thread(takes_a_foreign_range, range);
+    CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
+    CHECK_EQ(stats_of(range).refused, 0);
+    sw_range_destroy(range);
+    range = make(SW_RANGE_WIDE, 4096, 0);
+    CHECK_EQ(sw_range_alloc(range, 10), 0);
+    in_a_thread(takes_it_over, range);
+    CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK_EQ(sw_range_adopt(range), SW_OK);
+    end(range);
+}
+
+enum { ROUNDS = 2000 };
+
+static void *takes_and_gives(void *range) {
+    uint64_t at[16];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (uint64_t i = 0; i < 16; i++) at[i] = sw_range_alloc(range, i + 1);
+        for (uint64_t i = 0; i < 16; i++) CHECK_EQ(sw_range_free(range, at[i], i + 1), SW_OK);
+    }
+    return NULL;
+}
+
+static void a_lock_lets_all_threads_in(uint32_t backend) {
+    sw_range_options options;
+    sw_range *range;
+    pthread_t threads[2];
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.unit = 1;
+    options.locked = 1;
+    CHECK_EQ(sw_range_create(4096, &options, &range), SW_OK);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, takes_and_gives, range), 0);
+    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(sw_range_free_size(range), 4096);
+    CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
+    CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
+    in_a_thread(takes_and_gives, range);
+    end(range);
+}
+
+static void a_scope_gives_back(void) {
+    sw_range *range = make(SW_RANGE_TWO, 100, 0);
+    {
+        SW_RANGE_SCOPE(outer, range, 60);
+        SW_RANGE_SCOPE(none, range, 60);
+        CHECK_EQ(outer.offset, 0);
+        CHECK_EQ(none.offset, SW_RANGE_NONE);
+        CHECK_EQ(sw_range_free_size(range), 40);
+        SW_RANGE_SCOPE(early, range, 10);
+        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
+        CHECK_EQ(sw_range_scope_end(&early), SW_OK);
+        CHECK_EQ(sw_range_free_size(range), 40);
+    }
+    CHECK_EQ(sw_range_free_size(range), 100);
+    end(range);
+}
+
+/* --- buddies -------------------------------------------------------------------------------------- */
+
+static void buddy_rounds_and_says_so(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, 1024 * 1024, 1024);
+    CHECK_EQ(sw_range_alloc(range, 1024), 0);
+    CHECK_EQ(sw_range_alloc(range, 1024), 1024);
+    CHECK_EQ(sw_range_alloc(range, 3 * 1024), 4 * 1024);
+    CHECK_EQ(stats_of(range).waste, 1024);
+    CHECK_EQ(sw_range_alloc(range, 1), 2 * 1024);
+    CHECK_EQ(stats_of(range).waste, 1024 + 1023);
+    CHECK_EQ(sw_range_free(range, 4 * 1024, 3 * 1024), SW_OK);
+    CHECK_EQ(stats_of(range).waste, 1023);
+    end(range);
+}
+
+static void buddy_of_an_odd_size(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, 23 * 8 + 5, 8); /* 16 + 4 + 2 + 1 units */
+    CHECK_STR(holes_of(range), "0+128 128+32 160+16 176+8");
+    CHECK_EQ(stats_of(range).tail, 5);
+    CHECK_EQ(sw_range_free_size(range), 184);
+    CHECK_EQ(sw_range_free(range, 184, 5), SW_INVALID);
+    CHECK_EQ(sw_range_alloc(range, 16), 160);
+    end(range);
+}
+
+static void buddy_has_a_small_table(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
+    CHECK(stats_of(range).held_bytes < 1024);
+    end(range);
+}
+
+/* --- the defects ---------------------------------------------------------------------------------- */
+
+/* 1: requests were refused while a hole was large enough. The sequence of the finding. */
+static void defect_1_refused_with_room(uint32_t backend) {
+    enum { LIVE = 512 };
+    static uint64_t offsets[LIVE], sizes[LIVE];
+    memset(sizes, 0, sizeof sizes);
+    sw_range *range = make(backend, 1 << 20, 0);
+    uint64_t seed = 1, wrong = 0, refused = 0, steps = 100000 / check_share();
+    for (uint64_t i = 0; i < steps; i++) {
+        uint64_t slot = check_random(&seed) % LIVE, size = 1 + check_random(&seed) % 4096;
+        if (sizes[slot] != 0) CHECK_EQ(sw_range_free(range, offsets[slot], sizes[slot]), SW_OK);
+        uint64_t largest = sw_range_largest_hole(range);
+        offsets[slot] = sw_range_alloc(range, size);
+        sizes[slot] = offsets[slot] == SW_RANGE_NONE ? 0 : size;
+        refused += sizes[slot] == 0;
+        wrong += (sizes[slot] == 0) != (largest < size);
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(stats_of(range).refused, refused);
+    end(range);
+}
+
+/* 5: what was freed twice was handed out twice. */
+static void defect_5_double_free(uint32_t backend) {
+    sw_range *range = make(backend, 4096, 64);
+    CHECK_EQ(sw_range_alloc(range, 64), 0);
+    CHECK_EQ(sw_range_alloc(range, 64), 64);
+    CHECK_EQ(sw_range_free(range, 0, 64), SW_OK);
+    CHECK_EQ(sw_range_free(range, 0, 64), SW_OVERLAP);
+    CHECK_EQ(sw_last_error()->status, SW_OVERLAP);
+    CHECK_EQ(sw_range_free(range, 2048, 64), SW_OVERLAP);
+    CHECK_EQ(sw_range_free_size(range), 4096 - 64);
+    CHECK_EQ(sw_range_free(range, 64, 64), SW_OK);
+    CHECK_EQ(sw_range_free(range, 64, 64), SW_OVERLAP);
+    CHECK_EQ(sw_range_free_size(range), 4096);
+    if (backend != SW_RANGE_BUDDY) {
+        CHECK_EQ(sw_range_alloc(range, 100), 0);
+        CHECK_EQ(sw_range_free(range, 50, 100), SW_OVERLAP); /* half of it is free */
+        CHECK_EQ(sw_range_free_size(range), 3996);
+    }
+    end(range);
+}
+
+/* 6: a request below the unit never returned; sizes between units overlapped. */
+static void defect_6_below_the_unit(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
+    CHECK_EQ(sw_range_alloc(range, 0), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_alloc(range, 1), 0);
+    CHECK_EQ(sw_range_alloc(range, 1500), 2048);
+    CHECK_EQ(sw_range_alloc(range, 1500), 4096);
+    end(range);
+}
+
+/* 8: the free of an address inside a block freed the block; one of another size did too. */
+static void defect_8_interior_free(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
+    CHECK_EQ(sw_range_alloc(range, 4096), 0);
+    CHECK_EQ(sw_range_free(range, 1024, 1024), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 2048, 2048), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 10, 4096), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 0, 4095), SW_INVALID);
+    CHECK_EQ(sw_range_free(range, 0, 8192), SW_INVALID);
+    CHECK_EQ(sw_range_free_size(range), 60 * 1024);
+    CHECK_EQ(sw_range_free(range, 0, 4096), SW_OK);
+    end(range);
+}
+
+int main(void) {
+    for (uint32_t backend = 0; backend < SW_RANGE_BACKEND_COUNT; backend++) {
+        refuses_bad_arguments(backend);
+        needs_no_memory_once_grown(backend);
+        another_thread_is_refused(backend);
+        a_lock_lets_all_threads_in(backend);
+        defect_5_double_free(backend);
+        if (backend == SW_RANGE_BUDDY) continue;
+        takes_from_the_front_and_joins(backend);
+        places_as_told(backend);
+        holds_the_largest_range(backend);
+        survives_refused_memory(backend);
+        defect_1_refused_with_room(backend);
+    }
+    refuses_bad_options();
+    a_scope_gives_back();
+    buddy_rounds_and_says_so();
+    buddy_of_an_odd_size();
+    buddy_has_a_small_table();
+    defect_6_below_the_unit();
+    defect_8_interior_free();
+    return check_result();
+}
