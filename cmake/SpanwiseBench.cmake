@@ -4,6 +4,7 @@
 #
 #   bench_malloc         malloc through the dynamic linker; links nothing of ours
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
+#   bench_ranges         range allocators, beside plain references in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
 #   bench_field          the programs of the field, under whatever is preloaded; _phases: one of them,
@@ -89,6 +90,13 @@ target_sources(bench_limits_check PRIVATE "${bench_studies}/limits/check_called.
 
 bench_program(bench_malloc "${bench_rows}/bench_malloc.cc")
 bench_program(bench_spanwise "${bench_rows}/bench_spanwise.cc" spanwise_static)
+
+# Range allocators beside plain ones, which are our own and follow another library's algorithms.
+bench_program(bench_ranges "${bench_dir}/ranges/bench_ranges.cc" spanwise_static)
+target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
+                                    "${bench_dir}/ranges/reference_two.c"
+                                    "${bench_dir}/ranges/reference_buddy.c")
+target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
 
 # What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})

@@ -38,15 +38,10 @@ static sw_tree_node *next_fit(const sw_range *range, uint64_t size) {
 static sw_always_inline sw_tree_node *choose(const sw_range *range, uint64_t size) {
     const sw_tree *tree = &range->as.tree;
     if (size > sw_tree_largest(tree)) return NULL;
-    switch (range->placement) {
-    case SW_RANGE_FIT_BEST: return sw_tree_best(tree, size);
-    case SW_RANGE_FIT_NEXT: return next_fit(range, size);
-    case SW_RANGE_FIT_WORST: return sw_tree_first(tree, sw_tree_largest(tree));
-    case SW_RANGE_FIT_DEFAULT:
-    case SW_RANGE_FIT_FIRST:
-    case SW_RANGE_FIT_COUNT:
-    default: return sw_tree_first(tree, size);
-    }
+    if (range->placement == SW_RANGE_FIT_FIRST) return sw_tree_first(tree, size);
+    if (range->placement == SW_RANGE_FIT_BEST) return sw_tree_best(tree, size);
+    if (range->placement == SW_RANGE_FIT_NEXT) return next_fit(range, size);
+    return sw_tree_first(tree, sw_tree_largest(tree)); /* worst fit */
 }
 
 static uint64_t tree_find(sw_range *range, uint64_t size) {
@@ -115,6 +110,19 @@ static void tree_stats(sw_range *range, sw_range_stats *out) {
 
 static const char *tree_verify(const sw_range *range) { return sw_tree_verify(&range->as.tree); }
 
+static bool tree_only(const sw_range *range, sw_range_hole *out) {
+    const sw_tree_node *root = range->as.tree.root[SW_TREE_START];
+    if (range->as.tree.count != 1) return false;
+    *out = (sw_range_hole){root->start, root->size};
+    return true;
+}
+
+static void tree_set_only(sw_range *range, sw_range_hole hole) {
+    sw_tree_node *root = range->as.tree.root[SW_TREE_START];
+    root->start = hole.start;
+    root->size = root->largest = hole.size;
+}
+
 #define PLACEMENTS (1u << SW_RANGE_FIT_FIRST | 1u << SW_RANGE_FIT_NEXT | 1u << SW_RANGE_FIT_WORST)
 
 #define TREE_OPS(NAME, PLACED, USUAL, OPEN)                                                        \
@@ -130,7 +138,9 @@ static const char *tree_verify(const sw_range *range) { return sw_tree_verify(&r
      .largest = tree_largest,                                                                      \
      .hole = tree_hole,                                                                            \
      .stats = tree_stats,                                                                          \
-     .verify = tree_verify}
+     .verify = tree_verify,                                                                        \
+     .only = tree_only,                                                                            \
+     .set_only = tree_set_only}
 
 const sw_range_ops sw_range_single_ops =
     TREE_OPS("single", PLACEMENTS, SW_RANGE_FIT_FIRST, open_single);

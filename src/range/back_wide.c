@@ -114,6 +114,19 @@ static void wide_stats(sw_range *range, sw_range_stats *out) {
 
 static const char *wide_verify(const sw_range *range) { return sw_wide_verify(&range->as.wide); }
 
+static bool wide_only(const sw_range *range, sw_range_hole *out) {
+    const sw_wide_node *root = range->as.wide.root;
+    if (range->as.wide.count != 1) return false;
+    *out = (sw_range_hole){root->low[0], root->wide[0]};
+    return true;
+}
+
+static void wide_set_only(sw_range *range, sw_range_hole hole) {
+    sw_wide_node *root = range->as.wide.root;
+    root->low[0] = hole.start;
+    root->wide[0] = range->as.wide.largest = hole.size;
+}
+
 const sw_range_ops sw_range_wide_ops = {
     .name = "wide",
     .placements = 1u << SW_RANGE_FIT_FIRST | 1u << SW_RANGE_FIT_NEXT | 1u << SW_RANGE_FIT_WORST,
@@ -128,4 +141,6 @@ const sw_range_ops sw_range_wide_ops = {
     .hole = wide_hole,
     .stats = wide_stats,
     .verify = wide_verify,
+    .only = wide_only,
+    .set_only = wide_set_only,
 };

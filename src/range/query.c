@@ -14,7 +14,7 @@ uint64_t sw_range_free_size(sw_range *range) {
 
 uint64_t sw_range_largest_hole(sw_range *range) {
     if (!sw_range_has_entered(range, "range_largest_hole")) return 0;
-    uint64_t size = range->ops->largest(range);
+    uint64_t size = sw_range_largest_in(range);
     sw_range_leave(range);
     return size;
 }
@@ -22,6 +22,7 @@ uint64_t sw_range_largest_hole(sw_range *range) {
 size_t sw_range_holes(sw_range *range, uint64_t from, sw_range_hole *out, size_t capacity) {
     if (!sw_range_has_entered(range, "range_holes")) return 0;
     size_t count = 0;
+    sw_range_settle(range);
     while (count < capacity && range->ops->hole(range, from, &out[count])) {
         from = out[count].start + out[count].size;
         count++;
@@ -47,6 +48,7 @@ const char *sw_range_record_check(const struct sw_range *range) {
     return SW_RULE(range->size >= 1)
                ?: SW_RULE(range->size <= SW_RANGE_SIZE_MAX)
                ?: SW_RULE(range->free_size <= range->size)
+               ?: SW_RULE(range->only.size == 0 || range->only.size == range->free_size)
                ?: SW_RULE(range->rover <= range->size)
                ?: SW_RULE(range->ops->placements >> range->placement & 1);
 }
@@ -72,6 +74,7 @@ static const char *verify_holes(sw_range *range) {
 sw_status sw_range_verify(sw_range *range) {
     sw_status status = sw_range_enter(range, "range_verify");
     if (status != SW_OK) return status;
+    sw_range_settle(range);
     const char *broken =
         sw_range_record_check(range) ?: range->ops->verify(range) ?: verify_holes(range);
     if (broken != NULL)

@@ -75,6 +75,7 @@ sw_status sw_range_create_of(uint64_t size, const sw_range_options *options,
         (void)sw_os_release(range, sizeof *range);
         return status;
     }
+    sw_range_renew_only(range);
     sw_handle_begin(&range->mark, SW_HANDLE_RANGE);
     *out = range;
     return SW_OK;
@@ -113,19 +114,34 @@ static sw_cold uint64_t refuse_size(sw_range *range, uint64_t size, const char *
         (void)sw_fail(SW_NOMEM, op,
                       "no hole for a request of size %" PRIu64 ": free are %" PRIu64
                       ", the largest hole has %" PRIu64,
-                      size, range->free_size, range->ops->largest(range));
+                      size, range->free_size, sw_range_largest_in(range));
         range->refused++;
     }
     sw_range_leave(range);
     return SW_RANGE_NONE;
 }
 
+/* The back end's part of an allocation. */
+static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
+    sw_check2(sw_range_record_check(range));
+    sw_range_settle(range);
+    uint64_t offset = range->ops->alloc(range, size);
+    sw_range_renew_only(range);
+    return offset;
+}
+
 uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
     if (sw_unlikely(!sw_range_has_entered(range, "range_alloc"))) return SW_RANGE_NONE;
-    sw_check2(sw_range_record_check(range));
     if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
-    uint64_t offset = range->ops->alloc(range, size);
-    if (sw_unlikely(offset == SW_RANGE_NONE)) return refuse_size(range, size, "range_alloc");
+    uint64_t offset = range->only.start;
+    if (size < range->only.size) {
+        range->only.start = offset + size;
+        range->only.size -= size;
+        range->free_size -= size;
+    } else {
+        offset = alloc_by_ops(range, size);
+        if (sw_unlikely(offset == SW_RANGE_NONE)) return refuse_size(range, size, "range_alloc");
+    }
     range->allocs++;
     range->rover = offset + size;
     sw_range_leave(range);
@@ -135,10 +151,13 @@ uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
 uint64_t sw_range_find(sw_range *range, uint64_t size) {
     if (sw_unlikely(!sw_range_has_entered(range, "range_find"))) return SW_RANGE_NONE;
     uint64_t offset = SW_RANGE_NONE;
-    if (sw_likely(size - 1 < range->size)) {
+    if (sw_unlikely(size - 1 >= range->size)) {
+        if (size == 0)
+            (void)sw_fail(SW_INVALID, "range_find", "a request of size 0: ask for 1 or more");
+    } else if (range->only.size != 0) {
+        if (size <= range->only.size) offset = range->only.start;
+    } else {
         offset = range->ops->find(range, size);
-    } else if (size == 0) {
-        (void)sw_fail(SW_INVALID, "range_find", "a request of size 0: ask for 1 or more");
     }
     sw_range_leave(range);
     return offset;
@@ -163,15 +182,37 @@ static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t
     return status;
 }
 
+static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint64_t size) {
+    sw_range_settle(range);
+    sw_status status = range->ops->free(range, offset, size);
+    if (status == SW_OK) sw_range_renew_only(range);
+    sw_check2(sw_range_record_check(range));
+    return status;
+}
+
+/* What touches the one hole becomes a part of it. False: it does not touch it, or there are others. */
+static sw_always_inline bool joins_only(sw_range *range, uint64_t offset, uint64_t size) {
+    if (range->only.size == 0) return false;
+    if (offset + size == range->only.start) {
+        range->only.start = offset;
+    } else if (offset != range->only.start + range->only.size) {
+        return false;
+    }
+    range->only.size += size;
+    range->free_size += size;
+    return true;
+}
+
 sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
     sw_status status = sw_range_enter(range, "range_free");
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(size - 1 >= range->size || offset > range->size - size))
         return refuse_free(range, SW_INVALID, offset, size);
-    status = range->ops->free(range, offset, size);
-    if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
+    if (!joins_only(range, offset, size)) {
+        status = free_by_ops(range, offset, size);
+        if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
+    }
     range->frees++;
-    sw_check2(sw_range_record_check(range));
     sw_range_leave(range);
     return SW_OK;
 }
@@ -179,9 +220,11 @@ sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
 sw_status sw_range_reset(sw_range *range) {
     sw_status status = sw_range_enter(range, "range_reset");
     if (status != SW_OK) return status;
+    sw_range_settle(range);
     status = range->ops->reset(range);
     if (status == SW_OK) {
         range->rover = 0;
+        sw_range_renew_only(range);
     } else {
         (void)sw_fail(status, "range_reset", "no memory for the record of a hole");
     }

@@ -34,9 +34,18 @@ typedef struct sw_range_ops {
                  sw_range_hole *out);                    /* the first that ends behind */
     void (*stats)(sw_range *range, sw_range_stats *out); /* adds holes, waste, tail, held_bytes */
     const char *(*verify)(const sw_range *range);
+    /* A back end without these two is never alone (see below). */
+    bool (*only)(const sw_range *range,
+                 sw_range_hole *out);                      /* whether there is one hole: that one */
+    void (*set_only)(sw_range *range, sw_range_hole hole); /* gives the one hole other borders */
 } sw_range_ops;
 
-/* The owner, or whoever holds the lock, has it.
+/* While a range has one hole, as a fresh one does, that hole is `only`, and the back end's record of it
+ * may be out of date: taking its front, and giving back what touches it, change two words here.
+ * sw_range_settle tells the back end before it is asked for something else.
+ *
+ * The owner, or whoever holds the lock, has it.
+ *   only.size == 0, or only is the one hole and only.size == free_size
  *   (owner == 0) == locked;  1 <= size <= SW_RANGE_SIZE_MAX;  free_size <= size;  rover <= size
  *   the back end has the placement */
 struct sw_range {
@@ -45,6 +54,7 @@ struct sw_range {
     uint64_t owner; /* number of the thread that may call; 0: each may, under the lock */
     uint64_t size;
     uint64_t free_size;
+    sw_range_hole only; /* size 0: there are several holes, none, or the back end does not say */
     uint64_t allocs;
     uint64_t frees;
     uint64_t refused;
@@ -59,6 +69,21 @@ struct sw_range {
         void *foreign; /* of a back end that is not part of the library */
     } as;
 };
+
+/* Tells the back end of the one hole. */
+static inline void sw_range_settle(sw_range *range) {
+    if (range->only.size != 0) range->ops->set_only(range, range->only);
+}
+/* The largest hole. */
+static inline uint64_t sw_range_largest_in(sw_range *range) {
+    return range->only.size != 0 ? range->only.size : range->ops->largest(range);
+}
+/* After the back end has changed something: takes the one hole over if there is one. */
+static inline void sw_range_renew_only(sw_range *range) {
+    range->only.size = 0;
+    if (range->ops->only == NULL || range->ops->only(range, &range->only)) return;
+    range->only.size = 0;
+}
 
 extern const sw_range_ops sw_range_wide_ops;
 extern const sw_range_ops sw_range_single_ops;

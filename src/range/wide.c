@@ -99,10 +99,24 @@ bool sw_wide_first_from(const sw_wide *wide, uint64_t size, uint64_t from, sw_wi
 
 /* --- changes of one entry --------------------------------------------------------------------- */
 
+/* Above a hole that grew or shrank an entry follows its child: where the hole is the first below, by
+ * its start; where it is the largest below now, or was, by its size. */
 void sw_wide_resize(sw_wide *wide, const sw_wide_path *path, uint64_t start, uint64_t size) {
-    sw_wide_node *leaf = path->at[0].node;
-    uint32_t index = path->at[0].index;
-    leaf->low[index] = start;
-    leaf->wide[index] = size;
-    sw_wide_settle(wide, path, 0);
+    sw_wide_node *node = path->at[0].node;
+    uint32_t index = path->at[0].index, level = 0;
+    uint64_t old = node->wide[index];
+    bool is_first = node->low[index] != start;
+    node->low[index] = start;
+    node->wide[index] = size;
+    for (; level < wide->height; level++) {
+        is_first = is_first && index == 0;
+        const sw_wide_node *below = node;
+        node = path->at[level + 1].node;
+        index = path->at[level + 1].index;
+        bool changes = size > node->wide[index] || old == node->wide[index];
+        if (!is_first && !changes) return;
+        if (is_first) node->low[index] = start;
+        if (changes) node->wide[index] = sw_wide_node_largest(below);
+    }
+    if (size > wide->largest || old == wide->largest) wide->largest = sw_wide_node_largest(node);
 }

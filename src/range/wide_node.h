@@ -8,9 +8,14 @@
 #include "range/wide.h"
 
 static sw_always_inline uint64_t sw_wide_node_largest(const sw_wide_node *node) {
-    uint64_t largest = 0;
-    for (uint32_t i = 0; i < node->count; i++) largest = sw_max_u64(largest, node->wide[i]);
-    return largest;
+    uint64_t even = 0, odd = 0; /* two, so that neither waits for the other */
+    uint32_t i = 0;
+    for (; i + 2 <= node->count; i += 2) {
+        even = sw_max_u64(even, node->wide[i]);
+        odd = sw_max_u64(odd, node->wide[i + 1]);
+    }
+    if (i < node->count) even = sw_max_u64(even, node->wide[i]);
+    return sw_max_u64(even, odd);
 }
 
 /* Makes an entry say what its child has. True: the entry has changed. */

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reference with two AVL trees (reference.h). */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference.h"
+
+enum { BY_SIZE, BY_START };
+
+typedef struct hole {
+    uint64_t start, end;
+    struct {
+        struct hole *left, *right;
+        int height;
+    } in[2];
+} hole;
+
+typedef struct two {
+    hole *root[2];
+    hole *spare; /* linked by in[0].left */
+} two;
+
+static two *of(const sw_range *range) { return range->as.foreign; }
+static uint64_t size_of(const hole *at) { return at->end - at->start; }
+
+static hole *new_hole(two *trees, uint64_t start, uint64_t end) {
+    hole *fresh = trees->spare;
+    if (fresh != NULL) {
+        trees->spare = fresh->in[0].left;
+    } else {
+        fresh = malloc(sizeof *fresh);
+        if (fresh == NULL) abort();
+    }
+    memset(fresh, 0, sizeof *fresh);
+    fresh->start = start;
+    fresh->end = end;
+    return fresh;
+}
+
+static void drop(two *trees, hole *at) {
+    at->in[0].left = trees->spare;
+    trees->spare = at;
+}
+
+static inline bool is_before(const hole *a, const hole *b, int by) {
+    if (by == BY_SIZE && size_of(a) != size_of(b)) return size_of(a) < size_of(b);
+    return a->start < b->start;
+}
+
+static inline int height(const hole *at, int by) { return at == NULL ? 0 : at->in[by].height; }
+static inline int lean(const hole *at, int by) {
+    return height(at->in[by].left, by) - height(at->in[by].right, by);
+}
+static inline void measure(hole *at, int by) {
+    int left = height(at->in[by].left, by), right = height(at->in[by].right, by);
+    at->in[by].height = 1 + (left > right ? left : right);
+}
+
+static hole *rotate_left(hole *at, int by) {
+    hole *up = at->in[by].right;
+    at->in[by].right = up->in[by].left;
+    up->in[by].left = at;
+    measure(at, by);
+    measure(up, by);
+    return up;
+}
+
+static hole *rotate_right(hole *at, int by) {
+    hole *up = at->in[by].left;
+    at->in[by].left = up->in[by].right;
+    up->in[by].right = at;
+    measure(at, by);
+    measure(up, by);
+    return up;
+}
+
+static hole *balance(hole *at, int by) {
+    measure(at, by);
+    int leans = lean(at, by);
+    if (leans > 1) {
+        if (lean(at->in[by].left, by) < 0) at->in[by].left = rotate_left(at->in[by].left, by);
+        return rotate_right(at, by);
+    }
+    if (leans < -1) {
+        if (lean(at->in[by].right, by) > 0) at->in[by].right = rotate_right(at->in[by].right, by);
+        return rotate_left(at, by);
+    }
+    return at;
+}
+
+static hole *put(hole *at, hole *fresh, int by) {
+    if (at == NULL) {
+        fresh->in[by].left = fresh->in[by].right = NULL;
+        fresh->in[by].height = 1;
+        return fresh;
+    }
+    if (is_before(fresh, at, by)) {
+        at->in[by].left = put(at->in[by].left, fresh, by);
+    } else {
+        at->in[by].right = put(at->in[by].right, fresh, by);
+    }
+    return balance(at, by);
+}
+
+static hole *take_out(hole *at, hole *gone, int by) {
+    if (at == NULL) return NULL;
+    if (at != gone) {
+        if (is_before(gone, at, by)) {
+            at->in[by].left = take_out(at->in[by].left, gone, by);
+        } else {
+            at->in[by].right = take_out(at->in[by].right, gone, by);
+        }
+        return balance(at, by);
+    }
+    if (at->in[by].left == NULL) return at->in[by].right;
+    if (at->in[by].right == NULL) return at->in[by].left;
+    hole *next = at->in[by].right;
+    while (next->in[by].left != NULL) next = next->in[by].left;
+    next->in[by].right = take_out(at->in[by].right, next, by);
+    next->in[by].left = at->in[by].left;
+    return balance(next, by);
+}
+
+static void add(two *trees, hole *fresh, int by) {
+    trees->root[by] = put(trees->root[by], fresh, by);
+}
+static void take(two *trees, hole *gone, int by) {
+    trees->root[by] = take_out(trees->root[by], gone, by);
+}
+
+static hole *best(const two *trees, uint64_t size) {
+    hole *found = NULL;
+    for (hole *at = trees->root[BY_SIZE]; at != NULL;) {
+        if (size_of(at) == size) return at;
+        if (size < size_of(at)) {
+            found = at;
+            at = at->in[BY_SIZE].left;
+        } else {
+            at = at->in[BY_SIZE].right;
+        }
+    }
+    return found;
+}
+
+static uint64_t find(sw_range *range, uint64_t size) {
+    const hole *at = best(of(range), size);
+    return at == NULL ? SW_RANGE_NONE : at->start;
+}
+
+static uint64_t alloc(sw_range *range, uint64_t size) {
+    two *trees = of(range);
+    hole *at = best(trees, size);
+    if (at == NULL) return SW_RANGE_NONE;
+    uint64_t offset = at->start;
+    take(trees, at, BY_SIZE);
+    take(trees, at, BY_START);
+    if (offset + size < at->end) {
+        at->start = offset + size;
+        add(trees, at, BY_SIZE);
+        add(trees, at, BY_START);
+    } else {
+        drop(trees, at);
+    }
+    return offset;
+}
+
+static hole *ending_at(hole *at, uint64_t offset) {
+    while (at != NULL && at->end != offset)
+        at = at->end > offset ? at->in[BY_START].left : at->in[BY_START].right;
+    return at;
+}
+
+static hole *starting_at(hole *at, uint64_t offset) {
+    while (at != NULL && at->start != offset)
+        at = at->start < offset ? at->in[BY_START].right : at->in[BY_START].left;
+    return at;
+}
+
+static sw_status give(sw_range *range, uint64_t offset, uint64_t size) {
+    two *trees = of(range);
+    hole *left = ending_at(trees->root[BY_START], offset);
+    hole *right = starting_at(trees->root[BY_START], offset + size);
+    if (right != NULL) {
+        take(trees, right, BY_START);
+        take(trees, right, BY_SIZE);
+    }
+    if (left != NULL) {
+        take(trees, left, BY_SIZE);
+        left->end = right != NULL ? right->end : offset + size;
+        add(trees, left, BY_SIZE);
+        if (right != NULL) drop(trees, right);
+        return SW_OK;
+    }
+    if (right == NULL) right = new_hole(trees, offset, offset + size);
+    right->start = offset;
+    add(trees, right, BY_SIZE);
+    add(trees, right, BY_START);
+    return SW_OK;
+}
+
+static sw_status open_two(sw_range *range, const sw_range_options *options) {
+    (void)options;
+    two *trees = calloc(1, sizeof *trees);
+    if (trees == NULL) return SW_NOMEM;
+    range->as.foreign = trees;
+    hole *all = new_hole(trees, 0, range->size);
+    add(trees, all, BY_SIZE);
+    add(trees, all, BY_START);
+    return SW_OK;
+}
+
+static void close_below(hole *at) {
+    if (at == NULL) return;
+    close_below(at->in[BY_START].left);
+    close_below(at->in[BY_START].right);
+    free(at);
+}
+
+static void close_two(sw_range *range) {
+    two *trees = of(range);
+    close_below(trees->root[BY_START]);
+    for (hole *next, *at = trees->spare; at != NULL; at = next) {
+        next = at->in[0].left;
+        free(at);
+    }
+    free(trees);
+}
+
+const sw_range_ops reference_two_ops = {
+    .name = "reference_two",
+    .placements = 1u << SW_RANGE_FIT_BEST,
+    .usual = SW_RANGE_FIT_BEST,
+    .open = open_two,
+    .close = close_two,
+    .alloc = alloc,
+    .find = find,
+    .free = give,
+};
