@@ -16,13 +16,13 @@ add_custom_command(
   VERBATIM)
 
 # The stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, Debian 12 has 3.25.
-add_library(spanwise_extension MODULE "${ffi_source}")
+add_library(spanwise_extension MODULE "${ffi_source}" "${PROJECT_SOURCE_DIR}/cmake/ffi_arrow.c")
 set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise
                                                     SUFFIX ".abi3.so" C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)
 target_compile_definitions(spanwise_extension PRIVATE Py_LIMITED_API=0x030A0000)
 spanwise_hide_folders(spanwise_extension)
-target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS})
+target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS} "${PROJECT_SOURCE_DIR}/cmake")
 target_link_libraries(spanwise_extension PRIVATE spanwise_static)
 target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL)
 

@@ -3,3 +3,5 @@
  * sees of it.
  */
 #include <spanwise/spanwise.h>
+
+#include "ffi_arrow.h"

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import spanwise as sw
-from spanwise.builds.build import build
+from spanwise.builds.build import build_telling
 from spanwise.measure import closed_loop
 from spanwise.measure.running import FACE_TABLE
 from spanwise.recording.recorder import run_recorded
@@ -72,12 +72,11 @@ def close(
     best = sw.optimize(
         recording, closed_loop.CLASSES, closed_loop.OBJECTIVE, align=closed_loop.ALIGN
     ).table
-    made = build(best, folder / "best", say=_say)
+    options = sw.HeapOptions(decay_ms=decay_ms)
+    made = build_telling(best, folder / "best", _say)
     _say(f"{runs} runs under each malloc face")
     measured = [
-        closed_loop.measure(
-            argv, recording.ledger(table, decay_ms=decay_ms), runs, lib=lib, env=env
-        )
+        closed_loop.measure(argv, recording.ledger(table, options=options), runs, lib=lib, env=env)
         for table, lib in ((FACE_TABLE, None), (best, made.folder))
     ]
     _say("replays by one thread on tracked heaps")

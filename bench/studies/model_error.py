@@ -56,7 +56,7 @@ def summary(results: list[sw.PeerComparison]) -> str:
     """All recordings in one sentence."""
     same = sum(one.ordered_pairs[0] for one in results)
     pairs = sum(one.ordered_pairs[1] for one in results)
-    errors = [abs(row.error) for one in results for row in one.rows if row.error is not None]
+    errors = [abs(row.error) for one in results for row in one.peers if row.error is not None]
     mean = 100 * sum(errors) / len(errors) if errors else 0.0
     return (
         f"{len(results)} recordings: the model puts {same} of {pairs} pairs of allocators in the"

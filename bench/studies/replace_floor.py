@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default 1)")
     seed = parser.parse_args(arguments).seed
     table = SizeClassTable.default()
-    sizes = table.classes["size"].astype(np.int64)
+    sizes = table.classes["size_bytes"].astype(np.int64)
     spans = table.classes["span_bytes"].astype(np.int64)
     most, table_bytes = peak_counts(sizes, seed)
     used = most > 0

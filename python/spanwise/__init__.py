@@ -44,25 +44,29 @@ from spanwise.errors import (
 )
 from spanwise.heap.block import Block
 from spanwise.heap.heap import Heap
+from spanwise.heap.options import HeapOptions
 from spanwise.heap.stats import HeapStats
-from spanwise.ledger.comparison import Comparison, compare
+from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.measures import Measure
 from spanwise.ledger.run_stats import RunStats
 from spanwise.measure.ledger_check import LedgerCheck, check_ledger
-from spanwise.measure.peers import PeerComparison, compare_peers
+from spanwise.measure.peers import PeerComparison, PeerRow, compare_peers
 from spanwise.measure.process_ledger import ProcessLedger
-from spanwise.measure.replay_result import Replay
+from spanwise.measure.replay_result import Replay, Run
 from spanwise.measure.replays import replay
 from spanwise.measure.running import RunResult, run
 from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import Constraint, Optimum
 from spanwise.optimizer.search import optimize
 from spanwise.optimizer.trial import Trial
+from spanwise.recording.compare import compare
 from spanwise.recording.recorder import record
 from spanwise.recording.recording import Recording
 from spanwise.recording.recording_set import RecordingSet
-from spanwise.recording.summary import Site, Summary
+from spanwise.recording.sites import Site, Sites
+from spanwise.recording.summary import Summary
+from spanwise.results.rows import Rows
 from spanwise.sweeps.result import Sweep
 from spanwise.sweeps.sweep import SweepInterrupted, sweep
 from spanwise.tables.explanation import Explanation
@@ -86,6 +90,7 @@ __all__ = [
     "HandleError",
     "Heap",
     "HeapClosedError",
+    "HeapOptions",
     "HeapStats",
     "InvalidError",
     "Ledger",
@@ -96,15 +101,19 @@ __all__ = [
     "Optimum",
     "OutOfMemoryError",
     "PeerComparison",
+    "PeerRow",
     "ProcessLedger",
     "ProgramError",
     "Recording",
     "RecordingIOError",
     "RecordingSet",
     "Replay",
+    "Rows",
+    "Run",
     "RunResult",
     "RunStats",
     "Site",
+    "Sites",
     "SizeClassTable",
     "SpanwiseError",
     "StateError",

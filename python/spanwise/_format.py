@@ -37,6 +37,16 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+_CLIPPED = 4000
+
+
+def clipped(text: str) -> str:
+    """Text of at most some 4,000 characters; what is left out is said at its end."""
+    if len(text) <= _CLIPPED:
+        return text
+    return f"{text[: _CLIPPED - 60]}\n... {len(text) - _CLIPPED + 60:,} characters more"
+
+
 _PLURALS = {"child": "children", "image before exec": "images before exec", "class": "classes"}
 
 

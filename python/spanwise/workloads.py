@@ -197,45 +197,45 @@ def phase_shift(
 
 def robson(
     live_bytes: int = 1 << 20,
-    largest: int = 4096,
+    largest_bytes: int = 4096,
     table: SizeClassTable | str = "c16",
-    smallest: int = 16,
+    smallest_bytes: int = 16,
 ) -> Recording:
     """Robson's adversary, played against the placement of a table.
 
-    In round i the program asks for objects of `smallest` * 2^i bytes, as many as fit into
+    In round i the program asks for objects of `smallest_bytes` * 2^i bytes, as many as fit into
     `live_bytes` of live memory. Before each round it frees every object that does not occupy a
     place (address modulo the new size) which is chosen so that what stays hinders most. No
     allocator can serve it in `live_bytes`; Robson proves that about
-    live_bytes * log2(largest / smallest) / 2 is needed. To know addresses it runs a dry heap of the
-    table; under another table the recording is only an odd program.
+    live_bytes * log2(largest_bytes / smallest_bytes) / 2 is needed. To know addresses it runs a dry
+    heap of the table; under another table the recording is only an odd program.
 
     Source: J. M. Robson, "Bounds for some functions concerning dynamic storage allocation", JACM
     21(3), 1974; "Worst case fragmentation of first fit and best fit storage allocation
-    strategies", The Computer Journal 20(3), 1977. Changed: the unit is `smallest` bytes, and
+    strategies", The Computer Journal 20(3), 1977. Changed: the unit is `smallest_bytes`, and
     objects live in the slots of size classes.
 
     Args:
         live_bytes: most bytes live at once.
-        largest: size of the last round, bytes.
+        largest_bytes: size of the last round.
         table: against which it plays, or its name.
-        smallest: size of the first round, bytes; a power of two, as largest.
+        smallest_bytes: size of the first round; a power of two, as largest_bytes.
 
     Raises:
         InvalidError: sizes that are no powers of two, or larger than live_bytes.
     """
-    for name, value in (("smallest", smallest), ("largest", largest)):
+    for name, value in (("smallest_bytes", smallest_bytes), ("largest_bytes", largest_bytes)):
         if value < 8 or value & (value - 1):
             raise errors.InvalidError(f"{name} {value}: must be a power of two, at least 8")
-    if not smallest <= largest <= live_bytes <= 1 << 32:
+    if not smallest_bytes <= largest_bytes <= live_bytes <= 1 << 32:
         raise errors.InvalidError(
-            f"smallest {smallest}, largest {largest}, live_bytes {live_bytes}: must rise, to at"
-            " most 4 GiB"
+            f"smallest_bytes {smallest_bytes}, largest_bytes {largest_bytes}, live_bytes"
+            f" {live_bytes}: must rise, to at most 4 GiB"
         )
     simulation = Simulation(as_table(table))
     try:
         return Recording.from_ops(
-            _play_robson(simulation, live_bytes, largest, smallest), name="robson"
+            _play_robson(simulation, live_bytes, largest_bytes, smallest_bytes), name="robson"
         )
     finally:
         simulation.close()

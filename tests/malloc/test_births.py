@@ -29,10 +29,10 @@ def test_held_is_as_predicted(face: Face, tmp_path: Path, threads: int) -> None:
     assert recording.summary.threads == threads + 1
     assert recording.summary.thread_ends == threads
     predicted = recording.ledger("c16", "peak")
-    for plain in (False, True):
-        run = sw.run(words, plain=plain, table="c16")
+    for tracked in (True, False):
+        run = sw.run(words, tracked=tracked, table="c16")
         assert run.returncode == 0
         assert run.peak_held_bytes == pytest.approx(predicted.held_bytes, rel=WITHIN)
-        if not plain:
+        if tracked:
             assert run.peak is not None
             assert run.peak.held_bytes == pytest.approx(predicted.held_bytes, rel=WITHIN)

@@ -103,7 +103,8 @@ def test_python_objects_are_seen() -> None:
 
 def test_options_reach_the_heap() -> None:
     words = [str(PYTHON), "-c", "x = bytes(10**8)"]
-    result = sw.run(words, limit=50_000_000, placement="address", batch=1, huge_pages=True)
+    options = sw.HeapOptions(50_000_000, "address", batch_spans=1)
+    result = sw.run(words, options=options, huge_pages=True)
     assert result.returncode == 1  # MemoryError
     assert result.main is not None
     assert result.main.limit_bytes == 50_000_000

@@ -56,7 +56,7 @@ def _record(words: Sequence[str], run: int, folder: Path) -> sw.Recording:
         cwd=folder,
         stdout=sys.stderr,
     )
-    return outcome.recordings().largest()
+    return outcome.recordings().highest()
 
 
 # --- a C compiler ---------------------------------------------------------------------------------

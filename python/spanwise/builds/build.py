@@ -33,11 +33,13 @@ from spanwise.builds.steps import (
     zstd_words,
 )
 from spanwise.builds.work import put_in_place, work_folder
+from spanwise.results.progress import Progress, progress_bar
 from spanwise.tables.table import SizeClassTable, as_table
 
 MALLOC_ALIGN = 16
 CUTOFF_MAX = 1024
 JOBS_MAX = 8
+_STEPS, _MALLOC_STEPS = 3, 2
 
 
 def build(
@@ -46,9 +48,9 @@ def build(
     *,
     cc: str | None = None,
     malloc: bool = True,
-    cutoff: int | None = None,
+    cutoff_bytes: int | None = None,
     jobs: int | None = None,
-    say: Say | None = None,
+    progress: Progress = None,
 ) -> Build:
     """Generates the C of a table, and builds library and malloc face with it as their default.
 
@@ -62,9 +64,9 @@ def build(
         folder: where the build goes; an earlier build there is replaced.
         cc: C compiler, with options such as "gcc -DNAME=1"; None: $CC, else cc, gcc or clang.
         malloc: also the malloc face.
-        cutoff: largest size with a specialised path, 0 to 1024 bytes; None: 512.
+        cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: compilers at once; None: one a processor, at most 8.
-        say: called with a line for each step.
+        progress: as of `Recording.ledger`; the steps are those of the build, some seconds each.
 
     Raises:
         InvalidError: the table is not possible, or (with malloc) has a class of 16 bytes or more
@@ -72,6 +74,29 @@ def build(
         BuildError: no compiler, or a step failed.
         OSError: the system refused to write.
     """
+    with progress_bar(progress, _STEPS + malloc * _MALLOC_STEPS, "build", "steps") as tell:
+        return build_telling(
+            table,
+            folder,
+            lambda _line: tell(1),
+            cc=cc,
+            malloc=malloc,
+            cutoff_bytes=cutoff_bytes,
+            jobs=jobs,
+        )
+
+
+def build_telling(
+    table: SizeClassTable | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    tell: Say,
+    *,
+    cc: str | None = None,
+    malloc: bool = True,
+    cutoff_bytes: int | None = None,
+    jobs: int | None = None,
+) -> Build:
+    """As `build`; `tell` is called with a line before each step."""
     made = as_table(os.fspath(table) if not isinstance(table, SizeClassTable) else table)
     if malloc:
         check_malloc_table(made)
@@ -79,8 +104,9 @@ def build(
     _check_place(place)
     compiler = Compiler.find(cc)
     root = source_root()
-    tell = say or (lambda line: None)
-    limit = None if cutoff is None else _lib.as_index(cutoff, "cutoff", CUTOFF_MAX)
+    limit = None
+    if cutoff_bytes is not None:
+        limit = _lib.as_index(cutoff_bytes, "cutoff_bytes", CUTOFF_MAX)
     parent = place.absolute().parent
     if not parent.is_dir():
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
@@ -93,7 +119,7 @@ def build(
 
 def check_malloc_table(table: SizeClassTable) -> None:
     """Raises InvalidError unless malloc may serve from the table: C promises 16-byte alignment."""
-    for cls, size in enumerate(table.classes["size"].tolist(), 1):
+    for cls, size in enumerate(table.classes["size_bytes"].tolist(), 1):
         if size >= MALLOC_ALIGN and size % MALLOC_ALIGN:
             raise errors.InvalidError(
                 f"table {table.name}: class {cls} ({size} bytes) is no multiple of {MALLOC_ALIGN},"
@@ -248,7 +274,7 @@ def _check_face(parts: _Parts, tell: Say) -> None:
     tell("malloc face: checking every size")
     program = parts.work / "check-malloc"
     words = [*parts.compiler.words, "-std=gnu11", "-O1", "-fno-builtin", "-DCHECK_MALLOC"]
-    words.append(f"-DCHECK_LARGEST={parts.table.max_bytes}")
+    words.append(f"-DCHECK_LARGEST={parts.table.largest_bytes}")
     source = parts.root / "scripts/build_check.c"
     run_step([*words, source, "-o", program], "compiling the malloc check")
     face = str(parts.lib / "libspanwise-malloc.so")
@@ -280,4 +306,4 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
     }
 
 
-__all__ = ["Build", "BuildError", "build", "check_malloc_table"]
+__all__ = ["Build", "BuildError", "build", "build_telling", "check_malloc_table"]

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import errors
+from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
 STAMP = "build.json"
 
 
-@dataclass(frozen=True)
-class Build:
+@dataclass(frozen=True, eq=False)
+class Build(Result):
     """A folder that `build` made.
 
     Attributes:
@@ -94,6 +95,16 @@ class Build:
         return subprocess.run(
             list(argv), env={**base, "LD_PRELOAD": preload}, check=False, **options
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The folder and what it was made of, for JSON."""
+        return {"folder": str(self.folder), **self.stamp}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Build) and (self.folder, self.stamp) == (other.folder, other.stamp)
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
 
     def __repr__(self) -> str:
         table = self.stamp["table"]

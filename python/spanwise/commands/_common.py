@@ -7,15 +7,11 @@ import argparse
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeAlias
-
-from tqdm import tqdm
 
 from spanwise.recording.recording import Recording
 from spanwise.recording.recording_set import RecordingSet
-from spanwise.recording.simulate import Progress
 
 SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `new_command` adds a command to."""
@@ -88,27 +84,6 @@ def told_gaps(recordings: Iterable[Recording]) -> bool:
 def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
     """The one, or those of the set."""
     return [recordings] if isinstance(recordings, Recording) else list(recordings)
-
-
-def event_count(recordings: Recording | RecordingSet) -> int:
-    """About how many operations will be run, without reading them."""
-    return sum(one.info["ops"] for one in each_of(recordings))
-
-
-@contextmanager
-def progress_bar(total: int, what: str) -> Iterator[Progress]:
-    """A progress bar on a terminal, when the work takes more than a second."""
-    with tqdm(
-        total=total,
-        desc=what,
-        unit=" events",
-        unit_scale=True,
-        delay=1,
-        leave=False,
-        file=sys.stderr,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
-        yield bar.update
 
 
 def print_json(value: Any) -> None:

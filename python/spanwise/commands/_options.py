@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from spanwise.commands._sizes import parse_size
 from spanwise.errors import InvalidError
-from spanwise.heap.options import PLACEMENTS
+from spanwise.heap.options import PLACEMENTS, HeapOptions
 from spanwise.tables.families import NAMES_HELP
 
 
@@ -68,13 +68,9 @@ def add_placement_options(group: Group) -> None:
     )
 
 
-def placement_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The placement options, as `Recording.ledger` and `running.run` take them."""
-    return {
-        "placement": options.placement,
-        "decay_ms": options.decay_ms,
-        "batch": options.batch,
-    }
+def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None) -> HeapOptions:
+    """What `add_placement_options` declared, and a limit."""
+    return HeapOptions(limit_bytes, options.placement, options.decay_ms, options.batch)
 
 
 def add_table_option(parser: argparse.ArgumentParser, default: str | None = None) -> None:

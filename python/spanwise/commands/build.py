@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from spanwise.builds.build import build
+from spanwise.builds.build import build_telling
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_table_option, size
 
@@ -45,17 +45,17 @@ def run(options: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(f"spanwise build: {line}", file=sys.stderr)
 
-    made = build(
+    made = build_telling(
         options.table,
         options.output,
+        say,
         cc=options.cc,
         malloc=not options.no_malloc,
-        cutoff=options.cutoff,
+        cutoff_bytes=options.cutoff,
         jobs=options.jobs,
-        say=say,
     )
     if options.json:
-        print_json({"folder": str(made.folder), **made.stamp})
+        print_json(made.to_dict())
         return 0
     print(f"{options.output}: table {made.stamp['table']['name']}, {made.stamp['table']['hash']}")
     print(f"  link:  -I{options.output}/include {options.output}/lib/libspanwise.so")

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the table."""
     table = SizeClassTable.named(options.table)
     if options.json or options.format == "json":
-        print_json(table.to_dict())
+        print_json(table.to_columns())
     elif options.format == "md":
         print(table.to_markdown())
     elif options.format == "c":
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _as_c(table: SizeClassTable) -> str:
     """The classes as an initialiser, and the call that makes the table of it."""
-    file = table.to_table_file()
+    file = table.to_dict()
     identifier = "".join(c if c.isalnum() and c.isascii() else "_" for c in table.name)
     lines = [
         f"/* Size classes of table {table.name.replace('*/', '* /')}: bytes, pages of a span,",

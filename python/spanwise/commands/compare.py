@@ -10,11 +10,9 @@ from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     each_of,
-    event_count,
     new_command,
     open_recordings,
     print_json,
-    progress_bar,
     told_gaps,
 )
 from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
@@ -54,10 +52,8 @@ def run(options: argparse.Namespace) -> int:
         plots.check_place(options.plot)
     tables = [SizeClassTable.named(name) for name in options.table or ("go", "c16")]
     recordings = open_recordings(options)
-    with progress_bar(event_count(recordings) * len(tables), "compare") as progress:
-        comparison = recordings.compare(
-            tables, options.at, progress=progress, **_options.placement_of(options)
-        )
+    given = _options.heap_options_of(options)
+    comparison = recordings.compare(tables, options.at, options=given)
     peers = _peers(options, recordings)
     if options.plot:
         plots.save(comparison.plot(), options.plot)
@@ -78,6 +74,4 @@ def _peers(
         raise errors.InvalidError("--peers replays one recording; give one file")
     if len(recordings) == 0:
         return None
-    total = event_count(recordings) * len(names) * max(options.repeat, 1)
-    with progress_bar(total, "replay") as progress:
-        return compare_peers(recordings, names, repeat=options.repeat, progress=progress)
+    return compare_peers(recordings, names, repeat=options.repeat)

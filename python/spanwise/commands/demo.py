@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanwise import _format, plots
-from spanwise.builds.build import build
+from spanwise.builds.build import build_telling
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
 from spanwise.commands._common import SubParsers, new_command, print_json
@@ -141,7 +141,7 @@ def _close_loop(recording: Recording, folder: Path) -> closed_loop.Loop:
     except BuildError as error:
         _say(f"not built: {error}")
         return closed_loop.Loop("python3", stock, better, len(best), str(error))
-    made = build(best, folder / BUILD, say=_say)
+    made = build_telling(best, folder / BUILD, _say)
     _say(f"the same program, {RUNS} times under each malloc face")
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
@@ -187,7 +187,7 @@ def _record_compiler(folder: Path) -> Recording | None:
             stdout=sys.stderr,
         )
     _say(outcome.lines()[-1])
-    return outcome.recordings().largest()
+    return outcome.recordings().highest()
 
 
 def c_source(lines: int) -> str:
@@ -219,7 +219,7 @@ def _show(recording: Recording, label: str, stem: str, folder: Path, quiet: bool
     recording.name = f"{name} ({recording.name})"
     comparison = recording.compare(TABLES)
     plots.save(comparison.plot(), folder / f"{stem}-ledger.png")
-    plots.save(recording.plot_live("go"), folder / f"{stem}-live.png")
+    plots.save(recording.plot_timeline("go"), folder / f"{stem}-live.png")
     plots.save(recording.plot_histogram(), folder / f"{stem}-sizes.png")
     if not quiet:
         print(f"== {label} ({name}: {_format.plural(recording.events, 'event')})\n")

@@ -10,11 +10,9 @@ from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     each_of,
-    event_count,
     new_command,
     open_recordings,
     print_json,
-    progress_bar,
     told_gaps,
 )
 from spanwise.ledger.ledger import Ledger
@@ -52,10 +50,7 @@ def run(options: argparse.Namespace) -> int:
         plots.check_place(options.plot)
     table = SizeClassTable.named(options.table)
     recordings = open_recordings(options)
-    with progress_bar(event_count(recordings), "ledger") as progress:
-        ledger = recordings.ledger(
-            table, options.at, progress=progress, **_options.placement_of(options)
-        )
+    ledger = recordings.ledger(table, options.at, options=_options.heap_options_of(options))
     if options.plot:
         plots.save(ledger.plot(), options.plot)
     if options.json:

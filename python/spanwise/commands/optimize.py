@@ -11,7 +11,6 @@ from spanwise.commands._common import (
     SubParsers,
     new_command,
     print_json,
-    progress_bar,
     told_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
@@ -19,7 +18,7 @@ from spanwise.optimizer.fit import HELD
 from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import Optimum
 from spanwise.optimizer.profile import OBJECTIVES
-from spanwise.optimizer.search import optimize, simulated_operations
+from spanwise.optimizer.search import optimize
 from spanwise.recording.outputs import check_output
 from spanwise.recording.recording_set import RecordingSet
 from spanwise.tables.table import SizeClassTable
@@ -82,7 +81,7 @@ def add(commands: SubParsers) -> None:
     )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
-        "--max-size",
+        "--largest",
         type=_options.size,
         default=32768,
         metavar="N",
@@ -129,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
     if fitted.events == 0:
         return int(told_gaps(fitted))
     best = _optimum(options, fitted, held_out)
-    frontier = _frontier(best) if options.frontier or options.plot else None
+    frontier = best.make_frontier() if options.frontier or options.plot else None
     if options.plot and frontier is not None:
         plots.save(frontier.plot(), options.plot)
     written = options.output if options.output and (best.holds or options.anyway) else None
@@ -148,28 +147,23 @@ def run(options: argparse.Namespace) -> int:
 def _optimum(
     options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
 ) -> Optimum:
-    """The search and the trial, with a progress bar over what is simulated."""
+    """The search and the trial."""
     tables = [SizeClassTable.named(name) for name in options.table or ()]
-    total = simulated_operations(
-        fitted, options.classes, options.objective, holdout=held_out, tables=len(tables)
+    return optimize(
+        fitted,
+        options.classes,
+        options.objective,
+        align=options.align,
+        holdout=held_out,
+        tables=tables,
+        largest_bytes=options.largest,
+        page_bytes=options.page_bytes,
+        pages=options.pages,
+        partial=options.partial,
+        prior=options.prior,
+        weights=options.weight,
+        name=options.name,
     )
-    with progress_bar(total, "simulate") as progress:
-        return optimize(
-            fitted,
-            options.classes,
-            options.objective,
-            align=options.align,
-            holdout=held_out,
-            tables=tables,
-            max_size=options.max_size,
-            page_bytes=options.page_bytes,
-            pages=options.pages,
-            partial=options.partial,
-            prior=options.prior,
-            weights=options.weight,
-            name=options.name,
-            progress=progress,
-        )
 
 
 def _print(best: Optimum, frontier: Frontier | None) -> None:
@@ -182,12 +176,6 @@ def _file_line(best: Optimum, place: str, written: bool) -> str:
     if not written:
         return f"{place} was not written; --anyway writes {best.table.name} nevertheless"
     return f"wrote {place} ({best.table.name}, {_format.plural(len(best.table), 'class')})"
-
-
-def _frontier(best: Optimum) -> Frontier:
-    """The frontier, with a progress bar: it may take a minute."""
-    with progress_bar(best.frontier_operations(), "frontier") as progress:
-        return best.make_frontier(progress=progress)
 
 
 def _as_json(best: Optimum, frontier: Frontier | None) -> dict[str, object]:

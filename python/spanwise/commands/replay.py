@@ -11,7 +11,6 @@ from spanwise.commands._common import (
     SubParsers,
     new_command,
     print_json,
-    progress_bar,
     told_gaps,
 )
 from spanwise.measure.ledger_check import check_ledger
@@ -88,17 +87,14 @@ def run(options: argparse.Namespace) -> int:
     if options.ledger:
         return _run_ledger(options, recording) | told_gaps([recording])
     allocators = _allocators(options)
-    total = len(recording) * len(allocators) * max(options.repeat, 1)
-    with progress_bar(total, "replay") as progress:
-        replays = replay_many(
-            recording,
-            allocators,
-            touch=options.touch,
-            repeat=options.repeat,
-            samples=options.samples,
-            drain=_seconds(options.drain),
-            progress=progress,
-        )
+    replays = replay_many(
+        recording,
+        allocators,
+        touch=options.touch,
+        repeat=options.repeat,
+        samples=options.samples,
+        drain=_seconds(options.drain),
+    )
     if options.plot:
         plots.save(plots.replays(replays), options.plot)
     if options.json:
@@ -112,8 +108,7 @@ def _run_ledger(options: argparse.Namespace, recording: Recording) -> int:
     if options.allocator or options.lib:
         raise errors.InvalidError("--ledger is of a heap of ours: give --table only")
     tables = [SizeClassTable.named(name) for name in options.table or ("c16",)]
-    with progress_bar(len(recording) * len(tables), "replay") as progress:
-        checks = [check_ledger(recording, table, progress=progress) for table in tables]
+    checks = [check_ledger(recording, table) for table in tables]
     if options.json:
         print_json([one.to_dict() for one in checks])
     else:

@@ -89,12 +89,8 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs; the program's exit status, or 128 + the signal that ended it, as a shell has it."""
     command = _options.program_of(options, "run")
-    variables = heap_variables(
-        plain=options.plain,
-        limit=_limit(options.limit),
-        **_options.placement_of(options),
-        huge_pages=options.thp == "advise",
-    )
+    given = _options.heap_options_of(options, _limit(options.limit))
+    variables = heap_variables(given, tracked=not options.plain, huge_pages=options.thp == "advise")
     face = find_face(options.lib, options.table)
     if options.output:
         check_output(options.output)
@@ -111,11 +107,11 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _limit(text: str) -> int:
+def _limit(text: str) -> int | None:
     limit = parse_size(text, "--limit")
     if limit < 0:
         raise errors.InvalidError(f"--limit {text} is negative; give 0 (no limit) or more")
-    return limit
+    return limit or None
 
 
 # --- output ---------------------------------------------------------------------------------------

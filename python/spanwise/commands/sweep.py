@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
                 output=options.output,
                 at=at,
                 valid_prefix=options.valid_prefix,
-                **_options.placement_of(options),
+                options=_options.heap_options_of(options),
             )
     except SweepInterrupted as stop:
         _tell(stop.result)
@@ -113,7 +113,7 @@ def _told_gaps(options: argparse.Namespace) -> bool:
 
 
 def _shown(field: str, value: float) -> str:
-    if field.endswith("_bytes") or field == "held_at_peak":
+    if field.endswith("_bytes"):
         return _format.size(value)
     return f"{value:g}"
 

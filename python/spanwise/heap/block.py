@@ -22,7 +22,7 @@ class Block:
     closing its heap raises BlockBusyError (a BufferError).
 
     Attributes:
-        size: bytes that were requested.
+        size_bytes: bytes that were requested.
     """
 
     __slots__ = (
@@ -33,22 +33,22 @@ class Block:
         "_handle",
         "_scan",
         "_usable",
-        "size",
+        "size_bytes",
     )
 
     def __init__(
-        self, handle: HeapHandle, address: int, size: int, usable: int, scan: bool
+        self, handle: HeapHandle, address: int, size: int, usable_bytes: int, scan: bool
     ) -> None:
         self._handle = handle
         self._address = address
-        self._usable = usable
+        self._usable = usable_bytes
         self._scan = scan
         self._exports = 0
         self._freed = False
-        self.size = size
+        self.size_bytes = size
 
     @property
-    def usable(self) -> int:
+    def usable_bytes(self) -> int:
         """Bytes of the slot, or of the whole pages."""
         return self._usable
 
@@ -90,14 +90,14 @@ class Block:
             self._freed = True
 
     def view(self) -> NDArray[np.uint8]:
-        """The requested bytes as a writable uint8 array of shape (size,), without a copy.
+        """The requested bytes as a writable uint8 array of shape (size_bytes,), without a copy.
 
         Raises:
             BlockFreedError: the block is free.
             HeapClosedError: its heap is closed.
             UnsupportedError: its heap is dry, there is no memory.
         """
-        array: NDArray[np.uint8] = np.ndarray((self.size,), np.uint8, buffer=self._export())
+        array: NDArray[np.uint8] = np.ndarray((self.size_bytes,), np.uint8, buffer=self._export())
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -122,7 +122,7 @@ class Block:
             handle.export()
             self._exports += 1
             bytes_ = ffi.cast("unsigned char *", self._address)
-            return ffi.buffer(ffi.gc(bytes_, self._unexport), self.size)
+            return ffi.buffer(ffi.gc(bytes_, self._unexport), self.size_bytes)
 
     def _unexport(self, _: object) -> None:
         with self._handle.lock:
@@ -130,11 +130,11 @@ class Block:
             self._handle.unexport()
 
     def __len__(self) -> int:
-        return self.size
+        return self.size_bytes
 
     def __repr__(self) -> str:
         return (
-            f"<Block of heap {self._handle.id}: {self.size} B, {self._usable} usable,"
+            f"<Block of heap {self._handle.id}: {self.size_bytes} B, {self._usable} usable,"
             f" at {self._address:#x}>"
         )
 

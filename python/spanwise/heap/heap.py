@@ -14,11 +14,12 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.block import Block
 from spanwise.heap.handle import HeapHandle
-from spanwise.heap.options import heap_options
+from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.heap.runner import as_ops, check_ids, run_ops
 from spanwise.heap.stats import HeapStats, rss_bytes
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
+from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -35,11 +36,7 @@ class Heap:
     Args:
         table: size classes, or a table's name.
         tracked: keep requested sizes, so that the ledger tells round-up apart.
-        limit: most bytes held; None: no limit.
-        placement: "lifo", "address" or "fullest": which partial span serves next.
-        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
-            500; math.inf: never.
-        batch: wholly free spans that a thread keeps per class.
+        options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`.
         dry: addresses are only numbers; no memory is touched.
         tiny: pointer-free objects below 16 B share slots; these cannot be freed one by one.
         manual_clock: time moves by `set_time` and by the times of `run` only.
@@ -49,34 +46,29 @@ class Heap:
         OutOfMemoryError: there is no memory for a heap.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_tracked")
+    __slots__ = ("__weakref__", "_handle", "_options", "_tracked")
 
     def __init__(
         self,
         table: SizeClassTable | str = "c16",
         *,
         tracked: bool = True,
-        limit: SupportsIndex | None = None,
-        placement: str = "lifo",
-        decay_ms: float | None = None,
-        batch: SupportsIndex = 0,
+        options: HeapOptions | None = None,
         dry: bool = False,
         tiny: bool = False,
         manual_clock: bool = False,
     ) -> None:
         made = as_table(table)
-        options = heap_options(
+        self._options = as_options(options)
+        c_made = c_options(
             made,
+            self._options,
             tracked=tracked,
-            limit=limit,
-            placement=placement,
-            decay_ms=decay_ms,
-            batch=batch,
             dry=dry,
             tiny=tiny,
             manual_clock=manual_clock,
         )
-        self._handle = HeapHandle(options, made)
+        self._handle = HeapHandle(c_made, made)
         self._tracked = bool(tracked)
 
     # --- life ---
@@ -202,8 +194,8 @@ class Heap:
                 if status != 0:
                     raise errors.CorruptionError(str(_lib.failure(status)))
 
-    def spans(self) -> NDArray[np.void]:
-        """One row a span, in heap order: a snapshot of shape (spans,).
+    def spans(self) -> Rows:
+        """One row a span, in heap order: a snapshot.
 
         Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of the
         owning cache, 0: none), scan, current (1: its cache allocates from it), needzero.
@@ -214,7 +206,7 @@ class Heap:
                 rows = np.zeros(room, SPANS_DTYPE)
                 count = int(lib.sw_heap_spans(heap, _lib.pointer(rows, "sw_span_info *"), room))
                 if count <= room:
-                    return rows[:count]
+                    return as_rows(rows[:count])
                 room = count  # other threads have made spans meanwhile
 
     def trim(self) -> int:
@@ -282,6 +274,11 @@ class Heap:
     def table(self) -> SizeClassTable:
         """Its size classes."""
         return self._handle.table
+
+    @property
+    def options(self) -> HeapOptions:
+        """How it places objects and gives memory back."""
+        return self._options
 
     @property
     def held_bytes(self) -> int:

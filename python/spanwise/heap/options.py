@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a heap, as the C library takes them."""
+"""The options of a heap, for people and as the C library takes them."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, SupportsIndex
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from spanwise import _lib, errors
 from spanwise._lib import ffi, lib
+from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
 PLACEMENTS = {
@@ -18,52 +20,104 @@ PLACEMENTS = {
 """Which partial span serves next: the last that became partial, the lowest, the fullest."""
 
 
-def heap_options(
+@dataclass(frozen=True)
+class HeapOptions(Result):
+    """How a heap places objects and gives memory back. It cannot be changed: make another one.
+
+    Attributes:
+        limit_bytes: most bytes held; None: no limit.
+        placement: "lifo", "address" or "fullest": which partial span serves next.
+        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
+            500; math.inf: never.
+        batch_spans: wholly free spans that a thread keeps per class.
+
+    Raises:
+        TypeError, InvalidError: for a value that is not allowed.
+    """
+
+    limit_bytes: int | None = None
+    placement: str = "lifo"
+    decay_ms: float | None = None
+    batch_spans: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit_bytes is not None:
+            limit = _lib.as_index(self.limit_bytes, "limit_bytes")
+            if limit == 0:
+                raise errors.InvalidError(
+                    "limit_bytes 0 leaves no room; give bytes, or None for no limit"
+                )
+            object.__setattr__(self, "limit_bytes", limit)
+        if self.placement not in PLACEMENTS:
+            known = ", ".join(PLACEMENTS)
+            raise errors.InvalidError(
+                f"placement {self.placement!r} is unknown; use one of {known}"
+            )
+        if self.decay_ms is not None:
+            object.__setattr__(self, "decay_ms", _decay(self.decay_ms))
+        batch = _lib.as_index(self.batch_spans, "batch_spans", 65535)
+        object.__setattr__(self, "batch_spans", batch)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    @property
+    def decay_ns(self) -> int:
+        """As the C library takes it: 0 is its default, so "at once" is 1 ns."""
+        if self.decay_ms is None:
+            return 0
+        if self.decay_ms * 1e6 >= 2**63:
+            return (1 << 64) - 1
+        return max(1, round(self.decay_ms * 1e6))
+
+
+def _decay(decay_ms: Any) -> float:
+    value = decay_ms.item() if hasattr(decay_ms, "item") else decay_ms
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"decay_ms must be a number, not {type(value).__name__}")
+    if math.isnan(value) or value < 0:
+        raise errors.InvalidError(f"decay_ms {value} is not a time; give 0 or more")
+    return value
+
+
+DEFAULT = HeapOptions()
+"""What a heap does unless it is told otherwise."""
+
+
+def as_options(options: HeapOptions | None) -> HeapOptions:
+    """Options, or the default ones.
+
+    Raises:
+        TypeError: they are something else.
+    """
+    if options is None:
+        return DEFAULT
+    if not isinstance(options, HeapOptions):
+        raise TypeError(f"options must be HeapOptions, not {type(options).__name__}")
+    return options
+
+
+def c_options(
     table: SizeClassTable,
+    options: HeapOptions,
     *,
     tracked: bool = True,
-    limit: SupportsIndex | None = None,
-    placement: str = "lifo",
-    decay_ms: float | None = None,
-    batch: SupportsIndex = 0,
     dry: bool = False,
     tiny: bool = False,
     manual_clock: bool = False,
 ) -> Any:
     """A filled sw_heap_options; arguments as of `Heap`."""
-    options = ffi.new("sw_heap_options *")
-    lib.sw_heap_options_init(options)
-    options.table = table._c
-    if limit is not None:
-        options.limit_bytes = _limit(limit)
-    if placement not in PLACEMENTS:
-        known = ", ".join(PLACEMENTS)
-        raise errors.InvalidError(f"placement {placement!r} is unknown; use one of {known}")
-    options.placement = PLACEMENTS[placement]
-    options.decay_ns = _decay_ns(decay_ms)
-    options.batch_spans = _lib.as_index(batch, "batch", 65535)
-    options.tracked = bool(tracked)
-    options.dry = bool(dry)
-    options.tiny = bool(tiny)
-    options.manual_clock = bool(manual_clock)
-    return options
-
-
-def _limit(limit: SupportsIndex) -> int:
-    value = _lib.as_index(limit, "limit")
-    if value == 0:
-        raise errors.InvalidError("limit 0 leaves no room; give bytes, or None for no limit")
-    return value
-
-
-def _decay_ns(decay_ms: float | None) -> int:
-    """Nanoseconds of the option. The C library takes 0 for its default, so "at once" is 1 ns."""
-    if decay_ms is None:
-        return 0
-    if isinstance(decay_ms, bool) or not isinstance(decay_ms, int | float):
-        raise TypeError(f"decay_ms must be a number, not {type(decay_ms).__name__}")
-    if math.isnan(decay_ms) or decay_ms < 0:
-        raise errors.InvalidError(f"decay_ms {decay_ms} is not a time; give 0 or more")
-    if decay_ms * 1e6 >= 2**63:
-        return (1 << 64) - 1
-    return max(1, round(decay_ms * 1e6))
+    made = ffi.new("sw_heap_options *")
+    lib.sw_heap_options_init(made)
+    made.table = table._c
+    if options.limit_bytes is not None:
+        made.limit_bytes = options.limit_bytes
+    made.placement = PLACEMENTS[options.placement]
+    made.decay_ns = options.decay_ns
+    made.batch_spans = options.batch_spans
+    made.tracked = bool(tracked)
+    made.dry = bool(dry)
+    made.tiny = bool(tiny)
+    made.manual_clock = bool(manual_clock)
+    return made

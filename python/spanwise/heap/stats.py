@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from spanwise.heap.handle import HeapHandle
+from spanwise.results.values import Result
 
 
 @dataclass(frozen=True)
-class HeapStats:
+class HeapStats(Result):
     """A heap's counters. Sizes are in bytes.
 
     Attributes:

@@ -4,39 +4,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
-from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.ledger import Ledger, ledger_rows
 from spanwise.ledger.parts import PARTS
+from spanwise.results.rows import Rows, Tabular
+from spanwise.results.values import Result, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Comparison:
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison(Result, Value, Tabular):
     """Ledgers of the same operations under several tables, side by side.
 
     Attributes:
-        ledgers: the ledgers, in the order given.
+        ledgers: the ledgers, in the order given; at least one.
     """
 
-    def __init__(self, ledgers: Sequence[Ledger]) -> None:
-        if not ledgers:
+    ledgers: Sequence[Ledger]
+
+    def __post_init__(self) -> None:
+        if not self.ledgers:
             raise errors.InvalidError("nothing to compare; give at least one ledger")
-        self.ledgers = tuple(ledgers)
+        object.__setattr__(self, "ledgers", tuple(self.ledgers))
+
+    def best(self, by: str = "held_bytes") -> Ledger:
+        """The ledger with the least of a field of it; of equal ones the first.
+
+        Raises:
+            InvalidError: a ledger has no such number.
+        """
+        values: list[Any] = [getattr(ledger, by, None) for ledger in self.ledgers]
+        if not all(isinstance(value, int | float) for value in values):
+            raise errors.InvalidError(f"field {by!r} is no number of a ledger; use held_bytes")
+        return self.ledgers[values.index(min(values))]
 
     @property
-    def best(self) -> Ledger:
-        """The ledger that holds the fewest bytes; of equal ones the first."""
-        return min(self.ledgers, key=lambda ledger: ledger.held_bytes)
+    def array(self) -> Rows:
+        """One row a ledger, with the columns of `Ledger.array`."""
+        return ledger_rows(self.ledgers)
 
     @property
-    def head(self) -> tuple[str, ...]:
-        """Titles of `rows`."""
+    def text_head(self) -> tuple[str, ...]:
+        """Titles of `text_rows`."""
         return ("", *(ledger.table for ledger in self.ledgers))
 
-    def rows(self) -> list[tuple[str, ...]]:
+    def text_rows(self) -> list[tuple[str, ...]]:
         """One row a part, one column a ledger."""
         names = [*PARTS.items(), ("held_bytes", "held"), ("waste_bytes", "waste")]
         rows: list[tuple[str, ...]] = [
@@ -49,29 +66,30 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return {
-            "best": self.best.table,
+            "best": self.best().table,
             "ledgers": [ledger.to_dict() for ledger in self.ledgers],
         }
 
     def __str__(self) -> str:
-        rows: list[Sequence[str]] = list(self.rows())
+        rows: list[Sequence[str]] = list(self.text_rows())
         rows.insert(len(PARTS), ())
         first = self.ledgers[0]
         when = f"at {first.at}" if first.at in ("peak", "end") else f"({first.at})"
         what = f"{first.source} " if first.source else ""
-        table = _format.table(rows, self.head, indent="  ")
+        table = _format.table(rows, self.text_head, indent="  ")
         lines = [f"{what}{when}, bytes", table, first.remark, self.verdict()]
         return "\n".join(line for line in lines if line)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self.rows(), self.head, self.verdict())
+        return _format.html_table(self.text_rows(), self.text_head, self.verdict())
 
     def verdict(self) -> str:
         """One sentence: which table holds least."""
         if len(self.ledgers) == 1:
-            only = self.best
+            only = self.best()
             return f"{only.table} holds {_format.size(only.held_bytes)}."
         ranked = sorted(self.ledgers, key=lambda ledger: ledger.held_bytes)
         best, next_ = ranked[0], ranked[1]
@@ -88,8 +106,3 @@ class Comparison:
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
         return plots.ledgers(self.ledgers, ax=ax)
-
-
-def compare(ledgers: Sequence[Ledger]) -> Comparison:
-    """Ledgers side by side."""
-    return Comparison(ledgers)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ from spanwise._lib import check, ffi, lib
 from spanwise.ledger.measures import Measure, measures_of
 from spanwise.ledger.parts import PARTS, SUMS
 from spanwise.ledger.run_stats import RunStats
+from spanwise.results.rows import Rows, Tabular, as_rows, rows_of
+from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -25,9 +26,11 @@ LEDGER_CLASS_DTYPE = _lib.dtype_of("sw_ledger_class")
 """One row of `Ledger.classes`, as sw_ledger_class of include/spanwise/stats.h."""
 
 
-@dataclass(frozen=True, repr=False)
-class Ledger:
+@dataclass(frozen=True, repr=False, eq=False)
+class Ledger(Result, Value, Tabular):
     """Where the bytes are. The sum of the first ten is held_bytes, exactly.
+
+    Ledgers are equal when all they say is equal, and may be hashed.
 
     Attributes:
         requested_bytes: asked for by live objects (slot bytes if the heap is not tracked).
@@ -48,7 +51,7 @@ class Ledger:
         spans: spans of slots.
         largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
         returned_bytes: given back to the system so far.
-        classes: one row a class (row 0: large objects), structured array of LEDGER_CLASS_DTYPE.
+        classes: one row a class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
         at: the moment: "peak", "end", "now" or a time.
         time_ns: time of the recording at that moment.
@@ -78,7 +81,7 @@ class Ledger:
     largest_hole_bytes: int
     free_runs: int
     returned_bytes: int
-    classes: NDArray[np.void]
+    classes: Rows
     table: str
     at: str
     time_ns: int = 0
@@ -127,11 +130,14 @@ class Ledger:
         return value
 
     @property
-    def json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(self.to_dict(), indent=1)
+    def array(self) -> Rows:
+        """The ledger as one row: table, at, source, its parts, and what else is of the whole heap.
 
-    def rows(self) -> list[tuple[str, ...]]:
+        `classes` has the rows of the classes.
+        """
+        return ledger_rows([self])
+
+    def text_rows(self) -> list[tuple[str, ...]]:
         """The parts as text: name, bytes for people, bytes, part of held."""
         cells = [(title, getattr(self, name)) for name, title in PARTS.items()]
         return [
@@ -156,7 +162,7 @@ class Ledger:
         return f"ledger{what} under {self.table}{when}: {', '.join(counts)}"
 
     def __str__(self) -> str:
-        rows: list[Sequence[str]] = list(self.rows())
+        rows: list[Sequence[str]] = list(self.text_rows())
         rows.insert(-1, ())
         lines = [self.title, _format.table(rows, indent="  ")]
         if self.rss_bytes is not None:
@@ -165,25 +171,26 @@ class Ledger:
             lines.append(f"  {self.remark}")
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def _repr_html_(self) -> str:
         head = ("part", "", "bytes", "of held")
-        return _format.html_table(self.rows(), head, " ".join([self.title, self.remark]).strip())
+        return _format.html_table(
+            self.text_rows(), head, " ".join([self.title, self.remark]).strip()
+        )
 
-    def class_rows(self) -> list[tuple[str, ...]]:
-        """The classes in use as text, in the order of CLASS_HEAD."""
-        return [_class_cells(row) for row in self.classes if row["spans"]]
-
-    def class_table(self, most: int | None = None) -> str:
+    def class_table(self, classes: int | None = None) -> str:
         """The classes in use as an aligned table.
 
         Args:
-            most: only so many, those with the most waste, in the order of size.
+            classes: only so many, those with the most waste, in the order of size.
         """
         used = self.classes[self.classes["spans"] > 0]
         waste = class_waste(used)
-        chosen = np.sort(np.argsort(-waste, kind="stable")[: len(used) if most is None else most])
+        chosen = np.sort(
+            np.argsort(-waste, kind="stable")[: len(used) if classes is None else classes]
+        )
         return _format.table([_class_cells(used[i]) for i in chosen], CLASS_HEAD, left=0)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -204,7 +211,7 @@ CLASS_HEAD = (
     "cached",
     "used",
 )
-"""Titles of `Ledger.class_rows`."""
+"""Titles of the columns of `Ledger.class_table`."""
 
 
 def class_waste(rows: NDArray[np.void]) -> NDArray[np.int64]:
@@ -225,6 +232,25 @@ def _class_cells(row: Any) -> tuple[str, ...]:
         *(_format.number(int(row[name])) for name in names),
         _format.share(int(row["requested_bytes"]), int(row["span_bytes"])),
     )
+
+
+ROW_FIELDS = (
+    "table",
+    "at",
+    "source",
+    *PARTS,
+    "held_bytes",
+    "waste_bytes",
+    "rss_bytes",
+    *("events", "time_ns", "live_objects", "large_objects", "spans"),
+    *("largest_hole_bytes", "free_runs", "returned_bytes"),
+)
+"""Columns of `Ledger.array` and `Comparison.array`."""
+
+
+def ledger_rows(ledgers: Sequence[Ledger]) -> Rows:
+    """One row a ledger."""
+    return rows_of([{name: getattr(one, name) for name in ROW_FIELDS} for one in ledgers])
 
 
 # --- making ---------------------------------------------------------------------------------------
@@ -250,7 +276,7 @@ def read_ledger(
         **copied,
         rss_bytes=rss_bytes,
         events=stats.events if stats else 0,
-        classes=rows,
+        classes=as_rows(rows),
         table=table.name,
         at=at,
         time_ns=time_ns,
@@ -281,7 +307,7 @@ def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
         **total,
         rss_bytes=None,
         events=sum(one.events for one in ledgers),
-        classes=rows,
+        classes=as_rows(rows),
         table=first.table,
         at=first.at,
         source=source,

@@ -60,11 +60,11 @@ def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
             "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
         ),
         "jw_at_peak_requested": Measure(
-            _ratio(s.held_at_peak, s.peak_requested_bytes) if s else None,
+            _ratio(s.held_at_peak_bytes, s.peak_requested_bytes) if s else None,
             "Johnstone-Wilson 2: held / requested when requested is at its peak",
         ),
         "jw_at_peak_held": Measure(
-            _ratio(s.peak_held_bytes, s.requested_at_peak_held) if s else None,
+            _ratio(s.peak_held_bytes, s.requested_at_peak_held_bytes) if s else None,
             "Johnstone-Wilson 3: held / requested when held is at its peak",
         ),
         "jw_of_peaks": Measure(

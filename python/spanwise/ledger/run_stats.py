@@ -8,10 +8,17 @@ from typing import Any
 
 from spanwise import _format
 from spanwise._lib import ffi, lib
+from spanwise.results.values import Result
+
+C_NAMES = {
+    "held_at_peak_bytes": "held_at_peak",
+    "requested_at_peak_held_bytes": "requested_at_peak_held",
+}
+"""Fields that sw_run_stats and the malloc face call differently."""
 
 
 @dataclass(frozen=True)
-class RunStats:
+class RunStats(Result):
     """What a runner saw so far. Sizes are in bytes.
 
     Attributes:
@@ -24,8 +31,8 @@ class RunStats:
         peak_requested_bytes: most requested bytes live at once, first after peak_op operations.
         peak_live_objects: most objects live at once.
         held_bytes: held by the heap now; peak_held_bytes at most.
-        held_at_peak: held when requested bytes were at their peak.
-        requested_at_peak_held: requested when held bytes were at their peak.
+        held_at_peak_bytes: held when requested bytes were at their peak.
+        requested_at_peak_held_bytes: requested when held bytes were at their peak.
         mean_held_over_requested: mean over all operations after which anything was live.
         shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
             which stays with the heap.
@@ -46,8 +53,8 @@ class RunStats:
     peak_live_objects: int
     held_bytes: int
     peak_held_bytes: int
-    held_at_peak: int
-    requested_at_peak_held: int
+    held_at_peak_bytes: int
+    requested_at_peak_held_bytes: int
     mean_held_over_requested: float | None
     shared_frees: int = 0
     thread_ends: int = 0
@@ -65,7 +72,8 @@ class RunStats:
         count = out.held_over_requested_count
         mean = out.held_over_requested_sum / count if count else None
         names = [n for n in cls.__dataclass_fields__ if n != "mean_held_over_requested"]
-        return cls(**{n: getattr(out, n) for n in names}, mean_held_over_requested=mean)
+        counts = {n: getattr(out, C_NAMES.get(n, n)) for n in names}
+        return cls(**counts, mean_held_over_requested=mean)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""

@@ -11,27 +11,31 @@ from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.replayer import Allocator, operations_file, run_program
+from spanwise.recording.compare import as_recording
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Progress
+from spanwise.results.progress import Progress, progress_bar
+from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable, as_table
 
 
-@dataclass(frozen=True)
-class LedgerCheck:
+@dataclass(frozen=True, repr=False, eq=False)
+class LedgerCheck(Result, Value):
     """The ledger of a tracked heap with real memory beside the simulator's.
 
     Attributes:
-        real: parts of the real heap's ledger, bytes, and held_bytes, spans, live_objects.
+        measured: parts of the real heap's ledger, bytes, and held_bytes, spans, live_objects.
         model: the simulator's ledger.
     """
 
-    real: dict[str, int]
+    measured: dict[str, int]
     model: Ledger
 
     @property
     def different(self) -> dict[str, tuple[int, int]]:
-        """Parts that are not equal: (real, model); empty when all are, to the byte."""
-        pairs = {name: (self.real[name], int(getattr(self.model, name))) for name in self.real}
+        """Parts that are not equal: (measured, model); empty when all are, to the byte."""
+        pairs = {
+            name: (self.measured[name], int(getattr(self.model, name))) for name in self.measured
+        }
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def to_dict(self) -> dict[str, Any]:
@@ -40,20 +44,22 @@ class LedgerCheck:
             "table": self.model.table,
             "at": self.model.at,
             "equal": not self.different,
-            "real": self.real,
-            "model": {name: int(getattr(self.model, name)) for name in self.real},
+            "measured": self.measured,
+            "model": {name: int(getattr(self.model, name)) for name in self.measured},
         }
 
     def __str__(self) -> str:
         names = {**PARTS, "held_bytes": "held"}
         rows = [
-            (title, _format.number(self.real[name]), _format.number(getattr(self.model, name)))
+            (title, _format.number(self.measured[name]), _format.number(getattr(self.model, name)))
             for name, title in names.items()
         ]
         head = ("", "real heap", "simulator")
         verdict = "equal to the byte" if not self.different else "NOT equal"
         title = f"{self.model.source} under {self.model.table} at {self.model.at}, bytes: {verdict}"
         return f"{title}\n{_format.table(rows, head, indent='  ')}"
+
+    __repr__ = __str__
 
 
 def check_ledger(
@@ -62,7 +68,7 @@ def check_ledger(
     at: str = "peak",
     *,
     touch: bool = True,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> LedgerCheck:
     """Replays with one thread on a tracked heap with real memory, and beside it in the model.
 
@@ -73,12 +79,12 @@ def check_ledger(
         table: size classes, or a table's name.
         at: "peak" or "end".
         touch: write the ends of each object.
-        progress: called with the number of operations done since its last call.
+        progress: as of `Recording.ledger`.
 
     Raises:
         InvalidError: for another `at`, or a recording without operations. Else as `replay`.
     """
-    source = recording if isinstance(recording, Recording) else Recording.open(recording)
+    source = as_recording(recording)
     made = as_table(table)
     if at not in ("peak", "end"):
         raise errors.InvalidError(f"at {at!r}: use peak or end")
@@ -86,6 +92,9 @@ def check_ledger(
         raise errors.InvalidError(f"{source.name}: no operations; record something that allocates")
     stop = source.summary.peak_op if at == "peak" else len(source)
     words = [f"ledger={stop}", f"touch={'ends' if touch else 'none'}"]
-    with operations_file(source) as fd:
-        told, _ = run_program(fd, Allocator("spanwise", table=made), words, progress)
+    with (
+        operations_file(source) as fd,
+        progress_bar(progress, len(source), "replay", "operations") as tell,
+    ):
+        told, _ = run_program(fd, Allocator("spanwise", table=made), words, tell)
     return LedgerCheck(told["ledger"], source.ledger(made, at))

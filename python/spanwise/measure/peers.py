@@ -17,8 +17,11 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.replays import replay_many
+from spanwise.recording.compare import as_recording
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Progress
+from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.rows import Rows, Tabular, rows_of
+from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable
 
 ALL = ("spanwise", *PEERS)
@@ -32,64 +35,68 @@ TABLE_OF = {
 
 
 @dataclass(frozen=True)
-class PeerRow:
+class PeerRow(Result):
     """One allocator. Bytes.
 
     Attributes:
         name: of the allocator.
-        real_bytes: peak of resident memory in the replay, each run.
-        startup_bytes: of it, resident before the first operation (median).
+        rss_bytes: peak of resident memory in the replay, each run.
+        startup_rss_bytes: of it, resident before the first operation (median).
         table: name of the table that stands for it; "" where there is none.
-        model_bytes: peak of held bytes of the simulator under that table; None without one.
-        ours_bytes: peak of resident memory of our own heap with that table (median): what lies
-            between it and model_bytes was held but never touched.
+        model_held_bytes: peak of held bytes of the simulator under that table; None without one.
+        own_rss_bytes: peak of resident memory of our own heap with that table (median): what lies
+            between it and model_held_bytes was held but never touched.
         missing: why there is no replay, or "".
     """
 
     name: str
-    real_bytes: tuple[int, ...]
-    startup_bytes: int
+    rss_bytes: tuple[int, ...]
+    startup_rss_bytes: int
     table: str
-    model_bytes: int | None
-    ours_bytes: int | None = None
+    model_held_bytes: int | None
+    own_rss_bytes: int | None = None
     missing: str = ""
 
     @property
-    def real(self) -> int | None:
+    def peak_rss_bytes(self) -> int | None:
         """Median peak of resident memory; None where it could not be replayed."""
-        return int(median(self.real_bytes)) if self.real_bytes else None
+        return int(median(self.rss_bytes)) if self.rss_bytes else None
 
     @property
     def error(self) -> float | None:
         """Model over real, less 1; None where one of them is not known."""
-        if self.real is None or self.model_bytes is None:
+        if self.peak_rss_bytes is None or self.model_held_bytes is None:
             return None
-        return self.model_bytes / self.real - 1
+        return self.model_held_bytes / self.peak_rss_bytes - 1
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         value = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**value, "real": self.real, "error": self.error}
+        return {**value, "peak_rss_bytes": self.peak_rss_bytes, "error": self.error}
 
 
-@dataclass(frozen=True, repr=False)
-class PeerComparison:
+@dataclass(frozen=True, repr=False, eq=False)
+class PeerComparison(Result, Value, Tabular):
     """Allocators on the same operations, and the model of each.
 
     Attributes:
         source: name of the recording.
-        peak_live_bytes: most requested bytes live at once.
-        rows: one an allocator.
+        peak_requested_bytes: most requested bytes live at once.
+        peers: one an allocator.
     """
 
     source: str
-    peak_live_bytes: int
-    rows: tuple[PeerRow, ...]
+    peak_requested_bytes: int
+    peers: tuple[PeerRow, ...]
 
     @property
     def ordered_pairs(self) -> tuple[int, int]:
         """Pairs of allocators that the model puts in the order of their real peaks; all pairs."""
-        known = [(row.real, row.model_bytes) for row in self.rows if row.error is not None]
+        known = [
+            (row.peak_rss_bytes, row.model_held_bytes)
+            for row in self.peers
+            if row.error is not None
+        ]
         pairs = list(combinations(known, 2))
         same = sum((a[0] - b[0]) * (a[1] - b[1]) >= 0 for a, b in pairs)  # type: ignore[operator]
         return same, len(pairs)
@@ -97,21 +104,32 @@ class PeerComparison:
     @property
     def mean_error(self) -> float | None:
         """Mean of the errors' sizes; None without any."""
-        found = [abs(row.error) for row in self.rows if row.error is not None]
+        found = [abs(row.error) for row in self.peers if row.error is not None]
         return sum(found) / len(found) if found else None
+
+    @property
+    def array(self) -> Rows:
+        """One row an allocator: name, table, peaks in bytes (NaN: not known), error, missing."""
+        names = (
+            *("name", "table", "peak_rss_bytes", "startup_rss_bytes"),
+            *("model_held_bytes", "own_rss_bytes", "error", "missing"),
+        )
+        return rows_of([{name: getattr(row, name) for name in names} for row in self.peers])
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return {
             "source": self.source,
-            "peak_live_bytes": self.peak_live_bytes,
+            "peak_requested_bytes": self.peak_requested_bytes,
             "ordered_pairs": list(self.ordered_pairs),
             "mean_error": self.mean_error,
-            "rows": [row.to_dict() for row in self.rows],
+            "peers": [row.to_dict() for row in self.peers],
         }
 
     def __str__(self) -> str:
-        ranked = sorted(self.rows, key=lambda row: (row.real is None, row.real or 0))
+        ranked = sorted(
+            self.peers, key=lambda row: (row.peak_rss_bytes is None, row.peak_rss_bytes or 0)
+        )
         head = ("allocator", "real peak", "over live", "table", "our heap", "model held", "error")
         title = (
             f"{self.source}: peaks of resident memory on the same replay; our heap's with the table"
@@ -122,14 +140,19 @@ class PeerComparison:
         lines += [f"  {row.name}: {row.missing}" for row in ranked if row.missing]
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def _cells(self, row: PeerRow) -> tuple[str, ...]:
-        real = "-" if row.real is None else _format.size(row.real)
-        over = "-" if row.real is None else f"{row.real / max(self.peak_live_bytes, 1):.3f}"
-        model = "-" if row.model_bytes is None else _format.size(row.model_bytes)
+        real = "-" if row.peak_rss_bytes is None else _format.size(row.peak_rss_bytes)
+        over = (
+            "-"
+            if row.peak_rss_bytes is None
+            else f"{row.peak_rss_bytes / max(self.peak_requested_bytes, 1):.3f}"
+        )
+        model = "-" if row.model_held_bytes is None else _format.size(row.model_held_bytes)
         error = "-" if row.error is None else f"{100 * row.error:+.1f} %"
-        ours = "-" if row.ours_bytes is None else _format.size(row.ours_bytes)
+        ours = "-" if row.own_rss_bytes is None else _format.size(row.own_rss_bytes)
         return (row.name, real, over, row.table or "-", ours, model, error)
 
     def verdict(self) -> str:
@@ -149,7 +172,7 @@ def compare_peers(
     *,
     repeat: int = 1,
     touch: str = "pages",
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> PeerComparison:
     """Replays under allocators, and accounts under the tables that stand for them.
 
@@ -158,18 +181,20 @@ def compare_peers(
         peers: names of `ALL`.
         repeat: replays of each, in fresh processes.
         touch: as of `replay`.
-        progress: called with the number of operations done since its last call.
+        progress: as of `Recording.ledger`.
 
     Raises:
         InvalidError: for an unknown name. A peer that is not installed is a row without numbers.
     """
-    source = recording if isinstance(recording, Recording) else Recording.open(recording)
+    source = as_recording(recording)
     names = list(dict.fromkeys(peers))
     unknown = [name for name in names if name not in ALL]
     if unknown or not names:
         what = f"peer {unknown[0]!r} is unknown" if unknown else "no peers"
         raise errors.InvalidError(f"{what}; use {', '.join(ALL)}")
-    rows = [_row(source, name, repeat, touch, progress) for name in names]
+    total = len(source) * len(names) * max(repeat, 1)
+    with progress_bar(progress, total, "replay", "operations") as tell:
+        rows = [_row(source, name, repeat, touch, tell) for name in names]
     return PeerComparison(source.name, source.summary.peak_requested_bytes, tuple(rows))
 
 
@@ -178,22 +203,20 @@ def parse_peers(words: Sequence[str]) -> list[str]:
     return [name for word in words for name in word.split(",") if name]
 
 
-def _row(
-    source: Recording, name: str, repeat: int, touch: str, progress: Progress | None
-) -> PeerRow:
+def _row(source: Recording, name: str, repeat: int, touch: str, progress: Step) -> PeerRow:
     table = TABLE_OF.get(name, "")
     model = ours = None
-    knobs: dict[str, Any] = {"repeat": repeat, "touch": touch, "drain": ()}
+    given: dict[str, Any] = {"repeat": repeat, "touch": touch, "drain": ()}
     if table:
         made = SizeClassTable.named(table)
-        ledger = source.ledger(made)
+        ledger = source.ledger(made, progress=False)
         model = ledger.stats.peak_held_bytes if ledger.stats else None
-        (own,) = replay_many(source, [allocator_named("spanwise", made)], **knobs)
+        (own,) = replay_many(source, [allocator_named("spanwise", made)], progress=False, **given)
         ours = own.peak_rss_bytes
     try:
-        (seen,) = replay_many(source, [allocator_named(name)], progress=progress, **knobs)
+        (seen,) = replay_many(source, [allocator_named(name)], progress=progress, **given)
     except (errors.ProgramError, errors.UnsupportedError) as error:
         return PeerRow(name, (), 0, table, model, ours, missing=str(error))
     peaks = tuple(run.peak_rss_bytes for run in seen.runs)
-    startup = int(median(run.startup_bytes for run in seen.runs))
+    startup = int(median(run.startup_rss_bytes for run in seen.runs))
     return PeerRow(name, peaks, startup, table, model, ours)

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import errors
+from spanwise import _format, errors
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
 from spanwise.ledger.parts import SUMS
-from spanwise.ledger.run_stats import RunStats
+from spanwise.ledger.run_stats import C_NAMES, RunStats
+from spanwise.results.rows import as_rows
+from spanwise.results.values import Result, Value
 
 _FORMAT, _VERSION = "spanwise-ledger", 1
 _ROW_NAMES = (
@@ -32,8 +34,8 @@ _ROW_NAMES = (
 )
 
 
-@dataclass(frozen=True)
-class ProcessLedger:
+@dataclass(frozen=True, eq=False, repr=False)
+class ProcessLedger(Result, Value):
     """What one process told at its end. Sizes are in bytes.
 
     Attributes:
@@ -44,7 +46,7 @@ class ProcessLedger:
         peak_held_bytes: most that its heap held at once.
         peak_rss_bytes: most that was resident of the process, by the system's account.
         tracked: whether requested sizes are known.
-        limit_bytes: limit of its heap; 0: none.
+        limit_bytes: limit of its heap; None: there was none.
     """
 
     pid: int
@@ -54,7 +56,7 @@ class ProcessLedger:
     peak_held_bytes: int
     peak_rss_bytes: int
     tracked: bool
-    limit_bytes: int
+    limit_bytes: int | None
 
     @property
     def stats(self) -> RunStats | None:
@@ -73,6 +75,10 @@ class ProcessLedger:
             "end": self.ledger.to_dict(),
             "peak": self.peak.to_dict() if self.peak else None,
         }
+
+    def __repr__(self) -> str:
+        held = _format.size(self.peak_held_bytes)
+        return f"<ProcessLedger of {self.program}, process {self.pid}: at most {held} held>"
 
 
 def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
@@ -104,12 +110,14 @@ def _process_ledger(value: dict[str, Any]) -> ProcessLedger:
         peak_held_bytes=value["peak_held_bytes"],
         peak_rss_bytes=value["peak_rss_bytes"],
         tracked=bool(value["tracked"]),
-        limit_bytes=value["limit_bytes"],
+        limit_bytes=value["limit_bytes"] or None,
     )
 
 
 def _stats(value: dict[str, int]) -> RunStats:
-    return RunStats(**value, skipped=0, mean_held_over_requested=None)
+    names = {told: name for name, told in C_NAMES.items()}
+    counts = {names.get(told, told): count for told, count in value.items()}
+    return RunStats(**counts, skipped=0, mean_held_over_requested=None)
 
 
 def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
@@ -119,7 +127,7 @@ def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
         **numbers,
         rss_bytes=value["rss_bytes"] if at == "end" else None,
         events=part["ops"],
-        classes=_rows(part["classes"]),
+        classes=as_rows(_rows(part["classes"])),
         table=value["table"],
         at=at,
         source=Path(value["program"] or "").name,

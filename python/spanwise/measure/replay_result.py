@@ -9,9 +9,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanwise import _format
+from spanwise.results.rows import Rows, Tabular
+from spanwise.results.values import Result, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ SAMPLES_DTYPE = np.dtype(
     [
         ("op", "<i8"),
         ("time_ns", "<i8"),
-        ("live_bytes", "<i8"),
+        ("requested_bytes", "<i8"),
         ("live_objects", "<i8"),
         ("wall_ns", "<i8"),
         ("rss_bytes", "<i8"),
@@ -31,8 +32,8 @@ SAMPLES_DTYPE = np.dtype(
 replay, resident bytes less the replayer's own."""
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False, eq=False)
+class Run(Result, Value, Tabular):
     """One replay. Bytes are anonymous resident bytes of the process less the replayer's own.
 
     Attributes:
@@ -45,17 +46,17 @@ class Run:
         minor_faults: pages that the system gave, while operations were done.
         own_bytes: what the replayer's own tables took, subtracted everywhere; plan_bytes of it
             hold the operations.
-        startup_bytes: resident when the program began: the process and what its allocator takes
+        startup_rss_bytes: resident when the program began: the process and what its allocator takes
             at once. Not subtracted.
         peak_rss_bytes: the highest that was seen, at a sample or from outside.
         rss_at_peak_bytes: when the recording's live bytes are at their peak.
-        drained_bytes: after everything was freed.
-        returned: bytes left so many seconds after that: {seconds: bytes}.
+        drained_rss_bytes: after everything was freed.
+        left_bytes: bytes left so many seconds after that: {seconds: bytes}.
         malloc: file that malloc came from.
         addresses: digests of the live objects' relative addresses at the peak of live bytes and at
             the end; None where there are several threads.
-        samples: structured array of SAMPLES_DTYPE, at every k-th operation and at the peak.
-        timeline: structured array of (wall_ns, rss_bytes), seen from outside every 5 ms.
+        samples: rows of SAMPLES_DTYPE, at every k-th operation and at the peak.
+        timeline: rows of (wall_ns, rss_bytes), seen from outside every 5 ms.
     """
 
     cpu_ns: int
@@ -67,28 +68,36 @@ class Run:
     minor_faults: int
     own_bytes: int
     plan_bytes: int
-    startup_bytes: int
+    startup_rss_bytes: int
     peak_rss_bytes: int
     rss_at_peak_bytes: int
-    drained_bytes: int
-    returned: dict[float, int]
+    drained_rss_bytes: int
+    left_bytes: dict[float, int]
     malloc: str
     addresses: tuple[int, int] | None
-    samples: NDArray[np.void]
-    timeline: NDArray[np.void]
+    samples: Rows
+    timeline: Rows
+
+    @property
+    def array(self) -> Rows:
+        """The same as `samples`."""
+        return self.samples
+
+    def __repr__(self) -> str:
+        return f"<Run: peak resident {_format.size(self.peak_rss_bytes)}, {self.cpu_ns:,} ns>"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON; arrays as lists of columns."""
         value = {n: getattr(self, n) for n in self.__dataclass_fields__}
-        value["returned"] = {f"{seconds:g}": left for seconds, left in self.returned.items()}
+        value["left_bytes"] = {f"{seconds:g}": left for seconds, left in self.left_bytes.items()}
         for name in ("samples", "timeline"):
             rows = value[name]
             value[name] = {column: rows[column].tolist() for column in rows.dtype.names or ()}
         return value
 
 
-@dataclass(frozen=True, repr=False)
-class Replay:
+@dataclass(frozen=True, repr=False, eq=False)
+class Replay(Result, Value, Tabular):
     """What replaying a recording under one allocator showed.
 
     Attributes:
@@ -97,7 +106,7 @@ class Replay:
         ops: operations of a replay.
         threads: recorded threads, each played by one of its own.
         crossings: operations on an object that another thread had before.
-        peak_live_bytes: most requested bytes live at once.
+        peak_requested_bytes: most requested bytes live at once.
         touch: which bytes of new objects were written.
         above_table: requests above the largest class, of a run-time table; else None.
         runs: one replay each, each in a fresh process.
@@ -108,7 +117,7 @@ class Replay:
     ops: int
     threads: int
     crossings: int
-    peak_live_bytes: int
+    peak_requested_bytes: int
     touch: str
     above_table: int | None
     runs: tuple[Run, ...]
@@ -137,13 +146,15 @@ class Replay:
     @property
     def blow_up(self) -> float | None:
         """Peak resident over peak live bytes; None where nothing was ever live."""
-        return self.peak_rss_bytes / self.peak_live_bytes if self.peak_live_bytes else None
+        return (
+            self.peak_rss_bytes / self.peak_requested_bytes if self.peak_requested_bytes else None
+        )
 
     @property
-    def returned(self) -> dict[float, int]:
+    def left_bytes(self) -> dict[float, int]:
         """Median bytes left so many seconds after everything was freed."""
-        times = self.runs[0].returned
-        return {at: int(median(run.returned[at] for run in self.runs)) for at in times}
+        times = self.runs[0].left_bytes
+        return {at: int(median(run.left_bytes[at] for run in self.runs)) for at in times}
 
     @property
     def failed(self) -> int:
@@ -151,16 +162,22 @@ class Replay:
         return max(run.failed for run in self.runs)
 
     @property
-    def samples(self) -> NDArray[np.void]:
-        """The first run's samples, structured array of SAMPLES_DTYPE."""
+    def samples(self) -> Rows:
+        """The first run's samples, rows of SAMPLES_DTYPE."""
         return self.runs[0].samples
 
     @property
-    def timeline(self) -> NDArray[np.void]:
+    def timeline(self) -> Rows:
         """The first run's resident bytes as seen from outside."""
         return self.runs[0].timeline
 
-    def notes(self) -> list[str]:
+    @property
+    def array(self) -> Rows:
+        """The same as `samples`."""
+        return self.samples
+
+    @property
+    def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers has to know, a line each."""
         lines = []
         if self.failed:
@@ -173,11 +190,19 @@ class Replay:
                 f"{_format.plural(self.above_table, 'request')} above the largest class took"
                 " whole pages"
             )
-        return lines
+        return tuple(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        names = ("source", "allocator", "ops", "threads", "crossings", "peak_live_bytes", "touch")
+        names = (
+            "source",
+            "allocator",
+            "ops",
+            "threads",
+            "crossings",
+            "peak_requested_bytes",
+            "touch",
+        )
         value: dict[str, Any] = {name: getattr(self, name) for name in names}
         value.update(
             ns_per_op=self.ns_per_op,
@@ -185,15 +210,15 @@ class Replay:
             overhead_ns_per_op=self.overhead_ns_per_op,
             peak_rss_bytes=self.peak_rss_bytes,
             blow_up=self.blow_up,
-            returned={f"{at:g}": left for at, left in self.returned.items()},
+            left_bytes={f"{at:g}": left for at, left in self.left_bytes.items()},
             failed=self.failed,
             above_table=self.above_table,
             runs=[run.to_dict() for run in self.runs],
         )
         return value
 
-    def cells(self) -> tuple[str, ...]:
-        """One row under `head`."""
+    def _cells(self) -> tuple[str, ...]:
+        """One row under `_head`."""
         low, high = self.ns_range
         spread = f" ({low:.1f}..{high:.1f})" if len(self.runs) > 1 else ""
         return (
@@ -201,21 +226,22 @@ class Replay:
             f"{self.ns_per_op:.1f}{spread}",
             _format.size(self.peak_rss_bytes),
             "-" if self.blow_up is None else f"{self.blow_up:.3f}",
-            *(_format.size(left) for left in self.returned.values()),
+            *(_format.size(left) for left in self.left_bytes.values()),
         )
 
-    def head(self) -> tuple[str, ...]:
-        """Titles of `cells`."""
-        after = (f"after {at:g} s" for at in self.returned)
+    def _head(self) -> tuple[str, ...]:
+        """Titles of `_cells`."""
+        after = (f"after {at:g} s" for at in self.left_bytes)
         return ("allocator", "ns/op", "peak RSS", "blow-up", *after)
 
     def __str__(self) -> str:
         return describe([self])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def _repr_html_(self) -> str:
-        return _format.html_table([self.cells()], self.head(), self.source)
+        return _format.html_table([self._cells()], self._head(), self.source)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws resident and live bytes over the operations; returns the matplotlib Axes."""
@@ -230,9 +256,9 @@ def describe(replays: Sequence[Replay]) -> str:
     head = (
         f"replay of {first.source}: {_format.plural(first.ops, 'operation')},"
         f" {_format.plural(first.threads, 'thread')}, peak live"
-        f" {_format.size(first.peak_live_bytes)}, touch {first.touch}"
+        f" {_format.size(first.peak_requested_bytes)}, touch {first.touch}"
     )
-    table = _format.table([one.cells() for one in replays], first.head(), indent="  ")
+    table = _format.table([one._cells() for one in replays], first._head(), indent="  ")
     own = median(one.overhead_ns_per_op for one in replays)
     lines = [head, table, f"  of ns/op the replayer's own loop: {own:.1f}"]
     if first.crossings:
@@ -241,5 +267,5 @@ def describe(replays: Sequence[Replay]) -> str:
             f"  {_format.plural(first.crossings, 'operation')} on another thread's objects;"
             f" at most {_format.plural(waits, 'wait')}, left out of ns/op"
         )
-    lines += [f"  {one.allocator}: {note}" for one in replays for note in one.notes()]
+    lines += [f"  {one.allocator}: {note}" for one in replays for note in one.notes]
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Progress
+from spanwise.results.progress import Step
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
@@ -173,7 +173,7 @@ def rewind(fd: int) -> None:
 
 def table_words(table: SizeClassTable) -> str:
     """A table as the program reads it: PAGE_BYTES/SIZE:PAGES:FIRST_PAGES,..."""
-    specs = file_specs(table.to_table_file())
+    specs = file_specs(table.to_dict())
     classes = ",".join(f"{size}:{pages}:{first}" for size, pages, first in specs)
     return f"{table.page_bytes}/{classes}"
 
@@ -182,7 +182,7 @@ def table_words(table: SizeClassTable) -> str:
 
 
 def run_program(
-    fd: int, allocator: Allocator, words: Sequence[str], progress: Progress | None = None
+    fd: int, allocator: Allocator, words: Sequence[str], progress: Step | None = None
 ) -> tuple[dict[str, Any], NDArray[np.void]]:
     """Runs the program on the operations of `fd`.
 
@@ -246,7 +246,7 @@ def _failure(allocator: Allocator, status: int, complaint: bytes) -> errors.Prog
     return errors.ProgramError(f"{allocator.label}: {said or f'exit status {status}'}")
 
 
-def _watch(child: subprocess.Popen[bytes], fd: int, progress: Progress | None) -> NDArray[np.void]:
+def _watch(child: subprocess.Popen[bytes], fd: int, progress: Step | None) -> NDArray[np.void]:
     """Reads the process's resident bytes and its progress until it ends."""
     rows: list[tuple[int, int]] = []
     page = os.sysconf("SC_PAGE_SIZE")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,11 @@ from spanwise.measure.replayer import (
     operations_file,
     run_program,
 )
+from spanwise.recording.compare import as_recording
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Progress
+from spanwise.results.progress import Progress, progress_bar
+from spanwise.results.rows import as_rows
 from spanwise.tables.table import SizeClassTable, as_table
-
-if TYPE_CHECKING:
-    pass
-
 
 DRAIN_SECONDS = (0.1, 1.0, 5.0)
 REPEAT_MAX = 1000
@@ -44,7 +42,7 @@ def replay(
     repeat: int = 1,
     samples: int = 256,
     drain: Sequence[float] = DRAIN_SECONDS,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Replay:
     """Does a recording's operations with real memory, in a process of its own.
 
@@ -61,7 +59,7 @@ def replay(
         repeat: so many replays, each in a fresh process.
         samples: resident memory is read about so often; 1 to 4000.
         drain: memory is read again so many seconds after all was freed; rising.
-        progress: called with the number of operations done since its last call.
+        progress: as of `Recording.ledger`.
 
     Raises:
         InvalidError: for an argument that is not allowed, or a recording without operations.
@@ -89,10 +87,10 @@ def replay_many(
     repeat: int = 1,
     samples: int = 256,
     drain: Sequence[float] = DRAIN_SECONDS,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> list[Replay]:
     """As `replay`, for several allocators: their runs take turns, so that noise hits them all."""
-    source = recording if isinstance(recording, Recording) else Recording.open(recording)
+    source = as_recording(recording)
     rounds = _lib.as_index(repeat, "repeat", REPEAT_MAX)
     if rounds == 0:
         raise errors.InvalidError("repeat 0: give at least 1")
@@ -105,10 +103,14 @@ def replay_many(
         raise errors.InvalidError(f"{source.name}: no operations; record something that allocates")
     results: list[list[dict[str, Any]]] = [[] for _ in allocators]
     runs: list[list[Run]] = [[] for _ in allocators]
-    with operations_file(source) as fd:
+    total = len(source) * rounds * len(allocators)
+    with (
+        operations_file(source) as fd,
+        progress_bar(progress, total, "replay", "operations") as tell,
+    ):
         for _ in range(rounds):
             for i, allocator in enumerate(allocators):
-                told, seen = run_program(fd, allocator, words, progress)
+                told, seen = run_program(fd, allocator, words, tell)
                 results[i].append(told)
                 runs[i].append(_run(told, seen, source.summary.peak_op))
     return [
@@ -118,7 +120,7 @@ def replay_many(
             ops=source.events,
             threads=results[i][0]["threads"],
             crossings=results[i][0]["crossings"],
-            peak_live_bytes=source.summary.peak_requested_bytes,
+            peak_requested_bytes=source.summary.peak_requested_bytes,
             touch=touch,
             above_table=_above(source, allocator.table),
             runs=tuple(runs[i]),
@@ -165,15 +167,15 @@ def _run(told: dict[str, Any], seen: NDArray[np.void], peak_op: int) -> Run:
         **{name: told[name] for name in ("cpu_ns", "elapsed_ns", "waited_ns", "waits")},
         **{name: told[name] for name in ("overhead_ns", "failed", "minor_faults", "plan_bytes")},
         own_bytes=own,
-        startup_bytes=told["startup_rss_bytes"],
+        startup_rss_bytes=told["startup_rss_bytes"],
         peak_rss_bytes=max(int(samples["rss_bytes"].max()), outside),
         rss_at_peak_bytes=int(at_peak[0]) if len(at_peak) else 0,
-        drained_bytes=max(told["drained_rss_bytes"] - own, 0),
-        returned={ms / 1000: max(left - own, 0) for ms, left in told["returned"]},
+        drained_rss_bytes=max(told["drained_rss_bytes"] - own, 0),
+        left_bytes={ms / 1000: max(left - own, 0) for ms, left in told["returned"]},
         malloc=told["malloc"],
         addresses=_addresses(told),
-        samples=samples,
-        timeline=timeline,
+        samples=as_rows(samples),
+        timeline=as_rows(timeline),
     )
 
 
@@ -187,4 +189,4 @@ def _above(recording: Recording, table: SizeClassTable | None) -> int | None:
     if table is None:
         return None
     sizes = recording.histogram()
-    return int(sizes["count"][sizes["size"] > table.max_bytes].sum())
+    return int(sizes["count"][sizes["size_bytes"] > table.largest_bytes].sum())

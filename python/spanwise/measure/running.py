@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from spanwise import _lib, errors
-from spanwise.heap.options import PLACEMENTS
+from spanwise import _format, _lib, errors
+from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.recording.preload import (
@@ -28,6 +29,7 @@ from spanwise.recording.preload import (
     words_of,
 )
 from spanwise.recording.programs import Use, examine
+from spanwise.results.values import Result
 
 MALLOC_FACE = "libspanwise-malloc.so"
 FACE_TABLE = "c16"
@@ -36,8 +38,8 @@ FACE_TABLE = "c16"
 _USE = Use("run under spanwise", "the malloc face")
 
 
-@dataclass(frozen=True)
-class RunResult:
+@dataclass(frozen=True, repr=False)
+class RunResult(Result):
     """What came of a run.
 
     Attributes:
@@ -80,6 +82,20 @@ class RunResult:
         """
         return self._told().peak_held_bytes
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON; of the program itself without a ledger, only how it ended."""
+        return {
+            "argv": list(self.argv),
+            "returncode": self.returncode,
+            **(self.main.to_dict() if self.main else {}),
+            "children": [one.to_dict() for one in self.others],
+        }
+
+    def __repr__(self) -> str:
+        told = _format.size(self.main.peak_held_bytes) if self.main else "no ledger"
+        words = _format.clipped(" ".join(self.argv))[:200]
+        return f"<RunResult of {words}: ended with {self.returncode}, at most {told} held>"
+
     def why_no_ledger(self) -> str:
         """One line, when main is None."""
         if self.returncode < 0:
@@ -98,13 +114,10 @@ class RunResult:
 def run(
     argv: Sequence[str | os.PathLike[str]],
     *,
-    plain: bool = False,
+    tracked: bool = True,
     lib: str | os.PathLike[str] | None = None,
     table: str | None = None,
-    limit: int = 0,
-    placement: str = "lifo",
-    decay_ms: float | None = None,
-    batch: int = 0,
+    options: HeapOptions | None = None,
     huge_pages: bool = False,
     keep_pymalloc: bool = False,
     env: Mapping[str, str] | None = None,
@@ -114,14 +127,11 @@ def run(
 
     Args:
         argv: program and arguments; its standard streams are those of this process.
-        plain: the heap at full speed, without requested sizes, counts and a ledger at the peak.
+        tracked: keep requested sizes, counts and a ledger at the peak; else the heap is at full
+            speed.
         lib: a folder that `spanwise build` made, whose malloc face is taken.
         table: name of the table that the malloc face must have; None: whatever it has.
-        limit: most bytes that the heap may hold; 0: no limit.
-        placement: "lifo", "address" or "fullest": which partial span is next.
-        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
-            500; math.inf: never.
-        batch: wholly free spans that a thread keeps per class.
+        options: of the heap; those with default values are left to the environment.
         huge_pages: ask the system for transparent huge pages.
         keep_pymalloc: leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc.
         env: the program's environment; None: that of this process.
@@ -138,51 +148,34 @@ def run(
         OSError: the system refused to start it.
     """
     words = words_of(argv)
-    variables = heap_variables(
-        plain=plain,
-        limit=limit,
-        placement=placement,
-        decay_ms=decay_ms,
-        batch=batch,
-        huge_pages=huge_pages,
-    )
+    variables = heap_variables(as_options(options), tracked=tracked, huge_pages=huge_pages)
     return run_under(
         words, find_face(lib, table), variables, keep_pymalloc=keep_pymalloc, env=env, cwd=cwd
     )
 
 
 def heap_variables(
-    *,
-    plain: bool = False,
-    limit: int = 0,
-    placement: str = "lifo",
-    decay_ms: float | None = None,
-    batch: int = 0,
-    huge_pages: bool = False,
+    options: HeapOptions, *, tracked: bool = True, huge_pages: bool = False
 ) -> dict[str, str]:
     """The SPANWISE_ variables of a heap; arguments and errors as of `run`.
 
     Those with default values are left to the environment.
     """
-    if placement not in PLACEMENTS:
-        raise errors.InvalidError(f"placement {placement!r}: use {', '.join(PLACEMENTS)}")
-    variables = {"SPANWISE_TRACKED": str(int(not plain))}
-    if placement != "lifo":
-        variables["SPANWISE_PLACEMENT"] = placement
+    variables = {"SPANWISE_TRACKED": str(int(tracked))}
+    if options.placement != "lifo":
+        variables["SPANWISE_PLACEMENT"] = options.placement
     if huge_pages:
         variables["SPANWISE_THP"] = "advise"
-    if limit:
-        variables["SPANWISE_LIMIT"] = str(_lib.as_index(limit, "limit"))
-    if batch:
-        variables["SPANWISE_BATCH"] = str(_lib.as_index(batch, "batch", (1 << 16) - 1))
-    if decay_ms is not None:
-        variables["SPANWISE_DECAY_MS"] = _decay_text(decay_ms)
+    if options.limit_bytes is not None:
+        variables["SPANWISE_LIMIT"] = str(options.limit_bytes)
+    if options.batch_spans:
+        variables["SPANWISE_BATCH"] = str(options.batch_spans)
+    if options.decay_ms is not None:
+        variables["SPANWISE_DECAY_MS"] = _decay_text(options.decay_ms)
     return variables
 
 
 def _decay_text(decay_ms: float) -> str:
-    if not decay_ms >= 0:
-        raise errors.InvalidError(f"decay_ms {decay_ms} is not a time; give 0 or more")
     return "never" if decay_ms > 1e12 else str(round(decay_ms))
 
 

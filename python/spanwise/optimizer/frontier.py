@@ -8,6 +8,7 @@ leave more of them empty, and more caches hold more free slots back: the sum is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,11 @@ from spanwise import _format
 from spanwise._lib import lib, pointer
 from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import FILE_STEP, Progress, Simulation
+from spanwise.recording.simulate import FILE_STEP, Simulation
 from spanwise.recording.sources import Batch, FileSource, Source
+from spanwise.results.progress import Step
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -29,19 +33,19 @@ FRONTIER_DTYPE = np.dtype(
         ("classes", "<u4"),
         ("span_scale", "<u4"),
         ("caches", "<u4"),
-        ("requested", "<u8"),
-        ("roundup", "<u8"),
-        ("tail", "<u8"),
-        ("partial", "<u8"),
-        ("cached", "<u8"),
-        ("metadata", "<u8"),
-        ("other", "<u8"),
-        ("held", "<u8"),
+        ("requested_bytes", "<u8"),
+        ("roundup_bytes", "<u8"),
+        ("tail_bytes", "<u8"),
+        ("free_slot_bytes", "<u8"),
+        ("cached_bytes", "<u8"),
+        ("metadata_bytes", "<u8"),
+        ("other_bytes", "<u8"),
+        ("held_bytes", "<u8"),
     ]
 )
-"""A row of a frontier: bytes at the peak. partial: free slots of partly empty spans; cached: free
-slots of the spans that caches allocate from; other: large rounding and free pages. caches 0: as
-many as the recording has threads."""
+"""A row of a frontier: bytes at the peak. free_slot_bytes: those of partly empty spans;
+cached_bytes: free slots of the spans that caches allocate from; other_bytes: large rounding and
+free pages. caches 0: as many as the recording has threads."""
 
 AS_RECORDED = 0
 """In the place of a number of caches: each recorded thread has its own."""
@@ -69,7 +73,7 @@ def peak_ledger(
     recordings: Sequence[Recording],
     table: SizeClassTable,
     caches: int = AS_RECORDED,
-    progress: Progress | None = None,
+    progress: Step | None = None,
 ) -> Ledger:
     """The ledger at the peak of requested bytes (the sum over the recordings' own peaks).
 
@@ -84,7 +88,7 @@ def peak_ledger(
 
 
 def _one_ledger(
-    recording: Recording, table: SizeClassTable, caches: int, progress: Progress | None
+    recording: Recording, table: SizeClassTable, caches: int, progress: Step | None
 ) -> Ledger:
     """Runs up to the peak only: what comes after it does not matter here."""
     simulation = Simulation(table)
@@ -133,45 +137,48 @@ def _row(ledger: Ledger, classes: int, scale: int, caches: int) -> tuple[int, ..
     )
 
 
-class Frontier:
+@dataclass(frozen=True, repr=False, eq=False)
+class Frontier(Result, Value, Tabular):
     """Waste against the number of classes, by length of spans and by number of caches.
 
     Attributes:
-        rows: structured array of FRONTIER_DTYPE.
+        array: rows of FRONTIER_DTYPE.
     """
 
-    def __init__(self, rows: NDArray[np.void]) -> None:
-        self.rows = rows
+    array: Rows
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "array", as_rows(np.asarray(self.array)))
 
     def curve(self, span_scale: int = 1, caches: int = AS_RECORDED) -> NDArray[np.void]:
         """The rows of one U, by rising number of classes."""
-        fits = (self.rows["span_scale"] == span_scale) & (self.rows["caches"] == caches)
-        chosen = self.rows[fits]
+        fits = (self.array["span_scale"] == span_scale) & (self.array["caches"] == caches)
+        chosen = self.array[fits]
         ordered: NDArray[np.void] = chosen[np.argsort(chosen["classes"], kind="stable")]
         return ordered
 
     def curves(self) -> list[tuple[int, int]]:
         """(span_scale, caches) of each U."""
-        pairs = {(int(r["span_scale"]), int(r["caches"])) for r in self.rows}
+        pairs = {(int(r["span_scale"]), int(r["caches"])) for r in self.array}
         return sorted(pairs)
 
     def best(self, span_scale: int = 1, caches: int = AS_RECORDED) -> np.void:
         """The lowest point of one U: the fewest held bytes; of equal ones the fewest classes."""
         curve = self.curve(span_scale, caches)
-        lowest: np.void = curve[int(np.argmin(curve["held"]))]
+        lowest: np.void = curve[int(np.argmin(curve["held_bytes"]))]
         return lowest
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = self.rows.dtype.names or ()
+        names = self.array.dtype.names or ()
         return {
-            "rows": [{name: int(row[name]) for name in names} for row in self.rows],
+            "rows": [{name: int(row[name]) for name in names} for row in self.array],
             "minima": [
                 {
                     "span_scale": scale,
                     "caches": caches,
                     "classes": int(self.best(scale, caches)["classes"]),
-                    "held": int(self.best(scale, caches)["held"]),
+                    "held_bytes": int(self.best(scale, caches)["held_bytes"]),
                 }
                 for scale, caches in self.curves()
             ],
@@ -179,7 +186,7 @@ class Frontier:
 
     def __str__(self) -> str:
         head = (
-            *("classes", "spans", "caches", "round-up", "tail", "partial", "cached"),
+            *("classes", "spans", "caches", "round-up", "tail", "free slots", "cached"),
             *("metadata", "other", "held", ""),
         )
         lines: list[Sequence[str]] = []
@@ -192,7 +199,8 @@ class Frontier:
             ]
         return _format.table(lines, head, left=0)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws what is held beyond what was requested, one U a curve; the minima are marked."""
@@ -207,8 +215,8 @@ def cache_name(caches: int) -> str:
 
 
 def _line(row: np.void, lowest: bool) -> tuple[str, ...]:
-    parts = ("roundup", "tail", "partial", "cached", "metadata", "other", "held")
-    cells = tuple(_format.number(int(row[name])) for name in parts)
+    parts = ("roundup", "tail", "free_slot", "cached", "metadata", "other", "held")
+    cells = tuple(_format.number(int(row[f"{name}_bytes"])) for name in parts)
     return (
         str(row["classes"]),
         f"x{row['span_scale']}",
@@ -222,7 +230,7 @@ def simulate_frontier(
     recordings: Sequence[Recording],
     tables: dict[tuple[int, int], SizeClassTable],
     caches: Sequence[int],
-    progress: Progress | None = None,
+    progress: Step | None = None,
 ) -> Frontier:
     """Simulates tables at the peak.
 
@@ -244,4 +252,4 @@ def simulate_frontier(
                 rows.append(_row(peak_ledger(recordings, table, count), *key))
         if progress is not None:
             progress(work)
-    return Frontier(np.array(rows, FRONTIER_DTYPE))
+    return Frontier(as_rows(np.array(rows, FRONTIER_DTYPE)))

@@ -14,7 +14,9 @@ from spanwise.optimizer.fit import FRONTIER_COUNTS, FRONTIER_SCALES, Fit
 from spanwise.optimizer.frontier import AS_RECORDED, Frontier, simulate_frontier
 from spanwise.optimizer.profile import UNITS
 from spanwise.optimizer.trial import Trial
-from spanwise.recording.simulate import Progress
+from spanwise.results.progress import Progress, progress_bar
+from spanwise.results.rows import Rows, Tabular
+from spanwise.results.values import Result
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Constraint:
     saved: float
 
 
-class Optimum:
+class Optimum(Result, Tabular):
     """The table that was found for recordings, and what it would hold beside the stock tables.
 
     Attributes:
@@ -92,9 +94,9 @@ class Optimum:
         return self.beats_stock and not self.loses_on
 
     @property
-    def held(self) -> dict[str, int]:
+    def held_bytes(self) -> dict[str, int]:
         """Held bytes at the peak, by table, of what the proposal was fitted to."""
-        return self.trial.held
+        return self.trial.held_bytes
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -106,7 +108,7 @@ class Optimum:
         counts: Sequence[int] = FRONTIER_COUNTS,
         caches: Sequence[int] = FRONTIER_CACHES,
         scales: Sequence[int] = FRONTIER_SCALES,
-        progress: Progress | None = None,
+        progress: Progress = None,
     ) -> Frontier:
         """The frontier at points of one's own.
 
@@ -114,15 +116,16 @@ class Optimum:
             counts: numbers of classes.
             caches: numbers of caches, 0 for one a recorded thread.
             scales: lengths of spans, as factors.
-            progress: called with the number of operations done since its last call.
+            progress: as of `spanwise.optimize`.
         """
         counts = sorted({*counts, self.rules.classes})
         tables = self._fit.tables(counts, scales)
-        return simulate_frontier(self._fit.recordings, tables, caches, progress)
+        total = self._frontier_operations(len(tables))
+        with progress_bar(progress, total, "frontier", "operations") as tell:
+            return simulate_frontier(self._fit.recordings, tables, caches, tell)
 
-    def frontier_operations(self) -> int:
-        """Operations that the frontier simulates, for a progress bar."""
-        points = len({*FRONTIER_COUNTS, self.rules.classes}) * len(FRONTIER_SCALES)
+    def _frontier_operations(self, points: int) -> int:
+        """Operations that a frontier simulates, for a progress bar."""
         return points * sum(one.summary.peak_op for one in self._fit.recordings)
 
     @cached_property
@@ -145,9 +148,9 @@ class Optimum:
         other = 24 - rules.align
         yield f"align {other} instead of {rules.align}", {"align": other}
         for largest in (65536, 262144):
-            if largest > rules.max_size:
+            if largest > rules.largest_bytes:
                 pages = max(rules.pages, -(-largest // rules.page_bytes))
-                yield f"largest class {largest} B", {"max_size": largest, "pages": pages}
+                yield f"largest class {largest} B", {"largest_bytes": largest, "pages": pages}
         yield f"spans of up to {4 * rules.pages} pages", {"pages": 4 * rules.pages}
         yield "the fewest pages for the largest class", {"pages": self._fewest_pages()}
         yield "spans that Go's 32-bit division serves", {"narrow": True}
@@ -160,14 +163,14 @@ class Optimum:
         return self._fit.profile.waste(table).total
 
     def _fewest_pages(self) -> int:
-        return -(-self.rules.max_size // self.rules.page_bytes)
+        return -(-self.rules.largest_bytes // self.rules.page_bytes)
 
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
         """All of it but the frontier, for JSON."""
         return {
-            "table": self.table.to_table_file(),
+            "table": self.table.to_dict(),
             "objective": self.objective,
             "stock": self.stock,
             "beats_stock": self.beats_stock,
@@ -179,14 +182,10 @@ class Optimum:
             "constraints": [dataclasses.asdict(one) for one in self.constraints],
         }
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """The ledgers at the peak: one row a part, one column a table."""
-        return self.trial.comparison.rows()
-
     @property
-    def head(self) -> tuple[str, ...]:
-        """Titles of `rows`."""
-        return self.trial.comparison.head
+    def array(self) -> Rows:
+        """The ledgers at the peak, one row a table, with the columns of `Ledger.array`."""
+        return self.trial.array
 
     def verdict(self) -> str:
         """Which table holds least, and whether that is so on each recording that was held out."""
@@ -198,10 +197,10 @@ class Optimum:
         rules = self.rules
         what = (
             f"{self.trial.name}, objective {self.objective}: at most {rules.classes} classes to"
-            f" {rules.max_size} B, aligned to {rules.align}, spans of up to {rules.pages} pages of"
-            f" {rules.page_bytes} B"
+            f" {rules.largest_bytes} B, aligned to {rules.align}, spans of up to {rules.pages}"
+            f" pages of {rules.page_bytes} B"
         )
-        ledgers: list[Sequence[str]] = list(self.rows())
+        ledgers: list[Sequence[str]] = list(self.trial.comparison.text_rows())
         ledgers.insert(len(PARTS), ())
         saves = f"saves, of {_amount(self.arithmetic.total, self.unit)}"
         costs: list[Sequence[str]] = [
@@ -211,7 +210,7 @@ class Optimum:
             [
                 what,
                 "bytes at the peak, simulated",
-                _format.table(ledgers, self.head, indent="  "),
+                _format.table(ledgers, self.trial.comparison.text_head, indent="  "),
                 *self._held_out_lines(),
                 "round-up and tail that another rule would save, by arithmetic: every span full",
                 _format.table(costs, ("", saves), indent="  "),
@@ -223,14 +222,19 @@ class Optimum:
         """Held bytes of each recording that was held out, one column a table."""
         if not self.held_out:
             return []
-        rows = [(trial.name, *map(_format.number, trial.held.values())) for trial in self.held_out]
-        head = ("", *self.held_out[0].held)
+        rows = [
+            (trial.name, *map(_format.number, trial.held_bytes.values())) for trial in self.held_out
+        ]
+        head = ("", *self.held_out[0].held_bytes)
         return ["bytes held at the peak, held out", _format.table(rows, head, indent="  ")]
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self.rows(), self.head, self.verdict())
+        return _format.html_table(
+            self.trial.comparison.text_rows(), self.trial.comparison.text_head, self.verdict()
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the frontier; returns the matplotlib Axes."""

@@ -109,10 +109,10 @@ class SizeProfile:
         sizes = np.flatnonzero(self.weights)
         weights = self.weights[sizes]
         classes = table.classes
-        small = sizes <= table.max_bytes
-        index = np.searchsorted(classes["size"], sizes[small])
-        slots = classes["size"][index].astype(np.float64)
-        tails = (classes["tail_waste"] / classes["objects"])[index]
+        small = sizes <= table.largest_bytes
+        index = np.searchsorted(classes["size_bytes"], sizes[small])
+        slots = classes["size_bytes"][index].astype(np.float64)
+        tails = (classes["tail_bytes"] / classes["slots"])[index]
         pages = -(-sizes[~small] // table.page_bytes) * table.page_bytes
         large = float(weights[~small] @ (pages - sizes[~small]))
         whole = self.large_pages[_PAGE_SIZES.index(table.page_bytes)] - self.large_bytes

@@ -15,14 +15,12 @@ from spanwise.optimizer.fit import FRONTIER_SCALES, HELD, Fit, held_counts
 from spanwise.optimizer.optimum import Constraint, Optimum
 from spanwise.optimizer.profile import OBJECTIVES, check_allocates, joint_profile
 from spanwise.optimizer.solver import Rules
-from spanwise.optimizer.trial import STOCK, Trial, barred, simulate, work
+from spanwise.optimizer.trial import Trial, barred, simulate, work
+from spanwise.recording.compare import Recordings, as_recordings
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Progress
+from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.tables import families
-from spanwise.tables.table import SizeClassTable, as_table
-
-Recordings = Recording | Iterable[Recording]
-"""One recording, or several (a list, a `RecordingSet`)."""
+from spanwise.tables.table import STOCK, SizeClassTable, as_table
 
 
 def optimize(
@@ -33,14 +31,14 @@ def optimize(
     align: int = 16,
     holdout: Recordings | None = None,
     tables: Iterable[SizeClassTable | str] = (),
-    max_size: int = 32768,
+    largest_bytes: int = 32768,
     page_bytes: int = 8192,
     pages: int = 10,
     partial: float | None = None,
     prior: float = 0.0,
     weights: Sequence[float] | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Optimum:
     """Finds a table of at most `classes` classes for recordings; tries it beside the stock ones.
 
@@ -58,7 +56,7 @@ def optimize(
             owes; a stock or given table that is not aligned so is shown, and cannot win.
         holdout: recordings that the table is tried on, each by itself, and not fitted to.
         tables: more tables to try.
-        max_size: the largest class, bytes; the proposed table always has it.
+        largest_bytes: the largest class, bytes; the proposed table always has it.
         page_bytes: of the proposed table: 4096 to 65536.
         pages: most pages of a span.
         partial: what each class is charged for spans that are partly empty, in spans. None: half a
@@ -68,8 +66,7 @@ def optimize(
         weights: how much each recording counts in the fit, whatever its length; None: bytes are
             added up. The trial adds up what the recordings' heaps would hold, unweighted.
         name: of the proposed table; None: best-N-objective.
-        progress: called with the number of simulated operations since its last call;
-            `simulated_operations` tells how many there will be.
+        progress: as of `Recording.ledger`; the steps are simulated operations.
 
     Returns:
         The found table, and what it and the others would hold. That it beats the stock tables is
@@ -77,11 +74,11 @@ def optimize(
 
     Raises:
         InvalidError: rules that no table meets, a recording without allocations, or without any
-            of at most max_size bytes, or two different tables of one name.
+            of at most largest_bytes bytes, or two different tables of one name.
     """
     if name is not None:
         families.check_name(name)
-    fitted = _listed(recordings)
+    fitted = as_recordings(recordings)
     if not fitted:
         raise errors.InvalidError("no recording to fit a table to; give at least one")
     kind = "peak" if objective == HELD else objective
@@ -89,14 +86,18 @@ def optimize(
         known = ", ".join((*OBJECTIVES, HELD))
         raise errors.InvalidError(f"objective {objective!r}: must be one of {known}")
     charge = (0.0 if kind == "allocs" else 0.5) if partial is None else float(partial)
-    rules = Rules(classes, align, max_size, page_bytes, pages, charge, prior)
+    rules = Rules(classes, align, largest_bytes, page_bytes, pages, charge, prior)
     given = _given(tables)
-    held_out = _listed(holdout) if holdout is not None else []
+    held_out = as_recordings(holdout) if holdout is not None else []
     for one in held_out:
         check_allocates(one)
     profile = joint_profile(fitted, kind, weights)
     fit = Fit(fitted, objective, profile, rules, len(fitted))
-    return _try(fit, fit.proposals(name), given, held_out, progress)
+    total = simulated_operations(
+        fitted, classes, objective, holdout=held_out, tables=len(given) - len(STOCK)
+    )
+    with progress_bar(progress, total, "optimize", "operations") as tell:
+        return _try(fit, fit.proposals(name), given, held_out, tell)
 
 
 def simulated_operations(
@@ -118,15 +119,9 @@ def simulated_operations(
     """
     proposals = len(held_counts(classes)) * len(FRONTIER_SCALES) if objective == HELD else 1
     beside = len(STOCK) + tables
-    return work(_listed(recordings), beside + proposals) + work(_listed(holdout or []), beside + 1)
-
-
-def _listed(recordings: Recordings) -> list[Recording]:
-    listed = [recordings] if isinstance(recordings, Recording) else list(recordings)
-    for one in listed:
-        if not isinstance(one, Recording):
-            raise TypeError(f"recordings must be Recording objects, not {type(one).__name__}")
-    return listed
+    return work(as_recordings(recordings), beside + proposals) + work(
+        as_recordings(holdout or []), beside + 1
+    )
 
 
 def _given(tables: Iterable[SizeClassTable | str]) -> list[SizeClassTable]:
@@ -146,7 +141,7 @@ def _try(
     proposals: list[SizeClassTable],
     given: list[SizeClassTable],
     held_out: list[Recording],
-    progress: Progress | None,
+    progress: Step,
 ) -> Optimum:
     """Simulates proposals and given tables; the best proposal goes on to what was held out."""
     for table in given:

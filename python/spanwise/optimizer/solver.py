@@ -26,7 +26,7 @@ class Rules:
     Attributes:
         classes: at most so many.
         align: 8, or 16 for every class of 16 bytes and more.
-        max_size: the largest class, bytes.
+        largest_bytes: the largest class, bytes.
         page_bytes: of the table.
         pages: most pages of a span.
         partial: spans charged for each class, as a part of one: 0.5 is half a span empty.
@@ -37,7 +37,7 @@ class Rules:
 
     classes: int
     align: int
-    max_size: int
+    largest_bytes: int
     page_bytes: int
     pages: int
     partial: float
@@ -64,7 +64,7 @@ class Solver:
         options.align = _lib.as_index(rules.align, "align", _UINT32)
         options.page_bytes = _lib.as_index(rules.page_bytes, "page_bytes", _UINT32)
         options.pages_max = _lib.as_index(rules.pages, "pages", _UINT32)
-        options.max_bytes = _lib.as_index(rules.max_size, "max_size", _UINT32)
+        options.max_bytes = _lib.as_index(rules.largest_bytes, "largest_bytes", _UINT32)
         options.narrow = int(rules.narrow)
         options.span_charge = span_weight * rules.partial
         weights = np.ascontiguousarray(_with_prior(profile, rules))
@@ -104,7 +104,7 @@ def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
         raise errors.InvalidError(f"prior {rules.prior}: must be at least 0 and below 1")
     if rules.prior == 0:
         return profile.weights
-    largest = min(rules.max_size, len(profile.weights) - 1)
+    largest = min(rules.largest_bytes, len(profile.weights) - 1)
     spread = np.zeros(len(profile.weights))
     spread[1 : largest + 1] = 1.0 / np.arange(1, largest + 1) ** 2
     sizes = np.arange(len(spread))

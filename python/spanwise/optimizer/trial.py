@@ -16,15 +16,14 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.frontier import peak_ledger
 from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Progress
-from spanwise.tables.table import SizeClassTable
+from spanwise.results.progress import Step
+from spanwise.results.rows import Rows, Tabular
+from spanwise.results.values import Result, Value
+from spanwise.tables.table import STOCK, SizeClassTable
 
-STOCK = ("go", "c16")
-"""The tables that every spanwise has: a found table must hold less than they do."""
 
-
-@dataclass(frozen=True, repr=False)
-class Trial:
+@dataclass(frozen=True, repr=False, eq=False)
+class Trial(Result, Value, Tabular):
     """What tables would hold at the peak of live bytes of a recording, or of several together.
 
     Attributes:
@@ -53,7 +52,7 @@ class Trial:
         return self._ledger(self.found)
 
     @property
-    def held(self) -> dict[str, int]:
+    def held_bytes(self) -> dict[str, int]:
         """Held bytes by table."""
         return {ledger.table: ledger.held_bytes for ledger in self.comparison.ledgers}
 
@@ -72,9 +71,17 @@ class Trial:
 
     # --- other forms ---
 
+    @property
+    def array(self) -> Rows:
+        """One row a table, with the columns of `Ledger.array`."""
+        return self.comparison.array
+
+    def __repr__(self) -> str:
+        return _format.clipped(str(self.comparison))
+
     def verdict(self) -> str:
         """Which table holds least, without a full stop."""
-        stock, found, least = self.stock_ledger, self.found_ledger, self.comparison.best
+        stock, found, least = self.stock_ledger, self.found_ledger, self.comparison.best()
         # This is told when a barred table would hold less than all that may win.
         barred = least.table in self.barred
         scope = f"of the tables aligned to {self.align}, " if barred else ""
@@ -134,7 +141,7 @@ class Trial:
 
 def is_aligned(table: SizeClassTable, align: int) -> bool:
     """Whether every class from `align` bytes up is a multiple of it."""
-    sizes = table.classes["size"]
+    sizes = table.classes["size_bytes"]
     return not bool((sizes[sizes >= align] % align).any())
 
 
@@ -144,7 +151,7 @@ def barred(tables: Iterable[SizeClassTable], align: int) -> tuple[str, ...]:
 
 
 def simulate(
-    recordings: Sequence[Recording], tables: Iterable[SizeClassTable], progress: Progress | None
+    recordings: Sequence[Recording], tables: Iterable[SizeClassTable], progress: Step | None
 ) -> list[Ledger]:
     """The ledger of each table at the peaks of recordings, added up."""
     return [peak_ledger(recordings, table, progress=progress) for table in tables]

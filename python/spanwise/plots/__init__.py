@@ -8,7 +8,7 @@ is called. matplotlib is imported at the first picture, since it takes longer th
 from __future__ import annotations
 
 from spanwise.plots.classes import frontier
-from spanwise.plots.memory import ledgers, live, replays
+from spanwise.plots.memory import ledgers, replays, timeline
 from spanwise.plots.saving import check_place, save
 from spanwise.plots.sizes import histogram, waste
 from spanwise.plots.style import PART_COLOURS, STYLE, new_axes
@@ -20,9 +20,9 @@ __all__ = [
     "frontier",
     "histogram",
     "ledgers",
-    "live",
     "new_axes",
     "replays",
     "save",
+    "timeline",
     "waste",
 ]

@@ -26,10 +26,12 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
     """
     ax = ax or new_axes()
     curves = [(pair, points.curve(*pair)) for pair in points.curves()]
-    most = max((float((c["held"] - c["requested"]).max()) for _, c in curves), default=1.0)
+    most = max(
+        (float((c["held_bytes"] - c["requested_bytes"]).max()) for _, c in curves), default=1.0
+    )
     scale, unit = scale_of(most)
     for (span_scale, caches), curve in curves:
-        waste_bytes = (curve["held"] - curve["requested"]) / scale
+        waste_bytes = (curve["held_bytes"] - curve["requested_bytes"]) / scale
         spans = "" if span_scale == 1 else f", spans x{span_scale}"
         caches_text = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
         (line,) = ax.plot(

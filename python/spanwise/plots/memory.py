@@ -66,7 +66,7 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
 
 
 @in_style
-def live(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
+def timeline(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
     """Requested and held bytes over time.
 
     Args:
@@ -111,7 +111,7 @@ def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
         ax.plot(row.samples["op"], row.samples["rss_bytes"] / scale, label=row.allocator)
     first = rows[0].samples
     ax.fill_between(
-        first["op"], first["live_bytes"] / scale, color="#CCCCCC", label="live", linewidth=0
+        first["op"], first["requested_bytes"] / scale, color="#CCCCCC", label="live", linewidth=0
     )
     ax.set_xlabel("operations")
     ax.set_ylabel(f"resident, {unit}")

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @in_style
 def waste(
-    tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest: int | None = None
+    tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest_bytes: int | None = None
 ) -> Axes:
     """Waste of each size, in percent of its slot, under one or more tables.
 
     Args:
         tables: the tables.
         ax: where to draw; None makes a new figure.
-        largest: last size, bytes; None: the largest class of all.
+        largest_bytes: last size; None: the largest class of all.
     """
     ax = ax or new_axes()
-    most = largest or max(table.max_bytes for table in tables)
+    most = largest_bytes or max(table.largest_bytes for table in tables)
     sizes = np.arange(1, most + 1)
     for i, table in enumerate(tables):
         rounded = table.round_up(sizes)
@@ -58,7 +58,7 @@ def histogram(rows: NDArray[np.void], ax: Axes | None = None, *, title: str = ""
         title: the picture's title.
     """
     ax = ax or new_axes()
-    ax.vlines(np.maximum(rows["size"], 1), 0.5, rows["count"], color="#0072B2", linewidth=1)
+    ax.vlines(np.maximum(rows["size_bytes"], 1), 0.5, rows["count"], color="#0072B2", linewidth=1)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_ylim(bottom=0.5)

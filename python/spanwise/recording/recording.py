@@ -15,23 +15,28 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE
+from spanwise.heap.options import HeapOptions, as_options
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.recording import sources
 from spanwise.recording.moments import is_after, parse_seconds
 from spanwise.recording.ops import check_ops, summarize_ops
-from spanwise.recording.simulate import Progress, Simulation, account
+from spanwise.recording.simulate import Simulation, account
+from spanwise.recording.sites import Site, Sites
+from spanwise.recording.slices import slice_ops
 from spanwise.recording.sources import ArraySource, FileSource, Module, Source
 from spanwise.recording.summary import (
-    Site,
     Summary,
     count_sites,
     count_sizes,
     count_threads,
     frame_name,
 )
-from spanwise.tables.table import SizeClassTable, as_table
+from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result
+from spanwise.tables.table import STOCK, SizeClassTable, as_table, as_tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 _KEPT_OPS = 1 << 21
 
 
-class Recording:
+class Recording(Result, Tabular):
     """A history of allocation events: a `.swt` file, or an array of operations.
 
     Make one with `open()`, `from_ops()`, `spanwise.record()`, `spanwise.synthesize()` or
@@ -157,26 +162,49 @@ class Recording:
     # --- operations ---
 
     @property
-    def ops(self) -> NDArray[np.void]:
-        """All operations, a read-only structured array of `spanwise.OPS_DTYPE`, 32 bytes each.
+    def ops(self) -> Rows:
+        """All operations, read-only rows of `spanwise.OPS_DTYPE`, 32 bytes each.
 
         Decoded straight into the array; kept for the next time when it is small. Go through
         `blocks()` where there is no room for all.
         """
         if isinstance(self._source, ArraySource):
-            view: NDArray[np.void] = self._source.ops.view()
+            view = as_rows(self._source.ops)
             view.flags.writeable = False
             return view
         return self._kept_ops if len(self) <= _KEPT_OPS else self._read_ops()
 
     @cached_property
-    def _kept_ops(self) -> NDArray[np.void]:
+    def _kept_ops(self) -> Rows:
         return self._read_ops()
 
-    def _read_ops(self) -> NDArray[np.void]:
+    def _read_ops(self) -> Rows:
         block = next(self._source.blocks(len(self) + 1), np.empty(0, OPS_DTYPE))
         block.flags.writeable = False
-        return block
+        return as_rows(block)
+
+    @property
+    def array(self) -> Rows:
+        """The same as `ops`."""
+        return self.ops
+
+    def __getitem__(self, index: Any) -> Any:
+        """An operation; or the recording of operations `first` to `last` - 1, `[first:last]`.
+
+        What is live when the slice begins is allocated before it, at the time of its first
+        operation, so that the slice is a possible history: `slices.slice_ops`. Its time is the
+        recording's.
+
+        Raises:
+            InvalidError: a slice with a step.
+        """
+        if not isinstance(index, slice):
+            return self.ops[index]
+        first, last, step = index.indices(len(self))
+        if step != 1:
+            raise errors.InvalidError(f"{self.name}[::{step}]: a part of a recording has no step")
+        name = f"{self.name}[{first}:{max(first, last)}]"
+        return Recording.from_ops(slice_ops(self.ops, first, max(first, last)), name=name)
 
     def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
         """The operations in order, as arrays of at most `rows` rows: memory stays bounded."""
@@ -192,11 +220,8 @@ class Recording:
         table: SizeClassTable | str = "c16",
         at: str | float = "peak",
         *,
-        placement: str = "lifo",
-        decay_ms: float | None = None,
-        batch: int = 0,
-        limit: int | None = None,
-        progress: Progress | None = None,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
     ) -> Ledger:
         """Where the bytes would be under a table, by running it all through a dry heap.
 
@@ -204,11 +229,10 @@ class Recording:
             table: size classes, or a table's name.
             at: "peak" (after the first operation that brings requested bytes to their maximum),
                 "end", or seconds since the start (after the last operation until then).
-            placement: as of `Heap`.
-            decay_ms: as of `Heap`; the recording's clock counts.
-            batch: as of `Heap`.
-            limit: as of `Heap`.
-            progress: called with the number of operations done since its last call.
+            options: of the heap; of decay_ms the recording's clock counts.
+            progress: a function that is called with the number of operations done since its last
+                call; True or False: a bar, or none; None: a bar on a terminal or in a notebook, if
+                it takes more than a second.
 
         Returns:
             The ledger; `stats` and the Johnstone-Wilson ratios are of the whole recording.
@@ -218,15 +242,15 @@ class Recording:
             TraceFormatError: the file is damaged.
         """
         self._check_moment(at)
-        return self._ledger(
-            table,
-            at,
-            placement=placement,
-            decay_ms=decay_ms,
-            batch=batch,
-            limit=limit,
-            progress=progress,
-        )
+        made = as_table(table)
+        with progress_bar(
+            progress, self._about_ops(), f"ledger, {made.name}", "operations"
+        ) as tell:
+            return self._ledger(made, at, as_options(options), tell)
+
+    def _about_ops(self) -> int:
+        """About how many operations there are, without reading them: for progress bars."""
+        return self.info.get("ops", 0) or (len(self) if self.path is None else 0)
 
     def _check_moment(self, at: str | float) -> None:
         """Refuses a time after the end, where the ledger would silently be that of the end."""
@@ -238,15 +262,14 @@ class Recording:
 
     def _ledger(
         self,
-        table: SizeClassTable | str,
+        table: SizeClassTable,
         at: str | float,
-        *,
-        progress: Progress | None = None,
-        **knobs: Any,
+        options: HeapOptions,
+        progress: Step | None = None,
     ) -> Ledger:
         """As `ledger`; of a time after the end, the ledger of the end."""
         name, stop_op, stop_ns = self._moment(at)
-        simulation = Simulation(as_table(table), **knobs)
+        simulation = Simulation(table, options)
         try:
             if at == "end":
                 simulation.time_ns = self.summary.duration_ns
@@ -273,52 +296,71 @@ class Recording:
         return f"{seconds:g} s", None, round(seconds * 1e9)
 
     def compare(
-        self, tables: Iterable[SizeClassTable | str], at: str | float = "peak", **knobs: Any
+        self,
+        tables: SizeClassTable | str | Iterable[SizeClassTable | str] = STOCK,
+        at: str | float = "peak",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
     ) -> Comparison:
-        """Ledgers under several tables, side by side; knobs as of `ledger`."""
-        return Comparison([self.ledger(table, at, **knobs) for table in tables])
+        """Ledgers under several tables, side by side; the arguments as of `ledger`."""
+        made = as_tables(tables)
+        total = len(made) * self._about_ops()
+        with progress_bar(progress, total, "compare", "operations") as tell:
+            return Comparison(
+                [self.ledger(table, at, options=options, progress=tell) for table in made]
+            )
 
     def timeline(
         self,
         table: SizeClassTable | str = "c16",
         *,
         samples: int = 1000,
-        progress: Progress | None = None,
-        **knobs: Any,
-    ) -> NDArray[np.void]:
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> Rows:
         """Requested, slot, free page and held bytes over time, under a table.
 
         Args:
             table: size classes, or a table's name.
             samples: about so many rows, at most 2048.
-            progress: called with the number of operations done since its last call.
-            knobs: placement, decay_ms, batch, limit as of `ledger`.
+            options: of the heap; of decay_ms the recording's clock counts.
+            progress: as of `ledger`.
 
         Returns:
-            Structured array of shape (rows,): op, time_ns, requested_bytes, live_objects,
+            Rows with the columns op, time_ns, requested_bytes, live_objects,
             slot_bytes, held_bytes, free_page_bytes.
         """
         wanted = max(1, _lib.as_index(samples, "samples", 2048))
-        simulation = Simulation(as_table(table), **knobs)
+        made = as_table(table)
+        simulation = Simulation(made, as_options(options))
         try:
             simulation.sample_every(max(1, len(self) // wanted))
-            account(self._source, simulation, at="end", name=self.name, progress=progress)
-            return simulation.samples()
+            with progress_bar(progress, len(self), f"time line, {made.name}", "operations") as tell:
+                account(self._source, simulation, at="end", name=self.name, progress=tell)
+            return as_rows(simulation.samples())
         finally:
             simulation.close()
 
-    def histogram(self) -> NDArray[np.void]:
+    def histogram(self) -> Rows:
         """Requests by size, of allocations and reallocations.
 
         Returns:
-            Structured array of HISTOGRAM_DTYPE, by rising size.
+            Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
         """
-        return count_sizes(self.blocks())
+        return as_rows(count_sizes(self._watched_blocks("sizes")))
 
     @cached_property
-    def threads(self) -> NDArray[np.void]:
-        """What each thread did, a structured array of THREADS_DTYPE."""
-        return count_threads(self.blocks())
+    def threads(self) -> Rows:
+        """What each thread did, rows of THREADS_DTYPE."""
+        return as_rows(count_threads(self._watched_blocks("threads")))
+
+    def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
+        """As `blocks`, with a progress bar."""
+        with progress_bar(None, self._about_ops(), what, "operations") as tell:
+            for block in self.blocks():
+                yield block
+                tell(len(block))
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -328,26 +370,40 @@ class Recording:
         return sources.read_modules(self._source.open())
 
     @cached_property
-    def sites(self) -> list[Site]:
+    def sites(self) -> Sites:
         """Call sites at which anything was allocated, most bytes first."""
         addresses: dict[int, tuple[int, ...]] = {}
         if isinstance(self._source, FileSource):
             addresses = sources.read_sites(self._source.open())
         sites = []
-        for site, (allocs, allocated_bytes) in sorted(count_sites(self.blocks()).items()):
+        for site, (allocs, allocated_bytes) in sorted(
+            count_sites(self._watched_blocks("sites")).items()
+        ):
             frames = addresses.get(site, ())
             named = tuple(frame_name(address, self.modules) for address in frames)
             sites.append(Site(site, allocs, allocated_bytes, named))
-        return sorted(sites, key=lambda site: -site.allocated_bytes)
+        return Sites(sites)
+
+    # --- other forms ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is and its totals, for JSON; `ops` has the operations."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "program": self.program,
+            "arguments": self.arguments,
+            "summary": self.summary.to_dict(),
+        }
 
     # --- pictures and text ---
 
-    def plot_live(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
+    def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""
         name = as_table(table).name
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
-        return plots.live(self.timeline(table), ax, title=f"{self.name} under {name}")
+        return plots.timeline(self.timeline(table), ax, title=f"{self.name} under {name}")
 
     def plot_histogram(self, ax: Axes | None = None) -> Axes:
         """Draws requests by size; returns the matplotlib Axes."""
@@ -364,7 +420,4 @@ class Recording:
         )
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self.summary.rows(), (self.name, ""))
-
-
-# --- helpers --------------------------------------------------------------------------------------
+        return _format.html_table(self.summary.text_rows(), (self.name, ""))

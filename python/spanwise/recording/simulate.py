@@ -8,6 +8,7 @@ comes from the operations, also for what the heap gives back to the system.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,12 @@ from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
 from spanwise.heap.handle import HeapHandle
-from spanwise.heap.options import heap_options
+from spanwise.heap.options import DEFAULT, HeapOptions, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.recording.sources import Batch, FileSource, Source
+from spanwise.results.progress import Step
 from spanwise.tables.table import SizeClassTable
-
-Progress = Callable[[int], object]
-"""Called with the number of operations done since the last call."""
 
 FILE_STEP = 1 << 20
 """Operations of a file that are run in one C call; Ctrl-C is heard between two: some 50 ms."""
@@ -36,12 +35,12 @@ class Simulation:
 
     Args:
         table: size classes.
-        knobs: placement, decay_ms, batch, limit as of `Heap`.
+        options: of the heap.
     """
 
-    def __init__(self, table: SizeClassTable, **knobs: Any) -> None:
-        options = heap_options(table, tracked=True, dry=True, manual_clock=True, **knobs)
-        self._handle = HeapHandle(options, table)
+    def __init__(self, table: SizeClassTable, options: HeapOptions = DEFAULT) -> None:
+        made = c_options(table, options, tracked=True, dry=True, manual_clock=True)
+        self._handle = HeapHandle(made, table)
         with self._handle as heap:
             self._heap = heap
             self._runner = self._handle.runner()
@@ -109,7 +108,7 @@ def account(
     name: str,
     stop_op: int | None = None,
     stop_ns: int | None = None,
-    progress: Progress | None = None,
+    progress: Step | None = None,
 ) -> Ledger:
     """Runs all operations, and takes the ledger at one moment of them.
 
@@ -141,7 +140,7 @@ def _account_file(
     simulation: Simulation,
     take: Callable[[], Ledger],
     stop_op: int | None,
-    progress: Progress | None,
+    progress: Step | None,
 ) -> Ledger | None:
     """Accounts a file with many operations a C call; the reader's blocks never come to Python."""
     trace = source.open()
@@ -170,7 +169,7 @@ def _account_batches(
     simulation: Simulation,
     take: Callable[[], Ledger],
     stop: tuple[int | None, int | None],
-    progress: Progress | None,
+    progress: Step | None,
 ) -> Ledger | None:
     found: Ledger | None = None
     for batch in source.batches():
@@ -198,5 +197,4 @@ def before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | Non
 
 
 def _with_stats(ledger: Ledger, stats: RunStats) -> Ledger:
-    fields = {name: getattr(ledger, name) for name in Ledger.__dataclass_fields__}
-    return Ledger(**{**fields, "stats": stats})
+    return replace(ledger, stats=stats)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib
 from spanwise.recording.sources import Module
+from spanwise.results.values import Result
 
-HISTOGRAM_DTYPE = np.dtype([("size", "<u8"), ("count", "<u8"), ("bytes", "<u8")])
+HISTOGRAM_DTYPE = np.dtype([("size_bytes", "<u8"), ("count", "<u8"), ("total_bytes", "<u8")])
 """One size of `Recording.histogram`: requests of that size and their bytes."""
 
 THREADS_DTYPE = np.dtype(
@@ -38,7 +39,7 @@ _DROP_WORDS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(Result):
     """Totals of a recording; the fields are those of sw_trace_summary (include/spanwise/trace.h).
 
     Sizes are in bytes, duration_ns in nanoseconds. What could not be ordered is counted in
@@ -95,7 +96,7 @@ class Summary:
         """All of it, for JSON."""
         return asdict(self)
 
-    def rows(self) -> list[tuple[str, str]]:
+    def text_rows(self) -> list[tuple[str, str]]:
         """What people want to know first."""
         rows = [
             ("operations", _format.number(self.events)),
@@ -141,29 +142,12 @@ class Summary:
         return told
 
     def __str__(self) -> str:
-        return _format.table(self.rows(), left=1)
+        return _format.table(self.text_rows(), left=1)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self.rows(), ("", ""))
-
-
-@dataclass(frozen=True)
-class Site:
-    """A call site and what was allocated there.
-
-    Attributes:
-        id: as in the `site` column of the operations; 0 is the unknown site.
-        allocs: allocations; allocated_bytes is what they asked for.
-        frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
-            address in the module's file, as addr2line takes it.
-    """
-
-    id: int
-    allocs: int
-    allocated_bytes: int
-    frames: tuple[str, ...]
+        return _format.html_table(self.text_rows(), ("", ""))
 
 
 # --- counts ---------------------------------------------------------------------------------------

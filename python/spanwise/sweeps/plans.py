@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from spanwise import _lib, errors
-from spanwise.heap.options import heap_options
+from spanwise.heap.options import HeapOptions, as_options
 from spanwise.recording.recording import Recording
 from spanwise.recording.sources import ArraySource, FileSource
 from spanwise.sweeps.inputs import file_sha256, ops_sha256
@@ -49,11 +49,11 @@ class Plan:
         bad: name and error of what could not be opened or made, by kind.
         notes: what was left out and why.
         at: moment of the ledgers.
-        knobs: of the heaps.
+        options: of the heaps: fields of `HeapOptions`.
     """
 
     at: str | float
-    knobs: dict[str, Any]
+    options: dict[str, Any]
     recordings: list[dict[str, Any]] = field(default_factory=list)
     tables: list[dict[str, Any]] = field(default_factory=list)
     opened: dict[str, Recording] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Plan:
             "machine": f"{platform.system()} {platform.machine()}",
             "executor": engine,
             "at": self.at,
-            "knobs": self.knobs,
+            "options": self.options,
             "recordings": [dict(one) for one in self.recordings],
             "tables": self.tables,
         }
@@ -106,7 +106,7 @@ class Plan:
                 yield self._task(recording, left[first : first + count])
 
     def _task(self, recording: dict[str, Any], tables: list[dict[str, Any]]) -> Task:
-        return Task(_lib.version(), recording, self.at, self.knobs, tuple(tables))
+        return Task(_lib.version(), recording, self.at, self.options, tuple(tables))
 
     def _tables_a_task(self, recording: dict[str, Any], left: int, width: int) -> int:
         """How many tables a task has: so that workers end together and memory is bounded."""
@@ -116,18 +116,20 @@ class Plan:
 
 
 def make_plan(
-    recordings: Any, tables: Any, at: str | float, valid_prefix: bool, knobs: dict[str, Any]
+    recordings: Any,
+    tables: Any,
+    at: str | float,
+    valid_prefix: bool,
+    options: HeapOptions | None,
 ) -> Plan:
     """Opens and hashes everything.
 
     Raises:
         TypeError: an argument of another kind.
-        InvalidError: a knob or moment that is not allowed, an unknown table, nothing to sweep.
+        InvalidError: a moment that is not allowed, an unknown table, nothing to sweep.
         SpanwiseError, OSError: of the recordings, or of the tables, none could be had.
     """
-    knobs = {name: _plain(value) for name, value in knobs.items() if value is not None}
-    heap_options(as_table("c16"), dry=True, **knobs)  # raises for a knob that is not allowed
-    plan = Plan(_moment(at), knobs)
+    plan = Plan(_moment(at), as_options(options).to_dict())
     first_error: Exception | None = None
     for one in _each(tables, (str, SizeClassTable)):
         error = _add_table(plan, one)

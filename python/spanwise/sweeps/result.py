@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result
 from spanwise.sweeps import row_file
 from spanwise.sweeps.tasks import ROW_FIELDS, VALUE_FIELDS, Row, spec_table
 from spanwise.tables.table import SizeClassTable
@@ -26,14 +27,15 @@ _FLOATS = ("seconds", "mean_held_over_requested")
 _SHOWN = 20
 
 
-class Sweep(Sequence[Row]):
+class Sweep(Sequence[Row], Result, Tabular):
     """Rows of a sweep: one for each recording and table, in the order given.
 
     A row is a dictionary: recording, recording_sha256, table, table_hash (hexadecimal), classes,
     at, the parts of the ledger in bytes (requested_bytes to free_page_bytes), held_bytes,
     waste_bytes, live_objects, spans, time_ns, and of the whole run events, failed, skipped,
-    peak_requested_bytes, peak_held_bytes, held_at_peak, mean_held_over_requested; seconds of work,
-    worker (host and process), error. In a failed row error is a line of text, the values are None.
+    peak_requested_bytes, peak_held_bytes, held_at_peak_bytes, mean_held_over_requested; seconds of
+    work, worker (host and process), error. In a failed row error is a line of text, the values are
+    None.
 
     Attributes:
         path: the file with the rows; None: there is none.
@@ -80,8 +82,8 @@ class Sweep(Sequence[Row]):
         return [row for row in self if row["error"] is not None]
 
     @property
-    def array(self) -> NDArray[np.void]:
-        """The rows as a structured array of shape (rows,).
+    def array(self) -> Rows:
+        """The rows as an array.
 
         Its columns are the fields of a row, and `ok`: false in failed rows, where integers are 0
         and floats NaN. table_hash is a 64-bit integer, `at` text.
@@ -105,7 +107,7 @@ class Sweep(Sequence[Row]):
             else:
                 empty = np.nan if name in _FLOATS else 0
                 rows[name] = [empty if row[name] is None else row[name] for row in self]
-        return rows
+        return as_rows(rows)
 
     def to_pandas(self) -> Any:
         """The rows as a pandas.DataFrame.
@@ -218,11 +220,11 @@ class Sweep(Sequence[Row]):
         }
 
     @property
-    def head(self) -> tuple[str, ...]:
-        """Titles of `rows`."""
+    def _text_head(self) -> tuple[str, ...]:
+        """Titles of `_text_rows`."""
         return ("table", "held", "round-up", "tail", "free slots", "cached", "waste", "of held")
 
-    def rows(self) -> list[tuple[str, ...]]:
+    def _text_rows(self) -> list[tuple[str, ...]]:
         """The tables as text, least held first, summed over recordings."""
         lines = []
         for key, _ in self._totals("held_bytes", None):
@@ -245,8 +247,8 @@ class Sweep(Sequence[Row]):
         return text + (f", {_format.plural(bad, 'row')} failed" if bad else "")
 
     def __str__(self) -> str:
-        rows = self.rows()
-        lines = [f"{self.title}, bytes", _format.table(rows[:_SHOWN], self.head, indent="  ")]
+        rows = self._text_rows()
+        lines = [f"{self.title}, bytes", _format.table(rows[:_SHOWN], self._text_head, indent="  ")]
         if len(rows) > _SHOWN:
             lines.append(f"  ... {_format.plural(len(rows) - _SHOWN, 'table')} more")
         for row in self.failures[:_SHOWN]:
@@ -255,10 +257,13 @@ class Sweep(Sequence[Row]):
             lines.append(f"  ... {_format.plural(len(self.failures) - _SHOWN, 'failure')} more")
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self.rows(), self.head, f"{self.title}, bytes")
+        return _format.html_table(
+            self._text_rows()[:_SHOWN], self._text_head, f"{self.title}, bytes"
+        )
 
 
 def content(row: Row) -> tuple[Any, Any]:

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _lib, errors
+from spanwise.heap.options import HeapOptions
 from spanwise.sweeps.tasks import ROW_FIELDS
 
 KIND = "spanwise sweep"
 FORMAT = 1
 _START = b'{"kind": "spanwise sweep"'
-_FIXED = ("at", "knobs")
+_FIXED = ("at", "options")
 HEADER_FIELDS = ("versions", "commit", "build", *_FIXED, "recordings", "tables")
 """What every header says, beside kind and format."""
 
@@ -77,8 +78,23 @@ def _parse(path: str, raw: bytes) -> Contents:
     return found
 
 
+_ROW_NAMES = {"held_at_peak": "held_at_peak_bytes"}
+_OPTION_NAMES = {"limit": "limit_bytes", "batch": "batch_spans"}
+
+
+def _renamed(value: dict[str, Any]) -> dict[str, Any]:
+    """A line with today's names, also where a spanwise before 0.2 wrote it."""
+    value = {_ROW_NAMES.get(name, name): item for name, item in value.items()}
+    if isinstance(value.get("knobs"), dict):
+        knobs = value.pop("knobs")
+        given = {_OPTION_NAMES.get(name, name): item for name, item in knobs.items()}
+        value["options"] = HeapOptions(**given).to_dict()
+    return value
+
+
 def _sort_in(found: Contents, value: Any) -> None:
     kind = value.get("kind") if isinstance(value, dict) else None
+    value = _renamed(value) if kind is not None else value
     if kind == KIND:
         if value.get("format") != FORMAT:
             raise errors.InvalidError(
@@ -111,7 +127,7 @@ class RowFile:
             to do leaves the file as it is.
 
     Raises:
-        InvalidError: the file is no sweep's, or one with another moment, knobs or version.
+        InvalidError: the file is no sweep's, or one with another moment, options or version.
         StateError: another sweep writes to it.
         OSError: the system refused.
     """

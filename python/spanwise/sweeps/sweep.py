@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spanwise import _format
+from spanwise.heap.options import HeapOptions
 from spanwise.recording import sources
+from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.sweeps import row_file
 from spanwise.sweeps.dispatcher import Dispatcher
 from spanwise.sweeps.engines import Engine, make_engine
@@ -46,8 +45,8 @@ def sweep(
     output: str | os.PathLike[str] | None = None,
     at: str | float = "peak",
     valid_prefix: bool = False,
-    progress: bool | Callable[[int], object] | None = None,
-    **knobs: Any,
+    options: HeapOptions | None = None,
+    progress: Progress = None,
 ) -> Sweep:
     """Ledgers of recordings under tables, many at a time.
 
@@ -65,9 +64,8 @@ def sweep(
             computed again; failed ones are.
         at: moment of the ledgers, as of `Recording.ledger`.
         valid_prefix: of recordings given by path, as of `Recording.open`.
-        progress: called with the number of rows done since its last call; True: a bar; None: a
-            bar on a terminal or in a notebook, if it takes more than a second.
-        knobs: placement, decay_ms, batch, limit as of `Recording.ledger`.
+        options: of the heaps, as of `Recording.ledger`.
+        progress: as of `Recording.ledger`; the steps are rows.
 
     Returns:
         The rows, by recording and table in the order given.
@@ -80,11 +78,14 @@ def sweep(
         SpanwiseError, OSError: none of the recordings, or of the tables, could be had; or the
             system refused to write.
     """
-    plan = make_plan(recordings, tables, at, valid_prefix, knobs)
+    plan = make_plan(recordings, tables, at, valid_prefix, options)
     engine = make_engine(executor, workers, plan.opened)
     session = _Session(plan, engine, output)
     try:
-        with _as_files(plan, engine), _bar(progress, session.total) as tell:
+        with (
+            _as_files(plan, engine),
+            progress_bar(progress, session.total, "sweep", "rows") as tell,
+        ):
             session.run(tell)
     except KeyboardInterrupt:
         raise SweepInterrupted(session.result()) from None
@@ -125,7 +126,7 @@ class _Session:
         sha256, table = content(row)
         return {**row, "recording": recordings[sha256], "table": tables[table]}
 
-    def run(self, tell: Callable[[int], object]) -> None:
+    def run(self, tell: Step) -> None:
         """Does the tasks that are not done."""
 
         def deliver(rows: Sequence[Row]) -> None:
@@ -183,23 +184,3 @@ def _as_files(plan: Plan, engine: Engine) -> Iterator[None]:
             sources.write_ops(path, iter([plan.opened[entry["sha256"]].ops]))
             entry["path"], entry["file_sha256"] = str(path), file_sha256(str(path))
         yield
-
-
-@contextmanager
-def _bar(
-    progress: bool | Callable[[int], object] | None, total: int
-) -> Iterator[Callable[[int], object]]:
-    if callable(progress):
-        yield progress
-        return
-    notebook = "ipykernel" in sys.modules
-    wanted = (notebook or sys.stderr.isatty()) if progress is None else progress
-    if not wanted:
-        yield lambda _count: None
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tqdm warns of widgets that are not installed
-        module = importlib.import_module("tqdm.auto" if notebook else "tqdm")
-    delay = 0 if progress else 1
-    with module.tqdm(total=total, desc="sweep", unit=" rows", delay=delay, file=sys.stderr) as bar:
-        yield bar.update

@@ -22,7 +22,7 @@ STATS_FIELDS = (
     "skipped",
     "peak_requested_bytes",
     "peak_held_bytes",
-    "held_at_peak",
+    "held_at_peak_bytes",
     "mean_held_over_requested",
 )
 VALUE_FIELDS = (*LEDGER_FIELDS, "events", *STATS_FIELDS)
@@ -53,7 +53,7 @@ class Task:
         library: version of spanwise that the sweep was started with.
         recording: name, path and sha256 of the recording, valid_prefix; path None: in memory.
         at: moment of the ledgers, as of `Recording.ledger`.
-        knobs: placement, decay_ms, batch, limit.
+        options: fields of `HeapOptions`.
         tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
             each table.
         attempt: 0, or how often a worker died on it before.
@@ -62,7 +62,7 @@ class Task:
     library: str
     recording: dict[str, Any]
     at: str | float
-    knobs: dict[str, Any]
+    options: dict[str, Any]
     tables: tuple[dict[str, Any], ...]
     attempt: int = 0
 
@@ -102,7 +102,7 @@ class Task:
 
 def table_spec(table: SizeClassTable) -> dict[str, Any]:
     """A table as a task has it."""
-    file = table.to_table_file()
+    file = table.to_dict()
     classes = [list(spec) for spec in file_specs(file)]
     return {
         "name": table.name,

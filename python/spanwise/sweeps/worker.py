@@ -18,6 +18,7 @@ import numpy as np
 
 from spanwise import _lib, errors
 from spanwise._lib import OPS_DTYPE, check, ffi, lib
+from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.recording.recording import Recording
 from spanwise.recording.simulate import Simulation, before_stop
@@ -74,7 +75,7 @@ class _Lane:
 
     def start(self, task: Task, end_ns: int) -> None:
         """Makes the table and its dry heap."""
-        self.simulation = Simulation(spec_table(self.spec), **task.knobs)
+        self.simulation = Simulation(spec_table(self.spec), HeapOptions(**task.options))
         self.simulation.time_ns = end_ns
 
     def run(self, batch: Batch) -> None:

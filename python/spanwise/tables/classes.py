@@ -15,11 +15,11 @@ from spanwise.tables import families
 CLASSES_DTYPE = np.dtype(
     [
         ("cls", "<u4"),
-        ("size", "<u4"),
+        ("size_bytes", "<u4"),
         ("span_bytes", "<u4"),
-        ("objects", "<u4"),
-        ("tail_waste", "<u4"),
-        ("max_waste_pct", "<f8"),
+        ("slots", "<u4"),
+        ("tail_bytes", "<u4"),
+        ("max_waste_percent", "<f8"),
         ("min_align", "<u4"),
         ("first_span_bytes", "<u4"),
     ]
@@ -66,7 +66,7 @@ def file_rows(classes: NDArray[np.void], page_bytes: int) -> list[dict[str, int]
     return [
         {"size": size, "pages": span // page_bytes}
         | ({} if first == span else {"first_pages": first // page_bytes})
-        for size, span, first in classes[["size", "span_bytes", "first_span_bytes"]].tolist()
+        for size, span, first in classes[["size_bytes", "span_bytes", "first_span_bytes"]].tolist()
     ]
 
 

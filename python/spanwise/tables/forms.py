@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise.tables.classes import CLASSES_DTYPE, grow
+from spanwise.tables.classes import grow
 
 COLUMN_TITLES = (
     "class",
@@ -25,10 +22,22 @@ COLUMN_TITLES = (
 )
 """The last one only where spans grow."""
 
+_GENERATOR_KEYS = (
+    "cls",
+    "size",
+    "span_bytes",
+    "objects",
+    "tail_waste",
+    "max_waste_pct",
+    "min_align",
+    "first_span_bytes",
+)
+"""What the columns are called in the generator's JSON, whose form other files of tables share."""
+
 
 def json_rows(classes: NDArray[np.void]) -> list[dict[str, Any]]:
-    """One dictionary a class with its columns; percents have two digits."""
-    keys = (CLASSES_DTYPE.names or ())[: len(titles(classes))]
+    """One dictionary a class, with the keys of the generator; percents have two digits."""
+    keys = _GENERATOR_KEYS[: len(titles(classes))]
     return [
         {
             key: (round(v, 2) if isinstance(v, float) else v)
@@ -58,21 +67,3 @@ def markdown(classes: NDArray[np.void]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
     lines += ["| " + " | ".join(row) + " |" for row in text_rows(classes)]
     return "\n".join(lines)
-
-
-def write_whole(path: str | os.PathLike[str], content: str) -> None:
-    """Writes a text file that appears whole or not at all.
-
-    Raises:
-        OSError: naming `path`; what was there before stays.
-    """
-    place = Path(path)
-    growing = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        growing.write_text(content, encoding="utf-8")
-        growing.replace(place)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(place)) from None
-    finally:
-        with suppress(OSError):
-            growing.unlink()

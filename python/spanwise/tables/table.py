@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result
 from spanwise.tables import families
 from spanwise.tables.classes import (
     class_spec,
@@ -24,7 +25,7 @@ from spanwise.tables.classes import (
     read_classes,
 )
 from spanwise.tables.explanation import Explanation, explain_request
-from spanwise.tables.forms import json_rows, markdown, text_rows, titles, write_whole
+from spanwise.tables.forms import json_rows, markdown, text_rows, titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ def _destroy(
         destroy(c_table)
 
 
-class SizeClassTable:
+class SizeClassTable(Result, Tabular):
     """An immutable table of size classes.
 
     Make one with `go()`, `c16()`, `default()`, `jemalloc()`, `tcmalloc()`, `mimalloc()`, `pow2()`,
@@ -68,8 +69,8 @@ class SizeClassTable:
         self._c = c_table
         self._source = source
         self._parameters = dict(parameters) if parameters is not None else None
-        self._classes = read_classes(c_table)
-        self._sizes = self._classes["size"].astype(np.int64)
+        self._classes = as_rows(read_classes(c_table))
+        self._sizes = self._classes["size_bytes"].astype(np.int64)
 
     # --- making ---
 
@@ -106,31 +107,37 @@ class SizeClassTable:
         return cls.named("mimalloc")
 
     @classmethod
-    def pow2(cls, largest: int = 32768) -> SizeClassTable:
-        """Powers of two from 8 to `largest` bytes."""
-        return cls._of_family(families.make("pow2", largest))
+    def pow2(cls, largest_bytes: int = 32768) -> SizeClassTable:
+        """Powers of two from 8 to `largest_bytes`."""
+        return cls._of_family(families.make("pow2", largest_bytes))
 
     @classmethod
-    def fibonacci(cls, largest: int = 32768, *, align: int = 16) -> SizeClassTable:
-        """`align` (8 or 16 bytes) times the Fibonacci numbers, up to `largest` bytes."""
-        return cls._of_family(families.make("fibonacci", largest, align))
+    def fibonacci(cls, largest_bytes: int = 32768, *, align: int = 16) -> SizeClassTable:
+        """`align` (8 or 16 bytes) times the Fibonacci numbers, up to `largest_bytes`."""
+        return cls._of_family(families.make("fibonacci", largest_bytes, align))
 
     @classmethod
     def geometric(
-        cls, ratio: float, *, smallest: int = 16, largest: int = 32768, align: int = 16
+        cls,
+        ratio: float,
+        *,
+        smallest_bytes: int = 16,
+        largest_bytes: int = 32768,
+        align: int = 16,
     ) -> SizeClassTable:
         """Classes that grow by `ratio`, in multiples of `align` bytes.
 
         Args:
             ratio: above 1; 1.25 gives about 1/5 of waste at worst.
-            smallest: bytes of the first class.
-            largest: bytes of the last class.
+            smallest_bytes: size of the first class.
+            largest_bytes: size of the last class.
             align: 8 or 16 bytes.
 
         Raises:
             InvalidError: for an argument out of range, or more than 255 classes.
         """
-        return cls._of_family(families.make("geometric", ratio, smallest, largest, align))
+        made = families.make("geometric", ratio, smallest_bytes, largest_bytes, align)
+        return cls._of_family(made)
 
     @classmethod
     def _of_family(cls, made: Table) -> SizeClassTable:
@@ -219,7 +226,7 @@ class SizeClassTable:
         return int(lib.sw_table_page_bytes(self._c))
 
     @property
-    def max_bytes(self) -> int:
+    def largest_bytes(self) -> int:
         """Largest slot, bytes; larger requests get whole pages."""
         return int(lib.sw_table_max_bytes(self._c))
 
@@ -229,13 +236,18 @@ class SizeClassTable:
         return int(lib.sw_table_hash(self._c))
 
     @property
-    def classes(self) -> NDArray[np.void]:
-        """The classes, a read-only structured array.
+    def classes(self) -> Rows:
+        """The classes, read-only `Rows`.
 
-        Columns: cls, size, span_bytes, objects, tail_waste (bytes), max_waste_pct (percent; the
+        Columns: cls, size_bytes, span_bytes, slots, tail_bytes, max_waste_percent (percent; the
         worst round-up and tail of a span full of the smallest request), min_align (bytes),
         first_span_bytes (of the first span, which is shorter than span_bytes where spans grow).
         """
+        return self._classes
+
+    @property
+    def array(self) -> Rows:
+        """The same as `classes`."""
         return self._classes
 
     def __len__(self) -> int:
@@ -264,9 +276,9 @@ class SizeClassTable:
         if sizes.size and sizes.min() < 0:
             raise errors.InvalidError(f"size {sizes.min()} is negative; give 0 or more")
         wide = sizes.astype(np.int64)
-        slot = self._sizes[np.searchsorted(self._sizes, np.minimum(wide, self.max_bytes))]
+        slot = self._sizes[np.searchsorted(self._sizes, np.minimum(wide, self.largest_bytes))]
         pages = -(-wide // self.page_bytes) * self.page_bytes
-        return np.where(wide == 0, 0, np.where(wide > self.max_bytes, pages, slot))
+        return np.where(wide == 0, 0, np.where(wide > self.largest_bytes, pages, slot))
 
     def waste(self, size: ArrayLike) -> Any:
         """Bytes beyond what was asked for: round_up(size) - size. Shapes as there."""
@@ -277,36 +289,39 @@ class SizeClassTable:
         """What happens to one request of `size` bytes."""
         return explain_request(self, _lib.as_bytes_size(size))
 
-    def plot_waste(self, ax: Axes | None = None, *, largest: int | None = None) -> Axes:
+    def plot_waste(self, ax: Axes | None = None, *, largest_bytes: int | None = None) -> Axes:
         """Draws waste in percent of the slot against the size of the request.
 
         Args:
             ax: where to draw; None makes a new figure.
-            largest: last size, bytes; None: the largest class.
+            largest_bytes: last size; None: the largest class.
 
         Returns:
             The matplotlib Axes.
         """
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
-        return plots.waste([self], ax=ax, largest=largest)
+        return plots.waste([self], ax=ax, largest_bytes=largest_bytes)
 
     # --- other forms ---
 
-    def to_dict(self) -> dict[str, Any]:
-        """The table with every column, in the keys that `spanwise classes --json` prints."""
+    def to_columns(self) -> dict[str, Any]:
+        """The table with every column, in the keys that `spanwise classes --json` prints.
+
+        They are those of the generator's JSON, which other tables' files in the field have too.
+        """
         return {
             "source": self._source,
             "page_bytes": self.page_bytes,
-            "max_small": self.max_bytes,
+            "max_small": self.largest_bytes,
             "small_size_div": 8,
             "small_size_max": 1024,
             "large_size_div": families.large_step(self._sizes),
             "classes": json_rows(self._classes),
         }
 
-    def to_table_file(self) -> dict[str, Any]:
-        """The table in the form that `from_json` and the generator read."""
+    def to_dict(self) -> dict[str, Any]:
+        """The table in the form that `from_json` and the generator read: a table file's."""
         file: dict[str, Any] = {
             "name": self.name,
             "page_bytes": self.page_bytes,
@@ -316,33 +331,22 @@ class SizeClassTable:
             file["parameters"] = self._parameters
         return {**file, "provenance": self._source}
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The table as a table file's text; also written to `path`, whole or not, unless None."""
-        content = json.dumps(self.to_table_file(), indent=1) + "\n"
-        if path is not None:
-            write_whole(path, content)
-        return content
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """The columns as text, one tuple a class."""
-        return text_rows(self._classes)
-
     def to_markdown(self) -> str:
         """The columns as a Markdown table."""
         return markdown(self._classes)
 
     def __str__(self) -> str:
-        return _format.table(self.rows(), titles(self._classes), left=0)
+        return _format.table(text_rows(self._classes), titles(self._classes), left=0)
 
     def __repr__(self) -> str:
         return (
             f"<SizeClassTable {self.name}: {len(self)} classes, {self._sizes[0]} to"
-            f" {self.max_bytes} B, pages of {self.page_bytes} B>"
+            f" {self.largest_bytes} B, pages of {self.page_bytes} B>"
         )
 
     def _repr_html_(self) -> str:
         title = f"{self.name}: {len(self)} classes, pages of {self.page_bytes} B"
-        return _format.html_table(self.rows(), titles(self._classes), title, left=0)
+        return _format.html_table(text_rows(self._classes), titles(self._classes), title, left=0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SizeClassTable) and self.hash == other.hash
@@ -353,7 +357,7 @@ class SizeClassTable:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._source in _SOURCES.values():
             return (SizeClassTable.named, (self.name,))
-        specs = file_specs(self.to_table_file())
+        specs = file_specs(self.to_dict())
         return (rebuild, (specs, self.name, self.page_bytes, self._source, self._parameters))
 
 
@@ -378,6 +382,18 @@ def as_table(value: SizeClassTable | str) -> SizeClassTable:
     if isinstance(value, str):
         return SizeClassTable.named(value)
     raise TypeError(f"table must be a SizeClassTable or a name, not {type(value).__name__}")
+
+
+STOCK = ("go", "c16")
+"""The tables that every spanwise has: what a comparison shows unless it is told otherwise."""
+
+
+def as_tables(
+    value: SizeClassTable | str | Iterable[SizeClassTable | str],
+) -> list[SizeClassTable]:
+    """Tables as they are, or by name; one, or any number of them."""
+    given = [value] if isinstance(value, SizeClassTable | str) else value
+    return [as_table(one) for one in given]
 
 
 def _scalar(value: Any) -> Any:

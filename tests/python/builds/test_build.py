@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.builds.build import check_malloc_table
+from spanwise.builds.build import build_telling, check_malloc_table
 from spanwise.builds.steps import (
     COMMON_FLAGS,
     FACE_FLAGS,
@@ -62,7 +62,7 @@ def table() -> sw.SizeClassTable:
 def built(table: sw.SizeClassTable, tmp_path_factory: pytest.TempPathFactory) -> sw.Build:
     """One build for all tests: it takes some seconds."""
     lines: list[str] = []
-    made = sw.build(table, tmp_path_factory.mktemp("build") / "few", say=lines.append)
+    made = build_telling(table, tmp_path_factory.mktemp("build") / "few", lines.append)
     assert lines[0].startswith("table few-16.x: 9 classes") and len(lines) >= 5
     return made
 
@@ -315,8 +315,8 @@ def test_impossible_table_files(tmp_path: Path) -> None:
     assert done.returncode == 2 and "t.json: class 1" in done.stderr
     with pytest.raises(sw.InvalidError, match="is no folder that"):
         sw.Build.open(tmp_path)
-    with pytest.raises(sw.InvalidError, match="cutoff 2000 is too large"):
-        sw.build("c16", tmp_path / "b", cutoff=2000)
+    with pytest.raises(sw.InvalidError, match="cutoff_bytes 2000 is too large"):
+        sw.build("c16", tmp_path / "b", cutoff_bytes=2000)
 
 
 def test_flags_and_sources_are_those_of_cmake() -> None:
@@ -347,6 +347,6 @@ def test_goes_without_zstd(tmp_path: Path) -> None:
     )
     lines: list[str] = []
     with pytest.raises(sw.BuildError, match="stop"):
-        sw.build("c16", tmp_path / "b", cc=compiler, say=lines.append)
+        build_telling("c16", tmp_path / "b", lines.append, cc=compiler)
     assert any("goes without recordings" in line for line in lines)
     assert not any(room.startswith(("trace", "optimize")) for room in core_rooms(ROOT, False))

@@ -219,7 +219,7 @@ def test_every_command_takes_the_same_sizes(capsys: pytest.CaptureFixture[str]) 
     assert told(capsys, "run", "--limit=-1K", "--", "ls") == (
         "--limit -1K is negative; give 0 (no limit) or more"
     )
-    for command, option in (("optimize", "--max-size"), ("optimize", "--page-bytes")):
+    for command, option in (("optimize", "--largest"), ("optimize", "--page-bytes")):
         assert told(capsys, command, "a.swt", option, "x") == (
             f"spanwise {command}: argument {option}: size 'x' {rule}; see spanwise {command} --help"
         ).removeprefix("spanwise: ")

@@ -161,7 +161,8 @@ def test_bad_table_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 )
 def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) -> None:
     value = json.loads(said(capsys, "explain", str(size), "--table", "go", "--json"))
-    assert (value["size"], value["rounded"], value["waste"]) == (size, rounded, rounded - size)
+    assert (value["size_bytes"], value["rounded_bytes"]) == (size, rounded)
+    assert value["waste_bytes"] == rounded - size
     text = said(capsys, "explain", str(size), "--table", "go")
     assert f"rounded up to     {rounded} B\n" in text
     assert ("the C call still returns a unique slot of 8 B." in text) == (size == 0)
@@ -192,7 +193,7 @@ def test_ledger(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
     value = json.loads(said(capsys, "ledger", stored, "--table", "go", "--json"))
     assert sum(value[part] for part in PARTS) == value["held_bytes"]
     ledger = sw.Recording.open(stored).ledger("go")
-    assert value == json.loads(ledger.json)
+    assert value == json.loads(ledger.to_json())
     text = said(capsys, "ledger", stored, "--table", "go")
     assert text.startswith(str(ledger))
     assert "classes with the most waste, bytes" in text
@@ -208,7 +209,8 @@ def test_ledger_at(capsys: pytest.CaptureFixture[str], stored: Path, at: str) ->
 def test_ledger_knobs(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
     knobs = ("--placement", "address", "--decay-ms", "0", "--batch", "0")
     value = json.loads(said(capsys, "ledger", stored, "--at", "end", *knobs, "--json"))
-    same = sw.Recording.open(stored).ledger("c16", "end", placement="address", decay_ms=0, batch=0)
+    options = sw.HeapOptions(None, "address", 0, 0)
+    same = sw.Recording.open(stored).ledger("c16", "end", options=options)
     assert value["held_bytes"] == same.held_bytes
 
 

@@ -38,11 +38,12 @@ OPTIONS: dict[str, Sequence[Any]] = {
     "tiny": (False, True),
     "tracked": (False, True),
     "placement": ("lifo", "address", "fullest"),
-    "limit": (None, 1 << 20),
+    "limit_bytes": (None, 1 << 20),
     "decay_ms": (None, 0, math.inf),
-    "batch": (0, 3),
+    "batch_spans": (0, 3),
     "manual_clock": (False, True),
 }
+OF_OPTIONS = ("placement", "limit_bytes", "decay_ms", "batch_spans")
 
 
 def column(
@@ -104,9 +105,10 @@ def main(part: int, parts: int) -> None:
     for number, values in enumerate(itertools.product(*OPTIONS.values())):
         if number % parts != part:
             continue
-        options = dict(zip(OPTIONS, values, strict=True))
-        print(number, options, flush=True)
-        with sw.Heap(**options) as heap:
+        given = dict(zip(OPTIONS, values, strict=True))
+        print(number, given, flush=True)
+        options = sw.HeapOptions(**{name: given.pop(name) for name in OF_OPTIONS})
+        with sw.Heap(**given, options=options) as heap:
             play(np.random.default_rng(number), heap)
     print("done")
 

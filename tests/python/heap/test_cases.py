@@ -29,17 +29,17 @@ class Counter:
         block = self.heap.alloc(size)
         block.view()[:] = 0xA5
         self.blocks.append(block)
-        return block.usable
+        return block.usable_bytes
 
     @property
     def count(self) -> tuple[int, int]:
         """B/op and allocs/op."""
-        return sum(block.usable for block in self.blocks), len(self.blocks)
+        return sum(block.usable_bytes for block in self.blocks), len(self.blocks)
 
     @property
     def wasted(self) -> int:
         """Slot bytes beyond what was requested."""
-        return sum(block.usable - block.size for block in self.blocks)
+        return sum(block.usable_bytes - block.size_bytes for block in self.blocks)
 
 
 @contextmanager
@@ -171,6 +171,6 @@ def test_tiny_objects_share_blocks() -> None:
     with sw.Heap("go", tiny=True) as heap:
         first, second = heap.alloc(8), heap.alloc(8)
         assert abs(first.address - second.address) == 8
-        assert first.usable == second.usable == 16
+        assert first.usable_bytes == second.usable_bytes == 16
         with pytest.raises(sw.StateError, match="shares its slot with others"):
             first.free()

@@ -22,7 +22,7 @@ HUGE = 2**63
 
 def test_a_block_has_what_was_asked_for(heap: sw.Heap) -> None:
     block = heap.alloc(100)
-    assert (block.size, len(block), block.usable, block.freed) == (100, 100, 112, False)
+    assert (block.size_bytes, len(block), block.usable_bytes, block.freed) == (100, 100, 112, False)
     assert block.address % 8 == 0
     assert repr(block) == (f"<Block of heap {heap.id}: 100 B, 112 usable, at {block.address:#x}>")
     block.free()
@@ -45,7 +45,7 @@ def test_zeroed_blocks_read_as_zero_after_reuse(heap: sw.Heap, size: int) -> Non
 def test_alignment(heap: sw.Heap, size: int, align: int) -> None:
     block = heap.alloc(size, align=align)
     assert block.address % align == 0
-    assert block.usable >= size
+    assert block.usable_bytes >= size
     block.free()
 
 
@@ -120,7 +120,7 @@ def test_more_than_there_is(heap: sw.Heap, size: int) -> None:
 
 
 def test_limit() -> None:
-    with sw.Heap("go", limit=1 << 20) as heap:
+    with sw.Heap("go", options=sw.HeapOptions(limit_bytes=1 << 20)) as heap:
         with pytest.raises(sw.LimitError) as caught:
             heap.alloc(2 << 20)
         assert str(caught.value) == f"heap {heap.id}: {2 << 20} bytes: limit reached"
@@ -132,7 +132,7 @@ def test_limit() -> None:
         heap.verify()
         for block in blocks:
             block.free()
-        assert heap.alloc(1000).usable == 1024
+        assert heap.alloc(1000).usable_bytes == 1024
 
 
 class Sly:
@@ -156,7 +156,7 @@ def test_index_that_raises(heap: sw.Heap) -> None:
 
 
 def test_index_that_changes_the_heap(heap: sw.Heap) -> None:
-    assert heap.alloc(Sly(8, lambda: heap.alloc(8))).size == 8
+    assert heap.alloc(Sly(8, lambda: heap.alloc(8))).size_bytes == 8
     assert heap.stats().live_objects == 2
 
 
@@ -208,7 +208,7 @@ def test_closed_heap() -> None:
             call()
         assert str(caught.value) == f"heap {number} is closed"
     assert repr(heap) == f"<Heap {number}: table go, tracked, closed>"
-    assert heap.explain(33).rounded == 48
+    assert heap.explain(33).rounded_bytes == 48
     assert heap.table == sw.SizeClassTable.go()
 
 
@@ -227,20 +227,30 @@ def test_no_copies(heap: sw.Heap, copied: Callable[[object], object]) -> None:
             ValueError,
             "placement 'best' is unknown; use one of lifo, address, fullest",
         ),
-        ({"limit": 0}, ValueError, "limit 0 leaves no room; give bytes, or None for no limit"),
-        ({"limit": -1}, ValueError, "limit -1 is negative; give 0 or more"),
-        ({"limit": 1.5}, TypeError, "limit must be an integer, not float"),
+        (
+            {"limit_bytes": 0},
+            ValueError,
+            "limit_bytes 0 leaves no room; give bytes, or None for no limit",
+        ),
+        ({"limit_bytes": -1}, ValueError, "limit_bytes -1 is negative; give 0 or more"),
+        ({"limit_bytes": 1.5}, TypeError, "limit_bytes must be an integer, not float"),
         ({"decay_ms": -1}, ValueError, "decay_ms -1 is not a time; give 0 or more"),
         ({"decay_ms": math.nan}, ValueError, "decay_ms nan is not a time; give 0 or more"),
         ({"decay_ms": "1"}, TypeError, "decay_ms must be a number, not str"),
-        ({"batch": 65536}, ValueError, "batch 65536 is too large; give at most 65535"),
-        ({"table": None}, TypeError, "table must be a SizeClassTable or a name, not NoneType"),
+        ({"batch_spans": 65536}, ValueError, "batch_spans 65536 is too large; give at most 65535"),
     ],
 )
 def test_bad_options(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as caught:
-        sw.Heap(**arguments)
+        sw.HeapOptions(**arguments)
     assert str(caught.value) == message
+
+
+def test_bad_tables_and_options_of_a_heap() -> None:
+    with pytest.raises(TypeError, match="table must be a SizeClassTable or a name, not NoneType"):
+        sw.Heap(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="options must be HeapOptions, not dict"):
+        sw.Heap(options={"limit_bytes": 1})  # type: ignore[arg-type]
 
 
 # --- accounts -------------------------------------------------------------------------------------
@@ -254,9 +264,9 @@ def test_ledger_of_a_live_heap(heap: sw.Heap) -> None:
     assert_identity(ledger)
     live = [block for block in blocks if not block.freed]
     assert ledger.live_objects == len(live) == heap.stats().live_objects
-    assert ledger.requested_bytes == sum(block.size for block in live)
+    assert ledger.requested_bytes == sum(block.size_bytes for block in live)
     rounded = ledger.roundup_bytes + ledger.large_rounding_bytes
-    assert rounded == sum(block.usable - block.size for block in live)
+    assert rounded == sum(block.usable_bytes - block.size_bytes for block in live)
     assert ledger.rss_bytes is not None
     assert ledger.rss_bytes > 0
     assert heap.held_bytes == ledger.held_bytes
@@ -275,7 +285,7 @@ def test_untracked_heap_knows_no_requests() -> None:
 
 
 def test_trim_gives_pages_back() -> None:
-    with sw.Heap(decay_ms=math.inf) as heap:
+    with sw.Heap(options=sw.HeapOptions(decay_ms=math.inf)) as heap:
         heap.alloc(1 << 20).free()  # its cache keeps it
         assert heap.ledger().cached_bytes >= 1 << 20
         assert heap.trim() >= 1 << 20
@@ -285,7 +295,7 @@ def test_trim_gives_pages_back() -> None:
 
 
 def test_manual_clock_gives_pages_back() -> None:
-    with sw.Heap(manual_clock=True, decay_ms=10) as heap:
+    with sw.Heap(manual_clock=True, options=sw.HeapOptions(decay_ms=10)) as heap:
         heap.alloc(1 << 20).free()  # its cache keeps it
         assert heap.ledger().cached_bytes >= 1 << 20
         for tick in range(1, 5):

@@ -70,7 +70,7 @@ class HeapMachine(RuleBasedStateMachine):
         ledger = self.heap.ledger()
         assert_identity(ledger)
         assert ledger.live_objects == len(self.blocks)
-        assert ledger.requested_bytes == sum(block.size for block, _ in self.blocks.values())
+        assert ledger.requested_bytes == sum(block.size_bytes for block, _ in self.blocks.values())
 
     def teardown(self) -> None:
         """Closes."""
@@ -85,5 +85,5 @@ TestHeapMachine = HeapMachine.TestCase
 def test_blocks_do_not_overlap(requests: list[tuple[int, int | None]]) -> None:
     with sw.Heap("c16") as heap:
         blocks = [heap.alloc(size, align=align) for size, align in requests]
-        ends = sorted((block.address, block.address + block.usable) for block in blocks)
+        ends = sorted((block.address, block.address + block.usable_bytes) for block in blocks)
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))

@@ -139,7 +139,7 @@ def test_the_demo_goes_on_where_the_stock_table_stays(
     monkeypatch.setenv("CC", "")
     loop = demo._close_loop(sw.Recording.from_ops(ops), tmp_path)
     assert "c16 stays: it holds " in capsys.readouterr().err
-    assert sw.SizeClassTable.from_json(tmp_path / "best.json").max_bytes == 32768
+    assert sw.SizeClassTable.from_json(tmp_path / "best.json").largest_bytes == 32768
     said = loop.sentence()
     assert "; no table that was found holds less, so c16 stays (best-1-peak, 1 class, would" in said
     assert said.endswith("no C compiler was found; install gcc or clang, or name one with --cc.")

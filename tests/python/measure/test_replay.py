@@ -45,13 +45,13 @@ def test_tracked_heap_equals_the_simulator_to_the_byte(table: str, at: str) -> N
         recording = sw.Recording.from_ops(random_ops(seed, 6000, threads=threads))
         check = sw.check_ledger(recording, table, at)
         assert check.different == {}
-        assert check.real["held_bytes"] > check.real["requested_bytes"] > 0
+        assert check.measured["held_bytes"] > check.measured["requested_bytes"] > 0
         assert "equal to the byte" in str(check)
 
 
 def test_a_difference_would_be_seen() -> None:
     check = sw.check_ledger(sw.Recording.from_ops(random_ops(3, 500, threads=1)))
-    real = {**check.real, "cached_bytes": check.real["cached_bytes"] + 8}
+    real = {**check.measured, "cached_bytes": check.measured["cached_bytes"] + 8}
     other = sw.LedgerCheck(real, check.model)
     assert list(other.different) == ["cached_bytes"]
     assert "NOT equal" in str(other) and other.to_dict()["equal"] is False
@@ -66,13 +66,15 @@ def test_samples_follow_the_recording() -> None:
     assert (seen.ops, seen.threads, seen.crossings, seen.failed) == (5000, 1, 0, 0)
     rows = seen.samples
     live = np.cumsum(_live_changes(ops))
-    assert (rows["live_bytes"] == live[rows["op"] - 1]).all()
+    assert (rows["requested_bytes"] == live[rows["op"] - 1]).all()
     assert rows["op"][-1] == 5000 and (np.diff(rows["op"]) > 0).all()
     assert (np.diff(rows["wall_ns"]) > 0).all()
     summary = sw.Recording.from_ops(ops).summary
     assert summary.peak_op in rows["op"]
-    assert seen.peak_live_bytes == summary.peak_requested_bytes == rows["live_bytes"].max()
-    assert seen.peak_rss_bytes >= seen.peak_live_bytes * 0.5
+    assert (
+        seen.peak_requested_bytes == summary.peak_requested_bytes == rows["requested_bytes"].max()
+    )
+    assert seen.peak_rss_bytes >= seen.peak_requested_bytes * 0.5
     assert seen.ns_per_op > 0 and seen.blow_up is not None and seen.blow_up > 0.5
     assert seen.runs[0].own_bytes > 5000 * 16 and "ns/op" in str(seen)
     assert seen.plot().get_ylabel().startswith("resident")
@@ -100,8 +102,8 @@ def test_resident_memory_is_what_is_touched() -> None:
 def test_drained_memory_is_read_again() -> None:
     ops = make_ops(*((ALLOC, i, 1 << 20) for i in range(16)))
     seen = short_replay(ops, "glibc", drain=(0.0, 0.05))
-    assert list(seen.returned) == [0.0, 0.05]
-    assert seen.peak_rss_bytes > 16 << 20 > seen.returned[0.05]
+    assert list(seen.left_bytes) == [0.0, 0.05]
+    assert seen.peak_rss_bytes > 16 << 20 > seen.left_bytes[0.05]
 
 
 def test_one_thread_places_equally_twice() -> None:
@@ -198,14 +200,14 @@ def test_peers_beside_the_model(tmp_path: Path) -> None:
     path = tmp_path / "r.swt"
     sw.Recording.from_ops(random_ops(11, 4000, threads=1), path)
     seen = sw.compare_peers(path, ["spanwise", "glibc", "jemalloc"])
-    ours, glibc, _ = seen.rows
-    assert ours.model_bytes is not None and ours.error is not None
-    assert (glibc.table, glibc.error) == ("", None) and glibc.real is not None
+    ours, glibc, _ = seen.peers
+    assert ours.model_held_bytes is not None and ours.error is not None
+    assert (glibc.table, glibc.error) == ("", None) and glibc.peak_rss_bytes is not None
     assert "pair" in seen.verdict() or "nothing to rank" in seen.verdict()
     with pytest.raises(sw.InvalidError, match="unknown"):
         sw.compare_peers(path, ["libc"])
     done = spanwise("compare", path, "--peers", "spanwise,glibc", "--json")
-    assert [row["name"] for row in json.loads(done.stdout)["peers"]["rows"]] == [
+    assert [row["name"] for row in json.loads(done.stdout)["peers"]["peers"]] == [
         "spanwise",
         "glibc",
     ]
@@ -223,7 +225,7 @@ def test_command(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     glibc, ours = json.loads(done.stdout)
     assert (glibc["allocator"], ours["allocator"]) == ("glibc", "spanwise go (run time)")
-    assert len(ours["runs"]) == 2 and ours["returned"].keys() == {"0.01"}
+    assert len(ours["runs"]) == 2 and ours["left_bytes"].keys() == {"0.01"}
     assert (tmp_path / "rss.png").stat().st_size > 1000
     done = spanwise("replay", path, "--ledger", "--table", "c16", "--table", "go")
     assert done.returncode == 0 and done.stdout.count("equal to the byte") == 2

@@ -27,11 +27,11 @@ def run(**changes: Any) -> Run:
         "minor_faults": 5,
         "own_bytes": 4096,
         "plan_bytes": 1024,
-        "startup_bytes": 50_000,
+        "startup_rss_bytes": 50_000,
         "peak_rss_bytes": 150_000,
         "rss_at_peak_bytes": 140_000,
-        "drained_bytes": 60_000,
-        "returned": {0.5: 50_000, 5.0: 40_000},
+        "drained_rss_bytes": 60_000,
+        "left_bytes": {0.5: 50_000, 5.0: 40_000},
         "malloc": "/libc.so",
         "addresses": None,
         "samples": np.zeros(1, SAMPLES_DTYPE),
@@ -48,7 +48,7 @@ def replay(*runs: Run, **changes: Any) -> Replay:
         "ops": 100,
         "threads": 2,
         "crossings": 4,
-        "peak_live_bytes": 100_000,
+        "peak_requested_bytes": 100_000,
         "touch": "pages",
         "above_table": None,
         "runs": runs,
@@ -74,20 +74,20 @@ def test_blow_up_is_peak_resident_over_peak_live() -> None:
     """What was resident at the start is part of it: a user pays for that too."""
     assert replay(*THREE).peak_rss_bytes == 150_000
     assert replay(*THREE).blow_up == 1.5
-    assert replay(*THREE, peak_live_bytes=0).blow_up is None
+    assert replay(*THREE, peak_requested_bytes=0).blow_up is None
 
 
 def test_what_is_left_is_the_median_at_each_time() -> None:
     lefts = ((10, 5), (30, 1), (20, 3))
-    seen = replay(*(run(returned={0.5: a, 5.0: b}) for a, b in lefts))
-    assert seen.returned == {0.5: 20, 5.0: 3}
+    seen = replay(*(run(left_bytes={0.5: a, 5.0: b}) for a, b in lefts))
+    assert seen.left_bytes == {0.5: 20, 5.0: 3}
 
 
 def test_refusals_are_those_of_the_worst_run() -> None:
     assert replay(*THREE).failed == 7
-    assert replay(*THREE).notes() == ["7 allocations refused: the numbers are of a smaller history"]
-    above = replay(run(), above_table=2).notes()
-    assert above == ["2 requests above the largest class took whole pages"]
+    assert replay(*THREE).notes == ("7 allocations refused: the numbers are of a smaller history",)
+    above = replay(run(), above_table=2).notes
+    assert above == ("2 requests above the largest class took whole pages",)
 
 
 def test_text() -> None:
@@ -102,7 +102,7 @@ def test_json_has_the_same_numbers() -> None:
     value = replay(*THREE).to_dict()
     assert (value["ns_per_op"], value["ns_range"], value["blow_up"]) == (12.0, [10.0, 30.0], 1.5)
     assert (value["peak_rss_bytes"], value["overhead_ns_per_op"]) == (150_000, 2.0)
-    assert value["returned"] == {"0.5": 50_000, "5": 40_000}
+    assert value["left_bytes"] == {"0.5": 50_000, "5": 40_000}
     assert [one["elapsed_ns"] for one in value["runs"]] == [7777] * 3
 
 
@@ -133,14 +133,14 @@ def test_a_run_is_what_was_told_less_the_replayers_own() -> None:
     one = _run(told(), seen_from_outside((40, 99_999), (50, 8000), (70, 12_000)), 4)
     assert (one.cpu_ns, one.elapsed_ns, one.waited_ns, one.waits) == (11, 22, 33, 44)
     assert (one.overhead_ns, one.failed, one.minor_faults, one.plan_bytes) == (55, 66, 77, 88)
-    assert (one.own_bytes, one.startup_bytes) == (1000, 600)
+    assert (one.own_bytes, one.startup_rss_bytes) == (1000, 600)
     assert one.samples["rss_bytes"].tolist() == [4000, 8000, 0]
     assert one.timeline["wall_ns"].tolist() == [0, 20]
     assert one.timeline["rss_bytes"].tolist() == [7000, 11_000]
     assert one.peak_rss_bytes == 11_000
     assert one.rss_at_peak_bytes == 8000
-    assert one.drained_bytes == 1500
-    assert one.returned == {0.1: 800, 5.0: 0}
+    assert one.drained_rss_bytes == 1500
+    assert one.left_bytes == {0.1: 800, 5.0: 0}
     assert one.addresses == (123, 456)
 
 
@@ -172,8 +172,8 @@ PEERS = PeerComparison(
 
 
 def test_errors_are_model_over_real_less_one() -> None:
-    a, b, c, d, e = PEERS.rows
-    assert (a.real, d.real, e.real) == (2000, 3500, None)
+    a, b, c, d, e = PEERS.peers
+    assert (a.peak_rss_bytes, d.peak_rss_bytes, e.peak_rss_bytes) == (2000, 3500, None)
     assert a.error == pytest.approx(0.1)
     assert b.error == -0.25
     assert c.error == pytest.approx(0.1)
@@ -187,7 +187,7 @@ def test_ordered_pairs() -> None:
     assert PEERS.verdict() == "the model puts 2 of 3 pairs in the real order; mean error 15.0 %"
     level = PeerComparison("mine", 1, (peer("a", (5,), 7), peer("b", (5,), 9)))
     assert level.ordered_pairs == (1, 1)
-    one = PeerComparison("mine", 1, PEERS.rows[:1])
+    one = PeerComparison("mine", 1, PEERS.peers[:1])
     assert one.verdict() == "fewer than two allocators have both numbers: nothing to rank"
 
 

@@ -29,7 +29,7 @@ from tests.python.optimizer.optimizer_tools import wanting
 def test_fits_what_is_asked_for() -> None:
     recording = wanting(*[24] * 50, *[100] * 40, *[1000] * 30)
     best = sw.optimize(recording, classes=4, align=8, pages=4, partial=0)
-    sizes = best.table.classes["size"].tolist()
+    sizes = best.table.classes["size_bytes"].tolist()
     # 1000 B grows as far as its span holds it equally often; the largest class is always there.
     assert sizes[0] == 24 and sizes[1] == 104 and 1000 <= sizes[2] < 1100 and sizes[3] == 32768
     assert best.table.name == best.proposal.name == "best-4-peak"
@@ -39,8 +39,8 @@ def test_fits_what_is_asked_for() -> None:
 @pytest.mark.parametrize("align", [8, 16])
 @pytest.mark.parametrize("objective", ["allocs", "time", "peak", "held"])
 def test_rules_are_kept(program: sw.Recording, objective: str, align: int) -> None:
-    best = sw.optimize(program, classes=20, objective=objective, align=align, max_size=16384)
-    sizes = best.table.classes["size"]
+    best = sw.optimize(program, classes=20, objective=objective, align=align, largest_bytes=16384)
+    sizes = best.table.classes["size_bytes"]
     assert len(best.table) <= 20
     assert sizes[-1] == 16384
     assert (sizes[sizes >= align] % align == 0).all()
@@ -58,7 +58,7 @@ def test_of_equal_slot_costs_the_shorter_span_is_chosen() -> None:
     cost 32768 B in spans of 4 and 8 pages. The fewest pages are 1 and 4.
     """
     best = sw.optimize(wanting(4096, 32768), classes=2, objective="allocs")
-    found = best.table.classes[["size", "span_bytes"]].tolist()
+    found = best.table.classes[["size_bytes", "span_bytes"]].tolist()
     assert found == [(4096, 8192), (32768, 32768)]
 
 
@@ -71,7 +71,7 @@ def test_of_equal_costs_the_shorter_span_is_chosen(objects: int, pages: int) -> 
     spans of three: 36864 each for n = 4. Fewer objects prefer the short span, more the long one.
     """
     recording = wanting(*[6144] * objects)
-    best = sw.optimize(recording, classes=1, max_size=6144, pages=3, partial=0.5)
+    best = sw.optimize(recording, classes=1, largest_bytes=6144, pages=3, partial=0.5)
     assert best.table.classes["span_bytes"].tolist() == [pages * 8192]
 
 
@@ -93,7 +93,7 @@ def test_no_other_table_of_as_many_classes_is_better(
     requests: list[int], classes: int, rivals: list[int]
 ) -> None:
     recording = wanting(*requests)
-    best = sw.optimize(recording, classes=classes, max_size=4096, pages=3, partial=0)
+    best = sw.optimize(recording, classes=classes, largest_bytes=4096, pages=3, partial=0)
     sizes = [*sorted({16 * n for n in rivals} - {4096})[: classes - 1], 4096]
     for pages in (1, 2, 3):
         rival = sw.SizeClassTable.custom([(size, pages) for size in sizes])
@@ -139,7 +139,7 @@ def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
 
 
 def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None:
-    best = sw.optimize(program, classes=8, align=8, max_size=1000, page_bytes=4096)
+    best = sw.optimize(program, classes=8, align=8, largest_bytes=1000, page_bytes=4096)
     rules = [one.rule for one in best.constraints]
     assert "align 16 instead of 8" not in rules  # 1000 B is no multiple of 16
     assert "largest class 65536 B" in rules
@@ -154,15 +154,15 @@ def test_frontier_rows_are_ledgers(program: sw.Recording) -> None:
     frontier = best.make_frontier(counts=(4, 64), caches=(AS_RECORDED, 1, 4), scales=(1, 2))
     assert frontier.curves() == [(1, 0), (1, 1), (1, 4), (2, 0)]
     assert frontier.curve()["classes"].tolist() == [4, 24, 64]
-    parts = ("requested", "roundup", "tail", "partial", "cached", "metadata", "other")
-    for row in frontier.rows:
-        assert sum(int(row[name]) for name in parts) == row["held"]
+    parts = ("requested", "roundup", "tail", "free_slot", "cached", "metadata", "other")
+    for row in frontier.array:
+        assert sum(int(row[f"{name}_bytes"]) for name in parts) == row["held_bytes"]
     ledger = program.ledger(best.table)
     row = frontier.curve()[1]
-    assert (row["held"], row["cached"]) == (ledger.held_bytes, ledger.cached_bytes)
-    assert frontier.best()["held"] == frontier.curve()["held"].min()
+    assert (row["held_bytes"], row["cached_bytes"]) == (ledger.held_bytes, ledger.cached_bytes)
+    assert frontier.best()["held_bytes"] == frontier.curve()["held_bytes"].min()
     one, four = frontier.curve(caches=1), frontier.curve(caches=4)
-    assert (four["cached"] > one["cached"]).all()
+    assert (four["cached_bytes"] > one["cached_bytes"]).all()
     assert str(frontier).count("least") == 4
     assert len(frontier.to_dict()["minima"]) == 4
 
@@ -210,7 +210,10 @@ def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) 
         ({"classes": 0}, "classes 0: must be 1 to 255"),
         ({"classes": 256}, "classes 256: must be 1 to 255"),
         ({"align": 12}, "align 12: must be 8 or 16"),
-        ({"max_size": 24}, "max_bytes 24: no class; must be a multiple of align 16 up to 262144"),
+        (
+            {"largest_bytes": 24},
+            "max_bytes 24: no class; must be a multiple of align 16 up to 262144",
+        ),
         (
             {"pages": 3},
             "pages_max 3: a class of 32768 bytes needs 4 pages of 8192 bytes; allow so many",
@@ -247,5 +250,5 @@ def test_nothing_to_fit() -> None:
     )
     with pytest.raises(sw.InvalidError, match="no recording to fit a table to"):
         sw.optimize([])
-    with pytest.raises(TypeError, match="recordings must be Recording objects, not str"):
-        sw.optimize(["a.swt"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="recordings must be Recording objects, not int"):
+        sw.optimize([3])  # type: ignore[list-item]

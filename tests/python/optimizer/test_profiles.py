@@ -22,7 +22,7 @@ def test_profiles_are_plain_counts(program: sw.Recording) -> None:
     weights = profile_of(program, "allocs").weights
     histogram = program.histogram()
     expected = np.zeros(len(weights))
-    expected[histogram["size"]] = histogram["count"]
+    expected[histogram["size_bytes"]] = histogram["count"]
     assert (weights == expected).all()
     live: dict[int, int] = {}
     for op in program.ops[: program.summary.peak_op]:

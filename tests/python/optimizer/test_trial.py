@@ -19,7 +19,7 @@ def test_what_the_objective_loves_may_lose() -> None:
     """
     best = sw.optimize(churned(1024, 2048, 4096, 8192), classes=5, objective="allocs")
     stock, found = best.trial.stock_ledger, best.trial.found_ledger
-    assert best.table.classes["size"].tolist() == [1024, 2048, 4096, 8192, 32768]
+    assert best.table.classes["size_bytes"].tolist() == [1024, 2048, 4096, 8192, 32768]
     assert best.table.classes["span_bytes"].tolist()[0] == 8192
     assert stock.requested_bytes == found.requested_bytes == 4000 * 512
     assert stock.held_bytes - stock.metadata_bytes == (15 + 30 * 8) * 8192  # 3,760 / 128 is 29.4
@@ -49,8 +49,8 @@ def test_a_loss_on_what_was_held_out_is_told() -> None:
     small, same = wanting(*[513] * 2000), wanting(*[1000] * 1000)
     small.name, same.name = "small", "same"
     best = sw.optimize(fitted, classes=2, partial=0, holdout=[same, small])
-    assert best.beats_stock and best.table.classes["size"].tolist()[-1] == 32768
-    assert best.table.classes["size"].tolist()[0] in range(1000, 1025)
+    assert best.beats_stock and best.table.classes["size_bytes"].tolist()[-1] == 32768
+    assert best.table.classes["size_bytes"].tolist()[0] in range(1000, 1025)
     assert [trial.name for trial in best.held_out] == ["same", "small"]
     assert best.loses_on == ("small",) and not best.holds
     assert "; on small, held out, best-2-peak loses: c16 holds " in best.verdict()
@@ -68,8 +68,8 @@ def test_the_verdict_is_the_ledgers(
         for table in ("go", "c16", best.table):
             ledger = recording.ledger(table)
             name = table if isinstance(table, str) else table.name
-            assert trial.held[name] == ledger.held_bytes
-        ours, stock = trial.held[best.table.name], trial.held["c16"]
+            assert trial.held_bytes[name] == ledger.held_bytes
+        ours, stock = trial.held_bytes[best.table.name], trial.held_bytes["c16"]
         assert trial.saved_bytes == stock - ours
         assert trial.beats_stock == (ours < stock)
     winner = f"{best.table.name} holds least: " if best.beats_stock else "c16 stays: it holds "
@@ -83,13 +83,15 @@ def test_tables_that_are_given_take_part(program: sw.Recording) -> None:
     """The best of all wins; one that malloc could not serve from is shown and cannot win."""
     proposed = sw.optimize(program, classes=40, objective="held").table
     better = sw.SizeClassTable.custom(
-        [(int(row["size"]), int(row["span_bytes"]) // 8192) for row in proposed.classes],
+        [(int(row["size_bytes"]), int(row["span_bytes"]) // 8192) for row in proposed.classes],
         name="better",
     )
     best = sw.optimize(program, classes=1, tables=[better, "c16", "pow2"])
     assert (best.table, best.trial.found, best.proposal.name) == (better, "better", "best-1-peak")
-    assert set(best.held) == {"go", "c16", "better", "pow2", "best-1-peak"}
-    assert best.held["better"] == min(best.held[name] for name in best.held if name != "go")
+    assert set(best.held_bytes) == {"go", "c16", "better", "pow2", "best-1-peak"}
+    assert best.held_bytes["better"] == min(
+        best.held_bytes[name] for name in best.held_bytes if name != "go"
+    )
     odd = sw.SizeClassTable.custom([(24, 1), (1000, 1), (32768, 4)], name="odd")
     best = sw.optimize(wanting(*[1000] * 500), classes=1, tables=[odd])
     assert best.trial.barred == ("go", "odd") and best.table.name == "best-1-peak"
@@ -104,16 +106,20 @@ def test_with_align_8_both_stock_tables_are_to_be_beaten() -> None:
     recording = wanting(*[24] * 100_000)
     best = sw.optimize(recording, classes=1, align=8)
     assert best.trial.barred == () and best.stock == "go"
-    assert best.held["go"] < best.held["c16"]
+    assert best.held_bytes["go"] < best.held_bytes["c16"]
 
 
 def test_equally_good_is_not_better() -> None:
-    copy = sw.SizeClassTable.named("c16").to_table_file()["classes"]
+    copy = sw.SizeClassTable.named("c16").to_dict()["classes"]
     pairs = [(row["size"], row["pages"]) for row in copy]
     same = sw.SizeClassTable.custom([*pairs, (65536, 8)], name="same")
     recording = wanting(*[100] * 300)
     best = sw.optimize(recording, classes=1, tables=[same])
-    assert best.table == same and best.held["same"] >= best.held["c16"] and not best.beats_stock
+    assert (
+        best.table == same
+        and best.held_bytes["same"] >= best.held_bytes["c16"]
+        and not best.beats_stock
+    )
 
 
 def test_names_that_two_tables_would_have(program: sw.Recording) -> None:
@@ -125,7 +131,7 @@ def test_names_that_two_tables_would_have(program: sw.Recording) -> None:
         sw.optimize(program, tables=[mine], name="mine")
     first = sw.optimize(program, classes=24)
     again = sw.optimize(program, classes=24, tables=[first.table])
-    assert again.held == first.held
+    assert again.held_bytes == first.held_bytes
 
 
 @pytest.mark.parametrize("objective", ["peak", "held"])
@@ -139,4 +145,4 @@ def test_progress_counts_what_is_simulated(
     assert 0 < sum(told) <= most
     if objective == "peak":
         assert sum(told) == most == 4 * (program.summary.peak_op + other.summary.peak_op)
-    assert len(best.held) == 4
+    assert len(best.held_bytes) == 4

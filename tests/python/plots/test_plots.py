@@ -22,7 +22,7 @@ PICTURES: dict[str, Callable[[Axes | None], Axes]] = {
     "waste": GO.plot_waste,
     "ledger": lambda ax: RECORDING.ledger(GO).plot(ax),
     "comparison": lambda ax: RECORDING.compare(["go", "c16"]).plot(ax),
-    "live": lambda ax: RECORDING.plot_live(GO, ax),
+    "live": lambda ax: RECORDING.plot_timeline(GO, ax),
     "histogram": RECORDING.plot_histogram,
 }
 
@@ -80,7 +80,7 @@ def test_bars_add_up_to_held_bytes() -> None:
 
 def test_nothing_recorded_can_be_drawn() -> None:
     empty = sw.Recording.from_ops(random_ops(1, 1)[:0])
-    for ax in (empty.plot_live(), empty.plot_histogram(), empty.ledger("go").plot()):
+    for ax in (empty.plot_timeline(), empty.plot_histogram(), empty.ledger("go").plot()):
         assert isinstance(ax, Axes)
 
 

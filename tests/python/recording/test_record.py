@@ -61,7 +61,7 @@ def refused(*argv: str | Path) -> str:
 def test_counts_are_those_of_the_program(tmp_path: Path) -> None:
     program = compiled(tmp_path, COUNTED)
     recording = sw.record([program], tmp_path / "counted.swt")
-    sizes = {int(row["size"]): int(row["count"]) for row in recording.histogram()}
+    sizes = {int(row["size_bytes"]): int(row["count"]) for row in recording.histogram()}
     assert all(sizes.get(1000 + i, 0) >= 1 for i in range(100))
     assert sizes[54321] == sizes[77] == 1
     summary = recording.summary
@@ -144,7 +144,7 @@ def test_the_compiler_proper_is_recorded_not_its_driver(tmp_path: Path) -> None:
         children=True,
     )
     assert isinstance(family, sw.RecordingSet)
-    largest = family.largest()
+    largest = family.highest()
     if Path(str(CC)).resolve().name.startswith(("gcc", "x86_64-linux-gnu-gcc")):
         assert Path(largest.program).name == "cc1"
         assert largest.summary.allocated_bytes > family[0].summary.allocated_bytes

@@ -128,7 +128,7 @@ def test_a_cgo_program(tmp_path: Path) -> None:
         "program has a heap of its own, Go's, which a recording of malloc does not see"
     )
     recording = sw.Recording.open(tmp_path / "a.swt")
-    sizes = {int(row["size"]): int(row["count"]) for row in recording.histogram()}
+    sizes = {int(row["size_bytes"]): int(row["count"]) for row in recording.histogram()}
     assert sizes[100] >= 3000
     assert recording.summary.gaps() == []
 

@@ -188,9 +188,9 @@ def test_summary(ops: NDArray[np.void]) -> None:
 def test_histogram(stored: sw.Recording) -> None:
     rows = stored.histogram()
     sizes, counts = np.unique(stored.ops["size"][stored.ops["kind"] != FREE], return_counts=True)
-    assert rows["size"].tolist() == sizes.tolist()
+    assert rows["size_bytes"].tolist() == sizes.tolist()
     assert rows["count"].tolist() == counts.tolist()
-    assert rows["bytes"].tolist() == (sizes * counts.astype(np.uint64)).tolist()
+    assert rows["total_bytes"].tolist() == (sizes * counts.astype(np.uint64)).tolist()
 
 
 def test_timeline(stored: sw.Recording) -> None:

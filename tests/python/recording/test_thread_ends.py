@@ -160,7 +160,7 @@ def test_an_old_file_is_read_and_says_so(path: Path) -> None:
     assert recording.events == 11_963
     summary = recording.summary
     assert (summary.threads, summary.thread_ends, summary.inferred_ends) == (7, 6, 6)
-    assert ("threads taken to end after their last call", "6") in summary.rows()
+    assert ("threads taken to end after their last call", "6") in summary.text_rows()
     kinds, threads = recording.ops["kind"], recording.ops["thread"]
     for thread in range(7):
         own = kinds[threads == thread]

@@ -19,6 +19,8 @@ from tests.python.sweeps.sweep_tools import TABLES, settled
 
 # --- what a row says ------------------------------------------------------------------------------
 
+FULLEST = sw.HeapOptions(placement="fullest")
+
 
 @pytest.mark.parametrize("at", ["peak", "end", 0.5, "250ms"])
 @pytest.mark.parametrize("together", [1, 4])
@@ -29,14 +31,14 @@ def test_rows_are_the_ledgers(
     monkeypatch.setattr(worker, "BLOCK_OPS", 700)  # the moment falls inside a block
     inside = sw.Recording.from_ops(random_ops(3, 2500))
     recordings = [*(sw.Recording.open(path) for path in files), inside]
-    found = sw.sweep(recordings, TABLES, at=at, placement="fullest", workers=1)
+    found = sw.sweep(recordings, TABLES, at=at, options=FULLEST, workers=1)
     assert not found.failures
     assert [(r["recording"], r["table"]) for r in found] == [
         (one.name, table) for one in recordings for table in TABLES
     ]
     for i, row in enumerate(found):
         recording = recordings[i // len(TABLES)]
-        ledger = recording.ledger(row["table"], at, placement="fullest")
+        ledger = recording.ledger(row["table"], at, options=FULLEST)
         assert {n: row[n] for n in LEDGER_FIELDS} == {n: getattr(ledger, n) for n in LEDGER_FIELDS}
         assert {n: row[n] for n in STATS_FIELDS} == {
             n: getattr(ledger.stats, n) for n in STATS_FIELDS
@@ -53,7 +55,8 @@ def test_one_of_each_is_enough(files: list[str]) -> None:
 def test_the_same_twice_is_done_once(files: list[str], tmp_path: Path) -> None:
     copy = tmp_path / "copy.json"
     sw.SizeClassTable.custom(
-        [(c["size"], c["span_bytes"] // 8192) for c in sw.SizeClassTable.go().classes], name="mine"
+        [(c["size_bytes"], c["span_bytes"] // 8192) for c in sw.SizeClassTable.go().classes],
+        name="mine",
     ).to_json(copy)
     found = sw.sweep([files[0], files[0]], ["go", str(copy), "go"])
     assert len(found) == 1
@@ -92,7 +95,7 @@ def test_failures_stay_as_rows(files: list[str], tmp_path: Path) -> None:
 
 
 def test_another_file_at_the_path_is_refused(files: list[str]) -> None:
-    plan = plans.make_plan(files[0], ["go", "c16"], "peak", False, {})
+    plan = plans.make_plan(files[0], ["go", "c16"], "peak", False, None)
     plan.recordings[0]["sha256"] = "0" * 64
     rows = [r for task in plan.tasks(set(), 1) for r in worker.run_task(task.to_json())]
     assert len(rows) == 2
@@ -100,7 +103,7 @@ def test_another_file_at_the_path_is_refused(files: list[str]) -> None:
 
 
 def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
-    plan = plans.make_plan(files[0], "go", "peak", False, {})
+    plan = plans.make_plan(files[0], "go", "peak", False, None)
     (task,) = plan.tasks(set(), 1)
     text = task.to_json().replace(f'"library": "{sw.__version__}"', '"library": "0.0.1"')
     (row,) = worker.run_task(text)
@@ -119,7 +122,7 @@ def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
         ({"executor": 3}, TypeError, "executor must be"),
         ({"workers": 0}, sw.InvalidError, "workers 0"),
         ({"at": "noon"}, sw.InvalidError, "moment 'noon'"),
-        ({"placement": "best"}, sw.InvalidError, "placement 'best'"),
+        ({"options": {"placement": "lifo"}}, TypeError, "options must be HeapOptions"),
         ({"recordings": "absent.swt"}, sw.RecordingIOError, "absent.swt"),
         ({"tables": "absent.json"}, OSError, "absent.json"),
     ],

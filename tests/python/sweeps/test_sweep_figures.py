@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise.optimizer.frontier import FRONTIER_DTYPE, Frontier, _row, _SpreadSource, peak_ledger
 from spanwise.recording.sources import Batch
+from spanwise.results.rows import as_rows
 from spanwise.sweeps.result import Sweep, latest
 from spanwise.sweeps.tasks import ROW_FIELDS
 
@@ -75,8 +76,8 @@ def test_who_refuses_more_is_left_out() -> None:
 def test_text_of_a_sweep() -> None:
     swept = sweep_of(*ROWS)
     assert swept.title == "sweep of 2 recordings under 3 tables at peak, 1 row failed"
-    assert [line[:2] for line in swept.rows()] == [("b", "295"), ("a", "300")]
-    assert swept.rows()[1][-2:] == ("280", "93.3 %")
+    assert [line[:2] for line in swept._text_rows()] == [("b", "295"), ("a", "300")]
+    assert swept._text_rows()[1][-2:] == ("280", "93.3 %")
 
 
 def test_arrays_of_rows() -> None:
@@ -101,17 +102,19 @@ def frontier_row(classes: int, scale: int, caches: int, held: int) -> tuple[int,
 
 
 FRONTIER = Frontier(
-    np.array(
-        [
-            frontier_row(40, 1, 0, 300),
-            frontier_row(10, 1, 0, 250),
-            frontier_row(20, 1, 0, 200),
-            frontier_row(30, 1, 0, 200),
-            frontier_row(20, 2, 0, 150),
-            frontier_row(30, 1, 4, 100),
-            frontier_row(10, 1, 4, 120),
-        ],
-        FRONTIER_DTYPE,
+    as_rows(
+        np.array(
+            [
+                frontier_row(40, 1, 0, 300),
+                frontier_row(10, 1, 0, 250),
+                frontier_row(20, 1, 0, 200),
+                frontier_row(30, 1, 0, 200),
+                frontier_row(20, 2, 0, 150),
+                frontier_row(30, 1, 4, 100),
+                frontier_row(10, 1, 4, 120),
+            ],
+            FRONTIER_DTYPE,
+        )
     )
 )
 
@@ -120,9 +123,9 @@ def test_the_lowest_point_of_each_curve() -> None:
     """Of equal ones the fewest classes."""
     assert FRONTIER.curves() == [(1, 0), (1, 4), (2, 0)]
     assert FRONTIER.curve()["classes"].tolist() == [10, 20, 30, 40]
-    assert FRONTIER.curve()["held"].tolist() == [250, 200, 200, 300]
+    assert FRONTIER.curve()["held_bytes"].tolist() == [250, 200, 200, 300]
     assert int(FRONTIER.best()["classes"]) == 20
-    minima = [(m["span_scale"], m["caches"], m["classes"], m["held"]) for m in _minima()]
+    minima = [(m["span_scale"], m["caches"], m["classes"], m["held_bytes"]) for m in _minima()]
     assert minima == [(1, 0, 20, 200), (1, 4, 30, 100), (2, 0, 20, 150)]
 
 

@@ -103,8 +103,8 @@ def test_a_file_has_one_moment_and_one_writer(files: list[str], tmp_path: Path) 
     sw.sweep(files[0], "go", output=path)
     with pytest.raises(sw.InvalidError, match="holds a sweep with at peak, not end"):
         sw.sweep(files[0], "go", output=path, at="end")
-    with pytest.raises(sw.InvalidError, match="knobs"):
-        sw.sweep(files[0], "go", output=path, decay_ms=3)
+    with pytest.raises(sw.InvalidError, match="options"):
+        sw.sweep(files[0], "go", output=path, options=sw.HeapOptions(decay_ms=3))
 
     def second(_count: int) -> None:
         with pytest.raises(sw.StateError, match="another sweep writes to it"):

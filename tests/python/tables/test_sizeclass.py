@@ -39,7 +39,7 @@ def go_numbers() -> dict[str, Any]:
 
 
 def test_go_equals_go_in_every_column() -> None:
-    ours, theirs = sw.SizeClassTable.go().to_dict(), go_numbers()
+    ours, theirs = sw.SizeClassTable.go().to_columns(), go_numbers()
     assert list(ours) == list(theirs)
     assert ours["classes"] == theirs["classes"]
     for key in ("page_bytes", "max_small", "small_size_div", "small_size_max", "large_size_div"):
@@ -50,11 +50,11 @@ def test_go_equals_go_in_every_column() -> None:
 def test_exact_counts(size: int, rounded: int) -> None:
     table = sw.SizeClassTable.go()
     explanation = table.explain(size)
-    assert explanation.rounded == table.round_up(size) == rounded
-    assert explanation.waste == table.waste(size) == rounded - size
+    assert explanation.rounded_bytes == table.round_up(size) == rounded
+    assert explanation.waste_bytes == table.waste(size) == rounded - size
     with sw.Heap(table) as heap:
         assert heap.explain(size) == explanation
-        assert heap.alloc(size).usable == (rounded if size else 8)
+        assert heap.alloc(size).usable_bytes == (rounded if size else 8)
         assert heap.alloc(size).address != heap.alloc(size).address
 
 
@@ -67,7 +67,7 @@ def test_explain_zero_says_what_c_returns() -> None:
 
 def test_explain_large() -> None:
     explanation = sw.SizeClassTable.go().explain(32769)
-    assert (explanation.cls, explanation.span_bytes, explanation.objects) == (0, 40960, 1)
+    assert (explanation.cls, explanation.span_bytes, explanation.slots) == (0, 40960, 1)
     with pytest.raises(ValueError, match="is too large to round up to whole pages"):
         sw.SizeClassTable.go().explain(2**63 - 1)
 
@@ -88,13 +88,14 @@ def test_array_look_up_equals_the_c_one(name: str) -> None:
 def test_columns() -> None:
     classes = sw.SizeClassTable.go().classes
     assert classes.dtype.names == (
-        *("cls", "size", "span_bytes", "objects", "tail_waste", "max_waste_pct", "min_align"),
+        *("cls", "size_bytes", "span_bytes", "slots", "tail_bytes", "max_waste_percent"),
+        "min_align",
         "first_span_bytes",
     )
     assert classes["first_span_bytes"].tolist() == classes["span_bytes"].tolist()
     assert len(classes) == 67
     assert not classes.flags.writeable
-    assert classes["max_waste_pct"][0] == 87.5
+    assert classes["max_waste_percent"][0] == 87.5
 
 
 def test_spans_that_grow(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_spans_that_grow(tmp_path: Path) -> None:
     assert grows.classes["span_bytes"].tolist() == [4 * 8192, 8 * 8192, 2 * 8192]
     assert grows.classes["first_span_bytes"].tolist() == [8192, 2 * 8192, 2 * 8192]
     # 64 B serve 17 to 64 B: 47 of 64 bytes at worst, whatever the length.
-    assert grows.classes["max_waste_pct"][1] == pytest.approx(100 * 47 / 64)
+    assert grows.classes["max_waste_percent"][1] == pytest.approx(100 * 47 / 64)
     fixed = sw.SizeClassTable.custom([(16, 4), (64, 8), (128, 2)], name="grows")
     assert grows != fixed
     grows.to_json(tmp_path / "t.json")
@@ -110,13 +111,13 @@ def test_spans_that_grow(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(grows)) == grows
     assert str(grows).splitlines()[0].endswith("min align  first span")
     assert str(fixed).splitlines()[0].endswith("min align")
-    assert "first_span_bytes" in grows.to_dict()["classes"][0]
-    assert "first_span_bytes" not in fixed.to_dict()["classes"][0]
+    assert "first_span_bytes" in grows.to_columns()["classes"][0]
+    assert "first_span_bytes" not in fixed.to_columns()["classes"][0]
 
 
 def test_c16_is_go_without_24() -> None:
     go, c16 = sw.SizeClassTable.go(), sw.SizeClassTable.c16()
-    assert [s for s in go.classes["size"] if s != 24] == c16.classes["size"].tolist()
+    assert [s for s in go.classes["size_bytes"] if s != 24] == c16.classes["size_bytes"].tolist()
 
 
 # --- families -------------------------------------------------------------------------------------
@@ -132,14 +133,14 @@ def test_default_is_c16() -> None:
 
 def test_pow2() -> None:
     table = sw.SizeClassTable.pow2()
-    assert table.classes["size"].tolist() == [8 << i for i in range(13)]
-    assert table.classes["tail_waste"].max() == 0
+    assert table.classes["size_bytes"].tolist() == [8 << i for i in range(13)]
+    assert table.classes["tail_bytes"].max() == 0
 
 
 @pytest.mark.parametrize("ratio", [1.05, 1.25, 1.5, 2.0, 4.0])
 def test_geometric_keeps_its_ratio(ratio: float) -> None:
     table = sw.SizeClassTable.geometric(ratio)
-    sizes = table.classes["size"].astype(float)
+    sizes = table.classes["size_bytes"].astype(float)
     assert sizes[0] == 16
     assert sizes[-1] == 32768
     steps_of_16 = np.diff(sizes) == 16
@@ -154,8 +155,8 @@ def test_geometric_keeps_its_ratio(ratio: float) -> None:
 def test_custom_sizes_get_spans_with_short_tails(eighths: list[int], page_bytes: int) -> None:
     sizes = [8 * n for n in sorted(eighths)]
     table = sw.SizeClassTable.custom(sizes, page_bytes=page_bytes)
-    assert table.classes["size"].tolist() == sizes
-    assert (table.classes["tail_waste"] * 8 <= table.classes["span_bytes"]).all()
+    assert table.classes["size_bytes"].tolist() == sizes
+    assert (table.classes["tail_bytes"] * 8 <= table.classes["span_bytes"]).all()
     for size in (1, sizes[0], sizes[-1] - 7, sizes[-1], sizes[-1] + 1):
         assert table.round_up(size) >= size
 

@@ -48,7 +48,7 @@ def test_synthesize_draws_from_everything() -> None:
         return rng.geometric(0.01, count)
 
     for sizes in (16, [16], (16,), np.array([16]), {16: 1.0}):
-        assert set(sw.synthesize(sizes, geometric, count=50).histogram()["size"]) == {16}
+        assert set(sw.synthesize(sizes, geometric, count=50).histogram()["size_bytes"]) == {16}
     assert len(sw.synthesize(geometric, 0, count=1000).histogram()) > 100
 
 
@@ -96,7 +96,7 @@ def test_robson_forces_robsons_bound(table: str) -> None:
     live_bytes, largest, smallest = 1 << 18, 4096, 16
     recording = workloads.robson(live_bytes, largest, table, smallest)
     assert recording.summary.peak_requested_bytes <= live_bytes
-    ledger = recording.ledger(table, "end", decay_ms=math.inf)
+    ledger = recording.ledger(table, "end", options=sw.HeapOptions(decay_ms=math.inf))
     assert ledger.stats is not None
     bound = live_bytes * math.log2(largest / smallest) / 2
     assert ledger.stats.peak_held_bytes >= bound

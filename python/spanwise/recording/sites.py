@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call sites of a recording and what was allocated at each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spanwise import _format
+from spanwise.results.rows import Rows, Tabular, rows_of
+from spanwise.results.values import Result
+
+_SHOWN = 10
+_COLUMNS = ("id", "allocs", "allocated_bytes", "frames")
+
+
+@dataclass(frozen=True)
+class Site(Result):
+    """A call site and what was allocated there.
+
+    Attributes:
+        id: as in the `site` column of the operations; 0 is the unknown site.
+        allocs: allocations; allocated_bytes is what they asked for.
+        frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
+            address in the module's file, as addr2line takes it.
+    """
+
+    id: int
+    allocs: int
+    allocated_bytes: int
+    frames: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        where = " < ".join(self.frames[:2]) if self.frames else "unknown"
+        text = (
+            f"<Site {self.id}: {_format.plural(self.allocs, 'allocation')},"
+            f" {_format.size(self.allocated_bytes)}, {where}>"
+        )
+        return _format.clipped(text)
+
+
+class Sites(Sequence[Site], Result, Tabular):
+    """Call sites, most bytes first."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        self._sites = tuple(sorted(sites, key=lambda site: -site.allocated_bytes))
+
+    def __getitem__(self, index: Any) -> Any:
+        """A site, or `Sites` of a slice."""
+        found = self._sites[index]
+        return Sites(found) if isinstance(index, slice) else found
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    @property
+    def array(self) -> Rows:
+        """One row a site: id, allocs, allocated_bytes, frames (joined by ";")."""
+        rows = [{**site.to_dict(), "frames": ";".join(site.frames)} for site in self]
+        return rows_of(rows, _COLUMNS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {"sites": [site.to_dict() for site in self]}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sites) and self._sites == other._sites
+
+    def __hash__(self) -> int:
+        return hash(self._sites)
+
+    def _text_rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                _format.number(site.allocs),
+                _format.number(site.allocated_bytes),
+                (site.frames[0] if site.frames else "unknown")[-60:],
+            )
+            for site in self._sites[:_SHOWN]
+        ]
+
+    def __repr__(self) -> str:
+        rows = _format.table(self._text_rows(), _HEAD, left=0, indent="  ")
+        lines = [f"{_format.plural(len(self), 'call site')}, most bytes first", rows]
+        if len(self) > _SHOWN:
+            lines.append(f"  ... {_format.plural(len(self) - _SHOWN, 'site')} more")
+        return _format.clipped("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        title = f"{_format.plural(len(self), 'call site')}, the first {len(self._text_rows())}"
+        return _format.html_table(self._text_rows(), _HEAD, title, left=0)
+
+
+_HEAD = ("allocations", "bytes", "innermost caller")

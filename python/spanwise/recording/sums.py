@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several recordings say, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise.recording.recording import Recording
+from spanwise.recording.summary import HISTOGRAM_DTYPE, Summary
+from spanwise.results.rows import Rows, as_rows
+
+_MOST = ("largest_bytes", "duration_ns", "drop_reason")
+"""Of these fields of a summary the largest counts, of the others the sum."""
+
+
+def add_summaries(summaries: Sequence[Summary]) -> Summary:
+    """The totals of all. Peaks are added as if they fell together; peak_op is 0: there is none."""
+    values = [one.to_dict() for one in summaries]
+    total = {
+        name: (max if name in _MOST else sum)(value[name] for value in values) for name in values[0]
+    }
+    return Summary(**{**total, "peak_op": 0})
+
+
+def add_histograms(histograms: Sequence[Rows]) -> Rows:
+    """Requests by size of all, by rising size."""
+    rows = np.concatenate(histograms)
+    sizes, inverse = np.unique(rows["size_bytes"], return_inverse=True)
+    total = np.zeros(len(sizes), HISTOGRAM_DTYPE)
+    total["size_bytes"] = sizes
+    np.add.at(total["count"], inverse, rows["count"])
+    total["total_bytes"] = total["size_bytes"] * total["count"]
+    return as_rows(total)
+
+
+def add_timelines(timelines: Sequence[Rows]) -> Rows:
+    """Time lines added up: at each time of one of them, the last row of each until then."""
+    times = np.unique(np.concatenate([rows["time_ns"] for rows in timelines]))
+    total = np.zeros(len(times), timelines[0].dtype)
+    for rows in timelines:
+        last = np.searchsorted(rows["time_ns"], times, side="right") - 1
+        for name in total.dtype.names or ():
+            total[name] += np.where(last >= 0, rows[name][last], 0) if len(rows) else 0
+    total["time_ns"] = times
+    return as_rows(total)
+
+
+def apart(recordings: Sequence[Recording], rows: int) -> Iterator[NDArray[np.void]]:
+    """The operations of one after the other; objects, threads and sites get numbers of their own.
+
+    The unknown site stays 0.
+    """
+    first = {"object": 0, "thread": 0, "site": 0}
+    for one in recordings:
+        most = dict(first)
+        for block in one.blocks(rows):
+            moved = np.array(block)
+            for name, start in first.items():
+                moved[name] = np.where(moved[name] > 0, moved[name] + start, start)
+                if name == "site":
+                    moved[name][block[name] == 0] = 0
+                most[name] = max(most[name], int(moved[name].max(initial=0)) + (name != "site"))
+            yield moved
+        first = most

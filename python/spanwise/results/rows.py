@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows: structured arrays that pandas, pyarrow, polars and duckdb read, and what has such rows."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, errors
+from spanwise.results.arrow import stream_capsule
+from spanwise.results.files import write_whole
+
+_SHOWN = 20
+_WIDEST = 60
+
+
+class Rows(np.ndarray[Any, np.dtype[np.void]]):
+    """A structured array of shape (rows,) that other tools read.
+
+    It is a numpy array in all else: a column, or what numpy computes, is a plain array.
+    `pyarrow.table(rows)`, `polars.DataFrame(rows)` and duckdb take it through the Arrow C stream
+    interface (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of
+    this package. A column of fixed arrays becomes a fixed-size list.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        plain = isinstance(found, np.ndarray) and found.dtype.names is None
+        return found.view(np.ndarray) if plain else found
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        plain = np.asarray(array)
+        return plain[()] if return_scalar else plain
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary a row."""
+        names = self.dtype.names or ()
+        columns = [self[name].tolist() for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`to_dicts` as text; also written to `path`, whole or not at all, unless None.
+
+        Raises:
+            OSError: the system refused to write.
+        """
+        content = json.dumps(self.to_dicts(), indent=1) + "\n"
+        if path is not None:
+            write_whole(path, content)
+        return content
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame; a column of fixed arrays has one list a row.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise errors.UnsupportedError(
+                "pandas is not installed; pip install pandas, or use the rows as a numpy array"
+            ) from None
+        names = self.dtype.names or ()
+        return pandas.DataFrame(
+            {name: self[name] if self[name].ndim == 1 else self[name].tolist() for name in names}
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as a capsule of the Arrow C stream interface; they are copied into it."""
+        return stream_capsule(self)
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        names = self.dtype.names or ()
+        return [tuple(_cell(row[name]) for name in names) for row in self[:_SHOWN]]
+
+    def __repr__(self) -> str:
+        if self.dtype.names is None or self.ndim != 1:
+            return repr(self.view(np.ndarray))
+        lines = [f"{_format.plural(len(self), 'row')}:"]
+        lines.append(_format.table(self._cells(), self.dtype.names, left=0))
+        if len(self) > _SHOWN:
+            lines.append(f"... {_format.plural(len(self) - _SHOWN, 'row')} more")
+        return _format.clipped("\n".join(lines))
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        if self.dtype.names is None or self.ndim != 1:
+            return f"<pre>{self!r}</pre>"
+        more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
+        title = f"{_format.plural(len(self), 'row')}{more}"
+        return _format.html_table(self._cells(), self.dtype.names, title, left=0)
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, np.floating) else str(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+
+
+def as_rows(array: NDArray[np.void]) -> Rows:
+    """The same memory as `Rows`."""
+    return array.view(Rows)
+
+
+def rows_of(dicts: list[dict[str, Any]], empty: tuple[str, ...] = ()) -> Rows:
+    """Rows of dictionaries with the same keys: texts, truth values, integers, numbers.
+
+    None is "" among texts and NaN among numbers: a column of numbers in which one is None becomes
+    one of 64-bit floats.
+
+    Args:
+        dicts: one a row.
+        empty: names of the columns when there is no row.
+    """
+    names = tuple(dicts[0]) if dicts else empty
+    columns = {name: _column([row[name] for row in dicts]) for name in names}
+    rows = np.zeros(len(dicts), [(name, column.dtype) for name, column in columns.items()])
+    for name, column in columns.items():
+        rows[name] = column
+    rows.flags.writeable = False
+    return as_rows(rows)
+
+
+def _column(values: list[Any]) -> NDArray[Any]:
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, str) for value in known):
+        return np.array(["" if value is None else str(value) for value in values])
+    if known and all(isinstance(value, bool) for value in known) and len(known) == len(values):
+        return np.array(values, bool)
+    if len(known) == len(values) and all(not isinstance(value, float) for value in known):
+        return np.array(values, np.int64)
+    return np.array([np.nan if value is None else float(value) for value in values])
+
+
+class Tabular:
+    """What has rows in `array`: it becomes a data frame, and is read as an Arrow stream."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # a dataclass may have it as a field
+
+        @property
+        def array(self) -> Rows:
+            """The rows."""
+            ...
+
+    def to_pandas(self) -> Any:
+        """`array` as a pandas.DataFrame.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+        """
+        return self.array.to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """`array` for pyarrow, polars, duckdb: a capsule of the Arrow C stream interface."""
+        return self.array.__arrow_c_stream__(requested_schema)
