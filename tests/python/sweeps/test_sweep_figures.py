@@ -148,14 +148,19 @@ def test_a_row_names_the_terms_of_its_ledger() -> None:
     ledger = sw.Recording.from_ops(np.concatenate([ops, _free_last()])).ledger("go", "end")
     made = np.array([_row(ledger, 67, 3, 2)], FRONTIER_DTYPE)[0]
     terms = {name: int(made[name]) for name in FRONTIER_DTYPE.names or ()}
-    held = terms.pop("held")
-    metadata = terms.pop("metadata")
+    held = terms.pop("held_bytes")
+    metadata = terms.pop("metadata_bytes")
     # 33 bytes take slots of 48 in a span of 8 KiB: 170 of them, 32 bytes of tail; 40,000 bytes
     # take five pages; the 2 MiB that were freed are free pages.
     assert terms == {
         **{"classes": 67, "span_scale": 3, "caches": 2},
-        **{"requested": 5 * 33 + 40_000, "roundup": 5 * 15, "tail": 32, "partial": 0},
-        **{"cached": 165 * 48, "other": 40_960 - 40_000 + (2 << 20)},
+        **{
+            "requested_bytes": 5 * 33 + 40_000,
+            "roundup_bytes": 5 * 15,
+            "tail_bytes": 32,
+            "partial_bytes": 0,
+        },
+        **{"cached_bytes": 165 * 48, "other_bytes": 40_960 - 40_000 + (2 << 20)},
     }
     assert held == 8192 + 40_960 + (2 << 20) + metadata
 
