@@ -151,8 +151,8 @@ static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-/* A live slot of the cache itself comes this way when its span is marked, when its frame lies
- * outside the main reservation, or when the heap packs tiny objects. */
+/* Frees a live slot of the cache's own that the fast path has passed on: its span is marked, its
+ * frame lies outside the main reservation, or the heap packs tiny objects. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     if (sw_template_mark(cache, span) == SW_MARK_FRESH)
         free_unmarking(cache, span, slot, ptr);
@@ -162,7 +162,8 @@ static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
         (void)sw_fast_free_own(cache, span, slot);
 }
 
-/* Frees what a guarded target says. False: look again. */
+/* Frees the object that was found at the address, or notes why it can not be freed. False: its
+ * span has got another owner meanwhile, so the address must be looked up again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
     sw_span *span = target->span;
@@ -178,8 +179,9 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-/* The cache to free by; NULL: there is nothing to free, or no cache, and the object is leaked. The
- * first free of a thread comes with a cache without a heap. */
+/* The cache that the free works with. NULL: there is nothing to free, or there is no memory for a
+ * cache, and the object is leaked. A thread that has no cache yet passes the one without a heap.
+ */
 static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) {
     if (ptr == NULL) return NULL;
     if (cache->heap == NULL) return sw_thread_default_cache();

@@ -5,8 +5,8 @@
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-/* What looking at words costs, in allocations that hints would serve dearer: a change of words, or
- * the first free of a full span, is worth about so many. */
+/* An allocation by a hint takes a little longer than one from a word. A change of words, or the
+ * first free into a full span, costs about as much as hints add to this many allocations. */
 enum { CHANGE_WORTH = 3 };
 
 void sw_hint_reset(sw_cache *cache) {
@@ -15,7 +15,9 @@ void sw_hint_reset(sw_cache *cache) {
     cache->cold->dropped = 0;
 }
 
-/* A change of words that serves so many allocations. */
+/* The cache has changed to a word whose free slots serve this many allocations: the account of
+ * what words cost (cold->scarcity) grows by the change, and shrinks by each allocation that it
+ * serves. */
 static void note_change(sw_cache *cache, uint32_t allocations) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t worth = cold->scarcity + CHANGE_WORTH;
@@ -33,7 +35,7 @@ void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits) 
 
 void sw_hint_note_full(sw_cache *cache) { note_change(cache, 1); }
 
-/* So many hints in vain, while hints are on. */
+/* This many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them off. */
 static void note_dropped(sw_cache *cache, uint32_t hints) {
     if (cache->unhinted_owner == cache) return;
     cache->cold->dropped += hints;

@@ -20,12 +20,12 @@ void sw_hint_forget(sw_cache *cache, const sw_span *span);
 
 enum {
     SW_SCARCITY_MAX = 512, /* hints go on */
-    SW_DROPPED_MAX = 256,  /* so many dropped or forgotten in a row: hints go off */
+    SW_DROPPED_MAX = 256,  /* this many hints dropped or forgotten in a row: hints go off */
 };
 
 /* Hints are off, and nothing is known of the words. */
 void sw_hint_reset(sw_cache *cache);
-/* A word of the bin, with so many free bits, serves the next allocations. */
+/* A word of the bin, with these free bits, serves the next allocations. */
 void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits);
 /* While hints are off: a free into a full span has left one. */
 void sw_hint_note_full(sw_cache *cache);

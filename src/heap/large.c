@@ -39,7 +39,7 @@ static void *clear(void *p, size_t bytes) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* One free onto a shelf in so many looks at the clock, as every release does. */
+/* Every release of an object looks at the clock, and so does each sixteenth free onto a shelf. */
 enum { TICK_EVERY = 16 };
 
 /* Takes the heap's lock, looks at the clock, releases the object if there is one. */

@@ -210,7 +210,7 @@ def test_a_third_hop_of_an_allocation_is_found(
     mutant = tmp_path / f"{source}.c"
     mutant.write_text(planted, encoding="utf-8")
     found = undecided(compiler, {**ALLOC_SOURCES, source: str(mutant)}, tmp_path)
-    assert set(found) == ways | {function.rsplit(maxsplit=1)[-1].removeprefix("*")}
+    assert set(found) >= ways | {function.rsplit(maxsplit=1)[-1].removeprefix("*")}
 
 
 def test_a_third_hop_is_found(compiler: str, tmp_path: Path) -> None:
