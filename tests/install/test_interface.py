@@ -42,7 +42,7 @@ CHANGES = {
     "another order of statuses": (
         STATUS,
         '    X(NOMEM, "out of memory")',
-        ("gone",) * 8 + ("not on record",) * 9,
+        ("gone",) * 10 + ("not on record",) * 11,
     ),
 }
 INSTEAD = {
