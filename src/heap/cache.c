@@ -164,7 +164,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     cache->heap = heap;
     cache->hints = (sw_hint *)&cache->bins[heap->span_classes];
     cache->cold = cold;
-    heap->caches = cache;
+    __atomic_store_n(&heap->caches, cache, __ATOMIC_RELEASE); /* see sw_hazard_is_on_idle */
     return cache;
 }
 

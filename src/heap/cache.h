@@ -16,6 +16,8 @@ typedef enum sw_cache_holder {
 enum {
     SW_LARGE_WAYS = 2,                    /* shelves of one band */
     SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
+    SW_SPAN_SHELF_PAGES = 12,             /* the longest span that is shelved */
+    SW_SPAN_SHELVES = 40, /* 8 for spans of one and of two pages, 4 of 3 and of 4, else 2 */
 };
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
@@ -41,6 +43,9 @@ struct sw_cache_cold {
     uint32_t large_turns;               /* which of the two shelves of a band was taken last */
     uint32_t idle_next;                 /* span class at which sw_idle_give_up goes on to look */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
+    uint32_t span_turns;                /* idle spans that the cache has given up, or shelved */
+    uint32_t turning_id; /* a span that changes its class, and that the page map does not show; 0 */
+    uint32_t span_shelves[SW_SPAN_SHELVES]; /* atomic: ids; 0: empty; see heap/span_shelf.h */
 };
 
 /* --- bins and hints --------------------------------------------------------------------------- */

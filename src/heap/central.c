@@ -62,6 +62,11 @@ sw_span *sw_central_take_partial(sw_heap *heap, uint32_t span_class) {
     return span;
 }
 
+void sw_central_list_full(sw_heap *heap, sw_span *span) {
+    sw_span_enter(span, SW_SPAN_CENTRAL_FULL);
+    sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
+}
+
 void sw_central_put(sw_heap *heap, sw_span *span) {
     if (sw_span_is_empty(span)) {
         sw_central_release(heap, span);
@@ -69,8 +74,7 @@ void sw_central_put(sw_heap *heap, sw_span *span) {
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);
         sw_span_list_push(&heap->central_partial[span->span_class], heap->space, span);
     } else {
-        sw_span_enter(span, SW_SPAN_CENTRAL_FULL);
-        sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
+        sw_central_list_full(heap, span);
     }
 }
 

@@ -10,6 +10,9 @@
 sw_span *sw_central_take_partial(sw_heap *heap, uint32_t span_class);
 /* Puts a span that has no owner into the list it belongs to, or gives it up when it is idle. */
 void sw_central_put(sw_heap *heap, sw_span *span);
+/* Puts a span that has no owner and is in no list into the list of full ones, whatever its words say:
+ * it may be drained there. */
+void sw_central_list_full(sw_heap *heap, sw_span *span);
 /* Drains half a span without owner that has just been popped from a remote stack. */
 void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled);
 /* A free into a span without owner. SW_REMOTE_DOUBLE or DONE. */

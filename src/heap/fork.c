@@ -17,6 +17,7 @@
 #include "heap/owned.h"
 #include "heap/registry.h"
 #include "heap/shelf.h"
+#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 /* Pages that were taken out are free again, so the child finds none on their way. */
@@ -65,9 +66,10 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
 static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
-        sw_span_enter(span, SW_SPAN_CENTRAL_FULL); /* in no list yet */
         span->idle = 0;
-        sw_span_list_push(&heap->central_full[span->span_class], heap->space, span);
+        sw_central_list_full(heap, span);        /* the lists of the torn cache are forgotten */
+    } else if (span->state == SW_SPAN_SHELVED) { /* the shelves are empty */
+        sw_central_list_full(heap, span);
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up: its record is then unused */
@@ -89,19 +91,28 @@ static void recover_large(sw_heap *heap, sw_span *span) {
     if (!sw_span_large_lives(span)) sw_shelf_release(heap, span);
 }
 
-static void recover_spans(sw_heap *heap) {
+static void recover_span(sw_heap *heap, sw_span *span) {
+    if (span->state == SW_SPAN_LARGE)
+        recover_large(heap, span);
+    else
+        drain_all(heap, span);
+}
+
+static void each_span(sw_heap *heap, void (*visit)(sw_heap *, sw_span *)) {
     for (uint32_t i = 0; i < heap->pages.window_count; i++) {
         const sw_window *window = &heap->pages.windows[i];
         uint32_t step;
         for (uint32_t n = 0; n < window->frontier; n += step) {
             sw_span *span = sw_heap_span_at(heap, window, n, &step);
-            if (span == NULL) continue;
-            if (span->state == SW_SPAN_LARGE)
-                recover_large(heap, span);
-            else
-                drain_all(heap, span);
+            if (span != NULL) visit(heap, span);
         }
     }
+}
+
+/* A thread that was changing a span's class may have counted its pages for one of the two only. */
+static void count_class_pages(sw_heap *heap, sw_span *span) {
+    if (span->state != SW_SPAN_LARGE)
+        sw_heap_add_class_pages(heap, span->span_class, sw_space_cold(heap->space, span)->pages);
 }
 
 static void recover_cache(sw_heap *heap, sw_cache *cache) {
@@ -124,10 +135,16 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
     heap->closing = heap->leaving = 0;
-    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
+    for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next) {
         memset(cache->cold->shelves, 0,
                sizeof cache->cold->shelves); /* or they are given up twice */
-    recover_spans(heap);
+        sw_span_shelf_recover(cache);
+    }
+    each_span(heap, recover_span);
+    if (heap->class_pages != NULL) {
+        memset(heap->class_pages, 0, heap->span_classes * sizeof *heap->class_pages);
+        each_span(heap, count_class_pages);
+    }
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
         recover_cache(heap, cache);
 }

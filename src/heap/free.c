@@ -129,6 +129,7 @@ static sw_target find_guarded(sw_cache *cache, const void *ptr) {
 static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     sw_os_lock_acquire(&heap->lock);
     *target = sw_target_find(heap, ptr);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* a slot that was seen to live: who owns it by then */
     bool central =
         target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(target->span) == NULL;
     if (central && sw_central_free(heap, target->span, target->slot) == SW_REMOTE_DOUBLE)

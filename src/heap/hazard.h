@@ -38,4 +38,16 @@ static inline bool sw_hazard_is_on(const sw_heap *heap, const sw_span *span) {
     return false;
 }
 
+/* The same without the lock, for whoever has the span to itself. It looks at every cache that was ever
+ * opened, for those stay in their list; a cache that it does not see yet begins to free after its
+ * fence, and finds the span gone from the page map. */
+static inline bool sw_hazard_is_on_idle(const sw_heap *heap, const sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    const sw_cache *cache = __atomic_load_n(&heap->caches, __ATOMIC_ACQUIRE);
+    for (; cache != NULL; cache = cache->cold->next)
+        if (__atomic_load_n(&cache->cold->hazard_id, __ATOMIC_ACQUIRE) == id) return true;
+    return false;
+}
+
 #endif

@@ -35,7 +35,8 @@
  * allocation and 1, 2, 4 and 5 of a free take none.
  *
  * Files, the lowest first. Each calls only files that stand before it in this list.
- *   misuse, record, shelf, hint, central, target    records, freed large objects, ownerless spans
+ *   misuse, record, hint, central, span_shelf, shelf, target    records, spans and large objects
+ *                                                   that nobody owns
  *   object                                          a slot becomes an object: its size, its zeroes
  *   reclaim, fresh                                  what gives memory back, and what takes it
  *   owned, remote, idle, refill                     what a cache does with its spans
@@ -80,7 +81,7 @@ struct sw_heap {
     sw_heap_options options;
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */
-    uint32_t large_shelved;        /* atomic; 0: most likely no shelf holds a large object */
+    uint32_t large_shelved;        /* atomic; 0: most likely no shelf holds anything */
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
@@ -135,8 +136,7 @@ uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class);
 /* A span of the class has come, or has gone (less than 0 pages). */
 static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, int64_t pages) {
     if (heap->class_pages == NULL) return;
-    uint32_t *sum = &heap->class_pages[span_class];
-    __atomic_store_n(sum, (uint32_t)(*sum + pages), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&heap->class_pages[span_class], (uint32_t)pages, __ATOMIC_RELAXED);
 }
 
 /* The span that holds page n of a window, NULL for a free page; *step: pages to the next one. */

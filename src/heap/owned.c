@@ -8,6 +8,7 @@
 #include "heap/hint.h"
 #include "heap/reclaim.h"
 #include "heap/shelf.h"
+#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 /* --- giving up -------------------------------------------------------------------------------- */
@@ -16,9 +17,12 @@ static void release(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
     int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
     sw_hint_forget(cache, span);
+    if (sw_span_shelf_put(cache, span)) return;
+    uint32_t pages = sw_space_cold(heap->space, span)->pages;
     sw_os_lock_acquire(&heap->lock);
     sw_reclaim_decay(heap);
     sw_central_release(heap, span);
+    sw_span_shelf_shrink(cache, pages);
     sw_reclaim_unlock(heap);
     errno = saved_errno;
 }

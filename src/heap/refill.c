@@ -14,6 +14,7 @@
 #include "heap/owned.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
+#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 /* Takes the slot that the newest valid hint names: its address and span, else 0. */
@@ -92,6 +93,18 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
+/* An idle span that the cache has kept, if it has ever kept one. */
+static sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
+    if (cache->cold->span_turns == 0) return NULL;
+    sw_span *span =
+        sw_span_shelf_take(cache, span_class, sw_heap_next_pages(cache->heap, span_class));
+    if (span == NULL) return NULL;
+    sw_span_set_owner(span, cache, SW_MARK_NONE);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* a racing free sees the owner before a live slot */
+    sw_span_enter(span, SW_SPAN_CURRENT);
+    return span;
+}
+
 /* A span with a free slot, in no list. What other threads freed is drained only when the cache's
  * own partial spans are used up: these threads are most likely still freeing into what they
  * announced last, and a word that one allocates from while another frees into it costs both a cache
@@ -110,6 +123,7 @@ static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
             }
             span = sw_owned_take_partial(cache, span_class);
         }
+        if (span == NULL) span = take_shelved(cache, span_class);
         if (span == NULL) span = take_unowned(cache, span_class);
         if (span != NULL || __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) break;
     }

@@ -6,6 +6,7 @@
 #include "heap/central.h"
 #include "heap/misuse.h"
 #include "heap/owned.h"
+#include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
 enum { WAITING_MAX = 4 }; /* halves that may wait for more frees before they are drained */
@@ -23,19 +24,31 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
         !__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 
+/* Drains a popped half if nobody owns its span. Returns the owner, if there is one. A span that was
+ * freed into twice at once may lie on a shelf; a cache that is taking it has it in a moment. */
+static sw_cache *drain_unowned(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled) {
+    sw_cache *owner;
+    bool drained = false;
+    do {
+        sw_os_lock_acquire(&heap->lock);
+        owner = sw_span_owner(span); /* some cache may have adopted it meanwhile */
+        if (owner == NULL && (span->state != SW_SPAN_SHELVED || sw_span_shelf_remove(heap, span))) {
+            sw_central_drain(heap, span, half, doubled);
+            drained = true;
+        }
+        sw_os_lock_release(&heap->lock);
+    } while (owner == NULL && !drained);
+    return owner;
+}
+
 /* One popped half. The span may have changed hands since it was announced. */
 static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_owner,
                       uintptr_t *doubled) {
     sw_heap *heap = cache->heap;
     *doubled = 0;
     sw_cache *owner = sw_span_owner(span);
-    if (owner == NULL) {
-        sw_os_lock_acquire(&heap->lock);
-        owner = sw_span_owner(span); /* some cache may have adopted it meanwhile */
-        if (owner == NULL) sw_central_drain(heap, span, half, doubled);
-        sw_os_lock_release(&heap->lock);
-        if (owner == NULL) return;
-    }
+    if (owner == NULL) owner = drain_unowned(heap, span, half, doubled);
+    if (owner == NULL) return;
     if (owner != cache || !as_owner) {
         sw_remote_announce(owner, span, half);
         return;

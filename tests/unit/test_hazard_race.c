@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two frees of one object race, and the second is held up between the page map and the slot's bit
- * while the first gives the span up: it must not be taken for a free of whatever lies there next.
+ * while the first gives the span up, or makes it one of another class: it must not be taken for a free
+ * of whatever lies there next.
  * The two sources are included, so that the threads can be stopped at just those two places. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "heap/target.h"
@@ -78,24 +80,7 @@ static void give_up_a_span(void) {
     sw_heap_free(heap, twice);
 }
 
-int main(void) {
-    pthread_t thread;
-    void *innocent[REUSED];
-    sem_init(&ready, 0, 0);
-    sem_init(&releasing, 0, 0);
-    sem_init(&looked, 0, 0);
-    sem_init(&go_on, 0, 0);
-    sw_set_fault_handler(count, NULL);
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = sw_table_go(); /* spans of sixteen slots */
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
-    sem_wait(&ready);
-    give_up_a_span();
-    for (int i = 0; i < REUSED; i++) innocent[i] = sw_heap_alloc(heap, 1000, 0);
-    sem_post(&go_on);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+static void check_innocent(void *const innocent[REUSED]) {
     for (int i = 0; i < REUSED; i++)
         CHECK_EQ(sw_target_find(heap, innocent[i]).misuse, SW_MISUSE_NONE);
     for (int i = 0; i < 4 * REUSED; i++) {
@@ -104,6 +89,62 @@ int main(void) {
     }
     CHECK_EQ(faults, 1);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
+}
+
+static void make_heap(sw_placement placement) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = sw_table_go(); /* spans of sixteen slots */
+    options.placement = placement;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    faults = 0;
+}
+
+/* The other thread has looked the object up before it is freed, and its span goes to a shelf. */
+static void turn_a_span(void) {
+    pthread_t thread;
+    void *innocent[REUSED], *objects[SLOTS + 1];
+    make_heap(SW_PLACE_LIFO);
+    for (int i = 0; i <= SLOTS; i++) objects[i] = sw_heap_alloc(heap, SIZE, 0);
+    twice = objects[5];
+    CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
+    sem_wait(&ready);
+    sem_post(&releasing);
+    sem_wait(&looked);
+    const sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)twice));
+    for (int i = 0; i < SLOTS; i++) sw_heap_free(heap, objects[i]);
+    CHECK_EQ(span->state, SW_SPAN_SHELVED);
+    for (int i = 0; i < REUSED; i++) innocent[i] = sw_heap_alloc(heap, 1000, 0);
+    CHECK(span->state != SW_SPAN_SHELVED); /* one of them asked for it */
+    sem_post(&go_on);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    check_innocent(innocent);
     sw_heap_destroy(heap);
+}
+
+/* Where the policy chooses places no span is shelved. */
+static void release_a_span(void) {
+    pthread_t thread;
+    void *innocent[REUSED];
+    make_heap(SW_PLACE_ADDRESS);
+    CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
+    sem_wait(&ready);
+    give_up_a_span();
+    for (int i = 0; i < REUSED; i++) innocent[i] = sw_heap_alloc(heap, 1000, 0);
+    sem_post(&go_on);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    check_innocent(innocent);
+    sw_heap_destroy(heap);
+}
+
+int main(void) {
+    alarm(60); /* a hang is a failure, not a wait */
+    sem_init(&ready, 0, 0);
+    sem_init(&releasing, 0, 0);
+    sem_init(&looked, 0, 0);
+    sem_init(&go_on, 0, 0);
+    sw_set_fault_handler(count, NULL);
+    turn_a_span();
+    release_a_span();
     return check_result();
 }
