@@ -17,6 +17,7 @@ SIZE_MAX = 256 * 1024  # largest slot, bytes
 SPAN_BYTES_MAX = 4 << 20
 SLOTS_MAX = 8192
 LONG_SPAN_BYTES = 65536  # spans that hold too few slots are not made longer than this
+MIDDLE_SPAN_BYTES = 32768  # nor than this where slots are longer than SMALL_MAX
 PAGE_BYTES_MIN = 4096
 PAGE_BYTES_MAX = 65536
 NAME_MAX = 63  # characters
@@ -82,8 +83,9 @@ class Parameters:
         tail_limit: largest part of a span that its tail may waste, 0 <= limit < 1.
         span_slots: spans of sizes up to SMALL_MAX are doubled until they hold so many slots or
             would pass LONG_SPAN_BYTES; 1 leaves the shortest that the tail limit allows, as in Go.
-        growing: the first span of a class is that shortest one, and spans are doubled as a heap
-            holds more of the class; else all are as long as span_slots makes them.
+        growing: the first span of a class is that shortest one, and later ones are longer as a heap
+            holds more of the class; else all are as long as span_slots makes them. In a growing
+            table spans of larger sizes are lengthened too, up to MIDDLE_SPAN_BYTES.
     """
 
     align: str = "go"

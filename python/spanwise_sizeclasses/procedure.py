@@ -10,7 +10,7 @@ other limits than Go's a class may grow to the size of those above it (1408 to 1
 pages); it then takes their place, and none grows past the largest. Last, spans of
 small sizes with fewer slots than `span_slots` are doubled while they stay within 64 KiB: no size
 changes, and the part of a span that its tail wastes does not grow. In a growing table a class
-begins with the span that it had before.
+begins with the span that it had before, and spans of larger sizes are doubled too, within 32 KiB.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from .model import (
     LONG_SPAN_BYTES,
+    MIDDLE_SPAN_BYTES,
     SIZE_MAX,
     SLOTS_MAX,
     SMALL_MAX,
@@ -106,12 +107,13 @@ def _grown(c: SizeClass, p: Parameters) -> SizeClass:
 
 
 def _lengthened(c: SizeClass, p: Parameters) -> SizeClass:
-    """The class, if small its span doubled as span_slots asks for and LONG_SPAN_BYTES allows."""
+    """The class, its span doubled as span_slots asks for and its limit of bytes allows.
+
+    The limit is LONG_SPAN_BYTES for small sizes, MIDDLE_SPAN_BYTES for others in a growing table.
+    """
     pages = c.pages
-    while (
-        c.size <= SMALL_MAX
-        and pages * p.page_bytes // c.size < p.span_slots
-        and 2 * pages * p.page_bytes <= LONG_SPAN_BYTES
-    ):
+    small = c.size <= SMALL_MAX
+    limit = LONG_SPAN_BYTES if small else MIDDLE_SPAN_BYTES if p.growing else 0
+    while pages * p.page_bytes // c.size < p.span_slots and 2 * pages * p.page_bytes <= limit:
         pages *= 2
     return SizeClass(c.size, pages, c.pages if p.growing and pages != c.pages else None)

@@ -13,7 +13,7 @@
 #define SW_GEN_DEFAULT_H
 
 #define SW_DEFAULT_TABLE sw_table_c16_data
-#define SW_DEFAULT_SYMBOL sw_table_is_c16_1cb57c0a3bbec367
+#define SW_DEFAULT_SYMBOL sw_table_is_c16_7c3adaf0b2c085aa
 #define SW_DEFAULT_PATHS sw_paths_c16
 #define SW_DEFAULT_CUTOFF 512
 #define SW_DEFAULT_NOSCAN sw_paths_c16_noscan

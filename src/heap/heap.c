@@ -150,6 +150,7 @@ uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class) {
     if (heap->class_pages == NULL) return cls->pages;
     uint32_t held = __atomic_load_n(&heap->class_pages[span_class], __ATOMIC_RELAXED);
     uint32_t pages = cls->first_pages;
+    if (cls->size > SW_SMALL_LIMIT) return held < 2 * cls->pages ? pages : cls->pages;
     while (pages < cls->pages && pages <= held) pages *= 2;
     return pages;
 }

@@ -129,9 +129,10 @@ static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_s
     return table->classes[span->span_class / 2].size;
 }
 
-/* Pages of the class's next fresh span: the least of its lengths that is more than all its spans
- * have by now, or the longest. So a class of few objects has short spans. The length follows from
- * the operations on the heap alone. */
+/* Pages of the class's next fresh span. Up to 1 KiB: the least of its lengths that is more than all
+ * its spans have by now, or the longest. Above: the first length until they have twice the longest,
+ * then the longest. So a class of few objects has short spans. The length follows from the
+ * operations on the heap alone. */
 uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class);
 /* A span of the class has come, or has gone (less than 0 pages). */
 static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, int64_t pages) {

@@ -9,7 +9,7 @@
 
 enum { PAGE = 4096, SIZE = 64, SLOTS = PAGE / SIZE, SPANS_MAX = 64 };
 
-/* Classes of 64 B, 1 to 8 pages; of 128 B, always 2; of 3 KiB, 3 to 6 pages. */
+/* Classes of 64 B, 1 to 8 pages; of 128 B, always 2; of 3 KiB, 3 or 6 pages. */
 static const sw_class_spec specs[] = {{SIZE, 8, 1}, {128, 2, 0}, {3072, 6, 3}};
 
 static sw_table *table;
@@ -65,10 +65,19 @@ static void doubles_to_the_longest(bool dry) {
     fill(objects, SIZE, 24, 0);
     CHECK_STR(lengths(1), "124888");
     CHECK_STR(lengths(2), "");
-    for (int i = 0; i < 2; i++) CHECK(sw_heap_alloc(heap, 3072, 0) != NULL);
+    close_heap();
+}
+
+/* Above 1 KiB: the first length until the class has twice the longest, 12 pages. */
+static void waits_above_1_KiB(bool dry) {
+    static void *objects[24 * PAGE / 3072];
+    open_heap(dry, 0);
+    fill(objects, 3072, 3, 0);
     CHECK_STR(lengths(3), "3");
-    for (int i = 0; i < 3; i++) CHECK(sw_heap_alloc(heap, 3072, 0) != NULL);
-    CHECK_STR(lengths(3), "36");
+    fill(objects, 3072, 9, 0);
+    CHECK_STR(lengths(3), "3333");
+    fill(objects, 3072, 12, 0);
+    CHECK_STR(lengths(3), "333366");
     close_heap();
 }
 
@@ -198,6 +207,8 @@ int main(void) {
     CHECK_EQ(sw_table_create("grows", PAGE, specs, 3, &table), SW_OK);
     doubles_to_the_longest(false);
     doubles_to_the_longest(true);
+    waits_above_1_KiB(false);
+    waits_above_1_KiB(true);
     shrinks_with_use();
     counted_by_span_class();
     short_at_the_limit();

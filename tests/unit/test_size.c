@@ -77,9 +77,11 @@ static void test_go_is_go(void) {
     check_proofs(go);
 }
 
-/* Go's pages, up to 1 KiB doubled while they hold fewer than 1024 slots, to 64 KiB at most. */
+/* Go's pages doubled while they hold fewer than 1024 slots: up to 1 KiB to 64 KiB at most, above to
+ * 32 KiB. */
 static uint32_t long_pages(uint32_t size, uint32_t pages) {
-    while (size <= 1024 && pages * 8192 / size < 1024 && pages * 8192 <= 32768) pages *= 2;
+    uint32_t most = size <= 1024 ? 8 : 4;
+    while (pages * 8192 / size < 1024 && 2 * pages <= most) pages *= 2;
     return pages;
 }
 

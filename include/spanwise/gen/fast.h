@@ -16,8 +16,8 @@
 #include <spanwise/status.h>
 
 #define SW_FAST_TABLE_NAME "c16"
-#define SW_FAST_TABLE_HASH UINT64_C(0x1cb57c0a3bbec367)
-#define SW_FAST_TABLE_SYMBOL sw_table_is_c16_1cb57c0a3bbec367
+#define SW_FAST_TABLE_HASH UINT64_C(0x7c3adaf0b2c085aa)
+#define SW_FAST_TABLE_SYMBOL sw_table_is_c16_7c3adaf0b2c085aa
 #define SW_FAST_SIZE_MAX 1024
 
 #ifdef __cplusplus
