@@ -73,12 +73,13 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up: its record is then unused */
-        uint64_t *announced = &sw_space_cold(heap->space, span)->remote_words[half];
-        *announced = pending_words(span, half);
+        uint64_t pending = pending_words(span, half);
+        if (!sw_span_has_one_word(span))
+            sw_space_cold(heap->space, span)->remote_words[half] = pending;
         sw_cache *owner = sw_span_owner(span);
         if (owner == NULL) {
             sw_central_drain(heap, span, half, &doubled);
-        } else if (*announced != 0) {
+        } else if (pending != 0) {
             sw_span_drain(heap->space, span, half, &doubled);
             sw_owned_unmark(owner, span);
             sw_cache_emptied(owner, span);

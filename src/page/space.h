@@ -40,7 +40,8 @@ typedef struct sw_span_cold {
         uint64_t requested; /* large objects: the size asked for */
     };
     /* Bit k of remote_words[h]: remote word 64 * h + k holds frees that its owner has not drained.
-     * Half h of the span is on its owner's remote stack while remote_words[h] is not 0. Atomic. */
+     * Half h of the span is on its owner's remote stack while remote_words[h] is not 0. A span of one
+     * word has 0 there, and is on the stack while that word has remote bits. Atomic. */
     uint64_t remote_words[2];
     uint32_t remote_next[2]; /* links of that stack */
     uint32_t batch_next;     /* first record of a batch: the next batch of the same heap */

@@ -182,6 +182,9 @@ static inline uint32_t sw_span_size(const sw_span *span) {
 /* Words that hold slots. */
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63u) / 64; }
 
+/* Whether one word serves all slots: it lies in the record. */
+static inline bool sw_span_has_one_word(const sw_span *span) { return span->words == &span->own; }
+
 /* The address of the word's first slot, of so many bytes each. */
 static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word,
                                           uint32_t bytes) {
@@ -191,8 +194,9 @@ static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *wo
 /* --- frees by other threads -------------------------------------------------------------------
  * A bit in `remote` that the owner has not drained yet is *pending*. A freer sets its bit by an atomic
  * OR. The freer that finds no other bit there is the word's *announcer*: it sets the word's bit in
- * remote_words, and if that half was 0 it pushes the half span on the owner's remote stack. The owner
- * drains a word only after its announcement. So
+ * remote_words, and if that half was 0 it pushes the half span on the owner's remote stack. Where a
+ * span has one word only, its announcer pushes at once, and remote_words stays 0. The owner drains a
+ * word only after its announcement. So
  *   - a span with pending bits is never given up;
  *   - after its OR only an announcer touches the record, and its word stays pending until the owner has
  *     popped the half: no record is touched after it was released;
@@ -219,6 +223,7 @@ static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint6
 
 /* True: the caller must push the slot's half on the owner's stack. */
 static inline bool sw_span_announce(sw_space *space, sw_span *span, uint32_t slot) {
+    if (sw_span_has_one_word(span)) return true;
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
     return __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
 }

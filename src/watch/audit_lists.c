@@ -165,19 +165,26 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         SW_BROKEN(a, "cache %u: closed, and owns spans", number);
 }
 
+/* Whether the node of a remote stack is a half span of the heap with announced frees. */
+static bool is_announced(const sw_audit *a, uint32_t node) {
+    const sw_space *space = a->heap->space;
+    if (!sw_audit_is_span(a, node / 2) || space->cold[node / 2].heap != a->heap) return false;
+    const sw_span *span = sw_space_span(space, node / 2);
+    if (!sw_span_has_one_word(span)) return space->cold[node / 2].remote_words[node % 2] != 0;
+    return node % 2 == 0 && sw_word_remote(&span->own) != 0;
+}
+
 /* Walks a cache's remote stack: every node must be a half span with announced frees. */
 static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t most) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
     for (uint32_t node = cache->cold->remote_head; node != 0 && count <= most; count++) {
-        const sw_span_cold *cold = &space->cold[node / 2];
-        if (!sw_audit_is_span(a, node / 2) || cold->heap != a->heap ||
-            cold->remote_words[node % 2] == 0) {
+        if (!is_announced(a, node)) {
             SW_BROKEN(a, "cache %u: span %u on its remote stack has no announced frees",
                       cache->cold->number, node / 2);
             return count;
         }
-        node = cold->remote_next[node % 2];
+        node = space->cold[node / 2].remote_next[node % 2];
     }
     return count;
 }
