@@ -202,6 +202,65 @@ static void late_second_free(void) {
     end();
 }
 
+/* The same while the span's cache asks for one of another class: it gets another span. */
+static void second_free_pending(void) {
+    sw_cache *former;
+    make(0, false);
+    CHECK_EQ(sw_cache_open(heap, &former), SW_OK);
+    shelve(2);
+    sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[1]));
+    __atomic_store_n(&span->own.remote, 1, __ATOMIC_RELAXED);
+    CHECK(sw_span_announce(heap->space, span, 0));
+    sw_remote_announce(former, span, 0);
+    char *p = objects[1], *q = take(4096);
+    CHECK(q != p && q != p + 4096);
+    CHECK_EQ(span->state, SW_SPAN_CENTRAL_PARTIAL);
+    remember_faults();
+    EXPECT_FAULT(DOUBLE_FREE, p, sw_cache_trim(former));
+    sw_set_fault_handler(NULL, NULL);
+    sw_cache_close(former);
+    end();
+}
+
+/* --- frees by other threads ------------------------------------------------------------------- */
+
+/* A span of one word that another cache has freed into does not wait for more: it is drained, shelved
+ * and taken by the next allocation. */
+static void drained_at_once(void) {
+    sw_cache *other;
+    make(0, false);
+    CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+    for (int i = 0; i < 3; i++) objects[i] = take(PAGE);
+    sw_cache_free(other, objects[0]);
+    const sw_span *span =
+        sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
+    CHECK_EQ(span->own.remote, 1);
+    CHECK_EQ(sw_space_cold(heap->space, span)->remote_words[0], 0);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_free(other, take(64)); /* its hazard is another span from here on */
+    CHECK(take(PAGE) == objects[0]);
+    sw_cache_close(other);
+    end();
+}
+
+/* The upper half of a span of one word has no word. A drain that took one would take that of the record
+ * which lies 64 words behind. */
+static void upper_half_is_none(void) {
+    enum { RECORDS = 64 * sizeof(sw_word) / sizeof(sw_span) };
+    make(0, false);
+    shelve(1);
+    CHECK(take(PAGE) == objects[0]); /* a drain leaves no span fresh, and this one is not */
+    sw_span *span = sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)objects[0]));
+    uint64_t before = span[RECORDS].own.remote;
+    uintptr_t doubled;
+    span[RECORDS].own.remote = 2;
+    sw_span_drain(heap->space, span, 1, &doubled);
+    CHECK_EQ(span[RECORDS].own.remote, 2);
+    CHECK_EQ(doubled, 0);
+    span[RECORDS].own.remote = before;
+    end();
+}
+
 /* --- forks ------------------------------------------------------------------------------------ */
 
 static void in_child(uint64_t spans) {
@@ -248,6 +307,9 @@ int main(void) {
     serves_others();
     second_frees();
     late_second_free();
+    second_free_pending();
+    drained_at_once();
+    upper_half_is_none();
     forks();
     return check_result();
 }
