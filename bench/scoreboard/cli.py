@@ -35,7 +35,7 @@ from scoreboard.means import score_programs
 from scoreboard.plots import plot_scoreboard
 from scoreboard.scores import Score, free_gb, lacks_memory, races_of, score
 from scoreboard.selection import asks_for_field, chosen_targets, plan
-from scoreboard.targets import LOOP, Target, TargetFile
+from scoreboard.targets import SCRIPTED, Target, TargetFile
 
 BENCH = Path(__file__).resolve().parents[1]
 TARGETS = Path(__file__).with_name("targets.toml")
@@ -46,6 +46,7 @@ EXAMPLE = """examples:
   ./dev bench --scoreboard --quick    every row of scoreboard/targets.toml, 3 repetitions
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
+  ./dev bench --scoreboard --rows 'range*'  range allocators beside plain references
   ./dev bench --scoreboard --rows 'field*'  programs of bench/field beside seven allocators
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --scoreboard --calm     on a machine that others use too: waits for calm moments
@@ -117,7 +118,7 @@ def _rules(file: TargetFile, options: argparse.Namespace) -> Rules:
     return Rules(repetitions, key_of(this_machine(), file.machines))
 
 
-def _execute_loop(options: argparse.Namespace, file: TargetFile) -> int:
+def _execute_scripts(options: argparse.Namespace, file: TargetFile) -> int:
     """The rows that scripts measure; each script runs once, whichever of its rows are asked for."""
     targets, rules = chosen_targets(file, options, scripted=True), _rules(file, options)
     about = provenance(BENCH.parent, options.build)
@@ -149,8 +150,8 @@ def execute(options: argparse.Namespace) -> int:
     file = targets_file.load(options.targets)
     if options.simulate:
         return _simulate(options, file)
-    if options.scoreboard and (options.rows or "").startswith(LOOP):
-        return _execute_loop(options, file)
+    if options.scoreboard and (options.rows or "").startswith(SCRIPTED):
+        return _execute_scripts(options, file)
     targets, field, jobs = plan(options, BENCH, file)
     rules = _rules(file, options)
     if not options.json:

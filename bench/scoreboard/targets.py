@@ -22,7 +22,7 @@ METRICS = {
     "free_p999": "cycles",
     "rss_growth": "x",
 }
-LOOP = "loop"  # how the names of rows begin that a script measures
+SCRIPTED = ("loop", "range")  # how the names of rows begin that scripts measure
 FIELD = "field"  # how the names of rows begin that programs of bench/field measure
 PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")
@@ -98,7 +98,7 @@ class Target:
         needs_gb: the row is skipped on a machine with less memory free.
         cause: why the row is missed, as far as known; printed with a missed row.
         script: script of bench/ that measures and judges the row, which is its row `bench`; it is
-            run only when --rows begins with `loop`. "": the bench programs.
+            run only when --rows begins with one of SCRIPTED. "": the bench programs.
         limit: what the script's value, in the row's unit, must not exceed; None: reported.
         weaker: targets above that, each on a class of machines where a prototype justifies it.
         decision: number of the note in docs/decisions/ that has the reason of weaker targets.

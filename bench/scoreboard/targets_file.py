@@ -17,11 +17,11 @@ from scoreboard.field_file import parse_field
 from scoreboard.machine import Machine
 from scoreboard.prototypes import STEPS
 from scoreboard.targets import (
-    LOOP,
     METRICS,
     OURS,
     PEERS,
     PROPER,
+    SCRIPTED,
     Requirement,
     Target,
     TargetFile,
@@ -181,8 +181,9 @@ def _scripted(row: dict[str, Any]) -> Target:
         raise ValueError(f"{strange[0]} does not belong to a row with a script or limit")
     if not isinstance(row.get("script"), str) or not row.get("unit"):
         raise ValueError("script and unit are missing, or no text")
-    if not row["name"].startswith(LOOP):
-        raise ValueError(f"the name of a row with a script begins with '{LOOP}'")
+    if not row["name"].startswith(SCRIPTED):
+        words = "' or '".join(SCRIPTED)
+        raise ValueError(f"the name of a row with a script begins with '{words}'")
     limit = row.get("limit")
     return Target(
         name=row["name"],

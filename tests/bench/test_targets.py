@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from runner.errors import BenchError
-from scoreboard import cli, loop_speed, scripted, selection, targets, targets_file
+from scoreboard import cli, loop_speed, range_speed, scripted, selection, targets, targets_file
 from scoreboard.machine import Machine
 
 from tests.bench.tools import TARGETS, counted_paths, make_target
@@ -43,6 +43,27 @@ def test_scripted_targets_are_those_of_the_script() -> None:
     assert all(found[row.name].unit == row.unit for row in loop_speed.ROWS)
     limits = [row.limit for row in found.values() if row.limit is not None]
     assert limits == [1.0, 30.0]
+
+
+def test_range_targets_are_those_of_the_script() -> None:
+    found = {row.bench: row for row in TARGETS if row.script == "range_speed.py"}
+    assert list(found) == [row.name for row in range_speed.ROWS]
+    limits = [row.limit for row in found.values()]
+    assert limits == [0.8, 0.8, 0.6, 0.7, 0.7, 0.7, 1.0, 0.5]
+
+
+def told(**times: float) -> str:
+    """What bench_ranges prints with --benchmark_format=json."""
+    rows = [{"name": f"{name}/range/find", "cpu_time": time} for name, time in times.items()]
+    return json.dumps({"benchmarks": rows})
+
+
+def test_a_range_is_compared_with_its_reference() -> None:
+    text = told(two=3.0, wide=2.0, single=4.0, reference_two=8.0)
+    assert range_speed.ratio(text, "find", ("two",), "reference_two") == 0.375
+    assert range_speed.ratio(text, "find", ("two", "wide", "single"), "reference_two") == 0.25
+    with pytest.raises(BenchError, match="no row reference_single/range/find"):
+        range_speed.ratio(text, "find", ("two",), "reference_single")
 
 
 def test_weaker_targets_have_a_decision_whose_figures_name_them() -> None:
@@ -131,7 +152,7 @@ def test_paths_of_a_row() -> None:
         ),
         (
             '[[row]]\nname = "a"\nbench = "x"\nscript = "a.py"\nunit = "s"',
-            "row 1 (a): the name of a row with a script begins with 'loop'",
+            "row 1 (a): the name of a row with a script begins with 'loop' or 'range'",
         ),
         (
             '[[row]]\nname = "loop"\nbench = "x"\nlimit = 3',
