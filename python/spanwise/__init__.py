@@ -35,6 +35,8 @@ from spanwise.errors import (
     LimitError,
     MisuseError,
     OutOfMemoryError,
+    OverlapError,
+    OwnerError,
     ProgramError,
     RecordingIOError,
     SpanwiseError,
@@ -60,6 +62,8 @@ from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import Constraint, Optimum
 from spanwise.optimizer.search import optimize
 from spanwise.optimizer.trial import Trial
+from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
+from spanwise.ranges.handle import RangeStats
 from spanwise.recording.compare import compare
 from spanwise.recording.recorder import record
 from spanwise.recording.recording import Recording
@@ -80,6 +84,7 @@ __all__ = [
     "Block",
     "BlockBusyError",
     "BlockFreedError",
+    "BuddyAllocator",
     "Build",
     "BuildError",
     "Comparison",
@@ -100,10 +105,14 @@ __all__ = [
     "MisuseError",
     "Optimum",
     "OutOfMemoryError",
+    "OverlapError",
+    "OwnerError",
     "PeerComparison",
     "PeerRow",
     "ProcessLedger",
     "ProgramError",
+    "RangeAllocator",
+    "RangeStats",
     "Recording",
     "RecordingIOError",
     "RecordingSet",

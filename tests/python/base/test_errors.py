@@ -103,11 +103,14 @@ def test_every_public_function_is_declared() -> None:
         *("sw_table_go", "sw_table_c16"),
         # Misuse is an exception before C sees the pointer.
         "sw_set_fault_handler",
+        # Python's classes have the names of back ends, and the system's memory.
+        *("sw_range_backend_name", "sw_allocator_system"),
         # Python looks at all pairs.
         "sw_trace_meta_find",
     }
     declared = set()
-    for header in ("status", "sizeclass", "heap", "stats", "ops", "replay", "trace", "spanwise"):
+    headers = ("status", "sizeclass", "heap", "stats", "ops", "replay", "trace", "spanwise")
+    for header in (*headers, "range", "allocator_vtable"):
         text = (ROOT / f"include/spanwise/{header}.h").read_text(encoding="utf-8")
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         declared |= set(re.findall(r"SW_API[^;]*?\b(sw_\w+)\(", text))

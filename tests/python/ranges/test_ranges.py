@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Range allocators in Python: cases by hand, bad arguments, threads, a model in plain Python."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+
+import pytest
+import spanwise as sw
+from hypothesis import given
+from hypothesis import strategies as st
+from spanwise.ranges.allocators import BACKENDS
+
+SIZE = 60
+
+Step = tuple[bool, int, int]
+
+
+def pairs(ranges: sw.RangeAllocator | sw.BuddyAllocator) -> list[tuple[int, int]]:
+    return [(int(hole["start"]), int(hole["size"])) for hole in ranges.holes()]
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_takes_the_front_and_joins(backend: str) -> None:
+    with sw.RangeAllocator(100, backend=backend) as ranges:
+        assert [ranges.alloc(10) for _ in range(10)] == [*range(0, 100, 10)]
+        assert (ranges.find(1), ranges.largest_hole, pairs(ranges)) == (None, 0, [])
+        ranges.free(25, 10)
+        ranges.free(40, 10)
+        assert pairs(ranges) == [(25, 10), (40, 10)]
+        ranges.free(35, 5)
+        assert pairs(ranges) == [(25, 25)]
+        assert (ranges.free_size, ranges.largest_hole, ranges.find(25)) == (25, 25, 25)
+        ranges.verify()
+        assert ranges.stats().to_dict() | {"held_bytes": 0} == {
+            "size": 100,
+            "free_size": 25,
+            "holes": 1,
+            "allocs": 10,
+            "frees": 3,
+            "refused": 0,
+            "waste": 0,
+            "tail": 0,
+            "held_bytes": 0,
+        }
+        ranges.reset()
+        assert pairs(ranges) == [(0, 100)]
+
+
+def test_placements() -> None:
+    wanted = {"first": 10, "best": 80, "worst": 40, "next": 10, "default": 80}
+    for placement, offset in wanted.items():
+        with sw.RangeAllocator(100, backend="two", placement=placement) as ranges:
+            ranges.alloc(100)
+            for start, size in ((10, 20), (40, 30), (80, 12)):
+                ranges.free(start, size)
+            assert ranges.alloc(11) == offset, placement
+
+
+def test_many_holes_are_listed() -> None:
+    with sw.RangeAllocator(20_000) as ranges:
+        ranges.alloc(20_000)
+        for start in range(0, 20_000, 2):
+            ranges.free(start, 1)
+        assert pairs(ranges) == [(start, 1) for start in range(0, 20_000, 2)]
+
+
+def test_a_buddy() -> None:
+    with sw.BuddyAllocator(1 << 20) as buddy:
+        assert [buddy.alloc(size * 1024) for size in (1, 1, 3)] == [0, 1024, 4096]
+        assert buddy.stats().waste == 1024
+        for offset, size in ((5120, 1024), (4096, 4096), (0, 2048)):
+            with pytest.raises(sw.InvalidError, match="its offset and its size"):
+                buddy.free(offset, size)
+        buddy.free(4096, 3 * 1024)
+        with pytest.raises(sw.OverlapError):
+            buddy.free(4096, 3 * 1024)
+        assert repr(buddy) == "<BuddyAllocator unit 1,024, size 1,048,576, 1,046,528 free>"
+        assert buddy.unit == 1024
+
+
+def test_a_scope() -> None:
+    with sw.RangeAllocator(100) as ranges:
+        with ranges.scope(60) as outer, ranges.scope(40) as inner:
+            assert (outer, inner, ranges.free_size) == (0, 60, 0)
+            with pytest.raises(sw.OutOfMemoryError), ranges.scope(1):
+                pass
+        assert ranges.free_size == 100
+
+
+# --- bad use --------------------------------------------------------------------------------------
+
+BAD: list[tuple[type[Exception], str, Callable[[sw.RangeAllocator], object]]] = [
+    (sw.InvalidError, "size 0", lambda r: r.alloc(0)),
+    (sw.InvalidError, "size -1 is negative", lambda r: r.alloc(-1)),
+    (sw.InvalidError, "size of 200 bits is too large", lambda r: r.alloc(1 << 199)),
+    (sw.InvalidError, "size 0", lambda r: r.find(0)),
+    (sw.OutOfMemoryError, "size 101 in a range of 100", lambda r: r.alloc(101)),
+    (sw.OutOfMemoryError, "free are 90, the largest hole has 90", lambda r: r.alloc(91)),
+    (sw.InvalidError, "free of 0 at 0", lambda r: r.free(0, 0)),
+    (sw.InvalidError, "offset -1 is negative", lambda r: r.free(-1, 5)),
+    (sw.InvalidError, "not inside the range", lambda r: r.free(95, 6)),
+    (sw.InvalidError, "not inside the range", lambda r: r.free((1 << 63) - 1, 6)),
+    (sw.OverlapError, "free already", lambda r: r.free(5, 10)),
+    (TypeError, "size must be an integer", lambda r: r.alloc("5")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("error", "words", "call"), BAD)
+def test_bad_use_changes_nothing(
+    error: type[Exception], words: str, call: Callable[[sw.RangeAllocator], object]
+) -> None:
+    with sw.RangeAllocator(100) as ranges:
+        ranges.alloc(10)
+        with pytest.raises(error, match=words):
+            call(ranges)
+        assert pairs(ranges) == [(10, 90)]
+
+
+def test_bad_options() -> None:
+    with pytest.raises(sw.InvalidError, match="backend 'red': must be one of wide, single, two"):
+        sw.RangeAllocator(10, backend="red")
+    with pytest.raises(sw.UnsupportedError, match="wide has no best fit"):
+        sw.RangeAllocator(10, placement="best")
+    with pytest.raises(sw.InvalidError, match="a range of size 0"):
+        sw.RangeAllocator(0)
+    with pytest.raises(sw.InvalidError, match="unit 1000"):
+        sw.BuddyAllocator(1 << 20, unit=1000)
+
+
+def test_closed() -> None:
+    ranges = sw.RangeAllocator(100)
+    ranges.close()
+    ranges.close()
+    assert ranges.closed
+    assert repr(ranges) == "<RangeAllocator 'wide', size 100, closed>"
+    with pytest.raises(sw.StateError, match="RangeAllocator of size 100 is closed"):
+        ranges.alloc(1)
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def in_a_thread(work: Callable[[], object]) -> BaseException | None:
+    """What the work raised in another thread."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return raised[0] if raised else None
+
+
+def test_another_thread_is_refused() -> None:
+    ranges = sw.RangeAllocator(100)
+    calls: list[Callable[[], object]] = [
+        lambda: ranges.alloc(1),
+        lambda: ranges.find(1),
+        lambda: ranges.free(0, 1),
+        ranges.holes,
+        lambda: ranges.free_size,
+        lambda: ranges.largest_hole,
+        ranges.reset,
+        ranges.close,
+    ]
+    assert [type(in_a_thread(call)) for call in calls] == [sw.OwnerError] * len(calls)
+    assert (ranges.free_size, ranges.closed) == (100, False)
+
+    def take_over() -> None:
+        ranges.adopt()
+        ranges.alloc(1)
+
+    assert in_a_thread(take_over) is None
+    with pytest.raises(sw.OwnerError):
+        ranges.alloc(1)
+    assert "of another thread" in repr(ranges)
+    with sw.RangeAllocator(100, locked=True) as shared:
+        assert in_a_thread(lambda: shared.alloc(1)) is None
+        assert shared.free_size == 99
+
+
+def test_a_dropped_range_of_another_thread_goes_away() -> None:
+    kept = [sw.RangeAllocator(100)]
+    gone = weakref.ref(kept[0])
+
+    def drop() -> None:
+        kept.clear()
+        gc.collect()
+
+    assert in_a_thread(drop) is None
+    assert gone() is None
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from(BACKENDS),
+    st.lists(st.tuples(st.booleans(), st.integers(0, SIZE), st.integers(1, 12)), max_size=60),
+)
+def test_a_set_of_numbers_does_the_same(backend: str, steps: list[Step]) -> None:
+    """First fit over a set of free numbers; frees of parts that are taken, free, or outside."""
+    free = set(range(SIZE))
+    with sw.RangeAllocator(SIZE, backend=backend, placement="first") as ranges:
+        for takes, start, size in steps:
+            part = set(range(start, start + size))
+            if takes:
+                fits = (at for at in range(SIZE) if set(range(at, at + size)) <= free)
+                offset = next(fits, None)
+                assert ranges.find(size) == offset
+                if offset is None:
+                    with pytest.raises(sw.OutOfMemoryError):
+                        ranges.alloc(size)
+                else:
+                    assert ranges.alloc(size) == offset
+                    free -= set(range(offset, offset + size))
+            elif start + size > SIZE or part & free:
+                with pytest.raises((sw.InvalidError, sw.OverlapError)):
+                    ranges.free(start, size)
+            else:
+                ranges.free(start, size)
+                free |= part
+            listed = {n for start, size in pairs(ranges) for n in range(start, start + size)}
+            assert listed == free
