@@ -15,12 +15,17 @@ add_custom_command(
   DEPENDS "${ffi_cdef}" "${ffi_prelude}"
   VERBATIM)
 
-# The stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, Debian 12 has 3.25.
+# The stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, Debian 12 has 3.25. A free-threaded
+# interpreter has no stable ABI, and scikit-build-core then does not ask for it.
 add_library(spanwise_extension MODULE "${ffi_source}" "${PROJECT_SOURCE_DIR}/cmake/ffi_arrow.c")
-set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise
-                                                    SUFFIX ".abi3.so" C_STANDARD 11
+set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)
-target_compile_definitions(spanwise_extension PRIVATE Py_LIMITED_API=0x030A0000)
+if(SKBUILD_SABI_VERSION)
+  set_target_properties(spanwise_extension PROPERTIES SUFFIX ".abi3.so")
+  target_compile_definitions(spanwise_extension PRIVATE Py_LIMITED_API=0x030A0000)
+else()
+  set_target_properties(spanwise_extension PROPERTIES SUFFIX ".${SKBUILD_SOABI}.so")
+endif()
 spanwise_hide_folders(spanwise_extension)
 target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS} "${PROJECT_SOURCE_DIR}/cmake")
 target_link_libraries(spanwise_extension PRIVATE spanwise_static)

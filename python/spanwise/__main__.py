@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from spanwise import _lib
 from spanwise.commands import (
+    _completion,
     _start,
     build,
     classes,
@@ -42,6 +43,7 @@ def make_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"spanwise {_lib.version()}")
+    _completion.add(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add(commands)

@@ -363,7 +363,7 @@ def test_reading_what_is_no_ledger(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     for text in ("", "[]", "{}", '{"format": "spanwise-ledger", "version": 2}', "\xff"):
         path.write_text(text)
-        with pytest.raises(InvalidError, match=r"a\.json: no ledger of the malloc face"):
+        with pytest.raises(InvalidError, match=r"a\.json: no ledger of the preloaded malloc"):
             read_process_ledger(path)
 
 

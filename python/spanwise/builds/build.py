@@ -245,7 +245,7 @@ def _build_library(parts: _Parts, zstd: list[str] | None, tell: Say) -> None:
 
 
 def _build_face(parts: _Parts, tell: Say) -> None:
-    tell("malloc face: compiling")
+    tell("preloaded malloc: compiling")
     objects = parts.objects(FACE_ROOMS, FACE_FLAGS, "face", paths=False)
     face = parts.lib / "libspanwise-malloc.so"
     run_step(
@@ -271,7 +271,7 @@ def _check_library(parts: _Parts, link: Sequence[str], tell: Say) -> None:
 
 
 def _check_face(parts: _Parts, tell: Say) -> None:
-    tell("malloc face: checking every size")
+    tell("preloaded malloc: checking every size")
     program = parts.work / "check-malloc"
     words = [*parts.compiler.words, "-std=gnu11", "-O1", "-fno-builtin", "-DCHECK_MALLOC"]
     words.append(f"-DCHECK_LARGEST={parts.table.largest_bytes}")

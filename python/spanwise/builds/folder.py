@@ -74,7 +74,7 @@ class Build(Result):
         """
         path = self.folder / "lib/libspanwise-malloc.so"
         if not path.is_file():
-            raise errors.UnsupportedError(f"{self.folder}: was built without a malloc face")
+            raise errors.UnsupportedError(f"{self.folder}: was built without the preloaded malloc")
         return path
 
     def run(

@@ -11,6 +11,9 @@ from spanwise.errors import InvalidError
 from spanwise.heap.options import PLACEMENTS, HeapOptions
 from spanwise.tables.families import NAMES_HELP
 
+DEFAULT_TABLE = "c16"
+"""Of every command that takes one table and is given none: the one compiled into the library."""
+
 
 class Group(Protocol):
     """A parser, or a group of its options."""
@@ -73,13 +76,10 @@ def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None)
     return HeapOptions(limit_bytes, options.placement, options.decay_ms, options.batch)
 
 
-def add_table_option(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """One table; without a default it must be given."""
-    if default is None:
-        parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)
-        return
-    text = f"{NAMES_HELP} (default {default})"
-    parser.add_argument("--table", default=default, metavar="T", help=text)
+def add_table_option(parser: argparse.ArgumentParser) -> None:
+    """One table; without the option it is the library's own."""
+    text = f"{NAMES_HELP} (default {DEFAULT_TABLE})"
+    parser.add_argument("--table", default=DEFAULT_TABLE, metavar="T", help=text)
 
 
 def add_tables_option(parser: argparse.ArgumentParser, text: str) -> None:

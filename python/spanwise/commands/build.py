@@ -8,7 +8,8 @@ import sys
 
 from spanwise.builds.build import build_telling
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.commands._options import add_table_option, size
+from spanwise.commands._options import size
+from spanwise.tables.families import NAMES_HELP
 
 
 def add(commands: SubParsers) -> None:
@@ -16,11 +17,11 @@ def add(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "build",
-        "generate the C of a table, build the library and the malloc face with it",
+        "generate the C of a table, build the library and the preloaded malloc with it",
         "spanwise build --table best.json -o best && spanwise replay json.swt --lib best",
         run,
     )
-    add_table_option(parser)
+    parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="the folder; an old build is replaced"
     )

@@ -20,7 +20,7 @@ def add(commands: SubParsers) -> None:
         "spanwise classes --table go",
         run,
     )
-    add_table_option(parser, "go")
+    add_table_option(parser)
     parser.add_argument(
         "--format",
         choices=("table", "json", "md", "c"),

@@ -30,7 +30,7 @@ from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
 RUNS = 3
-"""Runs under each malloc face, of which the median counts."""
+"""Runs under each malloc, of which the median counts."""
 BUILD = "best"
 """Folder of the build, in the folder of the results."""
 
@@ -142,7 +142,7 @@ def _close_loop(recording: Recording, folder: Path) -> closed_loop.Loop:
         _say(f"not built: {error}")
         return closed_loop.Loop("python3", stock, better, len(best), str(error))
     made = build_telling(best, folder / BUILD, _say)
-    _say(f"the same program, {RUNS} times under each malloc face")
+    _say(f"the same program, {RUNS} times under each malloc")
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
     return closed_loop.Loop("python3", stock, better, len(best))

@@ -21,7 +21,7 @@ def add(commands: SubParsers) -> None:
         run,
     )
     parser.add_argument("size", metavar="SIZE", help=f"bytes requested; {_sizes.HELP}")
-    add_table_option(parser, "go")
+    add_table_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def add(commands: SubParsers) -> None:
         run,
     )
     _options.add_recording_options(parser)
-    _options.add_table_option(parser, "c16")
+    _options.add_table_option(parser)
     _options.add_classes_option(parser)
     _options.add_plot_option(parser)
 

@@ -43,7 +43,7 @@ def add(commands: SubParsers) -> None:
         "--lib",
         action="append",
         metavar="DIR",
-        help="also the malloc face of a folder that `spanwise build` made",
+        help="also the preloaded malloc of a folder that `spanwise build` made",
     )
     parser.add_argument(
         "--touch",

@@ -26,7 +26,7 @@ ledger; 2 when it could not be started. Its standard output is left alone. The f
 program's affair, the second ends it. The ledger of the peak is of a moment when live bytes were at
 most 1/32 below their highest.
 
-The malloc face without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
+The preloaded malloc without this command: LD_PRELOAD=libspanwise-malloc.so PROGRAM, and variables:
   SPANWISE_LIMIT=BYTES       most that the heap holds, e.g. 512M, 512MiB or 512MB
   SPANWISE_DECAY_MS=MS       idle pages go back after this; never
   SPANWISE_PLACEMENT=NAME    lifo, address or fullest
@@ -62,10 +62,12 @@ def add(commands: SubParsers) -> None:
         help="of the peak of live bytes, of the end, or both (default)",
     )
     parser.add_argument(
-        "--lib", metavar="DIR", help="the malloc face of a folder that `spanwise build` made"
+        "--lib", metavar="DIR", help="the preloaded malloc of a folder that `spanwise build` made"
     )
     parser.add_argument(
-        "--table", metavar="T", help="the table that the malloc face must have (installed: c16)"
+        "--table",
+        metavar="T",
+        help="the table that the preloaded malloc must have (installed: c16)",
     )
     parser.add_argument(
         "--children", action="store_true", help="ledgers of the processes that it starts too"

@@ -95,7 +95,7 @@ def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
         return _process_ledger(value)
     except (ValueError, KeyError, TypeError) as error:
         raise errors.InvalidError(
-            f"{os.fspath(path)}: no ledger of the malloc face: {error}"
+            f"{os.fspath(path)}: no ledger of the preloaded malloc: {error}"
         ) from None
 
 

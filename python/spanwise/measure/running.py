@@ -35,7 +35,7 @@ MALLOC_FACE = "libspanwise-malloc.so"
 FACE_TABLE = "c16"
 """The table of the malloc face that is installed; others are built."""
 
-_USE = Use("run under spanwise", "the malloc face")
+_USE = Use("run under spanwise", "the preloaded malloc")
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,7 +102,7 @@ class RunResult(Result):
             return f"{self.argv[0]}: no ledger: signal {-self.returncode} ended the program"
         return (
             f"{self.argv[0]}: no ledger: the program did not end by exit, or the loader did not"
-            " take the malloc face"
+            " take the preloaded malloc"
         )
 
     def _told(self) -> ProcessLedger:
@@ -193,7 +193,7 @@ def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
     if lib is None:
         if table not in (None, FACE_TABLE):
             raise errors.InvalidError(
-                f"table {table}: the installed malloc face has {FACE_TABLE}; make one with"
+                f"table {table}: the installed preloaded malloc has {FACE_TABLE}; make one with"
                 f" `spanwise build --table {table} -o DIR` and give --lib DIR"
             )
         return _lib.native_library(MALLOC_FACE)
