@@ -72,8 +72,16 @@ function(spanwise_face name)
   spanwise_link_shared(${target})
 endfunction()
 
+# They stand in for glibc's malloc, and call glibc's own functions; with musl there is the library alone.
+include(CheckCSourceCompiles)
+check_c_source_compiles("#include <features.h>
+#ifndef __GLIBC__
+#error another C library
+#endif
+int main(void) { return 0; }" SPANWISE_HAS_GLIBC)
+
 set(spanwise_faces)
-if(SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
+if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
   spanwise_sources(record_sources ${spanwise_floor} "trace/*" "recorder/*")
   spanwise_face(record ${record_sources})
   spanwise_sources(malloc_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"

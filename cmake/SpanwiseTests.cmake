@@ -24,6 +24,10 @@ foreach(source IN LISTS unit_sources)
   if(SPANWISE_OS STREQUAL "none" AND module MATCHES "${spanwise_needs_linux}")
     continue()
   endif()
+  # The recorder's stack walk is compared with glibc's; the faces' structs are made for glibc.
+  if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|face_grades)$")
+    continue()
+  endif()
   # The registers of its rules are those of x86-64, where alone the recorder walks by them.
   if(module STREQUAL "cfi" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()

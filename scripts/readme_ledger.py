@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the ledger of a demo into README.md, and its picture beside it.
+"""Writes the ledger of a demo into README.md, and draws what its table changed.
 
 The figures are of one machine and one version; the names of the rows, their order and their sums
 are not, and --check compares those.
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import spanwise as sw
+from spanwise import plots
 from spanwise.commands.demo import TABLES
 from spanwise.ledger.parts import PARTS
 
@@ -62,6 +62,12 @@ def faults(shown: str, printed: str) -> list[str]:
     return found
 
 
+def draw(recording: sw.Recording, found: sw.SizeClassTable) -> None:
+    """The ledgers before and after: under the library's own table and under the found one."""
+    recording.name = "python3, JSON and sqlite"
+    plots.save(recording.compare(["c16", found]).plot(), ROOT / PICTURE)
+
+
 def small_recording() -> sw.Recording:
     """A hundred objects: what is printed of it has the rows of every ledger."""
     ops = np.zeros(100, sw.OPS_DTYPE)
@@ -95,7 +101,7 @@ def main() -> int:
         return _fail(f"{recorded}: not there; run ./dev demo first", 2)
     table = table_of(sw.Recording.open(recorded))
     options.readme.write_text(text[: block.start()] + table + text[block.end() :], encoding="utf-8")
-    shutil.copyfile(options.out / "python-ledger.png", ROOT / PICTURE)
+    draw(sw.Recording.open(recorded), sw.SizeClassTable.named(str(options.out / "best.json")))
     print(f"{options.readme} and {PICTURE} are those of {options.out}")
     return 0
 

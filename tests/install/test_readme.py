@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of README.md run as they stand, and say what the README says they say.
 
-A fenced block `c` is a program; `python` is a script run in this environment. A block `text` right
-after one is its exact output. The block `sh` that installs the library is run on machines that have
-one of ninja and make, and the block `cmake` after it is a project that uses what was installed.
+A fenced block `c` or `cpp` is a program; `python` is a script run in this environment. A block
+`text` right after one is its exact output. The block `sh` that installs the library is run on
+machines that have one of ninja and make, and the block `cmake` after it is a project that uses what
+was installed. The block `sh` that installs the Python package is run with the one of a wheel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 from install_tools import ROOT, needs_pkg_config, run
 
 BLOCK = re.compile(
-    r"^```(?P<language>c|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    r"^```(?P<language>c|cpp|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -41,7 +42,7 @@ def examples(language: str) -> list[Example]:
 
 
 def test_there_are_examples() -> None:
-    assert examples("c")
+    assert examples("c") and examples("cpp")
     assert examples("python")
 
 
@@ -56,6 +57,31 @@ def test_c_example(example: Example, libdir: Path, tmp_path: Path) -> None:
     run("cc", "-std=c11", "-Wall", "-Werror", tmp_path / "example.c", *flags, "-o", program)
     said = run(program, env={"LD_LIBRARY_PATH": str(libdir)})
     assert example.output is None or said == example.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("standard", ["c++11", "c++2b"])
+def test_cplusplus_example(standard: str, libdir: Path, prefix: Path, tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    (example,) = examples("cpp")
+    (tmp_path / "example.cpp").write_text(example.code)
+    flags = [f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{prefix}/include"]
+    program = tmp_path / "example"
+    run("g++", *flags, tmp_path / "example.cpp", f"-L{libdir}", "-lspanwise", "-o", program)
+    assert run(program, env={"LD_LIBRARY_PATH": str(libdir)}) == example.output
+
+
+@pytest.mark.slow
+def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Path) -> None:
+    """All but the first, which makes an environment: here it is one that a wheel was put into."""
+    (block,) = (one.code for one in examples("sh") if "spanwise record" in one.code)
+    making, *commands = block.splitlines()
+    assert making.startswith("python3 -m venv env && env/bin/pip install .")
+    (tmp_path / "env").symlink_to(environment.parent)
+    said = run("/bin/sh", "-euc", "\n".join(commands), cwd=tmp_path)
+    assert "held" in said and " go " in said
+    assert (tmp_path / "ls.swt").is_file()
 
 
 @pytest.mark.slow
