@@ -67,21 +67,19 @@ static size_t compress_block(ZSTD_CCtx *context, void *out, size_t room, const v
  * cache. targetLength is 0, because what else speeds the search up also leaves out the Huffman coding.
  * A parameter that this zstd does not know keeps its default. */
 bool swt_encoder_compress(swt_encoder *encoder) {
-    static const struct {
-        ZSTD_cParameter parameter;
-        int value;
-    } set[] = {
-        {ZSTD_c_compressionLevel, 1}, {ZSTD_c_windowLog, 17},
-        {ZSTD_c_chainLog, 12},        {ZSTD_c_hashLog, 12},
-        {ZSTD_c_searchLog, 1},        {ZSTD_c_minMatch, 6},
-        {ZSTD_c_targetLength, 0},     {ZSTD_c_strategy, ZSTD_fast},
-        {ZSTD_c_contentSizeFlag, 0}, /* the block header has it */
-    };
-    encoder->context = ZSTD_createCCtx();
-    if (encoder->context == NULL) return false;
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    if (context == NULL) return false;
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, 1);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, 17);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_chainLog, 12);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 12);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_searchLog, 1);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, 6);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_targetLength, 0);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_strategy, ZSTD_fast);
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has it */
+    encoder->context = context;
     encoder->compress = compress_block;
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
-        (void)ZSTD_CCtx_setParameter(encoder->context, set[i].parameter, set[i].value);
     return true;
 }
 

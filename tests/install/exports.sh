@@ -9,7 +9,9 @@ case $library in
 *.a) names=$("$nm" --defined-only --extern-only "$library") ;;
 *) names=$("$nm" -D --defined-only "$library") ;;
 esac
-names=$(printf '%s\n' "$names" | awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' | sort -u)
+# musl's start files show two names of their own.
+names=$(printf '%s\n' "$names" | awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' |
+    grep -vx '_init\|_fini' | sort -u)
 # A declaration goes from SW_API to the next parenthesis, bracket or semicolon; its name is the last word.
 declared=$(printf '#include <spanwise/%s>\n' spanwise.h fast.h |
     "$cc" -E -P -DSW_API=SW_DECLARED -D'__attribute__(x)=' -I"$include" - | tr '\n' ' ' |

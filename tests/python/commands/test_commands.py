@@ -111,7 +111,8 @@ def test_classes_json_has_the_keys_and_numbers_of_go(capsys: pytest.CaptureFixtu
 
 
 def test_classes_formats(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert len(said(capsys, "classes").splitlines()) == 69
+    assert len(said(capsys, "classes", "--table", "go").splitlines()) == 69
+    assert said(capsys, "classes") == said(capsys, "classes", "--table", "c16")
     assert said(capsys, "classes", "--format", "md").startswith("| class | bytes/obj |")
     assert json.loads(said(capsys, "classes", "--format", "json"))["page_bytes"] == 8192
     as_c = said(capsys, "classes", "--table", "c16", "--format", "c")
