@@ -26,6 +26,7 @@ add_custom_command(
   COMMAND_EXPAND_LISTS VERBATIM)
 
 add_library(spanwise_static STATIC "${one_object}")
+add_dependencies(spanwise_static spanwise_objects) # make, unlike ninja, knows files by target
 add_library(spanwise_shared SHARED $<TARGET_OBJECTS:spanwise_objects>)
 add_library(spanwise_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:spanwise_objects>)
 set_target_properties(spanwise_static spanwise_shared PROPERTIES OUTPUT_NAME spanwise)
