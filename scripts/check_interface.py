@@ -35,18 +35,28 @@ SPARED = (
     *("__thread=", "__inline=", "SW_API="),
 )
 WRITE = "python3 scripts/check_interface.py --write"
-RAISE = "raise the minor number of SPANWISE_VERSION and SW_VERSION_NUMBER in spanwise.h"
+RAISE = "python3 scripts/check_interface.py --raise"
+VERSION = "include/spanwise/spanwise.h"
 
 
 def version_of(root: Path) -> str:
     """major.minor of the headers."""
-    text = (root / "include/spanwise/spanwise.h").read_text(encoding="utf-8")
+    text = (root / VERSION).read_text(encoding="utf-8")
     found = re.search(r'^#define SPANWISE_VERSION "(\d+\.\d+)\.\d+"$', text, re.MULTILINE)
     if found is None:
-        raise InputError(
-            "include/spanwise/spanwise.h: no line '#define SPANWISE_VERSION \"x.y.z\"'"
-        )
+        raise InputError(f"{VERSION}: no line '#define SPANWISE_VERSION \"x.y.z\"'")
     return found[1]
+
+
+def raise_version(root: Path) -> None:
+    """Writes the next minor version into the headers."""
+    major, minor = (int(part) for part in version_of(root).split("."))
+    text = (root / VERSION).read_text(encoding="utf-8")
+    new = f'#define SPANWISE_VERSION "{major}.{minor + 1}.0"'
+    text = re.sub(r"^#define SPANWISE_VERSION .*$", new, text, flags=re.MULTILINE)
+    new = f"#define SW_VERSION_NUMBER {major * 10000 + (minor + 1) * 100}"
+    text = re.sub(r"^#define SW_VERSION_NUMBER .*$", new, text, flags=re.MULTILINE)
+    (root / VERSION).write_text(text, encoding="utf-8")
 
 
 def preprocessed(root: Path) -> str:
@@ -165,7 +175,12 @@ def main() -> int:
     """The command line."""
     parser = command_line(__doc__)
     parser.add_argument("--write", action="store_true", help="writes the record anew")
+    parser.add_argument(
+        "--raise", dest="raised", action="store_true", help="raises the minor version first, too"
+    )
     options = parser.parse_args()
+    if options.raised:
+        raise_version(options.root)
     path: Path = options.root / RECORD
 
     def work() -> tuple[list[str], str]:
@@ -173,11 +188,11 @@ def main() -> int:
         recorded = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         found = list(differences(version, lines, recorded))
         broken = any(one.startswith("gone") for one in found)
-        if options.write and not broken:
+        if options.raised or (options.write and not broken):
             path.write_text("\n".join([version, *lines]) + "\n", encoding="utf-8")
             found = []
         if found:
-            found.append(f"mend: {RAISE}, then {WRITE}" if broken else f"mend: {WRITE}")
+            found.append(f"mend: {RAISE if broken else WRITE}")
         return found, f"{len(lines)} lines of version {version}"
 
     return run("check_interface", work, "lines to mend")
