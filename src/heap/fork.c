@@ -74,7 +74,7 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up: its record is then unused */
         uint64_t pending = pending_words(span, half);
-        if (!sw_span_has_one_word(span))
+        if (!sw_span_has_single_word(span))
             sw_space_cold(heap->space, span)->remote_words[half] = pending;
         sw_cache *owner = sw_span_owner(span);
         if (owner == NULL) {

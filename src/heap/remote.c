@@ -72,7 +72,7 @@ static void put_back(sw_cache *cache, uint32_t node) {
 /* Whether at least half of the half's words are announced. Until then some thread is most likely
  * still freeing into it. */
 static bool is_settled(sw_space *space, const sw_span *span, uint32_t half) {
-    if (sw_span_has_one_word(span)) return true;
+    if (sw_span_has_single_word(span)) return true;
     uint32_t words = sw_span_word_count(span) - half * 64;
     uint64_t announced =
         __atomic_load_n(&sw_space_cold(space, span)->remote_words[half], __ATOMIC_RELAXED);

@@ -80,7 +80,7 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
 
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled) {
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[half];
-    uint64_t words = sw_span_has_one_word(span)
+    uint64_t words = sw_span_has_single_word(span)
                          ? half == 0
                          : __atomic_exchange_n(announced, 0, __ATOMIC_ACQ_REL);
     *doubled = 0;

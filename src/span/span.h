@@ -183,7 +183,9 @@ static inline uint32_t sw_span_size(const sw_span *span) {
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63u) / 64; }
 
 /* Whether one word serves all slots: it lies in the record. */
-static inline bool sw_span_has_one_word(const sw_span *span) { return span->words == &span->own; }
+static inline bool sw_span_has_single_word(const sw_span *span) {
+    return span->words == &span->own;
+}
 
 /* The address of the word's first slot, of so many bytes each. */
 static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word,
@@ -223,7 +225,7 @@ static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint6
 
 /* True: the caller must push the slot's half on the owner's stack. */
 static inline bool sw_span_announce(sw_space *space, sw_span *span, uint32_t slot) {
-    if (sw_span_has_one_word(span)) return true;
+    if (sw_span_has_single_word(span)) return true;
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
     return __atomic_fetch_or(announced, 1ull << (slot / 64 % 64), __ATOMIC_ACQ_REL) == 0;
 }

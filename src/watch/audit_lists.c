@@ -170,7 +170,7 @@ static bool is_announced(const sw_audit *a, uint32_t node) {
     const sw_space *space = a->heap->space;
     if (!sw_audit_is_span(a, node / 2) || space->cold[node / 2].heap != a->heap) return false;
     const sw_span *span = sw_space_span(space, node / 2);
-    if (!sw_span_has_one_word(span)) return space->cold[node / 2].remote_words[node % 2] != 0;
+    if (!sw_span_has_single_word(span)) return space->cold[node / 2].remote_words[node % 2] != 0;
     return node % 2 == 0 && sw_word_remote(&span->own) != 0;
 }
 

@@ -83,7 +83,7 @@ static void check_class(sw_audit *a, const sw_span *span) {
         span->magic != UINT64_MAX / cls->size + 1 || span->cursor >= sw_span_word_count(span))
         SW_BROKEN(a, "span at page %u: record and class %u disagree", place(a, span)->page, number);
     else if (sw_words_of(cls->size, slots) == 1
-                 ? !sw_span_has_one_word(span)
+                 ? !sw_span_has_single_word(span)
                  : !sw_meta_owns(&heap->meta, span->words, sw_words_bytes(cls->size, slots)))
         SW_BROKEN(a, "span at page %u: its words are not the heap's", place(a, span)->page);
     else if (tracked != (slack != NULL) ||
@@ -108,7 +108,7 @@ static void check_words(sw_audit *a, const sw_span *span) {
         if (remote != 0 && k < 128) pending[k / 64] |= 1ull << (k % 64);
     }
     for (int half = 0; half < 2; half++) {
-        if (announced[half] != (sw_span_has_one_word(span) ? 0 : pending[half]))
+        if (announced[half] != (sw_span_has_single_word(span) ? 0 : pending[half]))
             SW_BROKEN(a, "span at page %u: frees by other threads are not announced",
                       place(a, span)->page);
         a->halves += pending[half] != 0;

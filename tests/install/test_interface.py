@@ -24,7 +24,11 @@ GONE, NEW = f"gone within version {NOW}: ", "not on record: "
 
 # file, text, what the findings have among them
 CHANGES = {
-    "a function more": (HEAP, "SW_API uint32_t sw_heap_id(", [NEW + "name sw_heap_new: int (void)"]),
+    "a function more": (
+        HEAP,
+        "SW_API uint32_t sw_heap_id(",
+        [NEW + "name sw_heap_new: int (void)"],
+    ),
     "a field at the end of a sized struct": (
         HEAP,
         HUGE,
