@@ -199,9 +199,16 @@ static void disown(sw_heap *heap, sw_span *span) {
     sw_central_put(heap, span);
 }
 
+/* The span that the cache would have taken next comes last, so that whoever adopts one takes it
+ * first. */
 static void disown_list(sw_heap *heap, sw_span_list *list) {
-    while (list->head != 0) {
-        sw_span *span = sw_space_span(heap->space, list->head);
+    uint32_t last = 0;
+    for (uint32_t id = list->head; id != 0;
+         id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next)
+        last = id;
+    while (last != 0) {
+        sw_span *span = sw_space_span(heap->space, last);
+        last = sw_space_cold(heap->space, span)->prev;
         sw_span_list_remove(list, heap->space, span);
         disown(heap, span);
     }
@@ -228,10 +235,10 @@ void sw_cache_shut(sw_cache *cache) {
     sw_remote_drain(cache);
     sw_os_lock_acquire(&heap->lock);
     for (uint32_t i = 0; i < heap->span_classes; i++) {
-        if (cache->bins[i].span != NULL) disown(heap, cache->bins[i].span);
-        sw_bin_empty(&cache->bins[i]);
-        disown_list(heap, &cold->partial[i]);
         disown_list(heap, &cold->full[i]);
+        disown_list(heap, &cold->partial[i]);
+        if (cache->bins[i].span != NULL) disown(heap, cache->bins[i].span); /* the warmest last */
+        sw_bin_empty(&cache->bins[i]);
         cold->idle_spans[i] = 0;
         cache->bins[i].hinted = 0;
     }

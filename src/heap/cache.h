@@ -18,6 +18,7 @@ enum {
     SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
     SW_SPAN_SHELF_PAGES = 12,             /* the longest span that is shelved */
     SW_SPAN_SHELVES = 40, /* 8 for spans of one and of two pages, 4 of 3 and of 4, else 2 */
+    SW_CURRENT_WORDS = 2 * SW_TABLE_CLASSES_MAX / 64,
 };
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
@@ -38,10 +39,12 @@ struct sw_cache_cold {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *idle_spans;               /* by span class: spans in `partial` that are idle */
-    uint32_t large_frees;               /* large objects that were put on shelves */
-    uint32_t large_turns;               /* which of the two shelves of a band was taken last */
-    uint32_t idle_next;                 /* span class at which sw_idle_give_up goes on to look */
+    uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
+    uint32_t large_frees; /* large objects that were put on shelves */
+    uint32_t large_turns; /* which of the two shelves of a band was taken last */
+    uint64_t held_before; /* pages that the heap held when sw_idle_give_up was last called */
+    uint64_t current[SW_CURRENT_WORDS]; /* a bit for each span class whose bin has a span: some of
+                                         * them may be empty again */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
     uint32_t span_turns;                /* idle spans that the cache has given up, or shelved */
     uint32_t turning_id; /* a span that changes its class, and that the page map does not show; 0 */

@@ -29,7 +29,6 @@ const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_
                ?: SW_RULE(cold->exhausted <= 1)
                ?: SW_RULE(cold->holder <= SW_CACHE_OF_USER)
                ?: SW_RULE(cold->tiny_used <= 16)
-               ?: SW_RULE(cold->idle_next < span_classes)
                ?: SW_RULE(cold->scarcity < SW_SCARCITY_MAX)
                ?: SW_RULE(cold->dropped < SW_DROPPED_MAX)
                ?: SW_RULE(cold->tiny_used == 0 || cold->tiny_block != 0)

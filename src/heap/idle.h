@@ -7,9 +7,12 @@
 
 #include "heap/cache.h"
 
-/* Under the heap's lock, before a span of so many pages is made: if the heap has fewer free pages
- * that are held, one of the cache's current spans that is idle and at least as long is given up.
- * Only a few classes are looked at each time, in turn, so the work is constant. */
+/* The bin of the span class has got a span. */
+static inline void sw_idle_note(sw_cache *cache, uint32_t span_class) {
+    cache->cold->current[span_class / 64] |= 1ull << span_class % 64;
+}
+/* Under the heap's lock, before a span of so many pages is made: if the heap holds no free pages for
+ * it, one of the cache's current spans that is idle and at least as long is given up. */
 void sw_idle_give_up(sw_cache *cache, uint32_t pages);
 
 #endif

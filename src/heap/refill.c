@@ -149,6 +149,7 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
         sw_owned_set_full(cache, bin);
         bin->span = take_span(cache, span_class);
         if (bin->span == NULL) return false;
+        sw_idle_note(cache, span_class);
     }
     return true;
 }

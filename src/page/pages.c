@@ -33,9 +33,9 @@ void sw_pages_destroy(sw_pages *pages) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-static void take(sw_pages *pages, uint32_t page, uint32_t n, bool *needzero) {
+/* Of the n pages `held` are held. */
+static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool *needzero) {
     sw_check2(sw_pages_check(pages));
-    uint32_t held = sw_bits_count(pages->held, page, n);
     *needzero = sw_bits_test(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
     pages->free_held_pages -= held;
@@ -90,6 +90,13 @@ static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     return grown ? sw_runs_first_fit(&pages->runs, n) : SW_PAGE_NONE;
 }
 
+uint32_t sw_pages_find_held(sw_pages *pages, uint32_t n) {
+    if (pages->free_held_pages < n) return SW_PAGE_NONE;
+    uint32_t found = sw_runs_first_fit(&pages->runs, n);
+    if (found == SW_PAGE_NONE || sw_bits_count(pages->held, found, n) == n) return found;
+    return sw_pages_held_from(pages, found, n);
+}
+
 /* The lowest run of n free pages; SW_PAGE_NONE. Runs that were taken out serve before the heap grows. */
 static uint32_t first_fit(sw_pages *pages, uint32_t n) {
     uint32_t found = sw_runs_first_fit(&pages->runs, n);
@@ -116,17 +123,25 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
         uintptr_t address = sw_pages_address(pages, found);
         found += (uint32_t)((sw_align_up(address, align) - address) >> pages->page_shift);
     }
-    if (!within_limit(pages, found, n)) return SW_LIMIT;
-    take(pages, found, n, needzero);
+    uint32_t held = sw_bits_count(pages->held, found, n);
+    if (held < n && slack == 0 && n <= SW_HELD_RUN_MAX && pages->free_held_pages >= n) {
+        uint32_t other = sw_pages_held_from(pages, found, n);
+        if (other != SW_PAGE_NONE) found = other, held = n;
+    }
+    if (pages->limit_bytes != UINT64_MAX) {
+        if (!within_limit(pages, found, n)) return SW_LIMIT;
+        held = sw_bits_count(pages->held, found, n); /* it may have given some of them back */
+    }
+    take(pages, found, n, held, needzero);
     *page = found;
     return SW_OK;
 }
 
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero) {
     if (!could_hold(pages, n, 0) || exceeds_limit(pages)) return false;
-    uint32_t found = sw_runs_first_fit(&pages->runs, n);
-    if (found == SW_PAGE_NONE || sw_bits_count(pages->held, found, n) != n) return false;
-    take(pages, found, n, needzero);
+    uint32_t found = sw_pages_find_held(pages, n);
+    if (found == SW_PAGE_NONE) return false;
+    take(pages, found, n, n, needzero);
     *page = found;
     return true;
 }
@@ -156,7 +171,7 @@ bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, 
     if (refused && sw_pages_uncommit_ends(pages) != 0)
         ready = make_accessible(pages, from, more, &refused);
     if (!ready || !within_limit(pages, from, more)) return false;
-    take(pages, from, more, needzero);
+    take(pages, from, more, sw_bits_count(pages->held, from, more), needzero);
     return true;
 }
 

@@ -27,7 +27,9 @@ enum {
     SW_PAGE_GAP = 64,
     SW_TAKE_OUT_BYTES = 1 << 20, /* see sw_pages_take_out_highest */
     SW_TAKE_OUT_RUN_PAGES = 16,
-    SW_PURGE_RUNS = 32, /* runs that are given back between two holds of the heap's lock */
+    SW_HELD_LOOK = 4096,  /* see sw_pages_find_held */
+    SW_HELD_RUN_MAX = 16, /* see sw_pages_alloc */
+    SW_PURGE_RUNS = 32,   /* runs that are given back between two holds of the heap's lock */
 };
 
 /* --- giving back without the lock ----------------------------------------------------------------
@@ -100,12 +102,17 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
 /* Gives the windows back to the space. */
 void sw_pages_destroy(sw_pages *pages);
 
-/* n >= 1 pages whose first address is a multiple of align bytes (a power of two).
+/* The lowest run of n pages that are free and held; SW_PAGE_NONE: there is none in the SW_HELD_LOOK pages
+ * from the lowest run of n free pages on. */
+uint32_t sw_pages_find_held(sw_pages *pages, uint32_t n);
+/* n >= 1 pages whose first address is a multiple of align bytes (a power of two): the lowest run that
+ * fits, or, where some of its pages are not held and n <= SW_HELD_RUN_MAX, the run that
+ * sw_pages_find_held finds.
  * *needzero: some page may hold old bytes. SW_NOMEM or SW_LIMIT leaves everything as it was. */
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero);
-/* The same, but only if all pages of the lowest run that fits are held: then the heap's memory does
- * not grow. False otherwise. */
+/* The same, but only of pages that are held: then the heap's memory does not grow. False if
+ * sw_pages_find_held finds none. */
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
 /* Adds the `more` pages behind a run of n pages that is in use. False when they are not free, or can
  * not be made accessible; nothing has changed then. */
@@ -122,6 +129,8 @@ static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
 /* Every free page is taken out, as far as they fit; the others are by and by. */
 void sw_pages_take_out_all(sw_pages *pages);
+/* What sw_pages_find_held does, where `page` is the start of the lowest run of n free pages. */
+uint32_t sw_pages_held_from(const sw_pages *pages, uint32_t page, uint32_t n);
 /* Every free page goes back at once, under the lock; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 

@@ -165,11 +165,14 @@ uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
     if (runs->leaves == 0) return SW_PAGE_NONE;
     while (w < end && runs->free[w] == 0) w++;
     runs->low = w;
-    if (w < end && n <= 64) {
-        uint64_t starts = starts_in_word(runs->free[w], n);
-        if (starts != 0) return w * 64 + sw_ctz(starts);
-    }
-    return fit_by_tree(runs, n);
+    if (w == end || n > 64) return fit_by_tree(runs, n);
+    uint64_t word = runs->free[w], starts = starts_in_word(word, n);
+    if (starts != 0) return w * 64 + sw_ctz(starts);
+    /* No run of n begins and ends in the word, so it has a 0, and one may go on in the next word. */
+    uint32_t tail = sw_clz(~word), more = n - tail;
+    bool goes_on =
+        w + 1 < runs->leaves && (runs->free[w + 1] & sw_low_mask(more)) == sw_low_mask(more);
+    return tail != 0 && goes_on ? w * 64 + 64 - tail : fit_by_tree(runs, n);
 }
 
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n) {

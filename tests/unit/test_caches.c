@@ -76,9 +76,38 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* Two full spans with a free slot each, and a current one. The cache closes: who adopts takes the current one
+ * first, then the one whose slot was freed last. */
+static void warm_ones_are_adopted_first(void) {
+    enum { SLOTS = 16, COUNT = 2 * SLOTS + 1 }; /* 512 B, table go: a page, so 16 slots, a span */
+    sw_heap_options options;
+    sw_heap *heap;
+    sw_cache *cache;
+    char *p[COUNT];
+    sw_heap_options_init(&options);
+    options.table = sw_table_go();
+    options.placement = SW_PLACE_LIFO;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    for (int i = 0; i < COUNT; i++)
+        p[i] = sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN); /* no hints */
+    sw_cache_free(cache, p[0]);
+    sw_cache_free(cache, p[SLOTS]);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    for (int i = 1; i < SLOTS; i++)
+        CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[COUNT - 1] + i * SLOT_BYTES);
+    CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[SLOTS]);
+    CHECK(sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN) == p[0]);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 int main(void) {
     closed_ones_are_taken_again();
     spans_given_up(false, 1);
     spans_given_up(true, 0);
+    warm_ones_are_adopted_first();
     return check_result();
 }

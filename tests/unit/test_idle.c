@@ -79,6 +79,55 @@ static void free_pages_come_first(void) {
     close_heap();
 }
 
+/* Pages 0 to 3 have two objects each, 4 to 7 an idle span. Pages 0 and 2 become free: both are held, but a
+ * span of two pages fits neither, so the idle one is given up for it. */
+static void pages_apart_do_not_count(void) {
+    enum { SMALL = 2048, COUNT = 7 };
+    void *small[COUNT];
+    open_heap();
+    for (int i = 0; i < COUNT; i++) small[i] = sw_cache_alloc(cache, SMALL, 0);
+    void *p = sw_cache_alloc(cache, 8192, 0);
+    sw_cache_free(cache, p);
+    const int freed[] = {0, 1, 4, 5};
+    for (int i = 0; i < 4; i++) sw_cache_free(cache, small[freed[i]]);
+    CHECK_EQ(held_pages(), 8);
+    CHECK_EQ(heap->pages.free_held_pages, 2);
+    CHECK(sw_cache_alloc(cache, 4096, 0) == p);
+    CHECK_EQ(held_pages(), 8);
+    close_heap();
+}
+
+/* Of 69 classes with a page each two are idle, and both are found, whichever they are. */
+static void every_class_is_looked_at(void) {
+    enum {
+        CLASSES = 70,
+        LAST = CLASSES - 1,
+        LAST_BYTES = 16 * CLASSES,
+        LAST_SLOTS = PAGE / LAST_BYTES
+    };
+    sw_class_spec many[CLASSES];
+    sw_table *own = table;
+    for (uint32_t i = 0; i < CLASSES; i++) many[i] = (sw_class_spec)SW_CLASS_SPEC(16 * i + 16, 1);
+    CHECK_EQ(sw_table_create("many", PAGE, many, CLASSES, &table), SW_OK);
+    for (int idle = 0; idle < LAST; idle++) {
+        void *objects[LAST];
+        open_heap();
+        for (int i = 0; i < LAST; i++)
+            objects[i] =
+                sw_cache_alloc_aligned(cache, many[i].size_bytes, 16, i % 2 != 0 ? SW_SCAN : 0);
+        sw_cache_free(cache, objects[idle]);
+        sw_cache_free(cache, objects[(idle + 31) % LAST]);
+        for (int i = 0; i < 2 * LAST_SLOTS; i++)
+            CHECK(sw_cache_alloc(cache, LAST_BYTES, 0) != NULL);
+        CHECK_EQ(held_pages(), LAST);
+        CHECK(sw_cache_alloc(cache, LAST_BYTES, 0) != NULL);
+        CHECK_EQ(held_pages(), LAST + 1);
+        close_heap();
+    }
+    sw_table_destroy(table);
+    table = own;
+}
+
 /* A second free of what lay in a span that was given up is told. */
 static void double_frees_are_told(void) {
     open_heap();
@@ -96,6 +145,8 @@ int main(void) {
     longer_ones_serve();
     others_stay();
     free_pages_come_first();
+    pages_apart_do_not_count();
+    every_class_is_looked_at();
     double_frees_are_told();
     sw_table_destroy(table);
     return check_result();

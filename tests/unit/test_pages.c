@@ -46,6 +46,18 @@ static uint32_t model_first_fit(uint32_t n) {
     return SW_PAGE_NONE;
 }
 
+/* The lowest run of n pages; but if one of these is not held, the lowest run of held ones, if any is near. */
+static uint32_t model_fit(uint32_t n) {
+    uint32_t lowest = model_first_fit(n), length = 0, held = 0;
+    for (uint32_t i = lowest; lowest != SW_PAGE_NONE && i < lowest + n; i++) held += m.held[i];
+    uint32_t end = lowest / 64 * 64 + SW_HELD_LOOK;
+    for (uint32_t i = lowest; i < m.end && i < end && held < n; i++) {
+        length = m.free[i] && m.held[i] ? length + 1 : 0;
+        if (length == n) return i + 1 - n;
+    }
+    return lowest;
+}
+
 /* A megabyte or more of fresh pages: as many free ones go back, from the highest run down. */
 static void model_make_up(uint32_t fresh) {
     for (uint32_t end = m.end; end > 0 && fresh > 0;) {
@@ -181,7 +193,7 @@ static void allocate(sw_pages *pages, run *r, uint64_t *rng, bool live) {
     model_follow(pages);
     uintptr_t address = sw_pages_address(pages, page);
     CHECK_EQ(address % align, 0);
-    uint32_t want = model_first_fit(n + slack);
+    uint32_t want = slack == 0 && n <= SW_HELD_RUN_MAX ? model_fit(n) : model_first_fit(n + slack);
     while (sw_pages_address(pages, want) % sw_max_u64(align, page_bytes) != 0) want++;
     CHECK_EQ(page, want);
     CHECK_EQ(model_take(page, n, pages->page_shift), needzero);
@@ -293,6 +305,34 @@ static void late_tick(sw_space *space) {
     CHECK_EQ(give_back(&pages), 1);
     CHECK_EQ(pages.returned_bytes, 5 * bytes);
     CHECK_EQ(pages.held_pages, 0);
+    tear_down();
+}
+
+/* Pages 0..3 have gone back, 5..6 and 8..11 are free and held: three pages come from the last of these,
+ * two more from the middle, and only then the heap holds more. */
+static void held_pages_come_first(sw_space *space) {
+    uint32_t page[5], got;
+    bool needzero;
+    set_up(space, 13);
+    const uint32_t lengths[] = {4, 1, 2, 1, 4}, after = 12;
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(sw_pages_alloc(&pages, lengths[i], 1, &page[i], &needzero), SW_OK);
+    sw_pages_free(&pages, page[0], 4);
+    CHECK_EQ(sw_pages_trim(&pages), 4 << 13);
+    sw_pages_free(&pages, page[2], 2);
+    sw_pages_free(&pages, page[4], 4);
+    CHECK_EQ(sw_pages_find_held(&pages, 3), 8);
+    CHECK_EQ(sw_pages_find_held(&pages, 5), SW_PAGE_NONE);
+    CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &got, &needzero), SW_OK);
+    CHECK(got == 8 && needzero);
+    CHECK_EQ(sw_pages_alloc(&pages, 2, 1, &got, &needzero), SW_OK);
+    CHECK(got == 5 && needzero);
+    CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &got, &needzero), SW_OK);
+    CHECK(got == 11 && needzero);
+    CHECK_EQ(pages.held_pages, after - 4);
+    CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &got, &needzero), SW_OK);
+    CHECK(got == 0 && !needzero);
+    CHECK_EQ(pages.held_pages, after - 1);
     tear_down();
 }
 
@@ -424,6 +464,7 @@ int main(void) {
             decay_interval(spaces[s], when, DECAY);
         }
         late_tick(spaces[s]);
+        held_pages_come_first(spaces[s]);
         fresh_pages_are_paid_for(spaces[s]);
         runs_are_taken_out(spaces[s]);
         busy_pages_stay(spaces[s]);
