@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of ablations: a line of panels each, hot beside cold, a bar a row and variant."""
+"""A picture of ablations: a panel each, a line a row and variant, its hot and its cold time."""
 
 from __future__ import annotations
 
@@ -7,27 +7,73 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.drawing import OTHERS, OURS, bars, pyplot, save
+from runner.drawing import DARK, OURS, pyplot, save
 from runner.stats import interval
 
 from studies.ablations.measure import COLD, HOT
 from studies.ablations.report import Cell
 
-_BAR_INCHES, _FRAME_INCHES = 0.2, 0.75
+_COLUMNS = 3
+_LINE_INCHES, _FRAME_INCHES, _WIDTH_INCHES = 0.16, 0.42, 13.0
+
+
+def _columns(lines: dict[str, int]) -> list[list[str]]:
+    """The panels in columns of about equal height, in the order given."""
+    heights = {name: count * _LINE_INCHES + _FRAME_INCHES for name, count in lines.items()}
+    wanted = sum(heights.values()) / _COLUMNS
+    columns: list[list[str]] = [[]]
+    for name, height in heights.items():
+        filled = sum(heights[other] for other in columns[-1])
+        if columns[-1] and len(columns) < _COLUMNS and filled + height / 2 > wanted:
+            columns.append([])
+        columns[-1].append(name)
+    return columns
 
 
 def _draw(axis: Any, cells: Sequence[Cell]) -> None:
-    shown = list(reversed(cells))
-    found = [interval(cell.ns) for cell in shown]
-    names = [f"{cell.row}  {cell.variant}" for cell in shown]
-    bars(axis, names, found, [OURS if cell.ours else OTHERS for cell in shown])
-    axis.set_ylim(-0.6, len(shown) - 0.4)
-    axis.set_xlim(left=min(0.0, *(each.low for each in found)))
-    axis.tick_params(labelsize=7)
+    """Hot times as filled marks, cold ones as rings; ours are circles, the others squares."""
+    lines = list(dict.fromkeys((cell.row, cell.variant) for cell in cells))
+    for cell in cells:
+        place = len(lines) - 1 - lines.index((cell.row, cell.variant))
+        found = interval(cell.ns)
+        colour = OURS if cell.ours else DARK
+        axis.errorbar(
+            [found.median],
+            [place],
+            xerr=[[found.median - found.low], [found.high - found.median]],
+            fmt="o" if cell.ours else "s",
+            markersize=4.5,
+            color=colour,
+            markerfacecolor=colour if cell.state == HOT else "white",
+            elinewidth=0.8,
+        )
+    places = range(len(lines))
+    axis.set_yticks(places, [f"{row}  {variant}" for row, variant in reversed(lines)])
+    axis.set_ylim(-0.6, len(lines) - 0.4)
+    axis.tick_params(labelsize=6.5)
+
+
+def _legend(figure: Any, plt: Any) -> None:
+    def mark(shape: str, colour: str, inside: str, label: str) -> Any:
+        return plt.Line2D(
+            [], [], linestyle="", marker=shape, color=colour, markerfacecolor=inside, label=label
+        )
+
+    figure.legend(
+        handles=[
+            mark("o", OURS, OURS, "ours, instruction cache hot"),
+            mark("o", OURS, "white", "ours, cold"),
+            mark("s", DARK, DARK, "in its place, hot"),
+            mark("s", DARK, "white", "in its place, cold"),
+        ],
+        loc="outside lower center",
+        ncols=4,
+        fontsize=8,
+    )
 
 
 def plot(cells: Sequence[Cell], path: Path) -> Path:
-    """Median nanoseconds with intervals; ours in colour.
+    """Median nanoseconds with intervals, hot and cold on one axis, which all panels share.
 
     Args:
         cells: of any number of ablations.
@@ -38,23 +84,27 @@ def plot(cells: Sequence[Cell], path: Path) -> Path:
     """
     plt = pyplot()
     names = list(dict.fromkeys(cell.ablation for cell in cells))
-    bars = [sum(c.ablation == name and c.state == HOT for c in cells) for name in names]
-    heights = [_BAR_INCHES * count + _FRAME_INCHES for count in bars]
-    figure, axes = plt.subplots(
-        len(names),
-        2,
-        figsize=(10, sum(heights)),
-        squeeze=False,
-        gridspec_kw={"height_ratios": heights},
-    )
-    for line, name in zip(axes, names, strict=True):
-        for axis, state in zip(line, (HOT, COLD), strict=True):
-            _draw(axis, [c for c in cells if c.ablation == name and c.state == state])
-            axis.set_title(f"{name}, instruction cache {state}", fontsize=8)
-        line[1].set_yticks(line[1].get_yticks(), [])
-    for axis in axes[-1]:
-        axis.set_xlabel("ns an operation (median, interval)", fontsize=8)
-    figure.tight_layout()
+    lines = {name: len({(c.row, c.variant) for c in cells if c.ablation == name}) for name in names}
+    columns = _columns(lines)
+    tallest = max(sum(lines[n] * _LINE_INCHES + _FRAME_INCHES for n in one) for one in columns)
+    figure = plt.figure(figsize=(_WIDTH_INCHES, tallest + 0.5), layout="constrained")
+    least = min(0.0, *(interval(cell.ns).low for cell in cells))
+    most = max(interval(cell.ns).high for cell in cells)
+    for part, column in zip(
+        figure.subfigures(1, len(columns), squeeze=False)[0], columns, strict=True
+    ):
+        axes = part.subplots(
+            len(column),
+            1,
+            squeeze=False,
+            gridspec_kw={"height_ratios": [lines[name] + 1.5 for name in column]},
+        )[:, 0]
+        for axis, name in zip(axes, column, strict=True):
+            _draw(axis, [cell for cell in cells if cell.ablation == name])
+            axis.set_xlim(least, 1.03 * most)
+            axis.set_title(name, fontsize=8)
+        axes[-1].set_xlabel(f"ns an operation, median and interval ({HOT} and {COLD})", fontsize=8)
+    _legend(figure, plt)
     saved = save(figure, path)
     plt.close(figure)
     return saved

@@ -6,14 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise.plots.style import in_style, new_axes, scale_of
+from spanwise.plots.style import MARKERS, in_style, new_axes, scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from spanwise.optimizer.frontier import Frontier
+
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F47")
 
 
 @in_style
@@ -24,27 +27,33 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
         points: the frontier.
         ax: where to draw; None makes a new figure.
     """
-    ax = ax or new_axes()
+    own = ax is None
+    ax = ax or new_axes(height=4.6)
     curves = [(pair, points.curve(*pair)) for pair in points.curves()]
     most = max(
         (float((c["held_bytes"] - c["requested_bytes"]).max()) for _, c in curves), default=1.0
     )
     scale, unit = scale_of(most)
-    for (span_scale, caches), curve in curves:
+    for i, (names, curve) in enumerate(_without_copies(curves)):
         waste_bytes = (curve["held_bytes"] - curve["requested_bytes"]) / scale
-        spans = "" if span_scale == 1 else f", spans x{span_scale}"
-        caches_text = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
         (line,) = ax.plot(
             curve["classes"],
             waste_bytes,
-            label=caches_text + spans,
-            marker=".",
+            label=" = ".join(names),
+            color=_COLOURS[i % len(_COLOURS)],
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=3.5,
             linewidth=1.2,
-            linestyle="-" if span_scale == 1 else "--",
+            linestyle="-" if "spans" not in names[0] else "--",
         )
         least = int(np.argmin(waste_bytes))
         ax.plot(
-            curve["classes"][least], waste_bytes[least], marker="o", color=line.get_color(), ms=8
+            curve["classes"][least],
+            waste_bytes[least],
+            marker="o",
+            markersize=11,
+            markerfacecolor="none",
+            color=line.get_color(),
         )
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
@@ -52,6 +61,26 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.set_xlabel("classes")
     ax.set_ylabel(f"held beyond requested, {unit}")
-    ax.set_title("waste at the peak; the least of each curve is marked")
-    ax.legend(fontsize="small", ncols=2)
+    ax.set_title("waste at the peak; the least of each curve has a ring")
+    if own:
+        ax.figure.legend(loc="outside lower left", ncols=3)
+    else:
+        ax.legend()
     return ax
+
+
+def _without_copies(
+    curves: list[tuple[tuple[int, int], NDArray[np.void]]],
+) -> list[tuple[list[str], NDArray[np.void]]]:
+    """Curves with the names of all that are equal to them: none is hidden under another."""
+    found: list[tuple[list[str], NDArray[np.void]]] = []
+    for (span_scale, caches), curve in curves:
+        spans = "" if span_scale == 1 else f", spans x{span_scale}"
+        name = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
+        columns = ["classes", "held_bytes"]
+        same = next((n for n, c in found if np.array_equal(c[columns], curve[columns])), None)
+        if same is None:
+            found.append(([name + spans], curve))
+        else:
+            same.append(name + spans)
+    return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.ledger.parts import PARTS
-from spanwise.plots.style import PART_COLOURS, in_style, new_axes, scale_of
+from spanwise.plots.style import LINES, PART_COLOURS, in_style, new_axes, scale_of, time_scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,65 +58,99 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
     if first is not None:
         when = f" at {first.at}" if first.at in ("peak", "end") else ""
         ax.set_title(f"{first.source or 'where the bytes are'}{when}")
-    if own:
-        ax.figure.legend(loc="outside lower left", ncols=5)
-    else:
-        ax.legend()
+    _add_legend(ax, own, columns=5)
     return ax
 
 
 @in_style
 def timeline(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Requested and held bytes over time.
+    """Held bytes over time, split: requested, round-up, other slots and metadata, free pages.
 
     Args:
         samples: rows of `Recording.timeline`.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
     """
-    ax = ax or new_axes()
-    seconds = samples["time_ns"] / 1e9
-    over_time = bool(len(seconds)) and seconds[-1] > seconds[0]
-    x: NDArray[Any] = seconds if over_time else samples["op"]
+    own = ax is None
+    ax = ax or new_axes(height=4.4)
+    x = _over_time(samples, ax)
     scale, unit = scale_of(float(samples["held_bytes"].max(initial=0)))
-    for name, label, colour in (
-        ("held_bytes", "held", "#CCCCCC"),
-        ("slot_bytes", "in slots", "#E69F00"),
-        ("requested_bytes", "requested", "#0072B2"),
+    used = samples["held_bytes"] - samples["free_page_bytes"]
+    below = np.zeros(len(samples))
+    for top, label, colour, hatch in (
+        (samples["requested_bytes"], "requested", "#0072B2", ""),
+        (samples["slot_bytes"], "round-up", "#E69F00", "////"),
+        (used, "free slots, caches, metadata", "#9DCBE8", ""),
+        (samples["held_bytes"], "free pages", "#E4E4E4", ".."),
     ):
         ax.fill_between(
-            x, samples[name] / scale, color=colour, label=label, step="post", linewidth=0
+            x,
+            below / scale,
+            top / scale,
+            facecolor=colour,
+            edgecolor="white",
+            hatch=hatch,
+            label=label,
+            step="post",
+            linewidth=0,
         )
-    ax.set_xlabel("time, s" if over_time else "operations")
-    ax.set_ylabel(unit)
+        below = top
+    ax.set_ylabel(f"held, {unit}")
     ax.set_ylim(bottom=0)
-    if len(x) > 1:
-        ax.set_xlim(x[0], x[-1])
     ax.set_title(title or "bytes over time")
-    ax.legend(loc="upper left")
+    _add_legend(ax, own)
     return ax
 
 
 @in_style
 def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
-    """Resident bytes of replays over the operations, above what the recording has live.
+    """Resident bytes of replays over the recording's time, above what it has live.
 
     Args:
         rows: replays of one recording.
         ax: where to draw; None makes a new figure.
     """
-    ax = ax or new_axes()
+    own = ax is None
+    ax = ax or new_axes(height=4.4)
     scale, unit = scale_of(float(max(row.samples["rss_bytes"].max(initial=0) for row in rows)))
-    for row in rows:
-        ax.plot(row.samples["op"], row.samples["rss_bytes"] / scale, label=row.allocator)
+    for i, row in enumerate(rows):
+        x = _over_time(row.samples, ax)
+        line = LINES[i % len(LINES)]
+        ax.plot(x, row.samples["rss_bytes"] / scale, label=row.allocator, linestyle=line)
     first = rows[0].samples
     ax.fill_between(
-        first["op"], first["requested_bytes"] / scale, color="#CCCCCC", label="live", linewidth=0
+        _over_time(first, ax),
+        first["requested_bytes"] / scale,
+        color="#CCCCCC",
+        label="requested, live",
+        linewidth=0,
     )
-    ax.set_xlabel("operations")
     ax.set_ylabel(f"resident, {unit}")
-    ax.set_xlim(0, max(int(first["op"].max(initial=1)), 1))
     ax.set_ylim(bottom=0)
     ax.set_title(f"replay of {rows[0].source}")
-    ax.legend(loc="upper left")
+    _add_legend(ax, own)
     return ax
+
+
+def _add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
+    """Below a figure of our own, where it hides nothing; inside the Axes of another's."""
+    if own:
+        ax.figure.legend(loc="outside lower left", ncols=columns)
+    else:
+        ax.legend()
+
+
+def _over_time(samples: NDArray[np.void], ax: Axes) -> NDArray[Any]:
+    """Where samples are on the axis, which gets its label: times, or without them operations."""
+    times = samples["time_ns"]
+    if not len(times) or times[-1] == times[0]:
+        ax.set_xlabel("operations")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        places: NDArray[Any] = samples["op"]
+    else:
+        scale, unit = time_scale_of(float(times[-1]))
+        ax.set_xlabel(f"time of the recording, {unit}")
+        places = times / scale
+    if len(places) > 1:
+        ax.set_xlim(places[0], places[-1])
+    return places

@@ -34,15 +34,21 @@ def waste(
     sizes = np.arange(1, most + 1)
     for i, table in enumerate(tables):
         rounded = table.round_up(sizes)
-        width = 2.2 if i == 0 and len(tables) > 1 else 0.9  # seen under the others
-        ax.plot(sizes, 100 * (rounded - sizes) / rounded, label=table.name, linewidth=width)
+        first = i == 0 and len(tables) > 1
+        ax.plot(
+            sizes,
+            100 * (rounded - sizes) / rounded,
+            label=table.name,
+            linewidth=2.4 if first else 0.9,  # the first is seen under the others
+            alpha=0.5 if first else 1.0,
+        )
     ax.set_xscale("log", base=2)
     ax.set_xlim(1, most)
     ax.set_ylim(0, 100)
     ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
     ax.set_xlabel("requested size")
     ax.set_ylabel("waste, % of the slot")
-    ax.set_title("round-up of each size")
+    ax.set_title(f"round-up of each size under {', '.join(table.name for table in tables)}")
     if len(tables) > 1:
         ax.legend()
     return ax

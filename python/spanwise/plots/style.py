@@ -91,6 +91,18 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
     return made
 
 
+_TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
+
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+"""Lines are told apart by these as well as by colour: also in grey."""
+
+
+def time_scale_of(most_ns: float) -> tuple[int, str]:
+    """Nanoseconds a unit, and its name, for times up to `most_ns`."""
+    return next((scale, name) for scale, name in _TIMES if most_ns >= 2 * scale or scale == 1)
+
+
 def scale_of(most: float) -> tuple[int, str]:
     """Bytes a unit, and its name, for values up to `most` bytes."""
     return next((scale, name) for scale, name in _SCALES if most >= 2 * scale or scale == 1)

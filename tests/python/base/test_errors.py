@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import pickle
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import spanwise as sw
@@ -115,3 +118,44 @@ def test_every_public_function_is_declared() -> None:
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         declared |= set(re.findall(r"SW_API[^;]*?\b(sw_\w+)\(", text))
     assert declared - set(dir(lib)) == left_out
+
+
+# --- what an exception carries --------------------------------------------------------------------
+
+
+def caught(call: Callable[[], object]) -> sw.SpanwiseError:
+    with pytest.raises(sw.SpanwiseError) as found:
+        call()
+    return found.value
+
+
+def test_what_is_not_there_is_a_file_not_found(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.swt")
+    for call, filename in (
+        (lambda: sw.Recording.open(absent), absent),
+        (lambda: sw.record([absent]), absent),
+        (lambda: sw.run([absent]), absent),
+        (lambda: sw.record(["no-such-program-here"]), "no-such-program-here"),
+    ):
+        error = caught(call)
+        assert isinstance(error, FileNotFoundError)
+        assert (error.errno, error.filename) == (errno.ENOENT, filename)
+        assert filename in str(error) and "Errno" not in str(error)
+
+
+def test_errors_of_files_name_the_file_and_the_systems_number(tmp_path: Path) -> None:
+    folder, text = tmp_path, tmp_path / "text.swt"
+    text.write_text("no recording")
+    error = caught(lambda: sw.Recording.open(folder))
+    assert isinstance(error, sw.RecordingIOError) and not isinstance(error, FileNotFoundError)
+    assert (error.errno, error.filename) == (errno.EISDIR, str(folder))
+    error = caught(lambda: sw.Recording.open(text))
+    assert isinstance(error, sw.TraceFormatError)
+    assert (error.errno, error.filename) == (None, str(text))
+    place = tmp_path / "none" / "a.swt"
+    error = caught(lambda: write(place))
+    assert (error.errno, error.filename) == (errno.ENOENT, str(place))
+
+
+def write(place: Path) -> sw.Recording:
+    return sw.Recording.from_ops(sw.synthesize(8, 1, count=3).ops, place)

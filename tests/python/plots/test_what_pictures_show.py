@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pictures show: no line hides another, parts add up to held bytes, units fit the axes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise import plots
+from spanwise.measure.replay_result import SAMPLES_DTYPE
+from spanwise.optimizer.frontier import FRONTIER_DTYPE
+from spanwise.plots.style import time_scale_of
+from spanwise.results.rows import as_rows
+
+from tests.python.helpers import random_ops
+
+RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
+
+
+@pytest.fixture(autouse=True)
+def closed() -> object:
+    yield
+    plt.close("all")
+
+
+def frontier(curves: dict[tuple[int, int], list[int]]) -> sw.Frontier:
+    """Curves by (span_scale, caches): held bytes at 8, 16, 32 ... classes; 100 are requested."""
+    rows = [
+        (8 << i, *pair, 100, 0, 0, 0, 0, 0, 0, held)
+        for pair, values in curves.items()
+        for i, held in enumerate(values)
+    ]
+    return sw.Frontier(as_rows(np.array(rows, FRONTIER_DTYPE)))
+
+
+def test_equal_curves_of_a_frontier_are_one_line_with_both_names() -> None:
+    ax = frontier({(1, 0): [300, 200], (1, 1): [300, 200], (2, 0): [300, 250]}).plot()
+    labels = [line.get_label() for line in ax.lines if not str(line.get_label()).startswith("_")]
+    assert labels == ["caches as recorded = 1 cache", "caches as recorded, spans x2"]
+
+
+def test_eight_curves_have_eight_colours_and_marks() -> None:
+    pairs = [(1, caches) for caches in range(6)] + [(2, 0), (4, 0)]
+    points = frontier({pair: [300 + i, 200 + i] for i, pair in enumerate(pairs)})
+    named = [line for line in points.plot().lines if not str(line.get_label()).startswith("_")]
+    assert len(named) == 8
+    assert len({line.get_color() for line in named}) == 8
+    assert len({line.get_marker() for line in named}) == 8  # also in grey
+
+
+def test_a_time_line_splits_what_is_held() -> None:
+    """The layers end where the next begins, the last one at held bytes."""
+    samples = as_rows(np.zeros(3, RECORDING.timeline("go").dtype))
+    samples["time_ns"] = [0, 5_000_000, 9_000_000]
+    samples["requested_bytes"], samples["slot_bytes"] = [1, 2, 3], [2, 4, 6]
+    samples["held_bytes"], samples["free_page_bytes"] = [9, 10, 11], [1, 2, 3]
+    ax = plots.timeline(samples, title="mine")
+    tops = [layer.get_paths()[0].get_extents().y1 for layer in ax.collections]
+    bottoms = [layer.get_paths()[0].get_extents().y0 for layer in ax.collections]
+    assert tops == [3, 6, 8, 11] and bottoms == [0, 1, 2, 8]
+    labels = [layer.get_label() for layer in ax.collections]
+    assert labels == ["requested", "round-up", "free slots, caches, metadata", "free pages"]
+    assert ax.get_xlabel() == "time of the recording, ms" and ax.get_xlim() == (0, 9)
+
+
+@pytest.mark.parametrize(
+    ("most_ns", "unit"), [(1, "ns"), (1999, "ns"), (2000, "µs"), (2_000_000, "ms"), (2e9, "s")]
+)
+def test_times_have_a_fitting_unit(most_ns: float, unit: str) -> None:
+    assert time_scale_of(most_ns)[1] == unit
+
+
+def test_replays_are_drawn_over_the_recordings_time() -> None:
+    samples = np.zeros(2, SAMPLES_DTYPE)
+    samples["time_ns"], samples["rss_bytes"], samples["op"] = [0, 4_000_000], [1, 9], [1, 100]
+    some = as_rows(samples)
+    fields: Any = (*[1] * 13, {}, "", None, some, some)
+    run = sw.Run(*fields)
+    one = sw.Replay("mine", "a", 1, 1, 0, 9, "pages", None, (run,))
+    ax = plots.replays([one, replace(one, allocator="b")])
+    assert ax.get_xlabel() == "time of the recording, ms" and ax.get_xlim() == (0, 4)
+    styles = [line.get_linestyle() for line in ax.lines]
+    assert len(set(styles)) == 2
+    samples["time_ns"] = 0
+    assert plots.replays([one]).get_xlabel() == "operations"
+
+
+def test_a_picture_of_waste_names_its_table() -> None:
+    assert "under go" in sw.SizeClassTable.go().plot_waste().get_title(loc="left")

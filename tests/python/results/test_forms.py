@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of results: rows for other tools, equality and hash, texts of bounded length, files."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import json
+import math
+import pickle
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.measure.peers import PeerComparison, PeerRow
+from spanwise.measure.process_ledger import ProcessLedger
+from spanwise.recording.sites import Site, Sites
+from spanwise.results.rows import as_rows, rows_of
+from spanwise.tables.table import STOCK
+
+from tests.python.helpers import random_ops
+from tests.python.results.arrow_consumer import read
+
+REPR_MAX = 4096
+
+ROWS = np.array(
+    [
+        (1, -2, 0.5, True, "plain", (1, 2, 3), 7),
+        (255, -(2**63), math.inf, False, "", (4, 5, 6), 2**64 - 1),
+        (0, 2**63 - 1, -0.25, True, "grüße ☃", (0, 0, 0), 0),
+    ],
+    [
+        ("byte", "u1"),
+        ("signed", "<i8"),
+        ("real", "<f8"),
+        ("truth", "?"),
+        ("text", "U20"),
+        ("three", "<u4", (3,)),
+        ("wide", "<u8"),
+    ],
+)
+EXPECTED = {
+    "byte": [1, 255, 0],
+    "signed": [-2, -(2**63), 2**63 - 1],
+    "real": [0.5, math.inf, -0.25],
+    "truth": [True, False, True],
+    "text": ["plain", "", "grüße ☃"],
+    "three": [[1, 2, 3], [4, 5, 6], [0, 0, 0]],
+    "wide": [7, 2**64 - 1, 0],
+}
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_an_arrow_consumer_reads_every_type(release: bool) -> None:
+    assert read(as_rows(ROWS), release=release) == EXPECTED
+    gc.collect()
+
+
+def test_an_arrow_consumer_reads_no_row_and_some_rows_of_many() -> None:
+    assert read(as_rows(ROWS[:0])) == {name: [] for name in EXPECTED}
+    many = np.repeat(ROWS, 500)[::-3]  # not contiguous
+    assert read(as_rows(many)) == {name: many[name].tolist() for name in EXPECTED}
+
+
+def test_a_capsule_that_nobody_reads_is_released() -> None:
+    rows = as_rows(np.repeat(ROWS, 3000))
+    for round_ in range(200):
+        rows.__arrow_c_stream__()
+        read(rows[:100], release=bool(round_ % 2))
+        if round_ == 20:
+            before = resident_bytes()
+    assert resident_bytes() < before + 100 * rows.nbytes  # 180 more copies would be more
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_rows_that_arrow_has_no_type_for_are_refused() -> None:
+    for dtype in ([("a", ">u4")], [("a", "S4")], [("a", "u4", (2, 2))]):
+        with pytest.raises(sw.UnsupportedError, match="Arrow"):
+            as_rows(np.zeros(2, dtype)).__arrow_c_stream__()
+    with pytest.raises(sw.UnsupportedError, match="only rows"):
+        as_rows(np.zeros(2)).__arrow_c_stream__()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tool", ["pyarrow", "polars", "pandas"])
+def test_tools_that_are_installed_read_rows(tool: str) -> None:
+    module = pytest.importorskip(tool)
+    if tool == "pyarrow":
+        assert module.table(as_rows(ROWS)).to_pydict() == EXPECTED
+    elif tool == "polars":
+        found = module.DataFrame(as_rows(ROWS)).to_dict(as_series=False)
+        assert {name: [*map(_plain, values)] for name, values in found.items()} == EXPECTED
+    else:
+        assert as_rows(ROWS).to_pandas().to_dict("list") == EXPECTED
+
+
+def _plain(value: Any) -> Any:
+    return value.to_list() if hasattr(value, "to_list") else value
+
+
+def test_rows_are_numpy_arrays() -> None:
+    rows = as_rows(ROWS.copy())
+    assert type(rows[:2]) is type(rows) and type(rows["wide"]) is np.ndarray
+    assert isinstance(rows[0], np.void) and rows[rows["truth"]]["byte"].tolist() == [1, 0]
+    assert rows["signed"].max() == 2**63 - 1
+    rows["byte"][0] = 9
+    assert rows[0]["byte"] == 9
+    assert json.loads(rows[:1].to_json())[0]["three"] == [1, 2, 3]
+    assert pickle.loads(pickle.dumps(rows)).tobytes() == rows.tobytes()
+
+
+def test_rows_of_dictionaries() -> None:
+    rows = rows_of([{"n": 1, "x": None, "t": None}, {"n": 2, "x": 3, "t": "a"}])
+    assert rows["n"].dtype == np.int64 and rows["n"].tolist() == [1, 2]
+    assert np.isnan(rows["x"][0]) and rows["x"][1] == 3.0
+    assert rows["t"].tolist() == ["", "a"] and not rows.flags.writeable
+    assert rows_of([], ("a", "b")).dtype.names == ("a", "b")
+
+
+# --- results --------------------------------------------------------------------------------------
+
+RECORDING = sw.Recording.from_ops(random_ops(2, 3000, threads=2), name="mine")
+LEDGER = RECORDING.ledger("go")
+LONG = "x" * 3000
+
+
+def big_ledgers() -> list[sw.Ledger]:
+    return [replace(LEDGER, table=f"a table with a long name {i}", source=LONG) for i in range(99)]
+
+
+def big_process() -> ProcessLedger:
+    return ProcessLedger(1, LONG, LEDGER, LEDGER, 5, 6, True, None)
+
+
+def big_sites() -> Sites:
+    return Sites(Site(i, i, i, (f"/{LONG[:300]}+{i:#x}",) * 3) for i in range(3000))
+
+
+@functools.cache
+def big_optimum() -> sw.Optimum:
+    tables = [sw.SizeClassTable.geometric(1.1 + i / 50) for i in range(30)]
+    return sw.optimize(RECORDING, 4, tables=tables, progress=False)
+
+
+def big_replay() -> sw.Replay:
+    samples: Any = as_rows(np.zeros(4000, [("op", "i8"), ("rss_bytes", "i8")]))
+    left = {float(i): i for i in range(99)}
+    fields: Any = (*[1] * 13, left, LONG, None, samples, samples)
+    run = sw.Run(*fields)
+    return sw.Replay("mine", LONG, 1, 1, 0, 1, "pages", None, (run,) * 100)
+
+
+@functools.cache
+def big_sweep() -> sw.Sweep:
+    tables = [sw.SizeClassTable.geometric(1.1 + i / 99) for i in range(60)]
+    short = sw.Recording.from_ops(random_ops(4, 60), name=LONG[:900])
+    return sw.sweep([short], tables, progress=False, workers=1)
+
+
+BIG: dict[str, Callable[[], Any]] = {
+    "Block": lambda: sw.Heap(dry=True).alloc(1 << 40),
+    "Build": lambda: sw.Build(Path("/x"), {"table": {"name": "a", "hash": "b"}, "flags": [LONG]}),
+    "Comparison": lambda: sw.Comparison(big_ledgers()),
+    "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),
+    "Explanation": lambda: sw.SizeClassTable.go().explain(33),
+    "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
+    "Heap": sw.Heap,
+    "HeapOptions": lambda: sw.HeapOptions(1 << 60, "address", math.inf, 65535),
+    "HeapStats": lambda: sw.Heap().stats(),
+    "Ledger": lambda: big_ledgers()[0],
+    "LedgerCheck": lambda: sw.LedgerCheck(dict.fromkeys(parts(), 1), LEDGER),
+    "Measure": lambda: LEDGER.measures["occupancy"],
+    "Optimum": big_optimum,
+    "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),
+    "PeerRow": functools.partial(PeerRow, "jemalloc", (5,), 1, "jemalloc", 4),
+    "ProcessLedger": big_process,
+    "Recording": lambda: RECORDING,
+    "RecordingSet": lambda: sw.RecordingSet([RECORDING] * 100),
+    "Replay": big_replay,
+    "Rows": lambda: RECORDING.ops,
+    "Run": lambda: big_replay().runs[0],
+    "RunResult": lambda: sw.RunResult(("ls", *[LONG] * 9), 0, big_process(), (big_process(),) * 99),
+    "RunStats": lambda: LEDGER.stats,
+    "Site": lambda: big_sites()[0],
+    "Sites": big_sites,
+    "SizeClassTable": sw.SizeClassTable.tcmalloc,
+    "Summary": lambda: RECORDING.summary,
+    "Sweep": big_sweep,
+    "Trial": lambda: big_optimum().trial,
+}
+
+
+def frontier_rows() -> np.ndarray[Any, np.dtype[np.void]]:
+    return np.asarray(big_optimum().make_frontier((4,), (0, 1), (1,), progress=False).array)
+
+
+def parts() -> tuple[str, ...]:
+    from spanwise.ledger.parts import PARTS  # noqa: PLC0415
+
+    return (*PARTS, "held_bytes")
+
+
+def test_every_public_type_has_an_example() -> None:
+    types = {name for name in sw.__all__ if isinstance(getattr(sw, name), type)}
+    plain = {name for name in types if not issubclass(getattr(sw, name), BaseException)}
+    assert set(BIG) == plain
+
+
+@pytest.mark.parametrize("name", sorted(BIG))
+def test_a_repr_is_short_and_says_what_it_is(name: str) -> None:
+    text = repr(BIG[name]())
+    assert 0 < len(text.encode()) <= REPR_MAX
+    assert "object at 0x" not in text
+
+
+@pytest.mark.parametrize("name", sorted(BIG))
+def test_a_result_becomes_json_and_rows_become_a_stream(name: str, tmp_path: Path) -> None:
+    made = BIG[name]()
+    if hasattr(made, "to_json"):
+        text = made.to_json(tmp_path / "x.json")
+        assert (tmp_path / "x.json").read_text(encoding="utf-8") == text
+        json.loads(text)
+    if hasattr(made, "array"):
+        columns = read(made)
+        assert list(columns) == list(made.array.dtype.names)
+        assert all(len(values) == len(made.array) for values in columns.values())
+
+
+VALUES = ("Build", "Comparison", "Ledger", "ProcessLedger", "Run", "Replay", "RunResult", "Sites")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_equal_results_are_equal_and_hash_alike(name: str) -> None:
+    one, other = BIG[name](), BIG[name]()
+    assert one == other and hash(one) == hash(other) and len({one, other}) == 1
+    assert one != 3 and one is not other
+
+
+def test_different_results_differ() -> None:
+    assert LEDGER == RECORDING.ledger("go") != RECORDING.ledger("c16")
+    assert replace(LEDGER, held_bytes=1) != LEDGER
+    classes = LEDGER.classes.copy()
+    classes["live_objects"][3] += 1
+    assert replace(LEDGER, classes=classes) != LEDGER
+    assert sw.Comparison([LEDGER]) != sw.Comparison([LEDGER, LEDGER])
+
+
+def test_comparisons_have_a_row_a_ledger() -> None:
+    made = sw.compare(RECORDING, STOCK)
+    assert made.array["table"].tolist() == ["go", "c16"]
+    assert made.array["held_bytes"].tolist() == [one.held_bytes for one in made.ledgers]
+    assert np.isnan(made.array["rss_bytes"]).all()  # simulated: nothing is resident
+    assert made == RECORDING.compare() == RECORDING.compare(["go", "c16"])
+    assert made.best("waste_bytes") in made.ledgers
+    with pytest.raises(sw.InvalidError, match="field 'table' is no number of a ledger"):
+        made.best("table")
+
+
+def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(sw.UnsupportedError, match="pip install pandas"):
+        LEDGER.to_pandas()
+
+
+def test_the_extension_frees_all_that_it_gave_when_the_interpreter_ends() -> None:
+    code = (
+        "import spanwise as sw\n"
+        "kept = [sw.synthesize(8, 4, count=99).__arrow_c_stream__() for _ in range(9)]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_in_steps_that_add_up() -> None:
+    for call in (
+        lambda tell: RECORDING.ledger("go", progress=tell),
+        lambda tell: RECORDING.timeline("go", progress=tell),
+        lambda tell: sw.RecordingSet([RECORDING]).ledger("go", progress=tell),
+    ):
+        steps: list[int] = []
+        call(steps.append)
+        assert sum(steps) == len(RECORDING)
+    both: list[int] = []
+    sw.compare(RECORDING, ["go", "c16"], progress=both.append)
+    assert sum(both) == 2 * len(RECORDING)
+
+
+def test_a_bar_is_drawn_when_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    RECORDING.ledger("go")
+    assert capsys.readouterr().err == ""  # no terminal
+    RECORDING.compare(["go", "c16"], progress=True)
+    assert "compare" in capsys.readouterr().err
+
+
+def test_a_notebook_draws_bars_of_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    given: dict[str, Any] = {}
+
+    class Bar:
+        update = print
+
+        def __init__(self, **arguments: Any) -> None:
+            given.update(arguments)
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(importlib.import_module("tqdm.auto"), "tqdm", Bar)
+    RECORDING.ledger("go")
+    assert (given["total"], given["delay"]) == (len(RECORDING), 1)
+    given.clear()
+    RECORDING.ledger("go", progress=False)
+    assert not given
