@@ -6,6 +6,7 @@ Statuses become exceptions here, structures become numpy types, arguments become
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 from pathlib import Path
@@ -53,19 +54,35 @@ def version() -> str:
 # --- statuses -------------------------------------------------------------------------------------
 
 
-def failure(status: int) -> errors.SpanwiseError:
-    """The exception of a status, with the C library's message about this thread's last failure."""
+def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.SpanwiseError:
+    """The exception of a status, with the C library's message about this thread's last failure.
+
+    Args:
+        status: not SW_OK.
+        path: the file that the call was about.
+    """
     name = text(lib.sw_status_name(status))
     last = lib.sw_last_error()
     told = last.message != ffi.NULL and last.status == status
     message = text(last.message) if told else text(lib.sw_status_text(status))
-    return errors.STATUS_ERRORS.get(name, errors.SpanwiseError)(message, name)
+    kind = errors.STATUS_ERRORS.get(name, errors.SpanwiseError)
+    number = _errno_in(message) if issubclass(kind, OSError) else None
+    if kind is errors.RecordingIOError and number == errno.ENOENT:
+        kind = errors.RecordingNotFoundError
+    return kind(message, name, errno=number, filename=path)
 
 
-def check(status: int) -> None:
-    """Raises the exception of a status that is not SW_OK."""
+def _errno_in(message: str) -> int | None:
+    """The system's number of the failure that a message tells in the system's words."""
+    told = {os.strerror(number): number for number in errno.errorcode}
+    found = [words for words in told if words in message]
+    return told[max(found, key=len)] if found else None
+
+
+def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
+    """Raises the exception of a status that is not SW_OK; `path` is the file it is about."""
     if status != 0:
-        raise failure(status)
+        raise failure(status, path)
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ The lists of codes are those of include/spanwise/status.h; a test compares them.
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 
@@ -14,14 +15,30 @@ class SpanwiseError(Exception):
 
     Attributes:
         code: name of the sw_status or sw_misuse, e.g. "NOMEM" or "DOUBLE_FREE".
+        errno: the system's number of what went wrong; None where it was not the system.
+        filename: the file that it is about; None where it is about none.
     """
 
     code: str
+    errno: int | None = None
+    filename: str | None = None
     default_code: ClassVar[str] = "STATE"
 
-    def __init__(self, message: str, code: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str | None = None,
+        *,
+        errno: int | None = None,
+        filename: str | os.PathLike[str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code or self.default_code
+        self.errno = errno
+        self.filename = None if filename is None else os.fspath(filename)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class OutOfMemoryError(SpanwiseError, MemoryError):
@@ -72,6 +89,10 @@ class RecordingIOError(SpanwiseError, OSError):
     default_code = "IO"
 
 
+class RecordingNotFoundError(RecordingIOError, FileNotFoundError):
+    """There is no such recording, or no such folder for it."""
+
+
 class TraceFormatError(SpanwiseError, ValueError):
     """A recording is malformed; the message has the byte offset."""
 
@@ -112,6 +133,12 @@ class ProgramError(SpanwiseError, ValueError):
     """A program cannot be recorded; the message says why."""
 
     default_code = "UNSUPPORTED"
+
+
+class ProgramNotFoundError(ProgramError, FileNotFoundError):
+    """There is no such program."""
+
+    default_code = "INVALID"
 
 
 STATUS_ERRORS: dict[str, type[SpanwiseError]] = {

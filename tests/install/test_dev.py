@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from install_tools import ROOT, run
 
-COMMANDS = ("demo", "test", "bench", "real", "study", "stress", "check", "gen")
+COMMANDS = ("demo", "test", "bench", "real", "study", "stress", "notebooks", "check", "gen")
 
 
 def dev(*words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:

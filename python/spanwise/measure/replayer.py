@@ -162,7 +162,8 @@ def _write(file: Any, content: bytes | memoryview) -> None:
         except OSError as error:
             raise errors.RecordingIOError(
                 f"operations for the replay cannot be written ({error.strerror});"
-                " they take 32 bytes each"
+                " they take 32 bytes each",
+                errno=error.errno,
             ) from None
 
 

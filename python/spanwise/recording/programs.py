@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from spanwise.errors import ProgramError
+from spanwise.errors import ProgramError, ProgramNotFoundError
 
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
@@ -94,9 +95,7 @@ def examine(name: str, search_path: str | None = None, use: Use = RECORDING) -> 
 
 def _find(name: str, search_path: str | None) -> str:
     if "\0" in name:
-        raise ProgramError(
-            f"{name!r}: program not found; the name holds a NUL character", "INVALID"
-        )
+        raise ProgramNotFoundError(f"{name!r}: program not found; the name holds a NUL character")
     path = shutil.which(name, path=search_path)
     if path is not None:
         return path
@@ -105,7 +104,9 @@ def _find(name: str, search_path: str | None) -> str:
     if os.sep in name and Path(name).exists():
         raise ProgramError(f"{name}: is not executable; chmod +x it", "INVALID")
     where = "check the path" if os.sep in name else "give its path, or a name that is in PATH"
-    raise ProgramError(f"{name}: program not found; {where}", "INVALID")
+    raise ProgramNotFoundError(
+        f"{name}: program not found; {where}", errno=errno.ENOENT, filename=name
+    )
 
 
 # --- scripts --------------------------------------------------------------------------------------
@@ -130,11 +131,16 @@ def _resolve_env(words: list[str], search_path: str | None, script: str) -> str:
         if names:
             found = shutil.which(names[0], path=search_path)
             if found is None:
-                raise ProgramError(f"{script}: its interpreter {names[0]} was not found", "INVALID")
+                raise _no_interpreter(script, names[0])
             return found
     if not Path(words[0]).exists():
-        raise ProgramError(f"{script}: its interpreter {words[0]} was not found", "INVALID")
+        raise _no_interpreter(script, words[0])
     return words[0]
+
+
+def _no_interpreter(script: str, name: str) -> ProgramNotFoundError:
+    message = f"{script}: its interpreter {name} was not found"
+    return ProgramNotFoundError(message, errno=errno.ENOENT, filename=name)
 
 
 # --- ELF ------------------------------------------------------------------------------------------

@@ -236,9 +236,10 @@ def _workshop(output: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
     except OSError as error:
-        raise errors.RecordingIOError(
-            f"{output}: cannot write there: {error.strerror}; choose another place with -o"
-        ) from None
+        message = f"{output}: cannot write there: {error.strerror}; choose another place with -o"
+        missing = isinstance(error, FileNotFoundError)
+        kind = errors.RecordingNotFoundError if missing else errors.RecordingIOError
+        raise kind(message, errno=error.errno, filename=output) from None
     try:
         yield folder
     finally:

@@ -140,7 +140,7 @@ class Recording(Result, Tabular):
         if isinstance(self._source, ArraySource):
             return Summary(**summarize_ops(self._source.ops))
         assert isinstance(self._source, FileSource)
-        return Summary(**sources.read_summary(self._source.open()))
+        return Summary(**sources.read_summary(self._source.open(), self.path))
 
     def __len__(self) -> int:
         """Operations: events, and ends of threads."""

@@ -19,7 +19,7 @@ from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recording.recording import Recording
 from spanwise.recording.sites import Site, Sites
 from spanwise.recording.sources import Module
-from spanwise.recording.summary import Summary
+from spanwise.recording.summary import Summary, count_threads
 from spanwise.recording.sums import add_histograms, add_summaries, add_timelines, apart
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import Rows, Tabular, as_rows
@@ -193,13 +193,7 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
     @property
     def threads(self) -> Rows:
         """What each thread did; they are numbered on from one recording to the next."""
-        found, first = [], 0
-        for one in self:
-            rows = one.threads.copy()
-            rows["thread"] += first
-            first = int(rows["thread"].max(initial=first - 1)) + 1
-            found.append(rows)
-        return as_rows(np.concatenate(found))
+        return as_rows(count_threads(self.blocks()))
 
     @property
     def modules(self) -> list[Module]:

@@ -80,7 +80,7 @@ class FileSource:
     def open(self) -> Any:
         """A C reader, closed when the last reference goes."""
         out = ffi.new("sw_trace **")
-        check(lib.sw_trace_open(self._raw, self.flags, out))
+        check(lib.sw_trace_open(self._raw, self.flags, out), self.path)
         return ffi.gc(out[0], lib.sw_trace_close)
 
     def batches(self) -> Iterator[Batch]:
@@ -88,7 +88,7 @@ class FileSource:
         trace = self.open()
         ops, count = ffi.new("const sw_op **"), ffi.new("size_t *")
         while True:
-            check(lib.sw_trace_next(trace, ops, count))
+            check(lib.sw_trace_next(trace, ops, count), self.path)
             if count[0] == 0:
                 return
             yield Batch(ops[0], int(count[0]))
@@ -99,7 +99,8 @@ class FileSource:
         count = ffi.new("size_t *")
         while True:
             block = np.empty(rows, OPS_DTYPE)
-            check(lib.sw_trace_read(trace, _lib.pointer(block, "sw_op *"), rows, count))
+            status = lib.sw_trace_read(trace, _lib.pointer(block, "sw_op *"), rows, count)
+            check(status, self.path)
             if count[0]:
                 yield block[: count[0]]
             if count[0] < rows:
@@ -123,10 +124,10 @@ def read_info(trace: Any) -> dict[str, int]:
     return {name: int(value) for name, value in _lib.struct_dict(info).items()}
 
 
-def read_summary(trace: Any) -> dict[str, int]:
+def read_summary(trace: Any, path: str | None = None) -> dict[str, int]:
     """Totals of the whole recording."""
     summary = ffi.new("sw_trace_summary *")
-    check(lib.sw_trace_get_summary(trace, summary))
+    check(lib.sw_trace_get_summary(trace, summary), path)
     return {name: int(value) for name, value in _lib.struct_dict(summary).items()}
 
 
@@ -177,14 +178,15 @@ def write_ops(
         RecordingIOError: the system refused; there is no file then.
     """
     out = ffi.new("sw_trace_writer **")
-    check(lib.sw_trace_create(_lib.c_path(path), out))
+    check(lib.sw_trace_create(_lib.c_path(path), out), path)
     try:
         for key, value in meta:
             check(lib.sw_trace_set_meta(out[0], os.fsencode(key), os.fsencode(value)))
         for block in blocks:
             rows = np.ascontiguousarray(block)
-            check(lib.sw_trace_append(out[0], _lib.pointer(rows, "const sw_op *"), len(rows)))
+            status = lib.sw_trace_append(out[0], _lib.pointer(rows, "const sw_op *"), len(rows))
+            check(status, path)
     except BaseException:
         lib.sw_trace_abort(out[0])
         raise
-    check(lib.sw_trace_commit(out[0], ffi.NULL))
+    check(lib.sw_trace_commit(out[0], ffi.NULL), path)

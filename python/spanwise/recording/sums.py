@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from spanwise._lib import lib
 from spanwise.recording.recording import Recording
 from spanwise.recording.summary import HISTOGRAM_DTYPE, Summary
 from spanwise.results.rows import Rows, as_rows
@@ -53,15 +54,14 @@ def apart(recordings: Sequence[Recording], rows: int) -> Iterator[NDArray[np.voi
 
     The unknown site stays 0.
     """
-    first = {"object": 0, "thread": 0, "site": 0}
+    first = dict.fromkeys(("object", "thread", "site"), 0)
     for one in recordings:
-        most = dict(first)
+        after = dict(first)
         for block in one.blocks(rows):
             moved = np.array(block)
-            for name, start in first.items():
-                moved[name] = np.where(moved[name] > 0, moved[name] + start, start)
-                if name == "site":
-                    moved[name][block[name] == 0] = 0
-                most[name] = max(most[name], int(moved[name].max(initial=0)) + (name != "site"))
+            event = block["kind"] != lib.SW_OP_THREAD_END
+            for name, counts in (("object", event), ("thread", True), ("site", block["site"] > 0)):
+                moved[name] = np.where(counts, moved[name] + first[name], moved[name])
+                after[name] = max(after[name], int(moved[name].max(initial=0)) + 1)
             yield moved
-        first = most
+        first = after

@@ -73,9 +73,10 @@ def _describe(column: Any, name: str, values: NDArray[Any], kept: list[Any]) -> 
 
 
 def _format(name: str, values: NDArray[Any]) -> str:
-    found = _FORMATS.get(values.dtype.str[1:]) if values.dtype.isnative else None
+    known = values.dtype.isnative and values.ndim <= 2
+    found = _FORMATS.get(values.dtype.str[1:]) if known else None
     if found is None:
-        raise errors.UnsupportedError(f"column {name}: Arrow has no type for {values.dtype}")
+        raise errors.UnsupportedError(f"column {name}: Arrow has no type for this: {values.dtype}")
     return found
 
 

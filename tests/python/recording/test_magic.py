@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import spanwise as sw
+from spanwise.recording.magic import used_names
 
 from tests.python.helpers import needs_recorder
 
@@ -31,6 +32,7 @@ def test_a_cell_is_recorded(shell: Any, capsys: pytest.CaptureFixture[str]) -> N
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "3000"
     assert lines[1].startswith(f"{recording.path}: {len(recording):,} events")
+    assert lines[2] == "the recording is in the variable recording"
     assert "kept" not in shell.user_ns
 
 
@@ -51,3 +53,39 @@ def test_a_failing_cell_is_still_recorded(shell: Any, capfd: pytest.CaptureFixtu
     shell.run_cell_magic("record", "failed", "raise SystemExit(3)\n")
     assert "the program exited with 3" in capfd.readouterr().out
     assert len(shell.user_ns["failed"]) > 0
+
+
+def test_a_cell_gives_its_recording_back(shell: Any) -> None:
+    shown = shell.run_cell_magic("record", "shown", "x = 1\n")
+    assert shown is shell.user_ns["shown"]
+
+
+def test_a_cell_gets_the_variables_and_modules_that_it_uses(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("import math as m\ncount, words, unused = 5, ['a', 'b'], lambda: 0")
+    cell = (
+        "def area(r):\n    return m.pi * r * r + count\n"
+        "count += 1\nprint(round(area(1)), [w * 2 for w in words], __name__)\n"
+    )
+    shell.run_cell_magic("record", "", cell)
+    assert capsys.readouterr().out.splitlines()[0] == "9 ['aa', 'bb'] __main__"
+    assert shell.user_ns["count"] == 5  # the notebook's own is as it was
+
+
+def test_what_another_process_cannot_get_is_named(shell: Any) -> None:
+    shell.run_cell("f = lambda: 1\nclass Mine: pass\nmine = Mine()")
+    shell.run_cell("file = open('/dev/null')\nok = 1")
+    with pytest.raises(sw.InvalidError) as caught:
+        shell.run_cell_magic("record", "", "print(f(), Mine, mine, file, ok)")
+    assert "cannot get Mine, f, file, mine of this notebook" in str(caught.value)
+    # A name that the cell binds itself is no obstacle.
+    shell.run_cell_magic("record", "", "file = open('/dev/null')\nprint(file.name)\nfile.close()")
+
+
+def test_names_that_a_cell_uses() -> None:
+    cell = (
+        "import os\nx = y\nz += 1\ndef f(a):\n    b = a + c\n    return [d for d in b]\nprint(f(x))"
+    )
+    assert used_names(cell) == {"c": False, "f": True, "x": True, "y": False, "z": True}
+    assert used_names("this is no Python") == {}

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs notebooks, each in a fresh kernel and an empty folder; keeps the sources free of outputs.
+
+Exit status: 0 all ran, 1 one failed or was not stripped, 2 bad usage.
+
+Example:
+    ./dev notebooks                run all; what they show goes to build/notebooks
+    ./dev notebooks 01             those whose name begins so
+    ./dev notebooks --strip        remove outputs from the sources, before a commit
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+nbformat: Any = importlib.import_module("nbformat")
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "notebooks"
+OUTPUT = ROOT / "build/notebooks"
+LIMIT_SECONDS = 120
+"""For all of a notebook, unless its metadata `spanwise` has `limit_seconds`."""
+
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+
+def sources(prefixes: Sequence[str] = ()) -> list[Path]:
+    """The notebooks, or those whose names begin as given."""
+    found = sorted(FOLDER.glob("*.ipynb"))
+    return [p for p in found if not prefixes or p.name.startswith(tuple(prefixes))]
+
+
+def read(path: Path) -> Any:
+    """A notebook.
+
+    Raises:
+        ValueError: the file is none, or not of format 4.
+    """
+    book = nbformat.read(path, as_version=nbformat.NO_CONVERT)
+    if book.nbformat != 4:
+        raise ValueError(f"{path.name}: format {book.nbformat}; save it in format 4")
+    nbformat.validate(book)
+    return book
+
+
+def stripped(book: Any) -> Any:
+    """The notebook without what a run leaves: outputs, numbers of cells, the machine's kernel."""
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        cell.metadata = nbformat.NotebookNode()
+    kept = {k: v for k, v in book.metadata.items() if k == "spanwise"}
+    book.metadata = nbformat.from_dict({"kernelspec": KERNEL, **kept})
+    return book
+
+
+def text_of(book: Any) -> str:
+    """The notebook as its file has it."""
+    return str(nbformat.writes(book, indent=1)) + "\n"
+
+
+def limit_seconds(book: Any) -> int:
+    """How long the notebook may take."""
+    return int(book.metadata.get("spanwise", {}).get("limit_seconds", LIMIT_SECONDS))
+
+
+def execute(path: Path) -> Any:
+    """Runs a notebook in a fresh kernel, in an empty folder; gives it back with its outputs.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed.
+        nbclient.exceptions.CellTimeoutError: a cell took longer than the notebook may.
+    """
+    from nbclient import NotebookClient  # noqa: PLC0415  stripping needs no kernel
+
+    book = read(path)
+    limit = limit_seconds(book)
+    before = os.environ.pop("MPLBACKEND", None)  # the kernel has a backend of its own
+    try:
+        with tempfile.TemporaryDirectory(prefix="spanwise-notebook-") as folder:
+            client = NotebookClient(
+                book,
+                timeout=limit,
+                startup_timeout=600,
+                kernel_name=KERNEL["name"],
+                resources={"metadata": {"path": folder}},
+            )
+            client.execute()
+    finally:
+        if before is not None:
+            os.environ["MPLBACKEND"] = before
+    return book
+
+
+def _run(path: Path) -> bool:
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError  # noqa: PLC0415
+
+    print(f"{path.name}: running, at most {limit_seconds(read(path))} s a cell", flush=True)
+    try:
+        book = execute(path)
+    except (CellExecutionError, CellTimeoutError) as error:
+        print(f"{path.name}: {str(error).strip()}", file=sys.stderr)
+        return False
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    (OUTPUT / path.name).write_text(text_of(book), encoding="utf-8")
+    print(f"{path.name}: ran; {OUTPUT.relative_to(ROOT) / path.name} has what it shows")
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs or strips notebooks."""
+    parser = argparse.ArgumentParser(
+        prog="./dev notebooks",
+        description="Runs notebooks, each in a fresh kernel and an empty folder.",
+        epilog="example:\n  ./dev notebooks 01",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="how its file's name begins")
+    parser.add_argument("--strip", action="store_true", help="only remove outputs from the sources")
+    options = parser.parse_args(arguments)
+    found = sources(options.names)
+    if not found:
+        parser.error(f"no notebook begins with {', '.join(options.names) or 'anything'}")
+    if options.strip:
+        for path in found:
+            path.write_text(text_of(stripped(read(path))), encoding="utf-8")
+        return 0
+    failed = [path for path in found if not _run(path)]
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
