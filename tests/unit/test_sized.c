@@ -6,7 +6,7 @@
 #include "spanwise/spanwise.h"
 
 static const uint64_t bad_sizes[] = {0,    8,         12, 17, 20, sizeof(sw_heap_options) - 1,
-                                     4100, UINT64_MAX};
+                                     4104, UINT64_MAX};
 enum { BAD_SIZES = sizeof bad_sizes / sizeof *bad_sizes };
 
 /* What a program of another version has: the struct as it is now, and room behind it. */
