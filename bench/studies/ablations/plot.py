@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from runner.drawing import DARK, OURS, pyplot, save
-from runner.stats import interval
+from runner.stats import Interval, interval
 
 from studies.ablations.measure import COLD, HOT
 from studies.ablations.report import Cell
 
 _COLUMNS = 3
-_LINE_INCHES, _FRAME_INCHES, _WIDTH_INCHES = 0.16, 0.42, 13.0
+_LINE_INCHES, _FRAME_INCHES, _WIDTH_INCHES = 0.17, 0.42, 13.0
+_APART = 0.16
+_LEAST_NS = 0.5
+"""Where the axis begins: a cold time is a difference, which noise may bring to 0 or below."""
 
 
 def _columns(lines: dict[str, int]) -> list[list[str]]:
@@ -35,12 +38,13 @@ def _draw(axis: Any, cells: Sequence[Cell]) -> None:
     lines = list(dict.fromkeys((cell.row, cell.variant) for cell in cells))
     for cell in cells:
         place = len(lines) - 1 - lines.index((cell.row, cell.variant))
+        place += _APART if cell.state == HOT else -_APART  # neither mark hides the other
         found = interval(cell.ns)
         colour = OURS if cell.ours else DARK
         axis.errorbar(
-            [found.median],
+            [max(found.median, _LEAST_NS)],
             [place],
-            xerr=[[found.median - found.low], [found.high - found.median]],
+            xerr=_errors(found),
             fmt="o" if cell.ours else "s",
             markersize=4.5,
             color=colour,
@@ -51,6 +55,12 @@ def _draw(axis: Any, cells: Sequence[Cell]) -> None:
     axis.set_yticks(places, [f"{row}  {variant}" for row, variant in reversed(lines)])
     axis.set_ylim(-0.6, len(lines) - 0.4)
     axis.tick_params(labelsize=6.5)
+
+
+def _errors(found: Interval) -> list[list[float]]:
+    """Lengths of the interval to both sides, as far as the axis goes."""
+    low, median, high = (max(each, _LEAST_NS) for each in (found.low, found.median, found.high))
+    return [[median - low], [high - median]]
 
 
 def _legend(figure: Any, plt: Any) -> None:
@@ -88,7 +98,6 @@ def plot(cells: Sequence[Cell], path: Path) -> Path:
     columns = _columns(lines)
     tallest = max(sum(lines[n] * _LINE_INCHES + _FRAME_INCHES for n in one) for one in columns)
     figure = plt.figure(figsize=(_WIDTH_INCHES, tallest + 0.5), layout="constrained")
-    least = min(0.0, *(interval(cell.ns).low for cell in cells))
     most = max(interval(cell.ns).high for cell in cells)
     for part, column in zip(
         figure.subfigures(1, len(columns), squeeze=False)[0], columns, strict=True
@@ -101,9 +110,11 @@ def plot(cells: Sequence[Cell], path: Path) -> Path:
         )[:, 0]
         for axis, name in zip(axes, column, strict=True):
             _draw(axis, [cell for cell in cells if cell.ablation == name])
-            axis.set_xlim(least, 1.03 * most)
+            axis.set_xscale("log", base=2)
+            axis.set_xlim(_LEAST_NS, 1.1 * most)
+            axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.set_title(name, fontsize=8)
-        axes[-1].set_xlabel(f"ns an operation, median and interval ({HOT} and {COLD})", fontsize=8)
+        axes[-1].set_xlabel(f"ns an operation ({HOT}, {COLD}): median, interval", fontsize=8)
     _legend(figure, plt)
     saved = save(figure, path)
     plt.close(figure)

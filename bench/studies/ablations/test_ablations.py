@@ -170,6 +170,14 @@ def test_picture(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 
 
+def test_panels_fill_three_columns_in_their_order() -> None:
+    lines = {"a": 12, "b": 24, "c": 6, "d": 6, "e": 8, "f": 4, "g": 2, "h": 6, "i": 10}
+    columns = ablation_plot._columns(lines)
+    assert [name for column in columns for name in column] == list(lines)
+    assert columns == [["a", "b"], ["c", "d", "e", "f"], ["g", "h", "i"]]
+    assert ablation_plot._columns({"a": 1}) == [["a"]]
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(BenchError, match="no-such-compiler: No such file or directory; install it"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import pickle
 from collections.abc import Callable
@@ -244,6 +245,15 @@ def test_bad_options(arguments: dict[str, Any], kind: type[Exception], message: 
     with pytest.raises(kind) as caught:
         sw.HeapOptions(**arguments)
     assert str(caught.value) == message
+
+
+def test_options_are_frozen_and_equal_by_value() -> None:
+    options = sw.HeapOptions(limit_bytes=1 << 20, decay_ms=5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.limit_bytes = 3  # type: ignore[misc]
+    assert options == sw.HeapOptions(1 << 20, "lifo", 5, 0) and len({options, options}) == 1
+    with sw.Heap(options=options) as heap:
+        assert heap.options is options
 
 
 def test_bad_tables_and_options_of_a_heap() -> None:

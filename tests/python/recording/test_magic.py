@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.recording.magic import used_names
+from spanwise.recording.magic import _travels, used_names
 
 from tests.python.helpers import needs_recorder
 
@@ -89,3 +91,12 @@ def test_names_that_a_cell_uses() -> None:
     )
     assert used_names(cell) == {"c": False, "f": True, "x": True, "y": False, "z": True}
     assert used_names("this is no Python") == {}
+
+
+def test_what_a_cell_defined_does_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel's cells are its __main__: such a class pickles by name, which a fresh one lacks."""
+    mine = type("Mine", (), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "Mine", mine, raising=False)
+    assert pickle.loads(pickle.dumps(mine)) is mine
+    assert not _travels(mine) and not _travels([mine()])
+    assert _travels(sw.SizeClassTable.go()) and _travels(sys)

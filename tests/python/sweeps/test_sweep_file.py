@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -254,3 +255,22 @@ def test_the_simulation_leaves_the_gil() -> None:
     thread.join()
     simulation.close()
     assert ticks > 10
+
+
+def test_a_file_of_before_the_names_changed_goes_on(files: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    options = sw.HeapOptions(limit_bytes=1 << 30, batch_spans=1)
+    found = sw.sweep(files, ["go"], output=path, options=options)
+    old = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        value = json.loads(line)
+        if "options" in value:
+            given = value.pop("options")
+            value["knobs"] = {"limit": given["limit_bytes"], "batch": given["batch_spans"]}
+        if "held_at_peak_bytes" in value:
+            value["held_at_peak"] = value.pop("held_at_peak_bytes")
+        old.append(json.dumps(value))
+    path.write_text("\n".join(old) + "\n", encoding="utf-8")
+    assert [*sw.Sweep.open(path)] == [*found]
+    again = sw.sweep(files, ["go", "c16"], output=path, options=options)
+    assert "2 rows were there and not computed again" in again.notes
