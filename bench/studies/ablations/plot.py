@@ -37,7 +37,7 @@ def _draw(axis: Any, cells: Sequence[Cell]) -> None:
     """Hot times as filled marks, cold ones as rings; ours are circles, the others squares."""
     lines = list(dict.fromkeys((cell.row, cell.variant) for cell in cells))
     for cell in cells:
-        place = len(lines) - 1 - lines.index((cell.row, cell.variant))
+        place = float(len(lines) - 1 - lines.index((cell.row, cell.variant)))
         place += _APART if cell.state == HOT else -_APART  # neither mark hides the other
         found = interval(cell.ns)
         colour = OURS if cell.ours else DARK

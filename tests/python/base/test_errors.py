@@ -130,12 +130,12 @@ def caught(call: Callable[[], object]) -> sw.SpanwiseError:
 
 
 def test_what_is_not_there_is_a_file_not_found(tmp_path: Path) -> None:
-    absent = str(tmp_path / "absent.swt")
+    absent, unknown = str(tmp_path / "absent.swt"), "no-such-program-here"
     for call, filename in (
         (lambda: sw.Recording.open(absent), absent),
         (lambda: sw.record([absent]), absent),
         (lambda: sw.run([absent]), absent),
-        (lambda: sw.record(["no-such-program-here"]), "no-such-program-here"),
+        (lambda: sw.record([unknown]), unknown),
     ):
         error = caught(call)
         assert isinstance(error, FileNotFoundError)
