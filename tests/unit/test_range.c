@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "range/range.h"
 #include "range_memory.h"
-#include "spanwise/range.h"
 
 static sw_range *make(uint32_t backend, uint64_t size, uint64_t unit) {
     sw_range_options options;
@@ -317,6 +317,7 @@ static void a_lock_lets_all_threads_in(uint32_t backend) {
         CHECK_EQ(pthread_create(&threads[i], NULL, takes_and_gives, range), 0);
     for (int i = 0; i < 2; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK_EQ(sw_range_free_size(range), 4096);
+    CHECK_EQ(range->lock.acquisitions, 2 * 2 * 16 * ROUNDS + 1); /* a turn each, one to ask above */
     CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
     CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
     in_a_thread(takes_and_gives, range);
@@ -362,6 +363,24 @@ static void buddy_of_an_odd_size(void) {
     CHECK_EQ(sw_range_free_size(range), 184);
     CHECK_EQ(sw_range_free(range, 184, 5), SW_INVALID);
     CHECK_EQ(sw_range_alloc(range, 16), 160);
+    end(range);
+}
+
+/* The last block ends where the table does, so that its buddy would lie behind both. The memory is as
+ * large as was asked for, and a sanitizer finds a look behind it. */
+static void buddy_without_a_buddy(void) {
+    counted_memory memory = {0, 0, 0};
+    sw_allocator allocator = counted_allocator(&memory);
+    sw_range_options options;
+    sw_range *range;
+    sw_range_options_init(&options);
+    options.backend = SW_RANGE_BUDDY;
+    options.unit = 8;
+    options.memory = &allocator;
+    CHECK_EQ(sw_range_create(24 * 8, &options, &range), SW_OK); /* 16 + 8 units */
+    CHECK_EQ(sw_range_alloc(range, 64), 128);
+    CHECK_EQ(sw_range_free(range, 128, 64), SW_OK);
+    CHECK_STR(holes_of(range), "0+128 128+64");
     end(range);
 }
 
@@ -457,6 +476,7 @@ int main(void) {
     a_scope_gives_back();
     buddy_rounds_and_says_so();
     buddy_of_an_odd_size();
+    buddy_without_a_buddy();
     buddy_has_a_small_table();
     defect_6_below_the_unit();
     defect_8_interior_free();

@@ -108,6 +108,9 @@ static void whole_damage(void) {
     make(SW_RANGE_SINGLE);
     range->free_size--;
     expect_verified("sum == range->free_size");
+    make(SW_RANGE_SINGLE);
+    range->as.tree.root[SW_TREE_START]->priority = 0;
+    expect_verified("child->priority <= node->priority");
     make(SW_RANGE_TWO);
     range->as.tree.root[SW_TREE_SIZE]->priority = 0;
     expect_verified("priority");
