@@ -91,8 +91,8 @@ target_sources(bench_limits_check PRIVATE "${bench_studies}/limits/check_called.
 bench_program(bench_malloc "${bench_rows}/bench_malloc.cc")
 bench_program(bench_spanwise "${bench_rows}/bench_spanwise.cc" spanwise_static)
 
-# Range allocators beside plain ones, which are our own and follow another library's algorithms.
-bench_program(bench_ranges "${bench_dir}/ranges/bench_ranges.cc" spanwise_static)
+# Range allocators beside plain ones, our own after the algorithms of another library; both are back ends.
+bench_program(bench_ranges "${bench_dir}/ranges/bench_ranges.cc" spanwise_internal)
 target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
                                     "${bench_dir}/ranges/reference_two.c"
                                     "${bench_dir}/ranges/reference_buddy.c")

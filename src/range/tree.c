@@ -56,16 +56,6 @@ sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size) {
     return best;
 }
 
-void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_node **before,
-                    sw_tree_node **after) {
-    *before = *after = NULL;
-    for (sw_tree_node *node = tree->root[SW_TREE_START]; node != NULL;) {
-        bool is_before = node->start <= offset;
-        *(is_before ? before : after) = node;
-        node = node->link[SW_TREE_START].child[is_before];
-    }
-}
-
 /* --- shape ------------------------------------------------------------------------------------ */
 
 /* The largest hole of a subtree, from its root and the two below. */

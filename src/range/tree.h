@@ -57,8 +57,15 @@ sw_tree_node *sw_tree_first_from(const sw_tree *tree, uint64_t size, uint64_t fr
 /* The smallest hole of at least `size`, of several the first by address. The tree is by_size. */
 sw_tree_node *sw_tree_best(const sw_tree *tree, uint64_t size);
 /* The last hole that starts at `offset` or before it, and the first that starts behind it. */
-void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_node **before,
-                    sw_tree_node **after);
+static inline void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_node **before,
+                                  sw_tree_node **after) {
+    *before = *after = NULL;
+    for (sw_tree_node *node = tree->root[SW_TREE_START]; node != NULL;) {
+        bool is_before = node->start <= offset;
+        *(is_before ? before : after) = node;
+        node = node->link[SW_TREE_START].child[is_before];
+    }
+}
 
 /* Adds a hole that touches no other one. A node was reserved before (sw_nodes_reserve). */
 void sw_tree_add(sw_tree *tree, uint64_t start, uint64_t size);
