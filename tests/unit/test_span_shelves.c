@@ -2,8 +2,6 @@
 /* Idle spans on the shelves of a cache: they serve the next class of their length without the lock, count as
  * cached, are found by a second free, and are given up for whoever needs their pages. */
 #include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "check.h"
 #include "faults.h"
@@ -261,42 +259,6 @@ static void upper_half_is_none(void) {
     end();
 }
 
-/* --- forks ------------------------------------------------------------------------------------ */
-
-static void in_child(uint64_t spans) {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        CHECK_EQ(ledger().spans, spans);
-        CHECK(take(PAGE) != NULL);
-        end();
-        _exit(check_failed());
-    }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
-}
-
-/* The child has nothing on its shelves. A thread that was changing a span's class had it off its shelf,
- * and out of the page map: its pages are free in the child. */
-static void forks(void) {
-    make(0, false);
-    shelve(4);
-    in_child(1);
-    uint32_t id = __atomic_exchange_n(&cache->cold->span_shelves[0], 0, __ATOMIC_ACQUIRE);
-    const sw_span *span = sw_space_span(heap->space, id);
-    CHECK_EQ(span->state, SW_SPAN_SHELVED);
-    cache->cold->turning_id = id;
-    sw_space_map(heap->space, span->base, PAGE, SW_SPAN_RELEASED);
-    in_child(1);
-    sw_space_map(heap->space, span->base, PAGE, id);
-    cache->cold->turning_id = 0;
-    cache->cold->span_shelves[0] = id;
-    end();
-}
-
 int main(void) {
     for (int dry = 0; dry < 2; dry++) {
         serves_every_class(dry);
@@ -310,6 +272,5 @@ int main(void) {
     second_free_pending();
     drained_at_once();
     upper_half_is_none();
-    forks();
     return check_result();
 }
