@@ -25,9 +25,9 @@ from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.recording.sites import Site, Sites
 from spanwise.results.rows import as_rows, rows_of
 from spanwise.tables.table import STOCK
-from tests.python.results.arrow_consumer import read
 
 from tests.python.helpers import random_ops
+from tests.python.results.arrow_consumer import read
 
 REPR_MAX = 4096
 
