@@ -172,6 +172,7 @@ def big_sweep() -> sw.Sweep:
 
 BIG: dict[str, Callable[[], Any]] = {
     "Block": lambda: sw.Heap(dry=True).alloc(1 << 40),
+    "BuddyAllocator": lambda: sw.BuddyAllocator(1 << 40),
     "Build": lambda: sw.Build(Path("/x"), {"table": {"name": "a", "hash": "b"}, "flags": [LONG]}),
     "Comparison": lambda: sw.Comparison(big_ledgers()),
     "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),
@@ -187,6 +188,8 @@ BIG: dict[str, Callable[[], Any]] = {
     "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),
     "PeerRow": functools.partial(PeerRow, "jemalloc", (5,), 1, "jemalloc", 4),
     "ProcessLedger": big_process,
+    "RangeAllocator": lambda: sw.RangeAllocator(1 << 60),
+    "RangeStats": lambda: sw.RangeAllocator(1 << 60).stats(),
     "Recording": lambda: RECORDING,
     "RecordingSet": lambda: sw.RecordingSet([RECORDING] * 100),
     "Replay": big_replay,
