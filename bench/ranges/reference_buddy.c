@@ -14,9 +14,13 @@ enum { UNIT_SHIFT = 10 };
 
 static buddy *of(const sw_range *range) { return range->as.foreign; }
 
+/* The empty statements keep branches, which are predicted, so that no load waits for the store before; a
+ * compiler makes conditional moves of them otherwise. */
 static int64_t longer(const buddy *tree, uint64_t node) {
     int64_t left = tree->longest[2 * node + 1], right = tree->longest[2 * node + 2];
-    return left > right ? left : right;
+    if (left >= right) return left;
+    __asm__("" ::: "memory");
+    return right;
 }
 
 static uint64_t alloc(sw_range *range, uint64_t bytes) {
@@ -26,7 +30,9 @@ static uint64_t alloc(sw_range *range, uint64_t bytes) {
     uint64_t node = 0;
     for (int64_t below = (int64_t)tree->units; below != size; below /= 2) {
         node = 2 * node + 1;
-        if (tree->longest[node] < size) node++;
+        if (tree->longest[node] >= size) continue;
+        __asm__("" ::: "memory");
+        node++;
     }
     tree->longest[node] = 0;
     uint64_t offset = (node + 1) * (uint64_t)size - tree->units;
@@ -51,7 +57,12 @@ static sw_status give(sw_range *range, uint64_t offset, uint64_t bytes) {
         node = (node + 1) / 2 - 1;
         size *= 2;
         int64_t both = tree->longest[2 * node + 1] + tree->longest[2 * node + 2];
-        tree->longest[node] = both == size ? size : longer(tree, node);
+        if (both == size) {
+            __asm__("" ::: "memory");
+            tree->longest[node] = size;
+        } else {
+            tree->longest[node] = longer(tree, node);
+        }
     }
     return SW_OK;
 }
