@@ -8,6 +8,7 @@
 
 static const char *const names[SW_HANDLE_KIND_COUNT] = {
     "table", "heap", "cache", "runner", "recording", "writer", "profile", "optimizer", "range",
+    "collector",
 };
 
 /* --- misuse ----------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/fail.h"
+#include "heap/collected.h"
 #include "heap/default.h"
 #include "heap/large.h"
 #include "heap/misuse.h"

@@ -82,7 +82,8 @@ static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *bin) {
 /* Bytes of hints that a bin may have. 0 in heaps of another placement policy than LIFO, because
  * there the policy chooses the next slot. */
 static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
-    bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO;
+    bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO &&
+                  (heap->mode & SW_MODE_COLLECTED) == 0;
     return hinted ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
 }
 

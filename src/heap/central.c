@@ -92,6 +92,15 @@ void sw_central_drain(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *do
     sw_central_put(heap, span);
 }
 
+sw_swept sw_central_sweep(sw_heap *heap, sw_span *span, const uint64_t *marks) {
+    sw_swept swept = sw_span_sweep(span, marks);
+    if (swept.freed == 0) return swept;
+    unlist(heap, span);
+    sw_span_dirty(span);
+    sw_central_put(heap, span);
+    return swept;
+}
+
 sw_remote_result sw_central_free(sw_heap *heap, sw_span *span, uint32_t slot) {
     sw_word *word = &span->words[slot / 64];
     if (!sw_span_slot_live(span, slot)) return SW_REMOTE_DOUBLE;

@@ -23,4 +23,7 @@ void sw_central_release(sw_heap *heap, sw_span *span);
 /* Gives up the idle spans of the central lists: they were hazards when they became idle. */
 void sw_central_release_idle(sw_heap *heap);
 
+/* Under the heap's lock: the span's slots that are allocated and not marked are free. */
+sw_swept sw_central_sweep(sw_heap *heap, sw_span *span, const uint64_t *marks);
+
 #endif

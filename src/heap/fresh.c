@@ -2,6 +2,7 @@
 /* Records, metadata and pages for spans of slots and for large objects. */
 #include "heap/fresh.h"
 
+#include "heap/collected.h"
 #include "heap/reclaim.h"
 #include "heap/record.h"
 #include "heap/shelf.h"
@@ -61,6 +62,13 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, s
     sw_span_init(span, sw_pages_address(&heap->pages, page), size, slots, span_class, words,
                  needzero);
     sw_space_cold(heap->space, span)->slack = slack;
+    if (heap->hooks != NULL && !heap->hooks->born(heap, span)) {
+        *why = SW_NOMEM;
+        sw_meta_free(&heap->meta, words, sw_words_bytes(size, slots));
+        sw_record_drop(heap, span);
+        sw_pages_free(&heap->pages, page, pages);
+        return NULL;
+    }
     sw_heap_add_class_pages(heap, span_class, pages);
     sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
     return span;

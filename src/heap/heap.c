@@ -3,6 +3,7 @@
 #include "heap/heap.h"
 
 #include "base/fail.h"
+#include "heap/collected.h"
 #include "heap/options.h"
 #include "heap/paths.h"
 #include "heap/reclaim.h"
@@ -87,12 +88,16 @@ static sw_status give_up(sw_heap *heap, sw_status status) {
     return status;
 }
 
-sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
+static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hooks, void *collector,
+                        sw_heap **out) {
     sw_heap_options read;
     sw_status status = sw_options_read(options, OP_CREATE, &read);
     if (status != SW_OK) return status;
     sw_heap *heap = make_record(&read, &status);
     if (heap == NULL) return status;
+    heap->hooks = hooks;
+    heap->collector = collector;
+    if (hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
     begin(heap, &read);
     if (!make_central(heap))
         return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));
@@ -100,6 +105,15 @@ sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
         return give_up(heap, sw_fail(SW_LIMIT, OP_CREATE, "%d heaps live already", SW_HEAPS_MAX));
     *out = heap;
     return SW_OK;
+}
+
+sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
+    return create(options, NULL, NULL, out);
+}
+
+sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
+                                   void *collector, sw_heap **out) {
+    return create(options, hooks, collector, out);
 }
 
 sw_status sw_heap_destroy(sw_heap *heap) {

@@ -63,10 +63,13 @@ enum { SW_HEAPS_MAX = 4096 };
 
 /* How a heap differs from the plain one. Such heaps take the generic path. */
 enum {
-    SW_MODE_TRACKED = 1, /* requested sizes are kept */
-    SW_MODE_DRY = 2,     /* addresses are numbers */
-    SW_MODE_TINY = 4,    /* pointer-free objects below 16 B share blocks */
+    SW_MODE_TRACKED = 1,   /* requested sizes are kept */
+    SW_MODE_DRY = 2,       /* addresses are numbers */
+    SW_MODE_TINY = 4,      /* pointer-free objects below 16 B share blocks */
+    SW_MODE_COLLECTED = 8, /* a collector frees objects; every free takes the slow path */
 };
+
+typedef struct sw_heap_hooks sw_heap_hooks; /* collected.h */
 
 struct sw_heap {
     uint64_t mark;   /* ds/handle.h */
@@ -103,6 +106,8 @@ struct sw_heap {
     uint64_t now_ns;         /* manual clock; under the lock */
     sw_limit_fn *limit_hook; /* both under the lock; NULL: none */
     void *limit_hook_arg;
+    const sw_heap_hooks *hooks; /* NULL: the heap is not collected */
+    void *collector;
 };
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
@@ -110,11 +115,11 @@ static inline bool sw_heap_decay_due(const sw_heap *heap, uint64_t now_ns) {
     return sw_pages_decay_due(&heap->pages, now_ns);
 }
 
-/* What the caches of the heap know of its space. Where objects share slots no free is a fast one:
- * no address is found. */
+/* What the caches of the heap know of its space. Where objects share slots, or a collector frees them, no
+ * free is a fast one: no address is found. */
 static inline sw_space_view sw_heap_view(const sw_heap *heap) {
     sw_space_view view = heap->space->view;
-    if ((heap->mode & SW_MODE_TINY) != 0) view.frames = 0;
+    if ((heap->mode & (SW_MODE_TINY | SW_MODE_COLLECTED)) != 0) view.frames = 0;
     return view;
 }
 

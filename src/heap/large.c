@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "heap/collected.h"
 #include "heap/fresh.h"
 #include "heap/misuse.h"
 #include "heap/reclaim.h"
@@ -54,7 +55,7 @@ static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
 
 /* No shelf had an object of the kind: reserves one for it. */
 static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
-    if (pages - 1 >= sw_shelf_max_pages(cache->table)) return;
+    if (pages - 1 >= sw_shelf_max_pages(cache->table) || cache->heap->hooks != NULL) return;
     sw_span *span = sw_shelf_reserve(cache, (uint32_t)pages, noscan);
     if (span != NULL) release_locked(cache->heap, span);
 }
@@ -76,6 +77,12 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     cold->page = page;
     cold->pages = pages;
     sw_span_init_large(span, sw_pages_address(&heap->pages, page), noscan, needzero);
+    if (heap->hooks != NULL && !heap->hooks->born(heap, span)) {
+        *why = SW_NOMEM;
+        sw_record_drop(heap, span);
+        sw_pages_free(&heap->pages, page, pages);
+        return NULL;
+    }
     sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
     return span;
 }
@@ -126,6 +133,8 @@ void *sw_large_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags)
         span = take_span(cache, (uint32_t)pages, align, noscan, &why);
     if (span == NULL) return refuse(cache, size, why);
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
+    if (cache->heap->hooks != NULL)
+        cache->heap->hooks->typed(cache, span, span->base, flags >> SW_TYPE_SHIFT);
     void *p = sw_large_begin(cache, span, size, flags);
     sw_verify_point(cache->heap, cache);
     return p;

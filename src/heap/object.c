@@ -2,6 +2,7 @@
 /* Slots become objects. */
 #include "heap/object.h"
 
+#include "heap/collected.h"
 #include "heap/slack.h"
 #include "heap/template.h"
 
@@ -24,6 +25,8 @@ static sw_always_inline void *finish(sw_cache *cache, const sw_span *span, void 
                                      unsigned flags) {
     if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
     if ((flags & (SW_ZERO | SW_SCAN)) != 0) zero(cache, span, p, flags);
+    if ((cache->mode & SW_MODE_COLLECTED) != 0)
+        cache->heap->hooks->typed(cache, span, (uintptr_t)p, flags >> SW_TYPE_SHIFT);
     return p;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A slot that was taken becomes the caller's object: its size is noted where the heap is tracked,
- * and it is zeroed as the flags say. */
+ * it is zeroed as the flags say, and a collector learns its type. */
 #ifndef SW_HEAP_OBJECT_H
 #define SW_HEAP_OBJECT_H
 

@@ -2,6 +2,8 @@
 /* Span records: taken from the space in batches, linked while they are unused. */
 #include "heap/record.h"
 
+#include "heap/collected.h"
+
 bool sw_record_add_batch(sw_heap *heap) {
     uint32_t first = sw_space_take_spans(heap->space);
     if (first == 0) return false;
@@ -15,12 +17,12 @@ bool sw_record_add_batch(sw_heap *heap) {
     heap->batches = first;
     heap->free_records = first;
     sw_set_counter(&heap->pages.fixed_bytes,
-                   heap->pages.fixed_bytes +
-                       SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold)));
+                   heap->pages.fixed_bytes + SW_SPAN_BATCH * sw_heap_record_bytes(heap));
     return true;
 }
 
 void sw_record_drop(sw_heap *heap, sw_span *span) {
+    if (heap->hooks != NULL) heap->hooks->gone(heap, span);
     sw_span_clear(span);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     cold->heap = NULL;

@@ -12,7 +12,8 @@ _Static_assert(SW_SPAN_SHELVES == 2 * 8 + 2 * 4 + (SW_SPAN_SHELF_PAGES - 4) * 2,
 
 /* Where the placement policy chooses pages, or objects have slack, spans are made afresh. */
 static bool may_shelve(const sw_heap *heap, const sw_span *span) {
-    return sw_span_has_single_word(span) && (heap->mode & SW_MODE_TRACKED) == 0 &&
+    return sw_span_has_single_word(span) &&
+           (heap->mode & (SW_MODE_TRACKED | SW_MODE_COLLECTED)) == 0 &&
            heap->options.placement == SW_PLACE_LIFO &&
            sw_space_cold(heap->space, span)->pages <= SW_SPAN_SHELF_PAGES;
 }

@@ -194,3 +194,15 @@ sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_place
     }
     return best;
 }
+
+sw_swept sw_span_sweep(sw_span *span, const uint64_t *marks) {
+    sw_swept swept = {0};
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+        sw_word *word = &span->words[k];
+        uint64_t used = ~sw_word_all(word), dead = used & ~marks[k];
+        swept.kept += sw_popcount(used & marks[k]);
+        swept.freed += sw_popcount(dead);
+        if (dead != 0) sw_word_set_local(word, sw_word_local(word) | dead);
+    }
+    return swept;
+}

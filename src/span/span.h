@@ -254,6 +254,15 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot);
 /* True when the slot is allocated: its bit is in no word. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot);
 
+/* What a sweep found. */
+typedef struct sw_swept {
+    uint32_t kept, freed; /* objects */
+} sw_swept;
+
+/* Sets the bits in `local` of the slots that are allocated and whose bit in `marks` is clear. Only for the
+ * owner, or the holder of the lock where there is none. */
+sw_swept sw_span_sweep(sw_span *span, const uint64_t *marks);
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* A doubly linked list of span ids; the links are in the cold records. Whoever owns the list writes

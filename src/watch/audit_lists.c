@@ -7,6 +7,7 @@
 #include "heap/span_shelf.h"
 #include "watch/audit.h"
 
+#include "heap/collected.h"
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Checks that every member has the state, class and owner of the list, that links in both directions
@@ -197,7 +198,7 @@ static void check_records(sw_audit *a) {
     uint64_t bytes = sizeof *heap;
     for (uint32_t first = heap->batches; first != 0 && a->status == SW_OK;) {
         records += SW_SPAN_BATCH;
-        bytes += SW_SPAN_BATCH * (sizeof(sw_span) + sizeof(sw_span_cold));
+        bytes += SW_SPAN_BATCH * sw_heap_record_bytes(heap);
         if (!sw_audit_is_span(a, first) || records > UINT32_MAX)
             SW_BROKEN(a, "span records: batch %u does not exist", first);
         else

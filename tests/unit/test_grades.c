@@ -4,6 +4,9 @@
  * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). */
 #include "base/assert.h"
 #include "dying_words.h"
+#include "gc/annex.h"
+#include "gc/stack.h"
+#include "gc/type.h"
 #include "heap/hint.h"
 #include "heap/refill.h"
 #include "heap/registry.h"
@@ -305,6 +308,36 @@ static void damage_runner(void) {
     (void)sw_runner_run(runner, NULL, 0, 0, NULL, NULL);
 }
 
+static sw_gc *make_gc(void) {
+    sw_gc *gc;
+    if (sw_gc_create(NULL, &gc) != SW_OK) abort();
+    return gc;
+}
+
+static void damage_annex(void) {
+    sw_gc *gc = make_gc();
+    void *object = sw_heap_alloc(sw_gc_heap(gc), 64, SW_SCAN);
+    sw_gc_annexes[sw_space_id_of(&sw_live_space, (uintptr_t)object)].magic++;
+    (void)sw_gc_collect(gc, NULL);
+}
+
+static void damage_gc_stack(void) {
+    sw_gc_stack stack = {.reserved = 0};
+    stack.top = stack.base + 1;
+    (void)sw_gc_stack_grow(&stack);
+}
+
+static void damage_gc_array(void) {
+    sw_gc_array array = {.count = 1};
+    (void)sw_gc_array_add(&array, 8);
+}
+
+static void damage_gc(void) {
+    sw_gc *gc = make_gc();
+    gc->types.count = 0;
+    (void)sw_gc_collect(gc, NULL);
+}
+
 /* --- damage that no local check can see: grade 3 ---------------------------------------------- */
 
 /* Local checks run on this way too; none of them reads what these cases have damaged. */
@@ -431,6 +464,10 @@ static const struct {
     {2, "sw_is_pow2(hull->width)", damage_hull},
     {2, "choices->cost_count <= choices->choice_count", damage_choices},
     {2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX", damage_runner},
+    {2, "annex->magic == span->magic", damage_annex},
+    {2, "stack->top <= stack->end", damage_gc_stack},
+    {2, "array->count <= array->capacity", damage_gc_array},
+    {2, "gc->types.count >= 1", damage_gc},
     {3, "metadata pool: held bytes disagree with its chunks", lost_meta},
     {3, "page runs: a summary disagrees with the bitmap", lost_runs},
     {3, "and on: one is dirty that the OS has", lost_pages},

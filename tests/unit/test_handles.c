@@ -25,13 +25,14 @@ typedef enum kind {
     PROFILE,
     OPTIMIZER,
     RANGE,
+    GC,
     KINDS
 } kind;
 
 /* The types by kind, as headers write them. */
 static const char *const types[KINDS] = {
     "sw_heap *",         "sw_cache *",   "sw_table *",     "sw_runner *", "sw_trace *",
-    "sw_trace_writer *", "sw_profile *", "sw_optimizer *", "sw_range *",
+    "sw_trace_writer *", "sw_profile *", "sw_optimizer *", "sw_range *",  "sw_gc *",
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
@@ -66,6 +67,8 @@ static union {
     sw_range_hole hole;
 } out;
 static sw_replay_sample sample;
+static const sw_gc_type text_type = {"text", 8, NULL};
+static uint32_t number;
 static sw_class_spec spec[8];
 static sw_optimize_result result;
 static const sw_op *ops;
@@ -195,7 +198,14 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_range_verify, RANGE, STATUS, true, SW_INVALID, sw_range_verify(h))                        \
     X(sw_optimizer_destroy, OPTIMIZER, IGNORED, true, 0, (sw_optimizer_destroy(h), 0))             \
     X(sw_optimizer_table, OPTIMIZER, STATUS, true, SW_INVALID,                                     \
-      sw_optimizer_table(h, 1, spec, &classes, &result))
+      sw_optimizer_table(h, 1, spec, &classes, &result))                                           \
+    X(sw_gc_destroy, GC, IGNORED, true, 0, (sw_gc_destroy(h), 0))                                  \
+    X(sw_gc_heap, GC, NAMED, true, 0, (uintptr_t)sw_gc_heap(h))                                    \
+    X(sw_gc_add_type, GC, STATUS, true, SW_INVALID, sw_gc_add_type(h, &text_type, &number))        \
+    X(sw_gc_new, GC, NAMED, true, 0, (uintptr_t)sw_gc_new(h, 1, 1))                                \
+    X(sw_gc_add_roots, GC, STATUS, true, SW_INVALID, sw_gc_add_roots(h, &out, 8, &number))         \
+    X(sw_gc_remove_roots, GC, STATUS, true, SW_INVALID, sw_gc_remove_roots(h, 1))                  \
+    X(sw_gc_collect, GC, STATUS, true, SW_INVALID, sw_gc_collect(h, NULL))
 
 #define CALL(name, kind, null, looks, result, call)                                                \
     static uint64_t name##_of_##kind(void *h) { return call; }
@@ -267,9 +277,9 @@ static int check_header(const char *name) {
 }
 
 static void every_function_has_rows(void) {
-    static const char *const headers[] = {"fast.h",      "fast_abi.h", "heap.h",   "ops.h",
-                                          "optimize.h",  "range.h",    "replay.h", "status.h",
-                                          "sizeclass.h", "stats.h",    "trace.h",  "spanwise.h"};
+    static const char *const headers[] = {
+        "fast.h",   "fast_abi.h", "heap.h",      "ops.h",   "gc.h",    "optimize.h", "range.h",
+        "replay.h", "status.h",   "sizeclass.h", "stats.h", "trace.h", "spanwise.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
@@ -299,6 +309,7 @@ static void *make(kind of) {
     case PROFILE: status = sw_profile_create(0, (sw_profile **)&handle); break;
     case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
     case RANGE: status = sw_range_create(100, NULL, (sw_range **)&handle); break;
+    case GC: status = sw_gc_create(NULL, (sw_gc **)&handle); break;
     case KINDS:
     default: abort();
     }
@@ -318,6 +329,7 @@ static void end(kind of, void *handle) {
     case PROFILE: sw_profile_destroy(handle); break;
     case OPTIMIZER: sw_optimizer_destroy(handle); break;
     case RANGE: sw_range_destroy(handle); break;
+    case GC: CHECK_EQ(sw_gc_destroy(handle), SW_OK); break;
     case KINDS:
     default: abort();
     }

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Birth, preparation and end of annexes; types of their objects. */
+#include "gc/annex.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "gc/type.h"
+
+enum { COMMIT_ANNEXES = 1024 };
+
+sw_gc_annex *sw_gc_annexes;
+
+static uint32_t annexes_committed; /* atomic: so many are writable, or more */
+
+/* Threads of several heaps may get here at once, and one of them may fork; so there is no lock. */
+bool sw_gc_annex_start(void) {
+    sw_gc_annex *annexes = __atomic_load_n(&sw_gc_annexes, __ATOMIC_ACQUIRE);
+    if (annexes != NULL) return true;
+    size_t bytes = sw_space_live()->span_limit * sizeof *annexes;
+    sw_gc_annex *made = sw_os_reserve_readable(bytes);
+    if (made == NULL) return false;
+    if (!__atomic_compare_exchange_n(&sw_gc_annexes, &annexes, made, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        (void)sw_os_release(made, bytes);
+    return true;
+}
+
+/* Makes annexes up to `id` writable. To do so twice does no harm. */
+static bool commit(uint32_t id) {
+    uint32_t from = __atomic_load_n(&annexes_committed, __ATOMIC_RELAXED);
+    if (sw_likely(id < from)) return true;
+    uint32_t to = (uint32_t)sw_align_up((uint64_t)id + 1, COMMIT_ANNEXES);
+    if (!sw_os_commit(&sw_gc_annexes[from], (to - from) * sizeof *sw_gc_annexes)) return false;
+    while (from < to && !__atomic_compare_exchange_n(&annexes_committed, &from, to, false,
+                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+    return true;
+}
+
+const char *sw_gc_annex_check(const sw_gc_annex *annex, const sw_span *span) {
+    return SW_RULE(annex->base == span->base) ?: SW_RULE(annex->magic == span->magic)
+        ?: SW_RULE(annex->marks != NULL)
+        ?: SW_RULE(annex->types == NULL || annex->scan_mask == 0)
+        ?: SW_RULE(annex->scan_mask == 0 || annex->type != SW_GC_TYPE_UNSET);
+}
+
+bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    if (!commit(id)) return false;
+    sw_gc_annex *annex = &sw_gc_annexes[id];
+    uint32_t words = sw_gc_mark_words(heap, span);
+    uint64_t *marks = &annex->own;
+    if (words > 1) marks = sw_meta_alloc_stale(&heap->meta, words * sizeof *marks);
+    if (marks == NULL) return false;
+    *annex = (sw_gc_annex){.base = span->base,
+                           .magic = span->magic,
+                           .marks = marks,
+                           .stamp = (uint64_t)heap->id << 32,
+                           .type = SW_GC_TYPE_UNSET};
+    if (!sw_span_is_large(span)) annex->bytes = sw_slot_bytes(heap->table, span);
+    return true;
+}
+
+void sw_gc_annex_gone(sw_heap *heap, sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    sw_gc_annex *annex = &sw_gc_annexes[id]; /* 0 if it was never born */
+    if (annex->stamp >> 32 != heap->id) return;
+    uint32_t words = sw_gc_mark_words(heap, span);
+    if (words > 1) sw_meta_free(&heap->meta, annex->marks, words * sizeof *annex->marks);
+    sw_meta_free(&heap->meta, annex->types, span->slots * sizeof *annex->types);
+    *annex = (sw_gc_annex){0};
+}
+
+void sw_gc_annex_prepare(sw_heap *heap, uint32_t id, uint64_t stamp) {
+    sw_gc_annex *annex = &sw_gc_annexes[id];
+    const sw_span *span = sw_space_span(heap->space, id);
+    sw_check2(sw_gc_annex_check(annex, span));
+    annex->stamp = stamp;
+    if (sw_span_is_large(span)) {
+        annex->own = ~1ull;
+        return;
+    }
+    uint32_t words = sw_gc_mark_words(heap, span), filled = sw_span_word_count(span);
+    for (uint32_t k = 0; k < words; k++)
+        annex->marks[k] = k < filled ? sw_word_all(&span->words[k]) : ~0ull;
+}
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+enum { NARROW_WORDS = 64 };
+
+static void unify(const sw_heap *heap, sw_gc_annex *annex, uint32_t type) {
+    const sw_gc_layout *layout = sw_gc_layout_of(heap->collector, type);
+    uint32_t words = annex->bytes / 8;
+    bool narrow = annex->bytes != 0 && words <= NARROW_WORDS;
+    annex->type = type;
+    annex->scan_mask = narrow ? layout->pattern & sw_low_mask(words) : 0;
+}
+
+/* From now on each slot has a type of its own. Where there is no memory for that, none has: every word of each
+ * object is followed, which keeps more than need be and loses nothing. */
+static void diversify(sw_heap *heap, const sw_span *span, sw_gc_annex *annex) {
+    sw_os_lock_acquire(&heap->lock);
+    uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
+    sw_os_lock_release(&heap->lock);
+    if (types == NULL) {
+        unify(heap, annex, SW_GC_UNTYPED);
+        return;
+    }
+    for (uint32_t i = 0; i < span->slots; i++) types[i] = annex->type;
+    annex->types = types;
+    annex->scan_mask = 0;
+}
+
+void sw_gc_annex_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type) {
+    sw_heap *heap = cache->heap;
+    sw_gc_annex *annex = sw_gc_annex_of(heap, span);
+    if ((span->span_class & 1) != 0) return; /* no pointers */
+    if (annex->types == NULL) {
+        if (sw_likely(annex->type == type)) return;
+        if (annex->type == SW_GC_TYPE_UNSET || sw_span_is_large(span))
+            unify(heap, annex, type);
+        else if (annex->type != SW_GC_UNTYPED)
+            diversify(heap, span, annex);
+    }
+    if (annex->types != NULL) annex->types[sw_span_slot_of(span, p)] = type;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Growth of the mark stack. */
+#include "gc/stack.h"
+
+#include "base/assert.h"
+#include "os/os.h"
+
+enum { FIRST_BYTES = 64 << 10, MOST_LOG2 = 36, LEAST_LOG2 = 20 };
+
+bool sw_gc_stack_start(sw_gc_stack *stack) {
+    size_t page = sw_os_page_bytes();
+    *stack = (sw_gc_stack){0};
+    for (uint32_t log2 = MOST_LOG2; log2 >= LEAST_LOG2 && stack->base == NULL; log2 -= 4) {
+        stack->base = sw_os_reserve((size_t)1 << log2, page);
+        stack->reserved = ((size_t)1 << log2) / sizeof(sw_gc_grey);
+    }
+    if (stack->base == NULL) return false;
+    stack->top = stack->end = stack->base;
+    return true;
+}
+
+void sw_gc_stack_end(sw_gc_stack *stack) {
+    if (stack->base != NULL)
+        (void)sw_os_release(stack->base, stack->reserved * sizeof *stack->base);
+    *stack = (sw_gc_stack){0};
+}
+
+const char *sw_gc_stack_check(const sw_gc_stack *stack) {
+    return SW_RULE(stack->base <= stack->top) ?: SW_RULE(stack->top <= stack->end)
+        ?: SW_RULE((size_t)(stack->end - stack->base) <= stack->reserved);
+}
+
+bool sw_gc_stack_grow(sw_gc_stack *stack) {
+    sw_check2(sw_gc_stack_check(stack));
+    size_t entries = (size_t)(stack->end - stack->base);
+    size_t more = entries == 0 ? FIRST_BYTES / sizeof(sw_gc_grey) : entries;
+    if (entries + more > stack->reserved) return false;
+    if (!sw_os_commit(stack->end, more * sizeof *stack->end)) return false;
+    stack->end += more;
+    return true;
+}

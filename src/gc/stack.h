@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mark stack: a reservation of addresses that becomes accessible as it is used. Callers: mark. */
+#ifndef SW_GC_STACK_H
+#define SW_GC_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An object that is marked and not scanned. Narrow ones have the mask of the words that are pointers. Wide
+ * ones have bit 0 of `at` set, and `rest` is piece << 32 | span id: they are scanned in pieces. */
+typedef struct sw_gc_grey {
+    uintptr_t at;
+    uint64_t rest;
+} sw_gc_grey;
+
+/*   base <= top <= end <= base + reserved */
+typedef struct sw_gc_stack {
+    sw_gc_grey *base, *top, *end; /* end: of what is accessible */
+    size_t reserved;              /* entries */
+} sw_gc_stack;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_gc_stack_check(const sw_gc_stack *stack);
+
+/* False: no addresses. */
+bool sw_gc_stack_start(sw_gc_stack *stack);
+void sw_gc_stack_end(sw_gc_stack *stack);
+/* Makes more of it accessible. False: the system refuses, nothing has changed. */
+bool sw_gc_stack_grow(sw_gc_stack *stack);
+
+#endif

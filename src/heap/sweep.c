@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dead slots go back to whoever owns their span: the caller, nobody, or another cache. */
+#include "heap/sweep.h"
+
+#include "heap/central.h"
+#include "heap/large.h"
+#include "heap/owned.h"
+#include "heap/remote.h"
+
+static sw_swept sweep_large(sw_cache *cache, sw_span *span, const uint64_t *marks) {
+    if (!sw_span_large_lives(span)) return (sw_swept){0};
+    if ((marks[0] & 1) != 0) return (sw_swept){.kept = 1};
+    return (sw_swept){.freed = sw_large_free(cache, span, span->base) ? 1 : 0};
+}
+
+/* A span of the caller's. */
+static sw_swept sweep_own(sw_cache *cache, sw_span *span, const uint64_t *marks) {
+    sw_swept swept = sw_span_sweep(span, marks);
+    if (swept.freed == 0) return swept;
+    sw_owned_unmark(cache, span);
+    sw_cache_emptied(cache, span);
+    return swept;
+}
+
+/* A span of another cache: as the frees of another thread, 64 slots at a time. */
+static sw_swept sweep_remote(sw_heap *heap, sw_span *span, const uint64_t *marks) {
+    sw_swept swept = {0};
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+        sw_word *word = &span->words[k];
+        uint64_t used = ~sw_word_all(word), dead = used & ~marks[k];
+        swept.kept += sw_popcount(used & marks[k]);
+        swept.freed += sw_popcount(dead);
+        if (dead == 0 || __atomic_fetch_or(&word->remote, dead, __ATOMIC_ACQ_REL) != 0) continue;
+        if (sw_span_announce(heap->space, span, k * 64))
+            sw_remote_announce(sw_span_owner(span), span, sw_span_half(k * 64));
+    }
+    return swept;
+}
+
+sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks) {
+    sw_heap *heap = cache->heap;
+    if (sw_span_is_large(span)) return sweep_large(cache, span, marks);
+    const sw_cache *owner = sw_span_owner(span);
+    if (owner == cache) return sweep_own(cache, span, marks);
+    if (owner != NULL) return sweep_remote(heap, span, marks);
+    sw_os_lock_acquire(&heap->lock);
+    sw_swept swept = sw_central_sweep(heap, span, marks);
+    sw_os_lock_release(&heap->lock);
+    return swept;
+}

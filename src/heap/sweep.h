@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sweeping: a collector tells which slots of a span live, and the others are freed. */
+#ifndef SW_HEAP_SWEEP_H
+#define SW_HEAP_SWEEP_H
+
+#include "heap/heap.h"
+
+/* Frees each slot of the span that is allocated and whose bit in `marks` (a word for 64 slots; bit 0 for a large
+ * object) is clear. cache: the calling thread's. Whoever owns the span gets the slots back as if each had
+ * been freed by this thread. No lock is held. */
+sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks);
+
+#endif

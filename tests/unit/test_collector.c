@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The collector beside a model of its own: objects with numbers, edges in an array, reachability by a search
+ * through the array. */
+#include "spanwise/gc.h"
+
+#include <errno.h>
+
+#include <pthread.h>
+
+#include "check.h"
+#include "faults.h"
+#include "gc/mark.h"
+#include "gc/type.h"
+#include "heap/cache.h"
+#include "spanwise/stats.h"
+
+enum { OBJECTS = 3000, EDGES = 4, ROOTS = 16, ROUNDS = 60 };
+
+/* Object i of the model. Address 0: it does not exist. */
+typedef struct model_object {
+    uintptr_t at;
+    int edges[EDGES]; /* -1: none */
+    int type; /* 0: pointers at words 0..3; 1: at words 1, 3, 5, 7; 2: none; 3: an array of type 0 */
+    int reached;
+} model_object;
+
+static model_object objects[OBJECTS];
+static int roots[ROOTS];
+static void *root_words[ROOTS];
+static uint32_t types[4];
+
+static size_t count_of(int type) { return type == 3 ? 2500 : 1; }
+
+/* Word of edge e in an object of the type. */
+static size_t word_of(int type, int e) {
+    if (type == 1) return (size_t)(2 * e + 1);
+    if (type == 3) return (size_t)(e * 833 * 3 + 2);
+    return (size_t)e;
+}
+
+/* Whether word w of an object of the type is a pointer. */
+static int is_pointer(int type, size_t w) {
+    if (type == 0) return w < 4;
+    if (type == 1) return w % 2 == 1;
+    return type == 3 && w % 3 == 2;
+}
+
+static void set_edge(int from, int e, int to) {
+    objects[from].edges[e] = to;
+    void **words = (void **)objects[from].at;
+    words[word_of(objects[from].type, e)] = to < 0 ? NULL : (void *)objects[to].at;
+}
+
+static void reach(int i) {
+    static int stack[OBJECTS * EDGES + ROOTS];
+    int top = 0;
+    stack[top++] = i;
+    while (top > 0) {
+        model_object *object = &objects[stack[--top]];
+        if (object->reached) continue;
+        object->reached = 1;
+        if (object->type == 2) continue;
+        for (int e = 0; e < EDGES; e++)
+            if (object->edges[e] >= 0) stack[top++] = object->edges[e];
+    }
+}
+
+static int pick(uint64_t *state, int n) { return (int)(check_random(state) % (uint64_t)n); }
+
+/* The object is new, so its pointers are NULL. Its other words look like pointers and keep nothing. */
+static void fill(const model_object *object, uint64_t *state) {
+    uintptr_t *words = (uintptr_t *)object->at;
+    size_t count = object->type == 3 ? 7500 : object->type == 2 ? 5 : 8;
+    for (size_t w = 0; w < count; w++) {
+        if (is_pointer(object->type, w))
+            CHECK_EQ(words[w], 0);
+        else
+            words[w] = objects[pick(state, OBJECTS)].at;
+    }
+}
+
+static void make_objects(sw_gc *gc, uint64_t *state) {
+    for (int i = 0; i < OBJECTS; i++) {
+        if (objects[i].at != 0) continue;
+        int type = pick(state, 100) == 0 ? 3 : pick(state, 3);
+        objects[i].type = type;
+        objects[i].at = (uintptr_t)sw_gc_new(gc, types[type], count_of(type));
+        for (int e = 0; e < EDGES; e++) objects[i].edges[e] = -1;
+        CHECK(objects[i].at != 0);
+        fill(&objects[i], state);
+    }
+}
+
+static void mutate(sw_gc *gc, uint64_t *state) {
+    for (int n = 0; n < OBJECTS; n++) {
+        int from = pick(state, OBJECTS);
+        if (objects[from].type != 2)
+            set_edge(from, pick(state, EDGES), pick(state, 4) == 0 ? -1 : pick(state, OBJECTS));
+    }
+    for (int r = 0; r < ROOTS; r++) {
+        roots[r] = pick(state, 5) == 0 ? pick(state, OBJECTS) : -1;
+        /* Some roots point into the middle of their object. */
+        uintptr_t inside = (uintptr_t)pick(state, 2) * 8;
+        root_words[r] = roots[r] < 0 ? NULL : (void *)(objects[roots[r]].at + inside);
+    }
+    (void)gc;
+}
+
+/* Frees an object explicitly, after every pointer to it is gone. */
+static void free_one(sw_gc *gc, uint64_t *state) {
+    int victim = pick(state, OBJECTS);
+    for (int r = 0; r < ROOTS; r++)
+        if (roots[r] == victim) return;
+    for (int i = 0; i < OBJECTS; i++)
+        for (int e = 0; e < EDGES && objects[i].type != 2; e++)
+            if (objects[i].edges[e] == victim) set_edge(i, e, -1);
+    sw_heap_free(sw_gc_heap(gc), (void *)objects[victim].at);
+    objects[victim].at = 0;
+    objects[victim].type = 2;
+}
+
+static void compare(sw_gc *gc) {
+    uint64_t kept = 0, freed = 0;
+    for (int i = 0; i < OBJECTS; i++) objects[i].reached = 0;
+    for (int r = 0; r < ROOTS; r++)
+        if (roots[r] >= 0) reach(roots[r]);
+    sw_gc_cycle cycle;
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    for (int i = 0; i < OBJECTS; i++) {
+        if (objects[i].at == 0) continue;
+        if (objects[i].reached) kept++;
+        if (!objects[i].reached) freed++, objects[i].at = 0;
+    }
+    CHECK_EQ(cycle.marked_objects, kept);
+    CHECK_EQ(cycle.freed_objects, freed);
+    for (int i = 0; i < OBJECTS; i++)
+        for (int e = 0; e < EDGES; e++) {
+            int to = objects[i].edges[e];
+            if (objects[i].at == 0 || objects[i].type == 2) {
+                objects[i].edges[e] = -1;
+                continue;
+            }
+            void **words = (void **)objects[i].at;
+            CHECK_EQ(words[word_of(objects[i].type, e)], to < 0 ? 0 : objects[to].at);
+        }
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+}
+
+static sw_gc *make(void) {
+    sw_gc *gc;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    uint64_t first_four = 0xF, odd = 0xAA, third = 4;
+    sw_gc_type kinds[] = {
+        {"four", 64, &first_four}, {"odd", 64, &odd}, {"text", 40, NULL}, {"row", 24, &third}};
+    for (int i = 0; i < 4; i++) CHECK_EQ(sw_gc_add_type(gc, &kinds[i], &types[i]), SW_OK);
+    return gc;
+}
+
+static void test_random_graphs(void) {
+    sw_gc *gc = make();
+    uint32_t id;
+    uint64_t state = 1;
+    memset(objects, 0, sizeof objects);
+    CHECK_EQ(sw_gc_add_roots(gc, root_words, sizeof root_words, &id), SW_OK);
+    for (int round = 0; round < ROUNDS; round++) {
+        make_objects(gc, &state);
+        mutate(gc, &state);
+        for (int n = 0; n < 20; n++) free_one(gc, &state);
+        compare(gc);
+    }
+    CHECK_EQ(sw_gc_remove_roots(gc, id), SW_OK);
+    CHECK_EQ(sw_gc_remove_roots(gc, id), SW_INVALID);
+    for (int r = 0; r < ROOTS; r++) roots[r] = -1;
+    compare(gc);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+static void test_long_list(void) {
+    enum { NODES = 300000 };
+    sw_gc *gc = make();
+    void *head = NULL;
+    uint32_t id;
+    CHECK_EQ(sw_gc_add_roots(gc, &head, sizeof head, &id), SW_OK);
+    for (int i = 0; i < NODES; i++) {
+        void **node = sw_gc_new(gc, types[0], 1);
+        node[i % 4] = head;
+        head = node;
+    }
+    sw_gc_cycle cycle;
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, NODES);
+    CHECK_EQ(cycle.freed_objects, 0);
+    head = NULL;
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 0);
+    CHECK_EQ(cycle.freed_objects, NODES);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* --- a stack without memory ------------------------------------------------------------------- */
+
+static bool is_marked(sw_gc *gc, uintptr_t p) {
+    const sw_space *space = sw_gc_heap(gc)->space;
+    uint32_t id = sw_space_id_of(space, p);
+    const sw_span *span = sw_space_span(space, id);
+    uint32_t slot = sw_span_is_large(span) ? 0 : sw_span_slot_of(span, p);
+    const sw_gc_annex *annex = &sw_gc_annexes[id];
+    return (uint32_t)annex->stamp == gc->cycles && (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
+}
+
+/* The stack takes `entries` objects and no more; everything that is reached is marked all the same. */
+static void mark_with_stack_of(size_t entries) {
+    sw_gc *gc = make();
+    uint64_t state = 5 + entries;
+    memset(objects, 0, sizeof objects);
+    make_objects(gc, &state);
+    for (int n = 0; n < 4; n++) mutate(gc, &state);
+    for (int r = 0; r < ROOTS; r++) {
+        roots[r] = r;
+        root_words[r] = (void *)objects[r].at;
+    }
+    for (int i = 0; i < OBJECTS; i++) objects[i].reached = 0;
+    for (int r = 0; r < ROOTS; r++)
+        if (roots[r] >= 0) reach(roots[r]);
+    sw_gc_marker marker;
+    gc->cycles++;
+    CHECK(sw_gc_marker_start(&marker, gc));
+    size_t reserved = marker.stack.reserved;
+    CHECK(sw_gc_stack_grow(&marker.stack));
+    marker.stack.end = marker.stack.base + entries;
+    marker.stack.reserved = entries; /* it can not grow */
+    sw_gc_mark_range(&marker, root_words, sizeof root_words);
+    sw_gc_mark_drain(&marker);
+    CHECK(marker.overflows > 0);
+    for (int i = 0; i < OBJECTS; i++) CHECK_EQ(is_marked(gc, objects[i].at), objects[i].reached);
+    marker.stack.reserved = reserved;
+    sw_gc_marker_end(&marker);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+static void test_stack_overflow(void) {
+    mark_with_stack_of(0);
+    mark_with_stack_of(1);
+    mark_with_stack_of(7);
+}
+
+/* --- whose spans they are --------------------------------------------------------------------- */
+
+enum { SHARE = 5000 };
+
+typedef struct helper_args {
+    sw_gc *gc;
+    sw_cache *cache; /* NULL: its own, which ends with the thread */
+    void **kept;
+    int kept_count;
+} helper_args;
+
+/* Allocates a row of objects and keeps every third. */
+static void *allocate_share(void *arg) {
+    helper_args *args = arg;
+    for (int i = 0; i < SHARE; i++) {
+        void **node = args->cache != NULL ? sw_cache_alloc(args->cache, 64, SW_SCAN)
+                                          : sw_gc_new(args->gc, types[0], 1);
+        for (int w = 0; w < 6; w++) CHECK(node[w] == NULL);
+        node[5] = node; /* old bytes for whoever gets the slot next */
+        if (i % 3 == 0) args->kept[args->kept_count++] = node;
+    }
+    return NULL;
+}
+
+/* Objects in spans of a thread that ended, of another cache, and of the collecting thread. */
+static void test_owners(void) {
+    static void *kept[3 * SHARE];
+    sw_gc *gc = make();
+    uint32_t id;
+    helper_args args = {.gc = gc, .kept = kept};
+    memset(kept, 0, sizeof kept);
+    CHECK_EQ(sw_gc_add_roots(gc, kept, sizeof kept, &id), SW_OK);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_share, &args), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_cache_open(sw_gc_heap(gc), &args.cache), SW_OK);
+    (void)allocate_share(&args);
+    sw_cache *other = args.cache;
+    args.cache = NULL;
+    (void)allocate_share(&args);
+    uint64_t live = (uint64_t)args.kept_count, freed = 3 * SHARE - live;
+    sw_gc_cycle cycle;
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, live);
+    CHECK_EQ(cycle.freed_objects, freed);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    /* What was freed serves allocations again, and nothing is freed twice. */
+    args.cache = other;
+    args.kept_count = 0;
+    (void)allocate_share(&args);
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects + cycle.freed_objects, live + SHARE);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    memset(kept, 0, sizeof kept);
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 0);
+    sw_cache_close(other);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* --- kinds of objects ------------------------------------------------------------------------- */
+
+static void test_untyped(void) {
+    sw_gc *gc = make();
+    sw_heap *heap = sw_gc_heap(gc);
+    void **root;
+    uint32_t id;
+    sw_gc_cycle cycle;
+    CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
+    /* Every word of an object with SW_SCAN counts, no word of one without. */
+    size_t sizes[] = {40, 2000, 40000, 3 << 20};
+    for (int scanned = 0; scanned < 2; scanned++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            size_t words = sizes[k] / 8;
+            root = sw_heap_alloc(heap, sizes[k], scanned ? SW_SCAN : SW_ZERO);
+            root[0] = sw_heap_alloc(heap, 100, 0);
+            root[words - 1] = (char *)sw_heap_alloc(heap, 300000, 0) + 200000; /* its inside */
+            CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+            CHECK_EQ(cycle.marked_objects, scanned ? 3 : 1);
+            root = NULL;
+            CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+            CHECK_EQ(cycle.marked_objects, 0);
+            CHECK_EQ(cycle.freed_objects, scanned ? 3 : 1);
+        }
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* Words that are no pointers into this heap lead nowhere. */
+static void test_strange_words(void) {
+    sw_gc *gc = make(), *other = make();
+    void *mine = sw_gc_new(gc, types[1], 1), *theirs = sw_gc_new(other, types[1], 1);
+    void *plain = sw_malloc(64), **gone = sw_gc_new(gc, types[0], 1);
+    gone[0] = gone[3] = sw_gc_new(gc, types[0], 1); /* what a free object points to is not kept */
+    sw_heap_free(sw_gc_heap(gc), gone);
+    void *words[] = {plain,
+                     theirs,
+                     (void *)1,
+                     (void *)UINTPTR_MAX,
+                     &words,
+                     gone,
+                     NULL,
+                     (char *)mine + 63,
+                     (void *)((uintptr_t)mine ^ (uintptr_t)1 << 39)};
+    uint32_t id;
+    sw_gc_cycle cycle;
+    CHECK_EQ(sw_gc_add_roots(gc, words, sizeof words, &id), SW_OK);
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 1);
+    CHECK_EQ(cycle.freed_objects, 1);
+    CHECK_EQ(sw_gc_collect(other, &cycle), SW_OK);
+    CHECK_EQ(cycle.freed_objects, 1);
+    sw_free(plain);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+    CHECK_EQ(sw_gc_destroy(other), SW_OK);
+}
+
+/* An object that was collected is free: freeing it is misuse. */
+static void test_free_of_collected(void) {
+    sw_gc *gc = make();
+    remember_faults();
+    void *object = sw_gc_new(gc, types[0], 1);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    EXPECT_FAULT(DOUBLE_FREE, object, sw_heap_free(sw_gc_heap(gc), object));
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+static void test_bad_input(void) {
+    sw_gc *gc = make();
+    uint64_t third = 4;
+    uint32_t id = 77;
+    sw_gc_type past = {"past", 16, &third}, empty = {"empty", 0, NULL}, odd = {"odd", 20, &third};
+    sw_gc_type nameless = {NULL, 8, NULL};
+    CHECK_EQ(sw_gc_add_type(gc, &past, &id), SW_INVALID);
+    CHECK_EQ(sw_gc_add_type(gc, &empty, &id), SW_INVALID);
+    CHECK_EQ(sw_gc_add_type(gc, &odd, &id), SW_INVALID);
+    CHECK_EQ(sw_gc_add_type(gc, &nameless, &id), SW_INVALID);
+    CHECK_EQ(id, 77);
+    void *word = NULL;
+    CHECK_EQ(sw_gc_add_roots(gc, NULL, 8, &id), SW_INVALID);
+    CHECK_EQ(sw_gc_add_roots(gc, (char *)&word + 1, 8, &id), SW_INVALID);
+    CHECK_EQ(sw_gc_add_roots(gc, &word, 7, &id), SW_INVALID);
+    CHECK_EQ(sw_gc_remove_roots(gc, 1), SW_INVALID);
+    errno = 0;
+    CHECK(sw_gc_new(gc, 0, 1) == NULL && errno == EINVAL);
+    CHECK(sw_gc_new(gc, 99, 1) == NULL && errno == EINVAL);
+    CHECK(sw_gc_new(gc, types[0], 0) == NULL && errno == EINVAL);
+    CHECK(sw_gc_new(gc, types[0], SIZE_MAX / 8) == NULL && errno == EINVAL);
+    sw_heap_options dry;
+    sw_heap_options_init(&dry);
+    dry.dry = 1;
+    sw_gc *none;
+    CHECK_EQ(sw_gc_create(&dry, &none), SW_INVALID);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+    CHECK_EQ(sw_gc_destroy(NULL), SW_OK);
+}
+
+int main(void) {
+    test_random_graphs();
+    test_long_list();
+    test_stack_overflow();
+    test_owners();
+    test_untyped();
+    test_strange_words();
+    test_free_of_collected();
+    test_bad_input();
+    return check_result();
+}
