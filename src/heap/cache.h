@@ -39,10 +39,9 @@ struct sw_cache_cold {
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
-    uint32_t large_frees; /* large objects that were put on shelves */
-    uint32_t large_turns; /* which of the two shelves of a band was taken last */
-    uint64_t held_before; /* pages that the heap held when sw_idle_give_up was last called */
+    uint16_t *idle_spans;               /* by span class: spans in `partial` that are idle */
+    uint32_t large_frees;               /* large objects that were put on shelves */
+    uint32_t large_turns;               /* which of the two shelves of a band was taken last */
     uint64_t current[SW_CURRENT_WORDS]; /* a bit for each span class whose bin has a span: some of
                                          * them may be empty again */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */

@@ -26,18 +26,9 @@ static sw_cache_bin *find_spare(sw_cache *cache, uint32_t pages) {
     return NULL;
 }
 
-/* Whether a span of so many pages needs pages that the heap does not hold. Where free pages would do if
- * they lay side by side, that is looked at only after the heap has grown. */
-static bool must_grow(sw_cache *cache, uint32_t pages) {
-    sw_pages *heap_pages = &cache->heap->pages;
-    uint64_t held = heap_pages->held_pages, before = cache->cold->held_before;
-    cache->cold->held_before = held;
-    if (heap_pages->free_held_pages < pages) return true;
-    return held > before && sw_pages_find_held(heap_pages, pages) == SW_PAGE_NONE;
-}
-
 void sw_idle_give_up(sw_cache *cache, uint32_t pages) {
-    sw_cache_bin *bin = must_grow(cache, pages) ? find_spare(cache, pages) : NULL;
+    if (sw_pages_find_held(&cache->heap->pages, pages) != SW_PAGE_NONE) return;
+    sw_cache_bin *bin = find_spare(cache, pages);
     if (bin == NULL) return;
     sw_span *span = bin->span;
     sw_bin_empty(bin);

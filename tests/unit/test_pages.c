@@ -454,6 +454,7 @@ static void refusals(sw_space *space) {
 int main(void) {
     sw_space *live = sw_space_live(), *dry = sw_space_dry_create();
     CHECK(live != NULL && dry != NULL);
+    if (live == NULL || dry == NULL) return check_result();
     sw_space *spaces[] = {live, dry};
     for (int s = 0; s < 2; s++) {
         for (uint32_t shift = 12; shift <= 16; shift += shift == 13 ? 3 : 1)
