@@ -42,8 +42,7 @@ struct sw_cache_cold {
     uint16_t *idle_spans;               /* by span class: spans in `partial` that are idle */
     uint32_t large_frees;               /* large objects that were put on shelves */
     uint32_t large_turns;               /* which of the two shelves of a band was taken last */
-    uint64_t current[SW_CURRENT_WORDS]; /* a bit for each span class whose bin has a span: some of
-                                         * them may be empty again */
+    uint64_t current[SW_CURRENT_WORDS]; /* a bit for each span class of which it adopted a span */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
     uint32_t span_turns;                /* idle spans that the cache has given up, or shelved */
     uint32_t turning_id; /* a span that changes its class, and that the page map does not show; 0 */

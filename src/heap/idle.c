@@ -11,16 +11,13 @@ static bool is_spare(const sw_cache *cache, const sw_span *span, uint32_t pages)
 }
 
 /* The bin of the lowest span class whose current span is idle and has so many pages or more; NULL: there is
- * none. Clears the bits of bins that are empty. */
+ * none. */
 static sw_cache_bin *find_spare(sw_cache *cache, uint32_t pages) {
-    struct sw_cache_cold *cold = cache->cold;
+    const struct sw_cache_cold *cold = cache->cold;
     for (uint32_t w = 0; w * 64 < cache->heap->span_classes; w++) {
         for (uint64_t bits = cold->current[w]; bits != 0; bits &= bits - 1) {
             sw_cache_bin *bin = &cache->bins[w * 64 + sw_ctz(bits)];
-            if (bin->span == NULL)
-                cold->current[w] &= ~(bits & -bits);
-            else if (is_spare(cache, bin->span, pages))
-                return bin;
+            if (bin->span != NULL && is_spare(cache, bin->span, pages)) return bin;
         }
     }
     return NULL;

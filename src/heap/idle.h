@@ -7,7 +7,7 @@
 
 #include "heap/cache.h"
 
-/* The bin of the span class has got a span. */
+/* The cache has adopted a span of the class. */
 static inline void sw_idle_note(sw_cache *cache, uint32_t span_class) {
     cache->cold->current[span_class / 64] |= 1ull << span_class % 64;
 }

@@ -64,6 +64,7 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
         span = sw_fresh_span(heap, span_class, why);
     }
     if (span == NULL) return NULL;
+    sw_idle_note(cache, span_class);
     sw_span_enter(span, SW_SPAN_CURRENT);
     sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
     return span;
@@ -149,7 +150,6 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
         sw_owned_set_full(cache, bin);
         bin->span = take_span(cache, span_class);
         if (bin->span == NULL) return false;
-        sw_idle_note(cache, span_class);
     }
     return true;
 }
