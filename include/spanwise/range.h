@@ -38,11 +38,10 @@ typedef struct sw_range sw_range;
 #define SW_RANGE_SIZE_MAX (UINT64_C(1) << 62)
 
 typedef enum sw_range_backend {
-    SW_RANGE_WIDE =
-        0,           /* one B+-tree by start, with the largest hole of each subtree: the quickest */
-    SW_RANGE_SINGLE, /* one treap by start, with the same */
-    SW_RANGE_TWO,    /* two treaps of the same nodes, by start and by size: best fit */
-    SW_RANGE_BUDDY,  /* blocks of a unit times a power of two */
+    SW_RANGE_WIDE = 0, /* one B+-tree by start, with the largest hole of each subtree */
+    SW_RANGE_SINGLE,   /* one treap by start, with the same */
+    SW_RANGE_TWO,      /* two treaps of the same nodes, by start and by size: best fit */
+    SW_RANGE_BUDDY,    /* blocks of a unit times a power of two */
     SW_RANGE_BACKEND_COUNT
 } sw_range_backend;
 

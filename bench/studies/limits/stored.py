@@ -34,7 +34,7 @@ def stored_limits(path: Path) -> Stored:
     """What a file holds.
 
     Raises:
-        BenchError: it cannot be read or is not of `--limits`.
+        BenchError: it cannot be read or is not of `./dev study limits --json`.
     """
     try:
         whole = json.loads(path.read_text())
