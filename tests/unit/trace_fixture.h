@@ -63,13 +63,19 @@ static inline bytes file_read(const char *path) {
     return b;
 }
 
+static swt_encoder *fixture_encoder_;
+
+static inline void end_fixture_encoder(void) { swt_encoder_end(fixture_encoder_); }
+
+/* The encoder of all fixtures, which ends with the program. */
 static inline swt_encoder *fixture_encoder(void) {
-    static swt_encoder *encoder;
-    if (encoder == NULL) {
-        encoder = swt_encoder_init(sw_os_map(swt_encoder_bytes()), swt_encoder_bytes());
-        if (encoder == NULL || !swt_encoder_compress(encoder)) abort();
+    if (fixture_encoder_ == NULL) {
+        swt_encoder *made = swt_encoder_init(sw_os_map(swt_encoder_bytes()), swt_encoder_bytes());
+        if (made == NULL || !swt_encoder_compress(made) || atexit(end_fixture_encoder) != 0)
+            abort();
+        fixture_encoder_ = made;
     }
-    return encoder;
+    return fixture_encoder_;
 }
 
 static inline void add_block(bytes *file, swt_block_kind kind, const void *payload, size_t n) {
