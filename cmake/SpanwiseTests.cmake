@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
 # waiters.
 set(spanwise_needs_linux
-    "^(cfi|thread|face_grades|fork|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(cfi|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
