@@ -24,7 +24,7 @@ sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap
 
 /* Metadata that each span record of the heap takes. */
 static inline size_t sw_heap_record_bytes(const sw_heap *heap) {
-    size_t more = heap->hooks == NULL ? 0 : heap->hooks->record_bytes;
+    size_t more = sw_heap_is_collected(heap) ? heap->hooks->record_bytes : 0;
     return sizeof(sw_span) + sizeof(sw_span_cold) + more;
 }
 

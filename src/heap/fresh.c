@@ -62,7 +62,7 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, s
     sw_span_init(span, sw_pages_address(&heap->pages, page), size, slots, span_class, words,
                  needzero);
     sw_space_cold(heap->space, span)->slack = slack;
-    if (heap->hooks != NULL && !heap->hooks->born(heap, span)) {
+    if (sw_heap_is_collected(heap) && !heap->hooks->born(heap, span)) {
         *why = SW_NOMEM;
         sw_meta_free(&heap->meta, words, sw_words_bytes(size, slots));
         sw_record_drop(heap, span);

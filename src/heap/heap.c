@@ -97,7 +97,7 @@ static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hoo
     if (heap == NULL) return status;
     heap->hooks = hooks;
     heap->collector = collector;
-    if (hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
+    if (SW_COLLECTABLE && hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
     begin(heap, &read);
     if (!make_central(heap))
         return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));

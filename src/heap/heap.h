@@ -69,6 +69,10 @@ enum {
     SW_MODE_COLLECTED = 8, /* a collector frees objects; every free takes the slow path */
 };
 
+/* 0: no heap of this library is collected, and none has the code for it (the preloaded malloc). */
+#ifndef SW_COLLECTABLE
+#define SW_COLLECTABLE 1
+#endif
 typedef struct sw_heap_hooks sw_heap_hooks; /* collected.h */
 
 struct sw_heap {
@@ -109,6 +113,10 @@ struct sw_heap {
     const sw_heap_hooks *hooks; /* NULL: the heap is not collected */
     void *collector;
 };
+
+static sw_always_inline bool sw_heap_is_collected(const sw_heap *heap) {
+    return SW_COLLECTABLE && sw_unlikely(heap->hooks != NULL);
+}
 
 /* True when the manual clock at `now_ns` asks for sw_heap_set_time: a decay tick is due. */
 static inline bool sw_heap_decay_due(const sw_heap *heap, uint64_t now_ns) {

@@ -55,7 +55,7 @@ static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
 
 /* No shelf had an object of the kind: reserves one for it. */
 static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
-    if (pages - 1 >= sw_shelf_max_pages(cache->table) || cache->heap->hooks != NULL) return;
+    if (pages - 1 >= sw_shelf_max_pages(cache->table) || sw_heap_is_collected(cache->heap)) return;
     sw_span *span = sw_shelf_reserve(cache, (uint32_t)pages, noscan);
     if (span != NULL) release_locked(cache->heap, span);
 }
@@ -77,7 +77,7 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     cold->page = page;
     cold->pages = pages;
     sw_span_init_large(span, sw_pages_address(&heap->pages, page), noscan, needzero);
-    if (heap->hooks != NULL && !heap->hooks->born(heap, span)) {
+    if (sw_heap_is_collected(heap) && !heap->hooks->born(heap, span)) {
         *why = SW_NOMEM;
         sw_record_drop(heap, span);
         sw_pages_free(&heap->pages, page, pages);
@@ -133,7 +133,7 @@ void *sw_large_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags)
         span = take_span(cache, (uint32_t)pages, align, noscan, &why);
     if (span == NULL) return refuse(cache, size, why);
     __atomic_store_n(&sw_space_cold(cache->heap->space, span)->requested, size, __ATOMIC_RELAXED);
-    if (cache->heap->hooks != NULL)
+    if (sw_heap_is_collected(cache->heap))
         cache->heap->hooks->typed(cache, span, span->base, flags >> SW_TYPE_SHIFT);
     void *p = sw_large_begin(cache, span, size, flags);
     sw_verify_point(cache->heap, cache);

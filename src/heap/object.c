@@ -25,7 +25,7 @@ static sw_always_inline void *finish(sw_cache *cache, const sw_span *span, void 
                                      unsigned flags) {
     if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
     if ((flags & (SW_ZERO | SW_SCAN)) != 0) zero(cache, span, p, flags);
-    if ((cache->mode & SW_MODE_COLLECTED) != 0)
+    if (sw_heap_is_collected(cache->heap))
         cache->heap->hooks->typed(cache, span, (uintptr_t)p, flags >> SW_TYPE_SHIFT);
     return p;
 }

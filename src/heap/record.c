@@ -22,7 +22,7 @@ bool sw_record_add_batch(sw_heap *heap) {
 }
 
 void sw_record_drop(sw_heap *heap, sw_span *span) {
-    if (heap->hooks != NULL) heap->hooks->gone(heap, span);
+    if (sw_heap_is_collected(heap)) heap->hooks->gone(heap, span);
     sw_span_clear(span);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     cold->heap = NULL;

@@ -9,6 +9,7 @@ was installed. The block `sh` that installs the Python package is run with the o
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -21,6 +22,9 @@ from install_tools import ROOT, needs_pkg_config, run
 BLOCK = re.compile(
     r"^```(?P<language>c|cpp|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
+)
+in_full = pytest.mark.skipif(
+    os.environ.get("SPANWISE_FULL_TESTS", "") != "1", reason="only with SPANWISE_FULL_TESTS=1"
 )
 
 
@@ -72,6 +76,7 @@ def test_cplusplus_example(standard: str, libdir: Path, prefix: Path, tmp_path: 
     assert run(program, env={"LD_LIBRARY_PATH": str(libdir)}) == example.output
 
 
+@in_full
 @pytest.mark.slow
 def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Path) -> None:
     """All but the first, which makes an environment: here it is one that a wheel was put into."""
@@ -86,7 +91,7 @@ def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @needs_pkg_config
-@pytest.mark.parametrize("tool", ["ninja", "make"])
+@pytest.mark.parametrize("tool", ["ninja", pytest.param("make", marks=in_full)])
 def test_the_library_is_installed_and_used_as_told(tool: str, tmp_path: Path) -> None:
     """The commands as they stand, in a checkout and a home of their own, on either machine."""
     checkout = tmp_path / "checkout"

@@ -132,7 +132,7 @@ def test_library_of_a_build(face: Face, tmp_path: Path) -> None:
         (["--table", "go", "--", "ls"], "`spanwise build --table go -o DIR` and give --lib DIR"),
         (["--lib", "/nowhere", "--", "ls"], "give a folder that `spanwise build` made"),
         (["--limit", "many", "--", "ls"], "--limit 'many' is not a number of bytes"),
-        (["--batch", "70000", "--", "ls"], "batch 70000 is too large"),
+        (["--batch", "70000", "--", "ls"], "batch_spans 70000 is too large"),
         (["--decay-ms", "-1", "--", "ls"], "decay_ms -1.0 is not a time"),
         (["-o", "/nowhere/f", "--", "ls"], "/nowhere/f: cannot be written"),
     ],

@@ -62,8 +62,8 @@ static inline int check_result(void) {
 }
 
 /* Long loops do one case in so many. It is 1, all cases, unless the environment has
- * SPANWISE_TEST_SHARE: the presets `none` and `arm64` set it, since `release` and `asan-ubsan` do the
- * same cases in full, and an emulator takes ten times as long. Every kind of case is still done. */
+ * SPANWISE_TEST_SHARE: all test presets but those of sanitizers set it, since `asan-ubsan` does the same
+ * cases in full, and an emulator takes ten times as long. Every kind of case is still done. */
 static inline unsigned check_share(void) {
     const char *text = getenv("SPANWISE_TEST_SHARE");
     unsigned long share = text == NULL ? 1 : strtoul(text, NULL, 10);

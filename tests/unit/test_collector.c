@@ -162,7 +162,7 @@ static void test_random_graphs(void) {
     uint64_t state = 1;
     memset(objects, 0, sizeof objects);
     CHECK_EQ(sw_gc_add_roots(gc, root_words, sizeof root_words, &id), SW_OK);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < ROUNDS / check_share(); round++) {
         make_objects(gc, &state);
         mutate(gc, &state);
         for (int n = 0; n < 20; n++) free_one(gc, &state);
@@ -176,24 +176,24 @@ static void test_random_graphs(void) {
 }
 
 static void test_long_list(void) {
-    enum { NODES = 300000 };
+    const unsigned nodes = 300000 / check_share();
     sw_gc *gc = make();
     void *head = NULL;
     uint32_t id;
     CHECK_EQ(sw_gc_add_roots(gc, &head, sizeof head, &id), SW_OK);
-    for (int i = 0; i < NODES; i++) {
+    for (unsigned i = 0; i < nodes; i++) {
         void **node = sw_gc_new(gc, types[0], 1);
         node[i % 4] = head;
         head = node;
     }
     sw_gc_cycle cycle;
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
-    CHECK_EQ(cycle.marked_objects, NODES);
+    CHECK_EQ(cycle.marked_objects, nodes);
     CHECK_EQ(cycle.freed_objects, 0);
     head = NULL;
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
     CHECK_EQ(cycle.marked_objects, 0);
-    CHECK_EQ(cycle.freed_objects, NODES);
+    CHECK_EQ(cycle.freed_objects, nodes);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 

@@ -172,7 +172,7 @@ def test_pictures(program: sw.Recording) -> None:
     frontier = best.make_frontier(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
     drawn, waste = frontier.plot(), best.plot_waste()
     assert len(drawn.get_lines()) == 2
-    assert waste.get_title(loc="left") == "round-up of each size"
+    assert waste.get_title(loc="left") == "round-up of each size under c16, best-12-peak"
     plt.close("all")
     assert "best-12-peak" in best._repr_html_()
 
