@@ -21,12 +21,18 @@ static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) 
         memset(p, 0, sw_slot_bytes(cache->table, span));
 }
 
-static sw_always_inline void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size,
-                                     unsigned flags) {
+/* What a heap that is not plain remembers of its objects. */
+static sw_noinline void note(sw_cache *cache, const sw_span *span, void *p, size_t size,
+                             unsigned flags) {
     if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
-    if ((flags & (SW_ZERO | SW_SCAN)) != 0) zero(cache, span, p, flags);
     if (sw_heap_is_collected(cache->heap))
         cache->heap->hooks->typed(cache, span, (uintptr_t)p, flags >> SW_TYPE_SHIFT);
+}
+
+static sw_always_inline void *finish(sw_cache *cache, const sw_span *span, void *p, size_t size,
+                                     unsigned flags) {
+    if ((flags & (SW_ZERO | SW_SCAN)) != 0) zero(cache, span, p, flags);
+    if (sw_unlikely(cache->mode != 0)) note(cache, span, p, size, flags);
     return p;
 }
 

@@ -15,6 +15,7 @@
 #include "heap/reclaim.h"
 #include "heap/remote.h"
 #include "heap/span_shelf.h"
+#include "heap/template.h"
 #include "heap/verify_point.h"
 
 /* Takes the slot that the newest valid hint names: its address and span, else 0. */
@@ -192,5 +193,7 @@ void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t spa
         if (sw_likely(refill_bin(cache, span_class))) break;
         /* The hook of the heap's limit may have freed objects, whose slots are hinted now. */
     }
+    if (sw_likely((cache->mode | flags) == 0))
+        return sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);
     return sw_object_from_word(cache, bin, size, flags);
 }
