@@ -16,6 +16,7 @@
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
 
+#include "gc/stack.h"
 #include "heap/heap.h"
 #include "spanwise/gc.h"
 
@@ -53,6 +54,7 @@ struct sw_gc {
     sw_heap *heap;
     sw_gc_array types; /* sw_gc_layout */
     sw_gc_array roots; /* sw_gc_roots; id: index + 1 */
+    sw_gc_stack stack; /* of marked objects; empty between collections */
     uint32_t cycles;   /* finished or under way */
 };
 

@@ -163,13 +163,16 @@ void sw_gc_mark_drain(sw_gc_marker *marker) {
     }
 }
 
-bool sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc) {
+void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc) {
     sw_heap *heap = gc->heap;
     *marker = (sw_gc_marker){.annexes = sw_gc_annexes,
                              .view = heap->space->view,
                              .stamp = (uint64_t)heap->id << 32 | gc->cycles,
                              .gc = gc};
-    return sw_gc_stack_start(&marker->stack);
+    marker->stack = gc->stack;
 }
 
-void sw_gc_marker_end(sw_gc_marker *marker) { sw_gc_stack_end(&marker->stack); }
+void sw_gc_marker_end(sw_gc_marker *marker) {
+    sw_gc_stack_purge(&marker->stack);
+    marker->gc->stack = marker->stack;
+}

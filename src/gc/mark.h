@@ -19,8 +19,8 @@ typedef struct sw_gc_marker {
     bool overflowed; /* the stack was refused memory: some marked object is on no stack */
 } sw_gc_marker;
 
-/* False: no addresses for the stack. */
-bool sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc);
+/* Takes the collector's stack, which is empty, and gives it back in the end. */
+void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc);
 void sw_gc_marker_end(sw_gc_marker *marker);
 /* Marks what the words [start, start + bytes) point into. */
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);

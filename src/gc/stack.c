@@ -39,3 +39,8 @@ bool sw_gc_stack_grow(sw_gc_stack *stack) {
     stack->end += more;
     return true;
 }
+
+void sw_gc_stack_purge(sw_gc_stack *stack) {
+    char *from = (char *)stack->base + FIRST_BYTES, *to = (char *)stack->end;
+    if (to > from) (void)sw_os_purge(from, (size_t)(to - from));
+}

@@ -26,6 +26,8 @@ const char *sw_gc_stack_check(const sw_gc_stack *stack);
 /* False: no addresses. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
+/* The stack is empty: what it has used goes back to the system, but for the first piece. */
+void sw_gc_stack_purge(sw_gc_stack *stack);
 /* Makes more of it accessible. False: the system refuses, nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
 

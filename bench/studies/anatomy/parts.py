@@ -162,8 +162,8 @@ PARTS = (
     Part(
         "accounting",
         "#8C510A",
-        functions=(r"note_requested",),
-        lines=(("finish", r"SW_MODE_TRACKED"),),
+        functions=(r"note", r"note_requested"),
+        lines=(("finish", r"cache->mode"),),
     ),
     Part(
         "refill",
