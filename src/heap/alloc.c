@@ -91,7 +91,7 @@ static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
 }
 
 /* Any request of an open cache. */
-static sw_always_inline void *alloc_any(sw_cache *cache, size_t size, unsigned flags) {
+static sw_always_inline void *alloc_from_cache(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->paths;
     if (paths != NULL && size <= paths->cutoff) {
         sw_path_fn *const *by_size = (flags & SW_SCAN) != 0 ? paths->scan : paths->noscan;
@@ -146,7 +146,7 @@ static sw_always_inline void *alloc_aligned(sw_cache *cache, size_t size, size_t
 
 void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) {
     if (sw_unlikely(sw_cache_is_null(cache))) return sw_report_ended_cache(NULL);
-    return alloc_any(cache, size, flags);
+    return alloc_from_cache(cache, size, flags);
 }
 
 void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigned flags) {
@@ -155,7 +155,7 @@ void *sw_cache_alloc_aligned(sw_cache *cache, size_t size, size_t align, unsigne
 
 void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_cache(heap);
-    return cache == NULL ? sw_thread_no_cache() : alloc_any(cache, size, flags);
+    return cache == NULL ? sw_thread_no_cache() : alloc_from_cache(cache, size, flags);
 }
 
 void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned flags) {

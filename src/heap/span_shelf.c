@@ -40,7 +40,7 @@ bool sw_span_shelf_put(sw_cache *cache, sw_span *span) {
 /* --- taking ----------------------------------------------------------------------------------- */
 
 /* The span that was put there last, more or less: the highest shelf that is in use. */
-static sw_span *take_any(sw_cache *cache, uint32_t pages) {
+static sw_span *take_highest(sw_cache *cache, uint32_t pages) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t count, first = sw_span_shelf_first(pages, &count);
     for (uint32_t i = first + count; i > first; i--) {
@@ -86,7 +86,7 @@ sw_span *sw_span_shelf_take(sw_cache *cache, uint32_t span_class, uint32_t pages
     if ((pages << heap->table->page_shift) / 65 >= cls->size) return NULL; /* more than a word */
     uint32_t slots = sw_class_slots(cls, pages, heap->table->page_shift);
     if (sw_words_bytes(cls->size, slots) != 0) return NULL;
-    sw_span *span = take_any(cache, pages);
+    sw_span *span = take_highest(cache, pages);
     if (span == NULL || span->span_class == span_class) return span;
     if (turn(cache, span, span_class)) return span;
     sw_os_lock_acquire(&heap->lock);

@@ -85,7 +85,7 @@ PARTS = (
         functions=(
             r"sw_cache_alloc",
             r"sw_alloc_by_table",
-            r"alloc_any",
+            r"alloc_from_cache",
             r"alloc_by_table",
             r"alloc_small",
             r"alloc_plain",
@@ -107,7 +107,7 @@ PARTS = (
         "#56B4E9",
         functions=(r"sw_size_class", r"sw_cache_noscan_bin"),
         lines=(
-            ("alloc_any", r"by_size\[|cutoff|plain_end"),
+            ("alloc_from_cache", r"by_size\[|cutoff|plain_end"),
             ("alloc_plain_size", r"small_map"),
             ("alloc_by_table", r"max_size|sw_size_class"),
             ("alloc_small", r"cache->bins"),
@@ -145,7 +145,7 @@ PARTS = (
             ("sw_template_small", r"sw_fast_clear"),
             ("sw_fast_take", r"sw_fast_clear"),
             ("sw_template_plain", r"SW_ZERO|SW_TEMPLATE_SHORT|memset"),
-            ("alloc_any", r"flags == 0"),
+            ("alloc_from_cache", r"flags == 0"),
             ("finish", r"SW_ZERO"),
         ),
     ),
@@ -154,7 +154,7 @@ PARTS = (
         "pointer bits",
         "#F0E442",
         lines=(
-            ("alloc_any", r"\(flags & SW_SCAN\)"),
+            ("alloc_from_cache", r"\(flags & SW_SCAN\)"),
             ("alloc_small", r"\(flags & SW_SCAN\)"),
             ("zero", r"\(flags & SW_SCAN\)"),
         ),
