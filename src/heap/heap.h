@@ -37,13 +37,15 @@
  * Files, the lowest first. Each calls only files that stand before it in this list.
  *   misuse, record, hint, central, span_shelf, shelf, target    records, spans and large objects
  *                                                   that nobody owns
- *   object                                          a slot becomes an object: its size, its zeroes
+ *   object                                          a slot becomes an object: size, zeroes, type
  *   reclaim, fresh                                  what gives memory back, and what takes it
  *   owned, remote, idle, refill                     what a cache does with its spans
  *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
- * Beside them stand paths (the table of the specialised functions), checks (rules of the structs)
- * and verify_point (where whole heaps may be verified).
+ *   sweep                                           what a collector has found dead
+ * Beside them stand paths (the table of the specialised functions), checks (rules of the structs),
+ * collected.h (what a collector gives the heap to call) and verify_point (where whole heaps may be
+ * verified).
  *
  * Address map: space > windows of this heap > page runs > spans > slots. No byte of an object is
  * read or written here except to zero it.
