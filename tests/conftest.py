@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """For all tests: children can be ended by signals; who shares a fixture shares a worker."""
 
+from __future__ import annotations
+
+import importlib
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 HERE = Path(__file__).parent
-# Folders whose tests share what takes long to make: an installation, a wheel, compiled programs.
-TOGETHER = ("install", "malloc", "recorder")
+# What shares something that takes long to make (an installation, a wheel, compiled programs) is run
+# by one worker: all that begins like one of a row together, and of anything else a file by itself.
+WHEEL_AND_PREFIX = ("consumers", "paths", "readme", "sdist", "wheel")
+TOGETHER = {
+    "install": tuple(f"tests/install/test_{name}.py" for name in WHEEL_AND_PREFIX),
+    "preloaded": ("tests/malloc/", "tests/recorder/"),
+}
+
+
+def group_of(node_id: str) -> str:
+    """Which tests a test must run beside, by its node id (`file::name`)."""
+    file = node_id.split("::", 1)[0]
+    for group, places in TOGETHER.items():
+        if file.startswith(places):
+            return group
+    return file
 
 
 def pytest_configure() -> None:
@@ -20,10 +38,24 @@ def pytest_configure() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of `-n 2 --dist loadgroup`: a folder of TOGETHER, else a file, is run by one worker."""
-    for item in items:
-        folder = item.path.relative_to(HERE).parts[0] if HERE in item.path.parents else ""
-        group = folder if folder in TOGETHER else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Groups that have a slow test begin first, so that no worker waits for another at the end."""
+    slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: group_of(item.nodeid) not in slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of `-n 2`: whole groups go to workers, in the order of collection.
+
+    A scheduler of our own, since marks of groups reach pytest-xdist's through names of tests, which
+    pytest 9.2 no longer changes: each worker then made everything that tests share.
+    """
+    scheduler = importlib.import_module("xdist.scheduler")
+
+    class Groups(scheduler.LoadScopeScheduling):  # type: ignore[misc, name-defined]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)

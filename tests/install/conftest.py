@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
-from install_tools import ROOT, run
+from install_tools import ROOT, Told, install_as_told, run
 
 BUILD_SDIST = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
 
@@ -25,6 +27,17 @@ def build_wheel(source: Path, out: Path, scratch: Path) -> Path:
     return wheel
 
 
+def first_of_the_run(factory: pytest.TempPathFactory, what: str) -> None:
+    """What takes long is made by one worker only (tests/conftest.py says which tests are its)."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    # Each worker has a folder of its own below the run's.
+    mark = factory.getbasetemp().parent / f"made-{what}"
+    if mark.exists():
+        pytest.fail(f"{what} is made a second time: its tests are not run by one worker")
+    mark.touch()
+
+
 def debian_libdir() -> str:
     """Where Debian's packages have their libraries: lib/<triplet>, two levels below the prefix."""
     triplet = run("gcc", "-print-multiarch").strip()
@@ -38,19 +51,22 @@ def generator() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def build_folder(tmp_path_factory: pytest.TempPathFactory, generator: list[str]) -> Path:
-    """The C library as a packager builds it, for a prefix `first` beside it."""
-    build = tmp_path_factory.mktemp("build") / "build"
-    run(
-        "cmake",
-        "-S",
-        ROOT,
-        "-B",
-        build,
-        *generator,
+def told(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The C library as README says, from the sources that a package index would serve."""
+    first_of_the_run(tmp_path_factory, "build")
+    tool = "ninja" if shutil.which("ninja") else "make"
+    return install_as_told(tool, unpacked, tmp_path_factory.mktemp("told") / "place")
+
+
+@pytest.fixture(scope="session")
+def build_folder(told: Told) -> Path:
+    """The same build as a packager configures it, for a prefix `first` beside it."""
+    build = told.source / "build"
+    places = (
         f"-DCMAKE_INSTALL_PREFIX={build.with_name('first')}",
         f"-DCMAKE_INSTALL_LIBDIR={debian_libdir()}",
     )
+    run("cmake", "-S", told.source, "-B", build, *places)
     run("cmake", "--build", build, "-j2")
     return build
 
@@ -72,9 +88,20 @@ def libdir(prefix: Path) -> Path:
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a package index would serve as source."""
+    first_of_the_run(tmp_path_factory, "sdist")
     out = tmp_path_factory.mktemp("sdist")
     name = run(sys.executable, "-c", BUILD_SDIST, out, cwd=ROOT).split()[-1]
     return out / name
+
+
+@pytest.fixture(scope="session")
+def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist's files; tests leave nothing in it."""
+    place = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(place)
+    (folder,) = place.iterdir()
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -84,13 +111,11 @@ def wheel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(sdist: Path, wheel_folder: Path) -> Path:
+def wheel(unpacked: Path, wheel_folder: Path) -> Path:
     """The wheel that comes out of the sdist: what a package index would serve."""
-    with tarfile.open(sdist) as archive:
-        archive.extractall(wheel_folder / "source")
-    (source,) = (wheel_folder / "source").iterdir()
+    shutil.copytree(unpacked, wheel_folder / "source")
     (wheel_folder / "out").mkdir()
-    return build_wheel(source, wheel_folder / "out", wheel_folder / "scratch")
+    return build_wheel(wheel_folder / "source", wheel_folder / "out", wheel_folder / "scratch")
 
 
 @pytest.fixture(scope="session")
@@ -98,5 +123,25 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """bin/ of an environment that holds the wheel and what it depends on, nothing else."""
     place = tmp_path_factory.mktemp("empty") / "env"
     run(sys.executable, "-m", "venv", place)
-    run(place / "bin/python", "-m", "pip", "install", "-q", wheel, cwd=place)
+    run(place / "bin/python", "-m", "pip", "install", "-q", "--no-compile", wheel, cwd=place)
     return place / "bin"
+
+
+@pytest.fixture(scope="session")
+def made(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `mine.json` and its build `mine`, made where there is no tool but cc."""
+    place = tmp_path_factory.mktemp("made")
+    tools = place / "bin"
+    tools.mkdir()
+    for name in ("cc", "as", "ld", "ar", "objcopy", "sh"):
+        found = shutil.which(name)
+        assert found is not None, name
+        (tools / name).symlink_to(found)
+    classes = [{"size": size, "pages": 2} for size in (16, 32, 96, 512, 4096)]
+    table = {"name": "mine", "page_bytes": 8192, "classes": classes}
+    (place / "mine.json").write_text(json.dumps(table))
+    words = ("build", "--table", place / "mine.json", "-o", "mine")
+    bare = {"PATH": str(tools), "CC": ""}
+    said = run(environment / "spanwise", *words, cwd=place, env=bare)
+    assert "table mine" in said
+    return place

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the install tests share: the project's root and running programs."""
+"""What the install tests share: running programs, README's examples and its commands."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,6 +28,13 @@ LEDGER_PARTS = (
     "free_page_bytes",
 )
 
+BLOCK = re.compile(
+    r"^```(?P<language>c|cpp|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+in_full = pytest.mark.skipif(
+    os.environ.get("SPANWISE_FULL_TESTS", "") != "1", reason="only with SPANWISE_FULL_TESTS=1"
+)
 needs_pkg_config = pytest.mark.skipif(
     shutil.which("pkg-config") is None, reason="pkg-config is not installed"
 )
@@ -74,3 +83,60 @@ def clean_environment() -> dict[str, str]:
         for key, value in os.environ.items()
         if key not in hidden and not key.startswith(("CMAKE_", "PKG_CONFIG_"))
     }
+
+
+# --- README ---------------------------------------------------------------------------------------
+
+
+class Example(NamedTuple):
+    """One example of the README."""
+
+    line: int
+    code: str
+    output: str | None
+
+
+def examples(language: str) -> list[Example]:
+    """README's examples in a language, in order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [
+        Example(text.count("\n", 0, match.start()) + 1, match["code"], match["output"])
+        for match in BLOCK.finditer(text)
+        if match["language"] == language
+    ]
+
+
+def machine_with(folder: Path, tool: str) -> Path:
+    """A folder for PATH: the programs of this machine, but of ninja and make only `tool`."""
+    hidden = {"ninja", "samu", "make", "gmake", "ccache"} - {tool}
+    folder.mkdir()
+    for place in (Path("/usr/bin"), Path("/bin")):
+        for program in place.iterdir():
+            if program.name not in hidden and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    if not (folder / tool).exists():
+        pytest.skip(f"{tool} is not installed")
+    return folder
+
+
+class Told(NamedTuple):
+    """The library, installed by README's commands."""
+
+    tool: str
+    source: Path
+    home: Path
+    environment: dict[str, str]
+    said: str
+
+
+def install_as_told(tool: str, source: Path, place: Path) -> Told:
+    """Runs README's commands on a copy of `source`, where `tool` of ninja and make is there."""
+    checkout, home = place / "checkout", place / "home"
+    shutil.copytree(source, checkout)
+    home.mkdir()
+    (program,) = examples("c")
+    (checkout / "example.c").write_text(program.code)
+    (commands,) = (one.code for one in examples("sh") if "cmake --install" in one.code)
+    env = {"HOME": str(home), "PATH": str(machine_with(place / "bin", tool))}
+    said = run("/bin/sh", "-euc", commands, cwd=checkout, env=env)
+    return Told(tool, checkout, home, env, said)

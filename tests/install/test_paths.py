@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 
 import pytest
-from install_tools import ROOT, run
+from install_tools import ROOT, Told, run
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +27,8 @@ def test_the_search_finds_what_it_is_for(tmp_path: Path) -> None:
     assert named((tmp_path / "named.o").read_bytes(), [tmp_path])
 
 
-def test_installed_files_name_no_folder_of_the_build(prefix: Path, build_folder: Path) -> None:
-    folders = [ROOT, build_folder, prefix, prefix.with_name("first")]
+def test_installed_files_name_no_folder_of_the_build(prefix: Path, told: Told) -> None:
+    folders = [ROOT, told.source, told.home, prefix, prefix.with_name("first")]
     files = [path for path in prefix.rglob("*") if path.is_file() and not path.is_symlink()]
     kinds = {path.name for path in files}
     assert {"libspanwise.a", "libspanwise-malloc.so", "spanwise-replay", "spanwise.pc"} <= kinds
@@ -44,20 +43,12 @@ def test_the_wheel_names_no_folder_of_the_build(wheel: Path, wheel_folder: Path)
     assert {name: strings for name, strings in found.items() if strings} == {}
 
 
-def test_a_build_names_no_folder_of_sources_or_of_its_growth(
-    environment: Path, tmp_path: Path
-) -> None:
+def test_a_build_names_no_folder_of_sources_or_of_its_growth(environment: Path, made: Path) -> None:
     """Nor where it grew: the folder beside it that becomes the build."""
-    place = tmp_path / "place"
-    place.mkdir()
-    table = place / "mine.json"
-    classes = [{"size": size, "pages": 1} for size in (16, 64, 1024)]
-    table.write_text(json.dumps({"name": "mine", "page_bytes": 8192, "classes": classes}))
-    run(environment / "spanwise", "build", "--table", table, "-o", place / "mine", cwd=place)
     package = environment.parent / "lib"
-    files = [path for path in (place / "mine").rglob("*") if path.is_file()]
+    files = [path for path in (made / "mine").rglob("*") if path.is_file()]
     assert any(path.name == "libspanwise-malloc.so" for path in files)
-    found = {path.name: named(path.read_bytes(), [ROOT, place, package]) for path in files}
+    found = {path.name: named(path.read_bytes(), [ROOT, made, package]) for path in files}
     # The table's provenance is the file that was given, and build.json tells the compiler.
     told = {"table.json", "build.json"}
     assert {name: strings for name, strings in found.items() if strings and name not in told} == {}

@@ -9,40 +9,23 @@ was installed. The block `sh` that installs the Python package is run with the o
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from install_tools import ROOT, needs_pkg_config, run
-
-BLOCK = re.compile(
-    r"^```(?P<language>c|cpp|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
-    re.MULTILINE | re.DOTALL,
+from install_tools import (
+    ROOT,
+    Example,
+    Told,
+    examples,
+    in_full,
+    install_as_told,
+    machine_with,
+    needs_pkg_config,
+    run,
 )
-in_full = pytest.mark.skipif(
-    os.environ.get("SPANWISE_FULL_TESTS", "") != "1", reason="only with SPANWISE_FULL_TESTS=1"
-)
-
-
-class Example(NamedTuple):
-    """One example of the README."""
-
-    line: int
-    code: str
-    output: str | None
-
-
-def examples(language: str) -> list[Example]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return [
-        Example(text.count("\n", 0, match.start()) + 1, match["code"], match["output"])
-        for match in BLOCK.finditer(text)
-        if match["language"] == language
-    ]
 
 
 def test_there_are_examples() -> None:
@@ -92,19 +75,17 @@ def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Pat
 @pytest.mark.slow
 @needs_pkg_config
 @pytest.mark.parametrize("tool", ["ninja", pytest.param("make", marks=in_full)])
-def test_the_library_is_installed_and_used_as_told(tool: str, tmp_path: Path) -> None:
-    """The commands as they stand, in a checkout and a home of their own, on either machine."""
-    checkout = tmp_path / "checkout"
-    for folder in ("include", "src", "cmake"):
-        shutil.copytree(ROOT / folder, checkout / folder)
-    shutil.copy(ROOT / "CMakeLists.txt", checkout)
+def test_the_library_is_installed_and_used_as_told(
+    tool: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The commands as they stand, in sources and a home of their own, on either machine."""
+    told: Told = request.getfixturevalue("told")
+    if told.tool != tool:
+        told = install_as_told(tool, request.getfixturevalue("unpacked"), tmp_path / "told")
     (program,) = examples("c")
-    (checkout / "example.c").write_text(program.code)
-    (commands,) = (one.code for one in examples("sh") if "cmake --install" in one.code)
-    env = {"HOME": str(tmp_path), "PATH": str(machine_with(tmp_path / "bin", tool))}
-    said = run("/bin/sh", "-euc", commands, cwd=checkout, env=env)
-    assert program.output is not None and said.endswith(program.output)
-    assert (tmp_path / "spanwise/bin/spanwise-replay").is_file()
+    assert program.output is not None and told.said.endswith(program.output)
+    installed = told.home / "spanwise"
+    assert (installed / "bin/spanwise-replay").is_file()
 
     project = tmp_path / "project"
     project.mkdir()
@@ -112,7 +93,7 @@ def test_the_library_is_installed_and_used_as_told(tool: str, tmp_path: Path) ->
     (listed,) = examples("cmake")
     (project / "CMakeLists.txt").write_text(listed.code)
     generator = ["-G", "Ninja"] if tool == "ninja" else []
-    found = f"-DCMAKE_PREFIX_PATH={tmp_path / 'spanwise'}"
+    found, env = f"-DCMAKE_PREFIX_PATH={installed}", told.environment
     run("cmake", "-S", project, "-B", project / "build", *generator, found, env=env)
     run("cmake", "--build", project / "build", env=env)
     run("cmake", "--install", project / "build", "--prefix", tmp_path / "mine", env=env)
@@ -124,19 +105,6 @@ def test_without_make_the_mend_is_told(tmp_path: Path) -> None:
     env = {"PATH": str(machine_with(tmp_path / "bin", "ninja"))}
     with pytest.raises(AssertionError, match="make was not found: install make, or remove"):
         run("cmake", "-S", ROOT, "-B", tmp_path / "build", "-G", "Unix Makefiles", env=env)
-
-
-def machine_with(folder: Path, tool: str) -> Path:
-    """A folder for PATH: the programs of this machine, but of ninja and make only `tool`."""
-    hidden = {"ninja", "samu", "make", "gmake", "ccache"} - {tool}
-    folder.mkdir()
-    for place in (Path("/usr/bin"), Path("/bin")):
-        for program in place.iterdir():
-            if program.name not in hidden and not (folder / program.name).exists():
-                (folder / program.name).symlink_to(program)
-    if not (folder / tool).exists():
-        pytest.skip(f"{tool} is not installed")
-    return folder
 
 
 @pytest.mark.parametrize("example", examples("python"), ids=lambda example: f"line{example.line}")

@@ -7,7 +7,6 @@ It is built from the sdist, installed into an empty environment, and records and
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -77,30 +76,18 @@ def test_installed_tables_are_right(environment: Path, tmp_path: Path) -> None:
 
 
 def test_builds_and_replays_from_the_wheel(
-    environment: Path, prefix: Path, libdir: Path, tmp_path: Path
+    environment: Path, made: Path, prefix: Path, libdir: Path, tmp_path: Path
 ) -> None:
     """The loop where there is no checkout, and no tool but cc: no cmake, ninja, make."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in ("cc", "as", "ld", "ar", "objcopy", "sh", "ls"):
-        found = shutil.which(name)
-        assert found is not None, name
-        (tools / name).symlink_to(found)
-    table = tmp_path / "mine.json"
-    classes = [{"size": size, "pages": 2} for size in (16, 32, 96, 512, 4096)]
-    table.write_text(json.dumps({"name": "mine", "page_bytes": 8192, "classes": classes}))
-    spanwise = environment / "spanwise"
-    bare = {"PATH": str(tools), "CC": ""}
-    said = run(spanwise, "build", "--table", table, "-o", "mine", cwd=tmp_path, env=bare)
-    assert "table mine" in said
+    spanwise, table, mine = environment / "spanwise", made / "mine.json", made / "mine"
     recording = tmp_path / "ls.swt"
     run(spanwise, "record", "-o", recording, "--", "/bin/ls", "/", cwd=tmp_path)
-    words = ("--lib", "mine", "--table", table, "--drain", "0.01", "--json")
-    made, built = json.loads(run(spanwise, "replay", recording, *words, cwd=tmp_path))
-    assert built["runs"][0]["malloc"] == str(tmp_path / "mine/lib/libspanwise-malloc.so")
-    assert (built["ops"], built["failed"], made["failed"]) == (made["ops"], 0, 0)
+    words = ("--lib", mine, "--table", table, "--drain", "0.01", "--json")
+    plain, built = json.loads(run(spanwise, "replay", recording, *words, cwd=tmp_path))
+    assert built["runs"][0]["malloc"] == str(mine / "lib/libspanwise-malloc.so")
+    assert (built["ops"], built["failed"], plain["failed"]) == (plain["ops"], 0, 0)
     run(spanwise, "replay", recording, "--ledger", "--table", table, cwd=tmp_path)
-    _never_meets_the_stock_library(tmp_path, prefix, libdir)
+    _never_meets_the_stock_library(tmp_path, mine, prefix, libdir)
 
 
 def test_closes_the_loop_from_the_wheel(environment: Path, tmp_path: Path) -> None:
@@ -114,19 +101,19 @@ def test_closes_the_loop_from_the_wheel(environment: Path, tmp_path: Path) -> No
     assert len(told["simulator"]) == 4
 
 
-def _never_meets_the_stock_library(folder: Path, prefix: Path, libdir: Path) -> None:
+def _never_meets_the_stock_library(folder: Path, mine: Path, prefix: Path, libdir: Path) -> None:
     """Inline code of either table links with its own library only."""
     source = folder / "user.c"
     source.write_text(
         "#include <spanwise/fast.h>\n"
         "int main(void) { sw_fast_free(sw_fast_malloc(9)); return 0; }\n"
     )
-    mine, stock = folder / "mine/include", prefix / "include"
+    ours, stock = (mine / "include", mine / "lib"), (prefix / "include", libdir)
     for include, library, fits in (
-        (mine, folder / "mine/lib", True),
-        (stock, libdir, True),
-        (mine, libdir, False),
-        (stock, folder / "mine/lib", False),
+        (ours[0], ours[1], True),
+        (stock[0], stock[1], True),
+        (ours[0], stock[1], False),
+        (stock[0], ours[1], False),
     ):
         places = (f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}")
         done = subprocess.run(

@@ -438,6 +438,7 @@ static void null_caches_fault(void) {
 
 int main(void) {
     sw_trace_writer *writer;
+    null_caches_fault(); /* first: an emulator copies what its process holds into each child */
     sw_heap_options_init(&options);
     weights[33] = 1;
     snprintf(path, sizeof path, "/tmp/spanwise-handles-%d.swt", (int)getpid());
@@ -447,7 +448,6 @@ int main(void) {
     for (kind of = 0; of < KINDS; of++) live[of] = make(of);
     remember_faults();
     each_case();
-    null_caches_fault();
     sw_set_fault_handler(NULL, NULL);
     for (kind of = KINDS; of-- > 0;) end(of, live[of]);
     remove(path);

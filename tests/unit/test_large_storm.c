@@ -157,10 +157,17 @@ static void step(item *own, uint64_t *rng, bool alone) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
+/* So many at least that heaps with a limit refuse now and then. */
+static int few_steps(void) {
+    unsigned share = check_share();
+    return STEPS / (int)(share < 4 ? share : 4);
+}
+
 static void *worker(void *arg) {
     uint64_t rng = (uint64_t)(uintptr_t)arg;
     item own[OWN] = {0};
-    for (int i = 0; i < STEPS; i++) step(own, &rng, false);
+    int steps = few_steps();
+    for (int i = 0; i < steps; i++) step(own, &rng, false);
     for (int i = 0; i < OWN; i++)
         if (own[i].p != NULL) give_up(&own[i]);
     return NULL;
@@ -212,7 +219,8 @@ static void alone(uint64_t limit) {
         uint64_t rng = 5;
         item own[OWN] = {0};
         make(dry != 0, limit, true);
-        for (int i = 0; i < STEPS / 2; i++) {
+        int steps = few_steps() / 2;
+        for (int i = 0; i < steps; i++) {
             step(own, &rng, true);
             if (i % 64 == 0 && sw_heap_verify(heap) != SW_OK)
                 CHECK_STR(sw_last_error()->message, "whole");
