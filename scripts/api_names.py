@@ -25,7 +25,7 @@ from spanwise.heap.heap import SPANS_DTYPE
 from spanwise.ledger import ledger
 from spanwise.measure import replay_result, replayer
 from spanwise.optimizer import frontier
-from spanwise.recording import summary
+from spanwise.recordings import summary
 from spanwise.sweeps import tasks
 from spanwise.tables import classes
 

@@ -33,7 +33,7 @@ import spanwise as sw
 from numpy.typing import NDArray
 from runner.stats import Interval, interval
 from spanwise import _lib
-from spanwise.recording.sources import write_ops
+from spanwise.recordings.sources import write_ops
 
 from scoreboard import targets_file
 from scoreboard.judge import MET, MISSED, REPORTED

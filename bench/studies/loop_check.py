@@ -36,7 +36,7 @@ import spanwise as sw
 from spanwise.builds.build import build_telling
 from spanwise.measure import closed_loop
 from spanwise.measure.running import FACE_TABLE
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.recorder import run_recorded
 
 TOLERANCE = 0.02
 RUNS, QUICK_RUNS = 5, 3

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import spanwise as sw
 from spanwise.measure.peers import ALL
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.recorder import run_recorded
 
 _JSON = "import json; json.loads(json.dumps([{'a': i, 'b': str(i) * 3} for i in range(60000)]))"
 _WORDS = "x = {}\nfor i in range(150000): x[str(i * 7919 % 100003)] = (i, str(i))"

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spanwise import _lib
-from spanwise.recording.recorder import RECORDER
+from spanwise.recordings.recorder import RECORDER
 
 LOOPS, FUNCTIONS = 50, 550
 JSON_JOB = """import json

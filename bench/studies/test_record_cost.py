@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise import _lib
-from spanwise.recording.recorder import RECORDER
+from spanwise.recordings.recorder import RECORDER
 
 from studies import record_cost
 

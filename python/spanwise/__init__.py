@@ -66,12 +66,13 @@ from spanwise.optimizer.search import optimize
 from spanwise.optimizer.trial import Trial
 from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
 from spanwise.ranges.handle import RangeStats
-from spanwise.recording.compare import compare
-from spanwise.recording.recorder import record
-from spanwise.recording.recording import Recording
-from spanwise.recording.recording_set import RecordingSet
-from spanwise.recording.sites import Site, Sites
-from spanwise.recording.summary import Summary
+from spanwise.recordings.compare import compare
+from spanwise.recordings.recorder import record
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.summary import Summary
+from spanwise.recordings.within import RecordedPart, recording
 from spanwise.results.rows import Rows
 from spanwise.sweeps.result import Sweep
 from spanwise.sweeps.sweep import SweepInterrupted, sweep
@@ -116,6 +117,7 @@ __all__ = [
     "ProgramNotFoundError",
     "RangeAllocator",
     "RangeStats",
+    "RecordedPart",
     "Recording",
     "RecordingIOError",
     "RecordingNotFoundError",
@@ -143,6 +145,7 @@ __all__ = [
     "optimize",
     "plots",
     "record",
+    "recording",
     "replay",
     "run",
     "sweep",
@@ -153,6 +156,6 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """%load_ext spanwise: registers the %%record cell magic."""
-    from spanwise.recording import magic  # noqa: PLC0415  notebooks only
+    from spanwise.recordings import magic  # noqa: PLC0415  notebooks only
 
     magic.load_ipython_extension(shell)

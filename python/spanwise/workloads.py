@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
-from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Simulation
-from spanwise.recording.sources import Batch
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.simulate import Simulation
+from spanwise.recordings.sources import Batch
 from spanwise.tables.table import SizeClassTable, as_table
 
 Draw = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.recorder import run_recorded
 
 from tests.malloc.tools import Face
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import spanwise as sw
 from spanwise.ledger.parts import PARTS
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.recorder import run_recorded
 
 from tests.malloc.tools import CC, Face
 

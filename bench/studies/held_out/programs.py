@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import spanwise as sw
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.recorder import run_recorded
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "LC_ALL": "C"}

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from spanwise.recording.recording import Recording
-from spanwise.recording.recording_set import RecordingSet
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 
 SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `new_command` adds a command to."""

@@ -16,8 +16,8 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
-from spanwise.recording.recording import Recording
-from spanwise.recording.recording_set import RecordingSet
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 from spanwise.tables.table import SizeClassTable
 
 

@@ -23,9 +23,9 @@ from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
 from spanwise.measure.running import FACE_TABLE
 from spanwise.optimizer.search import optimize
-from spanwise.recording.outputs import made_folder
-from spanwise.recording.recorder import run_recorded
-from spanwise.recording.recording import Recording
+from spanwise.recordings.outputs import made_folder
+from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")

@@ -19,8 +19,8 @@ from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import Optimum
 from spanwise.optimizer.profile import OBJECTIVES
 from spanwise.optimizer.search import optimize
-from spanwise.recording.outputs import check_output
-from spanwise.recording.recording_set import RecordingSet
+from spanwise.recordings.outputs import check_output
+from spanwise.recordings.recording_set import RecordingSet
 from spanwise.tables.table import SizeClassTable
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import add_program_options, program_of
 from spanwise.errors import InvalidError
-from spanwise.recording.outcome import Outcome
-from spanwise.recording.outputs import check_output
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.outcome import Outcome
+from spanwise.recordings.outputs import check_output
+from spanwise.recordings.recorder import run_recorded
 
 
 def add(commands: SubParsers) -> None:

@@ -17,7 +17,7 @@ from spanwise.measure.ledger_check import check_ledger
 from spanwise.measure.replay_result import describe
 from spanwise.measure.replayer import TOUCHES, Allocator, allocator_named
 from spanwise.measure.replays import DRAIN_SECONDS, replay_many
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 
 

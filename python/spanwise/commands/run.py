@@ -18,7 +18,7 @@ from spanwise.commands.ledger import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.measure.running import RunResult, find_face, heap_variables, run_under
-from spanwise.recording.outputs import check_output
+from spanwise.recordings.outputs import check_output
 
 _MORE = """\
 The exit status is the program's; 128 + N when signal N ended it; 1 when it went well but told no

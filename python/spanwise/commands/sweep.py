@@ -20,9 +20,9 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
-from spanwise.recording.moments import parse_seconds
-from spanwise.recording.outputs import check_output
-from spanwise.recording.recording import Recording
+from spanwise.recordings.moments import parse_seconds
+from spanwise.recordings.outputs import check_output
+from spanwise.recordings.recording import Recording
 from spanwise.sweeps.plans import expand
 from spanwise.sweeps.result import Sweep
 from spanwise.sweeps.sweep import SweepInterrupted, sweep

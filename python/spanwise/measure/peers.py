@@ -17,8 +17,8 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.measure.replayer import PEERS, allocator_named
 from spanwise.measure.replays import replay_many
-from spanwise.recording.compare import as_recording
-from spanwise.recording.recording import Recording
+from spanwise.recordings.compare import as_recording
+from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result, Value

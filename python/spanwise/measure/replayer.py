@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _lib, errors
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Step
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable

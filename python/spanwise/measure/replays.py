@@ -22,8 +22,8 @@ from spanwise.measure.replayer import (
     operations_file,
     run_program,
 )
-from spanwise.recording.compare import as_recording
-from spanwise.recording.recording import Recording
+from spanwise.recordings.compare import as_recording
+from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import as_rows
 from spanwise.tables.table import SizeClassTable, as_table

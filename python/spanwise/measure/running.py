@@ -20,7 +20,7 @@ from spanwise import _format, _lib, errors
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
-from spanwise.recording.preload import (
+from spanwise.recordings.preload import (
     passing_on,
     preload_of,
     python_variables,
@@ -28,7 +28,7 @@ from spanwise.recording.preload import (
     wait_for,
     words_of,
 )
-from spanwise.recording.programs import Use, examine
+from spanwise.recordings.programs import Use, examine
 from spanwise.results.values import Result
 
 MALLOC_FACE = "libspanwise-malloc.so"

@@ -9,7 +9,7 @@ from typing import Any
 
 from spanwise.optimizer.profile import SizeProfile
 from spanwise.optimizer.solver import Rules, Solver
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 
 HELD = "held"

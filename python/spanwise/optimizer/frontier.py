@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import lib, pointer
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import FILE_STEP, Simulation
-from spanwise.recording.sources import Batch, FileSource, Source
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.simulate import FILE_STEP, Simulation
+from spanwise.recordings.sources import Batch, FileSource, Source
 from spanwise.results.progress import Step
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result, Value

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.recording.recording import Recording
-from spanwise.recording.sources import FileSource
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.sources import FileSource
 from spanwise.tables.table import SizeClassTable
 
 OBJECTIVES = ("allocs", "time", "peak")

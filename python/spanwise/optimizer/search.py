@@ -16,8 +16,8 @@ from spanwise.optimizer.optimum import Constraint, Optimum
 from spanwise.optimizer.profile import OBJECTIVES, check_allocates, joint_profile
 from spanwise.optimizer.solver import Rules
 from spanwise.optimizer.trial import Trial, barred, simulate, work
-from spanwise.recording.compare import Recordings, as_recordings
-from spanwise.recording.recording import Recording
+from spanwise.recordings.compare import Recordings, as_recordings
+from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.tables import families
 from spanwise.tables.table import STOCK, SizeClassTable, as_table

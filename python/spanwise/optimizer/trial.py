@@ -15,7 +15,7 @@ from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.frontier import peak_ledger
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Step
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result, Value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise.errors import InvalidError
 from spanwise.plots.style import pyplot, styled
-from spanwise.recording.outputs import check_output
+from spanwise.recordings.outputs import check_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

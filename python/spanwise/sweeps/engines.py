@@ -16,7 +16,7 @@ from concurrent.futures import (
 from typing import Any, Protocol
 
 from spanwise import errors
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import run_task
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import errors
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 
 
 def ops_sha256(ops: NDArray[np.void]) -> str:

@@ -24,8 +24,8 @@ import numpy as np
 
 from spanwise import _lib, errors
 from spanwise.heap.options import HeapOptions, as_options
-from spanwise.recording.recording import Recording
-from spanwise.recording.sources import ArraySource, FileSource
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.sources import ArraySource, FileSource
 from spanwise.sweeps.inputs import file_sha256, ops_sha256
 from spanwise.sweeps.tasks import Row, Task, table_spec
 from spanwise.sweeps.worker import describe

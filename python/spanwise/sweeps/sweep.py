@@ -13,7 +13,7 @@ from typing import Any
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
-from spanwise.recording import sources
+from spanwise.recordings import sources
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.sweeps import row_file
 from spanwise.sweeps.dispatcher import Dispatcher

@@ -20,9 +20,9 @@ from spanwise import _lib, errors
 from spanwise._lib import OPS_DTYPE, check, ffi, lib
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
-from spanwise.recording.recording import Recording
-from spanwise.recording.simulate import Simulation, before_stop
-from spanwise.recording.sources import Batch, FileSource
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.simulate import Simulation, before_stop
+from spanwise.recordings.sources import Batch, FileSource
 from spanwise.sweeps.inputs import open_checked
 from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS, Row, Task, spec_table
 

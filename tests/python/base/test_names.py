@@ -106,8 +106,16 @@ def test_what_has_rows_has_all_forms_of_them() -> None:
 
 
 def test_every_result_becomes_json() -> None:
-    """All public types but those that are memory, and two plain tuples of a name and a number."""
-    others = {"Block", "Heap", "Rows", "Measure", "Constraint", *OF_THE_CALLERS_UNIT}
+    """All public types but memory, a context, and two plain tuples of a name and a number."""
+    others = {
+        "Block",
+        "Heap",
+        "Rows",
+        "Measure",
+        "Constraint",
+        "RecordedPart",
+        *OF_THE_CALLERS_UNIT,
+    }
     for kind in PUBLIC_TYPES:
         assert (kind.__name__ in others) or issubclass(kind, Result), kind
 

@@ -29,8 +29,8 @@ from spanwise.measure.closed_loop import (
 )
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.measure.running import MALLOC_FACE
-from spanwise.recording.finish import finish
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.finish import finish
+from spanwise.recordings.recorder import run_recorded
 
 from tests.python.helpers import ALLOC, make_ops, needs_recorder, python, random_ops, spanwise
 

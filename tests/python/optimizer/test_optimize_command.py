@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.recording.recorder import run_recorded
+from spanwise.recordings.recorder import run_recorded
 
 from tests.python.helpers import (
     ALLOC,

@@ -22,7 +22,7 @@ import pytest
 import spanwise as sw
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.process_ledger import ProcessLedger
-from spanwise.recording.sites import Site, Sites
+from spanwise.recordings.sites import Site, Sites
 from spanwise.results.rows import as_rows, rows_of
 from spanwise.tables.table import STOCK
 

@@ -12,7 +12,7 @@ import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise.optimizer.frontier import FRONTIER_DTYPE, Frontier, _row, _SpreadSource, peak_ledger
-from spanwise.recording.sources import Batch
+from spanwise.recordings.sources import Batch
 from spanwise.results.rows import as_rows
 from spanwise.sweeps.result import Sweep, latest
 from spanwise.sweeps.tasks import ROW_FIELDS

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise import _lib
-from spanwise.recording.simulate import Simulation
+from spanwise.recordings.simulate import Simulation
 from spanwise.sweeps import inputs
 
 from tests.python.sweeps.sweep_tools import TABLES, expected, lines_of, settled

@@ -10,8 +10,8 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib, workloads
-from spanwise.recording.simulate import Simulation
-from spanwise.recording.sources import Batch
+from spanwise.recordings.simulate import Simulation
+from spanwise.recordings.sources import Batch
 
 from tests.python.helpers import ALLOC, FREE
 

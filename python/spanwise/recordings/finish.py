@@ -10,7 +10,7 @@ import numpy as np
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.runner import interruptible
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recording import Recording
 
 
 def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tuple[Path, ...], str]:
@@ -28,7 +28,8 @@ def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tupl
             finished[child] = output.with_name(child.name)
     for path in finished:
         try:
-            _salvage(path, areas, raw)
+            # The recording of the process that was started has the list of children.
+            salvage(path, areas, *(_children_of(raw) if path == raw else (0, 0)))
             finish(path, path)
         except errors.RecordingIOError as error:
             unordered = str(error)
@@ -37,20 +38,20 @@ def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tupl
     return tuple(place for path, place in finished.items() if path != raw), unordered
 
 
-def _salvage(path: Path, areas: Path, root: Path) -> None:
-    """Adds to a raw recording what a killed program had not written yet.
+def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:
+    """Adds to a raw recording what its program had not written yet.
 
     Args:
-        path: its raw recording.
+        path: the raw recording.
         areas: the folder of open blocks.
-        root: the raw recording of the process that was started: it has the list of children.
+        unrecorded: how many children were not recorded.
+        recorded: how many were.
+
+    Raises:
+        RecordingIOError: it cannot be read or written.
     """
-    unrecorded, recorded = _children_of(root) if path == root else (0, 0)
-    check(
-        lib.sw_trace_salvage(
-            _lib.c_path(path), _lib.c_path(areas / f"{path.name}.areas"), unrecorded, recorded
-        )
-    )
+    blocks = areas / f"{path.name}.areas"
+    check(lib.sw_trace_salvage(_lib.c_path(path), _lib.c_path(blocks), unrecorded, recorded))
 
 
 def _children_of(raw: Path) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib
-from spanwise.recording.sources import Module
+from spanwise.recordings.sources import Module
 from spanwise.results.values import Result
 
 HISTOGRAM_DTYPE = np.dtype([("size_bytes", "<u8"), ("count", "<u8"), ("total_bytes", "<u8")])

@@ -25,8 +25,8 @@ from types import ModuleType
 from typing import Any
 
 from spanwise.errors import InvalidError, SpanwiseError
-from spanwise.recording.recorder import run_recorded
-from spanwise.recording.recording import Recording
+from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recording import Recording
 
 _STARTER = """\
 import importlib, pickle, sys

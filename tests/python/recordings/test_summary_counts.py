@@ -10,9 +10,9 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.recording.simulate import before_stop
-from spanwise.recording.sources import Batch, Module
-from spanwise.recording.summary import count_sites, count_sizes, count_threads, frame_name
+from spanwise.recordings.simulate import before_stop
+from spanwise.recordings.sources import Batch, Module
+from spanwise.recordings.summary import count_sites, count_sizes, count_threads, frame_name
 
 from tests.python.helpers import ALLOC, FREE, REALLOC
 

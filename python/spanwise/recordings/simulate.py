@@ -20,7 +20,7 @@ from spanwise.heap.handle import HeapHandle
 from spanwise.heap.options import DEFAULT, HeapOptions, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
-from spanwise.recording.sources import Batch, FileSource, Source
+from spanwise.recordings.sources import Batch, FileSource, Source
 from spanwise.results.progress import Step
 from spanwise.tables.table import SizeClassTable
 

@@ -19,14 +19,14 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
-from spanwise.recording import sources
-from spanwise.recording.moments import is_after, parse_seconds
-from spanwise.recording.ops import check_ops, summarize_ops
-from spanwise.recording.simulate import Simulation, account
-from spanwise.recording.sites import Site, Sites
-from spanwise.recording.slices import slice_ops
-from spanwise.recording.sources import ArraySource, FileSource, Module, Source
-from spanwise.recording.summary import (
+from spanwise.recordings import sources
+from spanwise.recordings.moments import is_after, parse_seconds
+from spanwise.recordings.ops import check_ops, summarize_ops
+from spanwise.recordings.simulate import Simulation, account
+from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.slices import slice_ops
+from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
+from spanwise.recordings.summary import (
     Summary,
     count_sites,
     count_sizes,

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.comparison import Comparison
-from spanwise.recording.recording import Recording
-from spanwise.recording.recording_set import RecordingSet
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 from spanwise.results.progress import Progress
 from spanwise.tables.table import STOCK, SizeClassTable
 

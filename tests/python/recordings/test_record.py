@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.recording import programs
+from spanwise.recordings import programs
 
 from tests.python.helpers import needs_recorder, parts_of, spanwise
 

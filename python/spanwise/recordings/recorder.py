@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Any, Literal, overload
 
 from spanwise import _lib, errors
-from spanwise.recording.finish import finish_all
-from spanwise.recording.outcome import Outcome
-from spanwise.recording.preload import (
+from spanwise.recordings.finish import finish_all
+from spanwise.recordings.outcome import Outcome
+from spanwise.recordings.preload import (
     passing_on,
     preload_of,
     python_variables,
@@ -25,9 +25,9 @@ from spanwise.recording.preload import (
     wait_for,
     words_of,
 )
-from spanwise.recording.programs import examine
-from spanwise.recording.recording import Recording
-from spanwise.recording.recording_set import RecordingSet
+from spanwise.recordings.programs import examine
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 
 RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.recording import programs
+from spanwise.recordings import programs
 
 from tests.python.helpers import make_ops, needs_recorder, spanwise
 

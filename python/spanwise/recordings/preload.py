@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from spanwise import errors
-from spanwise.recording.programs import Program
+from spanwise.recordings.programs import Program
 
 
 def words_of(argv: Sequence[str | os.PathLike[str]]) -> list[str]:

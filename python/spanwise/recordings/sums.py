@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import lib
-from spanwise.recording.recording import Recording
-from spanwise.recording.summary import HISTOGRAM_DTYPE, Summary
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.summary import HISTOGRAM_DTYPE, Summary
 from spanwise.results.rows import Rows, as_rows
 
 _MOST = ("largest_bytes", "duration_ns", "drop_reason")

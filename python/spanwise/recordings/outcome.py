@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanwise import _format
-from spanwise.recording.programs import runtime_of
-from spanwise.recording.recording import Recording
-from spanwise.recording.recording_set import RecordingSet
+from spanwise.recordings.programs import runtime_of
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from spanwise import _format, errors
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recording.recording import Recording
-from spanwise.recording.sites import Site, Sites
-from spanwise.recording.sources import Module
-from spanwise.recording.summary import Summary, count_threads
-from spanwise.recording.sums import add_histograms, add_summaries, add_timelines, apart
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.sources import Module
+from spanwise.recordings.summary import Summary, count_threads
+from spanwise.recordings.sums import add_histograms, add_summaries, add_timelines, apart
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
