@@ -97,7 +97,7 @@ def find_valgrind() -> str | None:
 
 
 def programs_of(build: Path) -> list[Program]:
-    """The library's paths, the same without checks, and those of the malloc face.
+    """The library's paths, the same without checks, and those of the preloaded malloc.
 
     Raises:
         BenchError: they were not built.

@@ -165,7 +165,7 @@ def origins(
         BenchError: flags were told of an allocator that takes no part.
     """
     known = list(everyone)
-    # The malloc face tells no version: it is of the same build as the bench programs.
+    # The preloaded malloc tells no version: it is of the same build as the bench programs.
     own = next((who.version for who in known if who.name == SPANWISE and who.version), "")
     known = [replace(who, version=own) if who.name == SPANWISE else who for who in known]
     strangers = sorted(told.keys() - {who.name for who in known})

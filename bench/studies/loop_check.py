@@ -3,11 +3,11 @@
 """Closes the loop on a program and judges it: is what was predicted what is measured?
 
 Records the program (hash seeds fixed), finds its best table (32 classes, multiples of 16, objective
-peak), builds library and malloc face with it, and checks
+peak), builds library and preloaded malloc with it, and checks
 
 - the simulator against a tracked heap that replays the recording by one thread: every part of the
   ledger, at the peak and at the end, equal to the byte;
-- the most that the heap of real runs under the malloc face holds, median of 5, against the
+- the most that the heap of real runs under the preloaded malloc holds, median of 5, against the
   simulator's: within 2 %;
 
 both for the stock table and for the best one. Exit 1: one of them does not hold.
@@ -57,8 +57,8 @@ def close(
     Args:
         argv: program and arguments.
         folder: where recording and build go.
-        runs: of the program under each malloc face.
-        decay_ms: of the simulated heaps and of the faces: None the default, `math.inf` never.
+        runs: of the program under each preloaded malloc.
+        decay_ms: of simulated heaps and preloaded mallocs: None the default, `math.inf` never.
 
     Raises:
         SpanwiseError: a step failed; the message names it.
@@ -74,7 +74,7 @@ def close(
     ).table
     options = sw.HeapOptions(decay_ms=decay_ms)
     made = build_telling(best, folder / "best", _say)
-    _say(f"{runs} runs under each malloc face")
+    _say(f"{runs} runs under each preloaded malloc")
     measured = [
         closed_loop.measure(argv, recording.ledger(table, options=options), runs, lib=lib, env=env)
         for table, lib in ((FACE_TABLE, None), (best, made.folder))

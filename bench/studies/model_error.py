@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far the model is from other allocators: their real peaks on replays, and the simulator's.
 
-Each recording is replayed under our malloc face, glibc, jemalloc, mimalloc and tcmalloc, and
+Each recording is replayed under our preloaded malloc, glibc, jemalloc, mimalloc and tcmalloc, and
 accounted under the table that stands for each. Without recordings, programs are recorded.
 
     ./dev study model-error [FILE.swt ...] [--repeat 5] [-o model_error.json]

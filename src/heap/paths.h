@@ -7,7 +7,7 @@
 #include "size/table.h"
 #include "spanwise/fast_abi.h"
 
-/* Whether plain heaps take specialised paths. 0 in the malloc face, whose straight line serves the
+/* Whether plain heaps take specialised paths. 0 in the preloaded malloc, whose straight line serves the
  * same requests (heap/default.h), and where a sanitizer is at work: then every request takes the
  * generic path, and sw_heap_path says so. */
 #ifndef SW_SPECIALISED

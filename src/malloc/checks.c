@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the face's structs, as the headers state them. See base/assert.h. */
+/* The rules of the preloaded malloc's structs, as the headers state them. See base/assert.h. */
 #include "base/assert.h"
 #include "malloc/account.h"
 #include "malloc/json.h"

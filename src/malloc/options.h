@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of the malloc face, from the environment. */
+/* Options of the preloaded malloc, from the environment. */
 #ifndef SW_MALLOC_OPTIONS_H
 #define SW_MALLOC_OPTIONS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the face has once in a process: the default heap, made at the first call; a cache that calls
+/* What the preloaded malloc has once in a process: the default heap, made at the first call; a cache that calls
  * of ended threads share; forks; and whose ledger is to be written.
  */
 #ifndef SW_MALLOC_START_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of range allocators: who may call, with what, and the sums that all back ends share
+/* The public functions of range allocators: who may call, with what, and the sums that all back ends share
  * (range.h). */
 #include "range/range.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds: the library and the malloc face with a table of one's own as the default.
+"""Builds: the library and the preloaded malloc with a table of one's own as the default.
 
 What a build consists of, and why old inline code cannot meet it: docs/design/replay.md.
 """
@@ -52,7 +52,7 @@ def build(
     jobs: int | None = None,
     progress: Progress = None,
 ) -> Build:
-    """Generates the C of a table, and builds library and malloc face with it as their default.
+    """Generates the C of a table, and builds library and preloaded malloc with it as their default.
 
     Everything is made and checked in a temporary folder beside `folder`, and moved into place at
     the end: a build that fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) leaves what was there
@@ -63,7 +63,7 @@ def build(
         table: size classes, a table's name, or a table file.
         folder: where the build goes; an earlier build there is replaced.
         cc: C compiler, with options such as "gcc -DNAME=1"; None: $CC, else cc, gcc or clang.
-        malloc: also the malloc face.
+        malloc: also the preloaded malloc.
         cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: compilers at once; None: one a processor, at most 8.
         progress: as of `Recording.ledger`; the steps are those of the build, some seconds each.
@@ -195,7 +195,7 @@ class _Parts:
             rooms: of src/.
             extra: flags.
             name: of the folder.
-            paths: with the specialised paths, which the malloc face does without.
+            paths: with the specialised paths, which the preloaded malloc does without.
         """
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]

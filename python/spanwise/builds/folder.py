@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that a build made: what is in it, and programs on its malloc face."""
+"""The folder that a build made: what is in it, and programs on its preloaded malloc."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Build(Result):
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[Any]:
-        """Runs a program on the malloc face.
+        """Runs a program on the preloaded malloc.
 
         Args:
             argv: program and arguments.
@@ -88,7 +88,7 @@ class Build(Result):
             options: as of `subprocess.run`.
 
         Raises:
-            UnsupportedError: there is no malloc face. OSError: the program does not start.
+            UnsupportedError: there is no preloaded malloc. OSError: the program does not start.
         """
         base = dict(os.environ if env is None else env)
         preload = ":".join(filter(None, (str(self.malloc_library), base.get("LD_PRELOAD"))))

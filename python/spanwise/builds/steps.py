@@ -132,7 +132,7 @@ def sources(root: Path, rooms: Sequence[str], identifier: str) -> list[Path]:
 
 
 def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
-    """The rooms of the library: all but faces and programs; without recordings the heap's."""
+    """The library's rooms (no preloaded libraries, no programs); without recordings the heap's."""
     if not recordings:
         return _FLOOR
     source = root / "src"

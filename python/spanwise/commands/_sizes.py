@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes as people write them: one rule for every command, and for the variables of the malloc face.
+"""Sizes as people write them: one rule for all commands and the preloaded malloc's variables.
 
 Digits, then perhaps a unit, in any case: K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; KB,
 MB, GB, TB are powers of 1000; B, or none, is bytes.

@@ -14,7 +14,7 @@ C_NAMES = {
     "held_at_peak_bytes": "held_at_peak",
     "requested_at_peak_held_bytes": "requested_at_peak_held",
 }
-"""Fields that sw_replay_stats and the malloc face call differently."""
+"""Fields that sw_replay_stats and the preloaded malloc call differently."""
 
 
 @dataclass(frozen=True)

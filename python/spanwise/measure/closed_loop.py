@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A table is found for a recorded program and built, and the program is measured on it again.
 
-What is predicted is the simulator's; what is measured is the malloc face's, in its tracked form.
-The two are compared by the peak of held bytes, which both know exactly: the face's ledger of the
-peak is of a moment when live bytes were at most 1/32 below their highest.
+What is predicted is the simulator's; what is measured is the preloaded malloc's, in its tracked
+form. The two are compared by the peak of held bytes, which both know exactly: the preloaded
+malloc's ledger of the peak is of a moment when live bytes were at most 1/32 below their highest.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _VARIABLES = (
     *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_CHILDREN", "RECORD_PID"),
     *("TRACKED", "LEDGER"),
 )
-"""What recorder and malloc face find in a program's environment, after SPANWISE_."""
+"""What recorder and preloaded malloc find in a program's environment, after SPANWISE_."""
 
 
 def same_environment() -> dict[str, str]:
     """The environment in which a second run allocates as the first did: hash seeds are fixed.
 
-    It has a variable for each that the recorder or the malloc face will set: python copies its
+    It has a variable for each that the recorder or the preloaded malloc will set: python copies its
     environment, and two variables more or fewer may be a span more or fewer.
     """
     seeds = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
@@ -47,7 +47,7 @@ class Measured:
 
     Attributes:
         predicted: the simulator's ledger at the peak of its recording.
-        runs: what each run under the malloc face of that table told; none: it was not run.
+        runs: what each run under the preloaded malloc of that table told; none: it was not run.
     """
 
     predicted: Ledger
@@ -100,13 +100,13 @@ def measure(
     lib: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Measured:
-    """Runs a program under a malloc face.
+    """Runs a program under a preloaded malloc.
 
     Args:
         argv: program and arguments.
-        predicted: the simulator's ledger of its recording, under the table of the face.
+        predicted: the simulator's ledger of its recording, under the table of that malloc.
         count: runs.
-        lib: a folder that `build` made; None: the malloc face that is installed.
+        lib: a folder that `build` made; None: the preloaded malloc that is installed.
         env: the program's environment; None: `same_environment`.
 
     Raises:
@@ -125,11 +125,11 @@ def measure(
 
 @dataclass(frozen=True)
 class Loop:
-    """A program under the stock malloc face and under the one of the table found for it.
+    """A program under the stock preloaded malloc and under the one of the table found for it.
 
     Attributes:
         label: what the program is called.
-        stock: under the table of the installed face.
+        stock: under the table of the installed one.
         best: under the table that was found for it, which may be no better.
         classes: number of classes of that table.
         why_not: why the table was not built; "" when it was.

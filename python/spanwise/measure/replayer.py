@@ -116,7 +116,7 @@ def allocator_named(
 
 
 def built_allocator(folder: Path) -> Allocator:
-    """The malloc face of a folder that `spanwise build` made."""
+    """The preloaded malloc of a folder that `spanwise build` made."""
     face = folder / "lib" / MALLOC_FACE
     if not face.is_file():
         raise errors.InvalidError(

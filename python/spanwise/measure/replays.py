@@ -52,8 +52,8 @@ def replay(
         recording: what is replayed, or its file.
         allocator: "spanwise", "glibc", "jemalloc", "mimalloc", "tcmalloc" or the path of a library
             that defines malloc.
-        table: for spanwise: a heap with this table, made at run time, instead of the malloc face.
-        lib: for spanwise: the malloc face of a folder that `spanwise build` made.
+        table: for spanwise: a heap with this table, made at run time, not the preloaded malloc.
+        lib: for spanwise: the preloaded malloc of a folder that `spanwise build` made.
         touch: what is written of each new object: "none", "ends", "pages" (a byte in each 4 KiB,
             and the ends) or "all".
         repeat: so many replays, each in a fresh process.

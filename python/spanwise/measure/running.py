@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs run under the malloc face: they allocate from our heap, and it writes its ledger.
+"""Programs run under the preloaded malloc: they allocate from our heap, and it writes its ledger.
 
-What the face writes and when: docs/design/malloc.md.
+What that writes and when: docs/design/malloc.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spanwise.results.values import Result
 
 MALLOC_FACE = "libspanwise-malloc.so"
 FACE_TABLE = "c16"
-"""The table of the malloc face that is installed; others are built."""
+"""The table of the preloaded malloc that is installed; others are built."""
 
 _USE = Use("run under spanwise", "the preloaded malloc")
 
@@ -46,7 +46,7 @@ class RunResult(Result):
         argv: what was run.
         returncode: exit status of the program; negative: the signal that ended it.
         main: what the program's own process told; None: nothing (a signal ended it, or the loader
-            did not take the malloc face).
+            did not take the preloaded malloc).
         others: what the processes that it started told, in the order of their ids.
     """
 
@@ -129,8 +129,8 @@ def run(
         argv: program and arguments; its standard streams are those of this process.
         tracked: keep requested sizes, counts and a ledger at the peak; else the heap is at full
             speed.
-        lib: a folder that `spanwise build` made, whose malloc face is taken.
-        table: name of the table that the malloc face must have; None: whatever it has.
+        lib: a folder that `spanwise build` made, whose preloaded malloc is taken.
+        table: name of the table that the preloaded malloc must have; None: whatever it has.
         options: of the heap; those with default values are left to the environment.
         huge_pages: ask the system for transparent huge pages.
         keep_pymalloc: leave CPython its own allocator; else it runs with PYTHONMALLOC=malloc.
@@ -141,10 +141,10 @@ def run(
         How it ended, and its ledgers.
 
     Raises:
-        ProgramError: the program was not found, or takes no malloc face (statically linked,
+        ProgramError: the program was not found, or takes no preloaded malloc (statically linked,
             set-user-ID, of another machine).
-        InvalidError: an option is out of range, or no malloc face of that table is there.
-        UnsupportedError: the malloc face is not installed.
+        InvalidError: an option is out of range, or no preloaded malloc of that table is there.
+        UnsupportedError: the preloaded malloc is not installed.
         OSError: the system refused to start it.
     """
     words = words_of(argv)
@@ -180,7 +180,7 @@ def _decay_text(decay_ms: float) -> str:
 
 
 def find_face(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
-    """The malloc face of a build, or the one that is installed.
+    """The preloaded malloc of a build, or the one that is installed.
 
     Args:
         lib: a folder that `spanwise build` made; None: the installed one.
@@ -221,7 +221,7 @@ def run_under(
     cwd: str | os.PathLike[str] | None = None,
     patient: bool = False,
 ) -> RunResult:
-    """As `run`, with the face and its variables given.
+    """As `run`, with the library and its variables given.
 
     Args:
         words: program and arguments.
