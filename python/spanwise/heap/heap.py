@@ -220,7 +220,7 @@ class Heap:
 
     # --- workloads ---
 
-    def run(self, ops: NDArray[np.void], touch: bool = False) -> RunStats:
+    def run(self, ops: NDArray[np.void], touch: str = "none") -> RunStats:
         """Runs a whole workload in one C call, without the interpreter's lock.
 
         Each recorded thread has a cache of its own, whichever thread calls this. Objects that are
@@ -230,7 +230,7 @@ class Heap:
 
         Args:
             ops: structured array of `spanwise.OPS_DTYPE`, shape (n,).
-            touch: write the first and the last byte of each object.
+            touch: what is written of each new object: "none", or "ends", its first and last byte.
 
         Returns:
             Counts over all runs of this heap.
@@ -238,7 +238,7 @@ class Heap:
         Raises:
             TypeError: ops is no such array.
             InvalidError: naming the operation that is impossible, or whose object's id is above
-                the number of operations that this heap has run, these included.
+                the number of operations that this heap has run, these included; or another touch.
             StateError: another thread is running a workload here.
         """
         rows = as_ops(ops)

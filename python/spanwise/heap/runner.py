@@ -21,6 +21,7 @@ _IDS_AT_LEAST = 4096
 """Ids that the runner has room for from the start."""
 
 _LOOK_SECONDS = 0.2
+_TOUCHES = ("none", "ends")
 
 
 def as_ops(ops: Any) -> NDArray[np.void]:
@@ -55,17 +56,24 @@ def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
         )
 
 
-def run_ops(runner: Any, ops: NDArray[np.void], *, touch: bool = False) -> None:
+def run_ops(runner: Any, ops: NDArray[np.void], *, touch: str = "none") -> None:
     """Runs operations of `as_ops`; KeyboardInterrupt stops them between two.
 
+    Args:
+        runner: of the heap.
+        ops: of `as_ops`.
+        touch: what is written of each new object: "none" or "ends".
+
     Raises:
-        InvalidError: naming the operation that is impossible.
+        InvalidError: naming the operation that is impossible; or another touch.
     """
+    if touch not in _TOUCHES:
+        raise errors.InvalidError(f"touch {touch!r}: use {' or '.join(_TOUCHES)}")
     cancel = ffi.new("int *")
     start = pointer(ops, "sw_op *")
 
     def call() -> errors.SpanwiseError | None:
-        status = lib.sw_runner_run(runner, start, len(ops), touch, cancel, ffi.NULL)
+        status = lib.sw_runner_run(runner, start, len(ops), touch == "ends", cancel, ffi.NULL)
         return failure(status) if status != 0 else None
 
     error = call() if len(ops) < _DIRECT_OPS else interruptible(call, cancel)
@@ -74,9 +82,17 @@ def run_ops(runner: Any, ops: NDArray[np.void], *, touch: bool = False) -> None:
 
 
 def interruptible(
-    call: Callable[[], errors.SpanwiseError | None], cancel: Any
+    call: Callable[[], errors.SpanwiseError | None],
+    cancel: Any,
+    look: Callable[[], object] = lambda: None,
 ) -> errors.SpanwiseError | None:
-    """Runs a long C call beside the main thread, which alone hears Ctrl-C and may set `cancel`."""
+    """Runs a long C call beside the main thread, which alone hears Ctrl-C and may set `cancel`.
+
+    Args:
+        call: the call; its result is returned.
+        cancel: an int that the call reads.
+        look: called now and then meanwhile, by the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         return call()
     done = threading.Event()
@@ -92,7 +108,7 @@ def interruptible(
     try:
         # A signal that the system hands to another thread does not end this wait: wait in parts.
         while not done.wait(_LOOK_SECONDS):
-            pass
+            look()
     except BaseException:
         cancel[0] = 1
         while not done.is_set():  # the arrays must live until the call has ended

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise.errors import StateError
+from spanwise.results.values import Result
 
 HOLE_DTYPE = _lib.dtype_of("sw_range_hole")
 """A hole: fields start and size."""
@@ -27,7 +28,7 @@ Self = TypeVar("Self", bound="RangeBase")
 
 
 @dataclass(frozen=True)
-class RangeStats:
+class RangeStats(Result):
     """Figures of a range allocator.
 
     Attributes:

@@ -11,6 +11,7 @@ from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.runner import interruptible
 from spanwise.recordings.recording import Recording
+from spanwise.results.progress import progress_bar
 
 
 def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tuple[Path, ...], str]:
@@ -86,13 +87,30 @@ def finish(raw: Path, output: Path) -> None:
         raise error
 
 
+def _count_of(raw: Path) -> int:
+    """How many operations a raw recording has; 0 where that cannot be read."""
+    try:
+        return int(Recording.open(raw, valid_prefix=True).info["ops"])
+    except errors.SpanwiseError:
+        return 0
+
+
 def _finish_once(raw: Path, output: Path, flags: int) -> errors.SpanwiseError | None:
-    cancel = ffi.new("int *")
+    cancel, done = ffi.new("int *"), ffi.new("uint64_t *")
+    told = 0
 
     def call() -> errors.SpanwiseError | None:
         status = lib.sw_trace_finish(
-            _lib.c_path(raw), _lib.c_path(output), flags, cancel, ffi.NULL, ffi.NULL
+            _lib.c_path(raw), _lib.c_path(output), flags, cancel, done, ffi.NULL
         )
         return _lib.failure(status) if status != 0 else None
 
-    return interruptible(call, cancel)
+    with progress_bar(None, _count_of(raw), "put in order", "operations") as tell:
+
+        def look() -> None:
+            nonlocal told
+            now = int(done[0])
+            tell(now - told)
+            told = now
+
+        return interruptible(call, cancel, look)

@@ -92,7 +92,7 @@ def play(rng: np.random.Generator, heap: sw.Heap) -> None:
     kept: list[sw.Block] = []
     for _ in range(4):
         with suppress(sw.SpanwiseError):
-            heap.run(random_array(rng), touch=bool(rng.integers(2)))
+            heap.run(random_array(rng), touch=("none", "ends")[rng.integers(2)])
         random_blocks(rng, heap, kept)
         if rng.integers(2):
             heap.drain()

@@ -323,7 +323,7 @@ def test_manual_clock_gives_pages_back() -> None:
 def test_run_keeps_objects_between_runs(heap: sw.Heap) -> None:
     stats = heap.run(make_ops((ALLOC, 0, 100), (ALLOC, 1, 200)))
     assert (stats.allocs, stats.live_objects, stats.requested_bytes) == (2, 2, 300)
-    stats = heap.run(make_ops((FREE, 0, 0), (ALLOC, 0, 50)), touch=True)
+    stats = heap.run(make_ops((FREE, 0, 0), (ALLOC, 0, 50)), touch="ends")
     assert (stats.ops, stats.requested_bytes, stats.peak_requested_bytes) == (4, 250, 300)
     assert heap.ledger().requested_bytes == 250
     heap.drain()

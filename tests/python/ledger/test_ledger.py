@@ -47,7 +47,7 @@ def live_ledger(
 ) -> sw.Ledger:
     """The ledger of a real heap after the operations, by the recording's clock."""
     with sw.Heap(table, manual_clock=True, options=options) as heap:
-        heap.run(ops, touch=True)
+        heap.run(ops, touch="ends")
         ledger = heap.ledger()
         heap.verify()
         return ledger
