@@ -59,7 +59,6 @@ def test_cplusplus_example(standard: str, libdir: Path, prefix: Path, tmp_path: 
     assert run(program, env={"LD_LIBRARY_PATH": str(libdir)}) == example.output
 
 
-@in_full
 @pytest.mark.slow
 def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Path) -> None:
     """All but the first, which makes an environment: here it is one that a wheel was put into."""

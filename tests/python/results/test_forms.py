@@ -190,6 +190,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "ProcessLedger": big_process,
     "RangeAllocator": lambda: sw.RangeAllocator(1 << 60),
     "RangeStats": lambda: sw.RangeAllocator(1 << 60).stats(),
+    "RecordedPart": sw.RecordedPart,
     "Recording": lambda: RECORDING,
     "RecordingSet": lambda: sw.RecordingSet([RECORDING] * 100),
     "Replay": big_replay,
