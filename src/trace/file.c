@@ -51,11 +51,13 @@ static sw_status damaged(const swt_file *file, uint64_t at, const char *reason) 
         return sw_fail(SW_FORMAT, op,
                        "%s: byte %" PRIu64 ": %s; nothing before it can be used, record again",
                        file->name, at, reason);
-    return sw_fail(
-        SW_FORMAT, op,
-        "%s: byte %" PRIu64 ": %s; use --valid-prefix to read the %" PRIu64 " %s%s before it",
-        file->name, at, reason, count, file->header.form == SW_TRACE_RAW ? "event" : "operation",
-        count == 1 ? "" : "s");
+    return sw_fail(SW_FORMAT, op,
+                   "%s: byte %" PRIu64
+                   ": %s; use --valid-prefix (in Python valid_prefix=True) to read the %" PRIu64
+                   " %s%s before it",
+                   file->name, at, reason, count,
+                   file->header.form == SW_TRACE_RAW ? "event" : "operation",
+                   count == 1 ? "" : "s");
 }
 
 sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason) {

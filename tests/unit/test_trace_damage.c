@@ -203,8 +203,9 @@ static void prefix_of_blocks(void) {
     file_write(path, file.data, file.used);
     CHECK_EQ(read_all(path, 0, &got, &n), SW_FORMAT);
     CHECK_EQ(n, SW_TRACE_OPS_MAX);
-    CHECK(strstr(sw_last_error()->message, "checksum of a block is wrong; use --valid-prefix to "
-                                           "read the 8192 operations before it") != NULL);
+    CHECK(strstr(sw_last_error()->message, "checksum of a block is wrong; use --valid-prefix (in "
+                                           "Python valid_prefix=True) to read the 8192 "
+                                           "operations before it") != NULL);
     free(got);
     CHECK_EQ(sw_trace_open(path, SW_TRACE_VALID_PREFIX, &t), SW_OK);
     sw_trace_get_info(t, &info);

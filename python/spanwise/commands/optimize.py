@@ -14,6 +14,7 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
+from spanwise.errors import InvalidError
 from spanwise.optimizer.fit import HELD
 from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import Optimum
@@ -115,16 +116,17 @@ def add(commands: SubParsers) -> None:
         "--frontier", action="store_true", help="simulate waste against the number of classes"
     )
     add_plot_option(parser, "draw the frontier")
+    _options.add_valid_prefix_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Finds, tries, writes and prints the table; 1 where the stock table stays."""
     if options.output:
-        check_output(options.output)
+        _check_table_file(options.output)
     if options.plot:
         plots.check_place(options.plot)
-    fitted = RecordingSet.open(options.files)
-    held_out = RecordingSet.open(options.holdout) if options.holdout else None
+    fitted = RecordingSet.open(options.files, options.valid_prefix)
+    held_out = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else None
     if fitted.events == 0:
         return int(told_gaps(fitted))
     best = _optimum(options, fitted, held_out)
@@ -142,6 +144,13 @@ def run(options: argparse.Namespace) -> int:
         if options.output:
             print(_file_line(best, options.output, written is not None))
     return int(told_gaps([*fitted, *(held_out or ())]) or not best.holds)
+
+
+def _check_table_file(path: str) -> None:
+    """Before the work: every command knows a table file by its name."""
+    check_output(path, json=True)
+    if not path.endswith(".json"):
+        raise InvalidError(f"{path}: a table file ends in .json; give another name")
 
 
 def _optimum(

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     variables = heap_variables(given, tracked=not options.plain, huge_pages=options.thp == "advise")
     face = find_face(options.lib, options.table)
     if options.output:
-        check_output(options.output)
+        check_output(options.output, json=options.json)
     result = run_under(command, face, variables, keep_pymalloc=options.keep_pymalloc, patient=True)
     status = result.returncode if result.returncode >= 0 else 128 - result.returncode
     if result.main is None:

@@ -8,6 +8,7 @@ the span of each class is chosen with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from spanwise import errors
 from spanwise.ledger.comparison import Comparison
@@ -74,7 +75,8 @@ def optimize(
 
     Raises:
         InvalidError: rules that no table meets, a recording without allocations, or without any
-            of at most largest_bytes bytes, or two different tables of one name.
+            of at most largest_bytes bytes, two different tables of one name, or a held-out
+            recording that is fitted to.
     """
     if name is not None:
         families.check_name(name)
@@ -91,6 +93,10 @@ def optimize(
     held_out = as_recordings(holdout) if holdout is not None else []
     for one in held_out:
         check_allocates(one)
+        if any(one is other or _same_file(one, other) for other in fitted):
+            raise errors.InvalidError(
+                f"{one.name}: cannot be held out, because the table is fitted to it"
+            )
     profile = joint_profile(fitted, kind, weights)
     fit = Fit(fitted, objective, profile, rules, len(fitted))
     total = simulated_operations(
@@ -122,6 +128,16 @@ def simulated_operations(
     return work(as_recordings(recordings), beside + proposals) + work(
         as_recordings(holdout or []), beside + 1
     )
+
+
+def _same_file(one: Recording, other: Recording) -> bool:
+    """Whether both were opened from one file."""
+    if one.path is None or other.path is None:
+        return False
+    try:
+        return Path(one.path).samefile(other.path)
+    except OSError:
+        return False
 
 
 def _given(tables: Iterable[SizeClassTable | str]) -> list[SizeClassTable]:

@@ -27,6 +27,7 @@ from typing import Any
 from spanwise.errors import InvalidError, SpanwiseError
 from spanwise.recordings.recorder import run_recorded
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.temporary import temporary_recording
 
 _STARTER = """\
 import importlib, pickle, sys
@@ -74,7 +75,7 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
     options = _parser().parse_args(shlex.split(line))
     with tempfile.TemporaryDirectory(prefix="spanwise-cell-") as folder:
         script = _script(Path(folder), cell, namespace)
-        output = Path(options.output) if options.output else _lasting_file()
+        output = Path(options.output) if options.output else temporary_recording()
         # The notebook's stdout is no file, so the program's output is passed on afterwards.
         with tempfile.TemporaryFile() as said:
             outcome = run_recorded(
@@ -164,10 +165,6 @@ def _travels(value: Any) -> bool:
     except Exception:
         return False
     return all(told != "__main__" for _, told, _ in pickletools.genops(raw))
-
-
-def _lasting_file() -> Path:
-    return Path(tempfile.mkdtemp(prefix="spanwise-")) / "cell.swt"
 
 
 def load_ipython_extension(shell: Any) -> None:

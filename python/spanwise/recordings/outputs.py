@@ -15,16 +15,19 @@ from spanwise.errors import InvalidError
 _MAGIC = b"\x89SWT\r\n\x1a\n"
 
 
-def check_output(path: str | os.PathLike[str], *, replace: bool = False) -> None:
+def check_output(
+    path: str | os.PathLike[str], *, replace: bool = False, json: bool = False
+) -> None:
     """Refuses a file that could not be written, or that is a recording.
 
     Args:
         path: of the file; the system may have it already.
         replace: also a recording may be replaced.
+        json: JSON will be written, so only JSON, or an empty file, may be replaced.
 
     Raises:
         OSError: its folder does not exist or takes no files, or it is a folder.
-        InvalidError: it is a recording, which nothing brings back.
+        InvalidError: it is a recording, which nothing brings back, or no JSON.
     """
     place = Path(path)
     try:
@@ -38,6 +41,8 @@ def check_output(path: str | os.PathLike[str], *, replace: bool = False) -> None
         raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
     if not replace and is_recording(place):
         raise InvalidError(f"{place}: is a recording, which would be lost; give another name")
+    if json and place.is_file() and not _may_be_json(place):
+        raise InvalidError(f"{place}: exists already and is no JSON; give another name")
 
 
 def is_recording(path: Path) -> bool:
@@ -45,6 +50,14 @@ def is_recording(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def _may_be_json(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip()[:1] in (b"", b"{", b"[")
     except OSError:
         return False
 

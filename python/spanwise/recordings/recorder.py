@@ -28,6 +28,7 @@ from spanwise.recordings.preload import (
 from spanwise.recordings.programs import examine
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.temporary import temporary_recording
 
 RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
@@ -44,6 +45,7 @@ def record(
     keep_pymalloc: bool = ...,
     env: Mapping[str, str] | None = ...,
     cwd: str | os.PathLike[str] | None = ...,
+    force: bool = ...,
 ) -> Recording: ...
 @overload
 def record(
@@ -55,6 +57,7 @@ def record(
     keep_pymalloc: bool = ...,
     env: Mapping[str, str] | None = ...,
     cwd: str | os.PathLike[str] | None = ...,
+    force: bool = ...,
 ) -> Recording | RecordingSet: ...
 def record(
     argv: Sequence[str | os.PathLike[str]],
@@ -65,6 +68,7 @@ def record(
     keep_pymalloc: bool = False,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    force: bool = False,
 ) -> Recording | RecordingSet:
     """Runs a program and records every call of its malloc family.
 
@@ -73,25 +77,30 @@ def record(
 
     Args:
         argv: program and arguments; the program's output goes where this process's goes.
-        output: the recording; None: a new file in the system's folder for temporary files. What
-            the process was before it called exec goes to STEM.PID.swt beside it.
+        output: the recording; None: a file in the system's folder for temporary files that goes
+            when this Python ends. What the process was before it called exec goes to STEM.PID.swt
+            beside it.
         children: also record the processes that it starts, to STEM.PID.swt beside output.
         stacks: return addresses kept of each call, 0 to 128.
         keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
             PYTHONMALLOC=malloc, so that each of its objects is seen.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
+        force: replace the output when it exists.
 
     Returns:
         The recording; with children a RecordingSet, the program's own recording first.
 
     Raises:
+        InvalidError: the output exists, and force was not given.
         ProgramError: the program was not found, or cannot be recorded (statically linked,
             set-user-ID, of another machine).
         UnsupportedError: the recorder is not installed.
         OSError: the system refused to write or to start it.
     """
-    path = Path(output) if output is not None else _temporary()
+    path = Path(output) if output is not None else temporary_recording()
+    if output is not None and path.is_file() and not force:
+        raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
     outcome = _run_recorded(
         argv,
         path,
@@ -106,12 +115,6 @@ def record(
     if outcome.stopped_by:
         raise KeyboardInterrupt
     return outcome.recordings() if children else Recording.open(outcome.path)
-
-
-def _temporary() -> Path:
-    handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
-    os.close(handle)
-    return Path(name)
 
 
 def run_recorded(
@@ -236,7 +239,7 @@ def _workshop(output: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
     except OSError as error:
-        message = f"{output}: cannot write there: {error.strerror}; choose another place with -o"
+        message = f"{output}: cannot write there: {error.strerror}; give another output"
         missing = isinstance(error, FileNotFoundError)
         kind = errors.RecordingNotFoundError if missing else errors.RecordingIOError
         raise kind(message, errno=error.errno, filename=output) from None

@@ -11,6 +11,8 @@ import ctypes
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import lib
-from spanwise.errors import StateError
+from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.temporary import temporary_recording
 
 _ALIGN_LOG2 = 12
 _MARKS = 8
+_CUT = "import sys; from spanwise.recordings.within import cut; sys.exit(cut(*sys.argv[1:]))"
 
 
 class RecordedPart:
@@ -33,16 +37,17 @@ class RecordedPart:
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
+        self._why_none = "the block has not ended, so there is no recording yet"
 
     @property
     def recording(self) -> Recording:
         """The operations of the block, of all threads, after an allocation of what was live then.
 
         Raises:
-            StateError: the block has not ended.
+            StateError: the block has not ended, or it ended with an exception.
         """
         if self._recording is None:
-            raise StateError("recording(): the block has not ended, so there is no recording yet")
+            raise StateError(f"recording(): {self._why_none}")
         return self._recording
 
     def __repr__(self) -> str:
@@ -50,30 +55,92 @@ class RecordedPart:
 
 
 @contextmanager
-def recording() -> Iterator[RecordedPart]:
+def recording(output: str | os.PathLike[str] | None = None) -> Iterator[RecordedPart]:
     """Records a block of the program that runs, which the recorder must have started.
 
     The process is one of `spanwise record -- python3 SCRIPT` (or of `spanwise.record`), and its
-    whole recording is made as ever. At the block's end what was recorded so far is copied, put in
-    order and cut to the block; what that allocates comes after the block.
+    whole recording is made as ever, with the modules that `import spanwise` loads. The block's
+    recording has no call sites. At the end of the block another process puts what was recorded so
+    far in order and cuts the block out, so that this one does not allocate for it::
+
+        with spanwise.recording("parse.swt") as part:
+            tree = parse(text)
+        print(part.recording.ledger())
+
+    In a notebook use `%%record` instead.
+
+    Args:
+        output: the block's recording; None: a file in the system's folder for temporary files that
+            goes when this Python ends.
 
     Yields:
         A `RecordedPart`, whose `recording` is there after the block. A block that raises has none.
 
     Raises:
         StateError: this process is not recorded; the message has the command that records it.
-        RecordingIOError: no room for the copy in the system's folder for temporary files.
+        InvalidError: the output exists.
+        RecordingIOError: no room for a copy in the system's folder for temporary files.
     """
     raw = _raw_recording()
+    if output is not None and Path(output).is_file():
+        raise InvalidError(f"{output}: exists already; give another name")
     part = RecordedPart()
     first, last = _new_marks(), _new_marks()
     _make(first)
-    yield part
+    try:
+        yield part
+    except BaseException:
+        part._why_none = "the block ended with an exception, so it has no recording"
+        raise
     _make(last)
+    path = temporary_recording() if output is None else Path(output)
     with tempfile.TemporaryDirectory(prefix="spanwise-part-") as folder:
-        whole = Recording.open(_copy_so_far(raw, Path(folder)))
-        ops = whole.ops
-        part._recording = whole[_place(ops, first)[1] : _place(ops, last)[0]]
+        _cut_elsewhere(_copy_so_far(raw, Path(folder)), path, first, last)
+    part._recording = Recording.open(path)
+
+
+def _cut_elsewhere(copy: Path, path: Path, first: tuple[int, ...], last: tuple[int, ...]) -> None:
+    """Has a process that is not recorded do the work of `cut`."""
+    hidden = ("LD_PRELOAD", "PYTHONMALLOC", "SPANWISE_RECORD_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+    words = [str(copy), str(path), *(",".join(map(str, marks)) for marks in (first, last))]
+    done = subprocess.run(
+        [sys.executable, "-c", _CUT, *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise StateError(f"recording(): {why[0]}")
+
+
+def cut(copy: str, output: str, first: str, last: str) -> int:
+    """Puts a copied raw recording in order and writes what lies between two rows of marks.
+
+    Args:
+        copy: the raw recording; its open blocks lie beside it.
+        output: the part's recording.
+        first: sizes of the marks before it, with commas.
+        last: those after it.
+
+    Returns:
+        The exit status: 0, or 1 with a line on stderr.
+    """
+    raw = Path(copy)
+    try:
+        salvage(raw, raw.parent)
+        finish(raw, raw)
+        whole = Recording.open(raw)
+        begin = _place(whole.ops, tuple(map(int, first.split(","))))[1]
+        end = _place(whole.ops, tuple(map(int, last.split(","))))[0]
+        Recording.from_ops(whole[begin:end].ops, output)
+    except SpanwiseError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 def _raw_recording() -> Path:
@@ -82,7 +149,7 @@ def _raw_recording() -> Path:
     if named is None or root is None:
         raise StateError(
             "recording(): this process is not recorded: start it by"
-            " `spanwise record -o FILE.swt -- python3 SCRIPT`"
+            " `spanwise record -o FILE.swt -- python3 SCRIPT`, or use %%record in a notebook"
         )
     path = Path(named)
     if int(root) != os.getpid():
@@ -118,15 +185,12 @@ def _place(ops: NDArray[np.void], marks: tuple[int, ...]) -> tuple[int, int]:
                 last = int(own[start + _MARKS - 1])
                 after = ops["object"][last + 1 :] == ops["object"][last]
                 return int(own[start]), last + 2 + int(np.argmax(after))
-    raise StateError("recording(): the recorder lost events of this block, on a full disk perhaps")
+    raise StateError("the recorder lost events of this block, on a full disk perhaps")
 
 
 def _copy_so_far(raw: Path, folder: Path) -> Path:
-    """What is recorded by now, in order. Areas first: what moves to the file then is in both."""
+    """What is recorded by now. Areas first: what moves to the file then is in both."""
     areas = Path(os.environ.get("SPANWISE_RECORD_AREAS", raw.parent)) / f"{raw.name}.areas"
-    copy = folder / raw.name
     shutil.copyfile(areas, folder / areas.name)
-    shutil.copyfile(raw, copy)
-    salvage(copy, folder)
-    finish(copy, copy)
-    return copy
+    shutil.copyfile(raw, folder / raw.name)
+    return folder / raw.name

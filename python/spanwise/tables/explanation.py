@@ -75,8 +75,8 @@ def explain_request(table: SizeClassTable, size: int) -> Explanation:
     note = ""
     if size == 0:
         note = (
-            "A request of 0 bytes takes nothing; the C call still returns a unique slot of"
-            f" {table.classes['size_bytes'][0]} B."
+            "Nothing is needed for 0 bytes, but malloc(0) takes a slot of"
+            f" {table.classes['size_bytes'][0]} B, so that its address is unique."
         )
     elif rounded == 0:
         raise InvalidError(f"size {size} is too large to round up to whole pages")

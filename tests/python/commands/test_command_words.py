@@ -102,6 +102,23 @@ def test_a_file_that_cannot_be_written(
         )
 
 
+def test_a_table_replaces_tables_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.json").write_text("precious")
+    assert told(capsys, "optimize", "a.swt", "-o", "mine.json") == (
+        "mine.json: exists already and is no JSON; give another name"
+    )
+    assert Path("mine.json").read_text() == "precious"
+    assert told(capsys, "optimize", "a.swt", "-o", "mine.txt") == (
+        "mine.txt: a table file ends in .json; give another name"
+    )
+
+
+def test_what_is_fitted_to_is_not_held_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "optimize", "a.swt", "--holdout", "./a.swt") == (
+        "a.swt: cannot be held out, because the table is fitted to it"
+    )
+
+
 def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
     parent = Path("a.swt").absolute()
     assert told(capsys, "build", "--table", "c16", "-o", "a.swt/b") == (
@@ -313,7 +330,9 @@ def test_a_cut_file_offers_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
     summary_bytes = 48 + 26 * 8  # a block header and as many fields
     Path("cut.swt").write_bytes(Path("one.swt").read_bytes()[:-40])
     message = told(capsys, "ledger", "cut.swt")
-    assert message.endswith("; use --valid-prefix to read the 1 operation before it")
+    assert message.endswith(
+        "; use --valid-prefix (in Python valid_prefix=True) to read the 1 operation before it"
+    )
     assert summary_bytes > 40
 
 

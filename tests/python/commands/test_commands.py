@@ -166,7 +166,7 @@ def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) ->
     assert value["waste_bytes"] == rounded - size
     text = said(capsys, "explain", str(size), "--table", "go")
     assert f"rounded up to     {rounded} B\n" in text
-    assert ("the C call still returns a unique slot of 8 B." in text) == (size == 0)
+    assert ("but malloc(0) takes a slot of 8 B" in text) == (size == 0)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_bad_recordings(capsys: pytest.CaptureFixture[str], stored: Path, tmp_pa
     path.write_bytes(stored.read_bytes()[:-100])
     message = told(capsys, "ledger", path)
     assert message.startswith(f"spanwise: {path}: byte ")
-    assert "use --valid-prefix to read the " in message
+    assert "use --valid-prefix (in Python valid_prefix=True) to read the " in message
     assert main(["ledger", str(path), "--valid-prefix"]) == 1
     printed = capsys.readouterr()
     assert printed.out.startswith("ledger of bad.swt under c16")

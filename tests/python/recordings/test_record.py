@@ -18,7 +18,7 @@ import pytest
 import spanwise as sw
 from spanwise.recordings import programs
 
-from tests.python.helpers import needs_recorder, parts_of, spanwise
+from tests.python.helpers import needs_recorder, parts_of, python, spanwise
 
 pytestmark = needs_recorder()
 
@@ -83,9 +83,31 @@ def test_python_runs_with_malloc(tmp_path: Path) -> None:
     assert every.summary.allocs > some.summary.allocs + 5000
 
 
+def test_an_output_that_exists_is_kept(tmp_path: Path) -> None:
+    """Unless it is told otherwise: nothing brings a recording back."""
+    place = tmp_path / "a.swt"
+    events = len(sw.record(["/bin/ls", "/"], place))
+    before = place.read_bytes()
+    with pytest.raises(sw.InvalidError, match="exists already; give another name, or force=True"):
+        sw.record(["/bin/true"], place)
+    assert place.read_bytes() == before
+    assert len(sw.record(["/bin/true"], place, force=True)) != events
+
+
+def test_a_recording_without_a_name_goes_at_the_end() -> None:
+    """Of the process that made it, not at that of its children."""
+    script = (
+        "import os, spanwise as sw; r = sw.record(['/bin/true']); p = os.fork();"
+        " p or exit(0); os.waitpid(p, 0); assert os.path.exists(r.path); print(r.path)"
+    )
+    done = python("-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("/") and not Path(done.stdout.strip()).exists()
+
+
 def test_the_header_tells_the_depth_of_call_sites(tmp_path: Path) -> None:
     for depth in (0, 1, 5):
-        recording = sw.record(["/bin/ls", "/"], tmp_path / "a.swt", stacks=depth)
+        recording = sw.record(["/bin/ls", "/"], tmp_path / f"{depth}.swt", stacks=depth)
         assert recording.info["stack_depth"] == depth
         deepest = max((len(site.frames) for site in recording.sites), default=0)
         assert deepest <= depth

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ print(json.dumps([counts(part.recording), part.recording.name, ledger.requested_
     )
     # Seven were live when the block began; those of after it are not there.
     assert said[0] == 57
-    assert "whole.swt[" in said[1]
+    assert said[1].startswith("spanwise-") and not Path(tempfile.gettempdir(), said[1]).exists()
     assert said[2] >= 57 * SIZE
     whole = sw.Recording.open(tmp_path / "whole.swt")
     assert int(((whole.ops["size"] == SIZE + 1) & (whole.ops["kind"] == 0)).sum()) == 60
@@ -163,8 +164,37 @@ except sw.StateError as error:
     )
     assert said == [
         "KeyError('mine')",
-        "recording(): the block has not ended, so there is no recording yet",
+        "recording(): the block ended with an exception, so it has no recording",
     ]
+
+
+def test_before_the_end_there_is_none() -> None:
+    with pytest.raises(sw.StateError, match="the block has not ended"):
+        _ = sw.RecordedPart().recording
+
+
+@needs_recorder()
+def test_the_block_is_kept_where_it_is_told(tmp_path: Path) -> None:
+    """A file that is there already is refused before the block runs; the whole stays small."""
+    kept = tmp_path / "block.swt"
+    said = told(
+        tmp_path,
+        f"""
+with sw.recording({str(kept)!r}) as part:
+    inside = take(50)
+try:
+    with sw.recording({str(kept)!r}):
+        raise KeyError
+except sw.InvalidError as error:
+    print(json.dumps([part.recording.path, str(error)]))
+""",
+    )
+    assert said == [str(kept), f"{kept}: exists already; give another name"]
+    peak = sw.Recording.open(kept).summary.peak_requested_bytes
+    assert peak >= 57 * SIZE
+    # What the cutting takes is not the program's.
+    whole = sw.Recording.open(tmp_path / "whole.swt")
+    assert whole.summary.peak_requested_bytes < peak + (1 << 20)
 
 
 def test_marks_that_are_not_there_are_an_error() -> None:

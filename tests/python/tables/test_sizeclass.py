@@ -61,7 +61,8 @@ def test_exact_counts(size: int, rounded: int) -> None:
 def test_explain_zero_says_what_c_returns() -> None:
     note = sw.SizeClassTable.go().explain(0).note
     assert note == (
-        "A request of 0 bytes takes nothing; the C call still returns a unique slot of 8 B."
+        "Nothing is needed for 0 bytes, but malloc(0) takes a slot of 8 B, so that its address is"
+        " unique."
     )
 
 
