@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def needs_recorder() -> pytest.MarkDecorator:
     except sw.UnsupportedError as error:
         return pytest.mark.skipif(True, reason=str(error))
     return pytest.mark.skipif(False, reason="")
+
+
+def needs_python_malloc() -> pytest.MarkDecorator:
+    """Skips where CPython cannot take its objects from malloc, so that recordings have none."""
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    reason = "a free-threaded CPython takes its objects from mimalloc"
+    return pytest.mark.skipif(free_threaded, reason=reason)
 
 
 def spanwise(

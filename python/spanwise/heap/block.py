@@ -19,7 +19,8 @@ class Block:
     Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
     free it. `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` give its bytes
     without a copy; while any of them, or an array derived from one, is alive, freeing the block or
-    closing its heap raises BlockBusyError (a BufferError).
+    closing its heap raises BlockBusyError (a BufferError). Without the GIL a view that a thread
+    drops which did not make it is alive until the one that did runs Python code again, or ends.
 
     Attributes:
         size_bytes: bytes that were requested.
@@ -125,9 +126,11 @@ class Block:
             return ffi.buffer(ffi.gc(bytes_, self._unexport), self.size_bytes)
 
     def _unexport(self, _: object) -> None:
-        with self._handle.lock:
-            self._exports -= 1
-            self._handle.unexport()
+        self._handle.lock.soon(self._count_out)
+
+    def _count_out(self) -> None:
+        self._exports -= 1
+        self._handle.unexport()
 
     def __len__(self) -> int:
         return self.size_bytes

@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -33,16 +34,22 @@ class ExitLock:
 
     A daemon thread is stopped wherever it is, perhaps with the lock held; nobody would release it.
     The one thread that still runs then needs no lock.
+
+    Destructors use `soon`, which never waits. They may run in a thread that is inside the lock of
+    another heap: by the collector, or where without the GIL a thread ends what others dropped. Two
+    such threads would wait for each other for ever.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_due", "_lock")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._due: deque[Callable[[], None]] = deque()
 
     def __enter__(self) -> None:
-        if not sys.is_finalizing():
-            self._lock.acquire()
+        self._acquire(blocking=True)
+        if self._due:
+            self._do_due()
 
     def __exit__(
         self,
@@ -50,6 +57,38 @@ class ExitLock:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        self._release()
+        if self._due:
+            self._try_due()
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Does work under the lock: now, or by whom the lock is held by, at the latest at its end.
+
+        The holder looks for work once it has released the lock, so none is left behind.
+        """
+        self._due.append(work)
+        self._try_due()
+
+    def renew(self) -> None:
+        """After a fork, in the child: nobody holds the lock."""
+        self._lock = threading.RLock()
+
+    def _try_due(self) -> None:
+        while self._due and self._acquire(blocking=False):
+            try:
+                self._do_due()
+            finally:
+                self._release()
+
+    def _do_due(self) -> None:
+        with suppress(IndexError):  # a destructor within may have done the rest
+            while True:
+                self._due.popleft()()
+
+    def _acquire(self, *, blocking: bool) -> bool:
+        return sys.is_finalizing() or self._lock.acquire(blocking)
+
+    def _release(self) -> None:
         if not sys.is_finalizing():
             self._lock.release()
 
@@ -129,10 +168,9 @@ class HeapHandle:
         self.exports += 1
 
     def unexport(self) -> None:
-        """Counts a view out."""
-        with self.lock:
-            self.exports -= 1
-            self._destroy_if_idle()
+        """Counts a view out. The caller holds the lock."""
+        self.exports -= 1
+        self._destroy_if_idle()
 
     # --- the end ---
 
@@ -206,7 +244,7 @@ def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
 def _after_fork_in_child() -> None:
     """The child's only thread holds no lock and is in no call."""
     for handle in list(_live):
-        handle.lock = ExitLock()
+        handle.lock.renew()
         handle.run_lock = threading.Lock()
         handle.calls = 0
 

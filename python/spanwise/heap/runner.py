@@ -100,18 +100,21 @@ def interruptible(
 
     def work() -> None:
         try:
-            result.append(call())
+            if not cancel[0]:
+                result.append(call())
         finally:
             done.set()
 
-    threading.Thread(target=work, name="spanwise-run", daemon=True).start()
+    thread = threading.Thread(target=work, name="spanwise-run", daemon=True)
     try:
+        thread.start()  # Ctrl-C may come before it returns
         # A signal that the system hands to another thread does not end this wait: wait in parts.
         while not done.wait(_LOOK_SECONDS):
             look()
     except BaseException:
         cancel[0] = 1
-        while not done.is_set():  # the arrays must live until the call has ended
+        # The arrays must live until the call has ended. A thread not yet alive will see `cancel`.
+        while thread.is_alive() and not done.is_set():
             try:
                 done.wait()
             except KeyboardInterrupt:

@@ -264,8 +264,11 @@ class RangeBase:
             return f"{self._size:,}, of another thread"
 
 
-class RangeScope:
-    """A part of a range that is taken where a with statement begins, and freed where it ends."""
+class RangeScope(threading.local):
+    """A part of a range that is taken where a with statement begins, and freed where it ends.
+
+    Threads may share one: its fields are each thread's own.
+    """
 
     def __init__(self, owner: RangeBase, size: int) -> None:
         self._owner = owner

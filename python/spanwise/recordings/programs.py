@@ -11,6 +11,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,6 +21,8 @@ _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB = 1, 5
 _PYTHON = re.compile(r"^python[0-9.]*[a-z]*$")
+_LIBPYTHON = re.compile(r"^libpython3[0-9.]*[a-z]*\.so")
+_FREE_THREADED = b" free-threading build"  # of sys.version
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 _SCRIPT_DEPTH = 4
 
@@ -48,7 +51,8 @@ class Program:
     Attributes:
         path: what is started.
         binary: what runs: the program, or the interpreter of a script.
-        may_be_python: it is CPython, or a script that may start it.
+        may_be_python: it is a CPython that can take its objects from malloc, which a free-threaded
+            one cannot; or a script that may start it.
     """
 
     path: str
@@ -90,7 +94,8 @@ def examine(name: str, search_path: str | None = None, use: Use = RECORDING) -> 
     _check_elf(path, elf, use)
     _check_privileges(path, binary, use)
     scripted = Path(binary).name in _SHELLS and binary != path
-    return Program(path, binary, scripted or _is_python(binary, elf))
+    python = _is_python(binary, elf) and not _is_free_threaded(binary, elf)
+    return Program(path, binary, scripted or python)
 
 
 def _find(name: str, search_path: str | None) -> str:
@@ -209,10 +214,13 @@ _GO_SECTION = b".go.buildinfo"
 def runtime_of(path: str) -> str:
     """The runtime whose own heap a program or library has beside malloc's; "": none is known.
 
-    Go writes its build information into a section of every binary, stripped ones too; other
+    Go writes its build information into a section of every binary, stripped ones too; a
+    free-threaded CPython, whose objects are always mimalloc's, has its version's words; other
     runtimes are known by their libraries.
     """
     name = Path(path).name
+    if _PYTHON.match(name) or _LIBPYTHON.match(name):
+        return "free-threaded CPython" if _holds(path, _FREE_THREADED) else ""
     for start, runtime in _RUNTIMES:
         if name.startswith(start):
             return runtime
@@ -275,3 +283,18 @@ def _is_python(binary: str, elf: Elf) -> bool:
     names = (Path(binary).name, Path(binary).resolve().name)
     libraries = any(name.startswith("libpython3") for name in elf.needed)
     return libraries or any(_PYTHON.match(name) for name in names)
+
+
+def _is_free_threaded(binary: str, elf: Elf) -> bool:
+    """Whether a CPython refuses PYTHONMALLOC=malloc: its objects come from mimalloc, always."""
+    library = any(re.match(r"libpython3\.[0-9]+t", name) for name in elf.needed)
+    return library or _holds(binary, _FREE_THREADED)
+
+
+def _holds(path: str, words: bytes) -> bool:
+    """Whether a file holds these bytes; false where it cannot be read."""
+    try:
+        with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as raw:
+            return raw.find(words) >= 0
+    except (OSError, ValueError):
+        return False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import spanwise as sw
 
-from tests.python.helpers import python
+from tests.python.helpers import needs_python_malloc, python
 
 
 def test_blocks_keep_their_heap() -> None:
@@ -107,7 +107,9 @@ def test_interpreter_shutdown(flags: list[str]) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("allocator", ["malloc", "debug"])
+@pytest.mark.parametrize(
+    "allocator", [pytest.param("malloc", marks=needs_python_malloc()), "debug"]
+)
 def test_under_other_python_allocators(allocator: str) -> None:
     code = (
         "import spanwise as sw\nwith sw.Heap() as h:\n  b = h.alloc(9); b.view()[:] = 1; b.free()"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
@@ -129,6 +130,60 @@ def test_views_and_frees_from_many_threads() -> None:
         heap.verify()
 
 
+def in_daemons(work: Callable[[int], object], count: int) -> None:
+    """Runs work(0), work(1), ...; fails where they wait for each other for ever."""
+    threads = [
+        threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_the_end_of_a_view_waits_for_no_lock() -> None:
+    """Two threads, each inside the lock of one heap, end a view of the other heap."""
+    heaps = [sw.Heap(), sw.Heap()]
+    blocks = [heap.alloc(8) for heap in heaps]
+    both = threading.Barrier(2)
+
+    def work(number: int) -> None:
+        view = blocks[1 - number].view()
+        both.wait()
+        with heaps[number]._handle.lock:
+            both.wait()
+            del view
+            both.wait()
+
+    in_daemons(work, 2)
+    for heap, block in zip(heaps, blocks, strict=True):
+        block.free()
+        heap.close()
+
+
+def test_views_that_another_thread_drops() -> None:
+    """Without the GIL a view then ends in the thread that made it, perhaps inside a lock."""
+    heaps = [sw.Heap(), sw.Heap()]
+    blocks = [heap.alloc(8) for heap in heaps]
+    baskets: list[list[object]] = [[] for _ in range(4)]
+
+    def work(number: int) -> None:
+        mine, theirs = baskets[number], baskets[(number + 1) % 4]
+        for i in range(5000):
+            theirs.append(blocks[i % 2].view())
+            if mine:
+                mine.pop()
+
+    in_daemons(work, 4)
+    baskets.clear()
+    gc.collect()
+    for heap, block in zip(heaps, blocks, strict=True):
+        block.free()
+        heap.verify()
+        heap.close()
+
+
 def test_ledgers_while_others_allocate() -> None:
     with sw.Heap("go") as heap:
         stop = threading.Event()
@@ -203,3 +258,19 @@ def test_run_releases_the_interpreter() -> None:
             ticks += 1
             time.sleep(0.0005)
         assert ticks > 3
+
+
+def test_ctrl_c_while_the_thread_of_a_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the GIL `Thread.start` may return long after the thread has begun."""
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    ops = make_ops(*[(ALLOC, 0, 200_000), (FREE, 0, 0)] * 200_000)
+    with sw.Heap() as heap:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            heap.run(ops)
+        heap.verify()

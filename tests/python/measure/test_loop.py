@@ -32,7 +32,15 @@ from spanwise.measure.running import MALLOC_FACE
 from spanwise.recordings.finish import finish
 from spanwise.recordings.recorder import run_recorded
 
-from tests.python.helpers import ALLOC, make_ops, needs_recorder, python, random_ops, spanwise
+from tests.python.helpers import (
+    ALLOC,
+    make_ops,
+    needs_python_malloc,
+    needs_recorder,
+    python,
+    random_ops,
+    spanwise,
+)
 
 RULES = ("--classes", str(CLASSES), "--objective", OBJECTIVE, "--align", str(ALIGN))
 """Of the demo's table, for `spanwise optimize`."""
@@ -49,6 +57,7 @@ assert len(json.loads(json.dumps(db.execute("select * from t order by b").fetcha
 
 @pytest.mark.slow
 @needs_recorder()
+@needs_python_malloc()
 def test_demo(tmp_path: Path) -> None:
     """The whole loop: recorded, accounted, optimised, built, measured."""
     done = spanwise("demo", "-o", tmp_path / "out")
@@ -158,6 +167,7 @@ def test_the_program_of_the_loop_must_succeed() -> None:
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_a_recorded_run_holds_what_its_recording_predicts(tmp_path: Path) -> None:
     """Recorder and malloc face in one run, so of the very same calls: equal to the byte."""
     raw, told = tmp_path / "raw", tmp_path / "told.json"

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import spanwise as sw
@@ -189,6 +190,29 @@ def test_another_thread_is_refused() -> None:
     with sw.RangeAllocator(100, locked=True) as shared:
         assert in_a_thread(lambda: shared.alloc(1)) is None
         assert shared.free_size == 99
+
+
+def test_threads_that_share_a_scope_free_what_they_took() -> None:
+    with sw.RangeAllocator(100, locked=True) as ranges:
+        scope = ranges.scope(10)
+        inside, end = threading.Event(), threading.Event()
+
+        def second() -> None:
+            with scope as offset:
+                assert offset == 10
+                inside.set()
+                end.wait()
+
+        with ThreadPoolExecutor(1) as pool:
+            with scope as offset:
+                assert offset == 0
+                other = pool.submit(second)
+                inside.wait()
+            free = pairs(ranges)
+            end.set()
+            other.result()
+        assert free == [(0, 10), (20, 80)]
+        assert ranges.free_size == 100
 
 
 def test_a_dropped_range_of_another_thread_goes_away() -> None:

@@ -12,7 +12,7 @@ import pytest
 import spanwise as sw
 from spanwise.recordings.magic import _travels, used_names
 
-from tests.python.helpers import needs_recorder
+from tests.python.helpers import needs_python_malloc, needs_recorder
 
 testing = pytest.importorskip("IPython.testing.globalipapp")
 pytestmark = needs_recorder()
@@ -25,6 +25,7 @@ def shell() -> Any:
     return made
 
 
+@needs_python_malloc()
 def test_a_cell_is_recorded(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shell.run_cell_magic("record", "", "kept = [str(i) for i in range(3000)]\nprint(len(kept))\n")
     recording = shell.user_ns["recording"]

@@ -18,7 +18,7 @@ import pytest
 import spanwise as sw
 from spanwise.recordings import programs
 
-from tests.python.helpers import needs_recorder, parts_of, python, spanwise
+from tests.python.helpers import needs_python_malloc, needs_recorder, parts_of, python, spanwise
 
 pytestmark = needs_recorder()
 
@@ -74,6 +74,7 @@ def test_counts_are_those_of_the_program(tmp_path: Path) -> None:
     assert list(tmp_path.glob(".spanwise-*")) == []
 
 
+@needs_python_malloc()
 def test_python_runs_with_malloc(tmp_path: Path) -> None:
     code = "x = [str(i) for i in range(5000)]"
     every = sw.record([sys.executable, "-c", code], tmp_path / "malloc.swt")
@@ -148,6 +149,7 @@ def test_a_relative_program_is_looked_for_in_cwd(tmp_path: Path) -> None:
     assert len(recording) > 0
 
 
+@needs_python_malloc()
 def test_scripts_are_recorded_as_their_interpreter(tmp_path: Path) -> None:
     script = tmp_path / "job"
     script.write_text(f"#!{sys.executable}\nprint('x' * 3)\n")
@@ -187,6 +189,7 @@ def test_a_recorded_ledger_is_that_of_a_live_heap(tmp_path: Path) -> None:
         assert (model.classes == live.classes).all()
 
 
+@needs_python_malloc()
 def test_a_killed_program_leaves_a_recording(tmp_path: Path) -> None:
     code = "import os\nx = [str(i) for i in range(200000)]\nos.kill(os.getpid(), 9)"
     recording = sw.record([sys.executable, "-c", code], tmp_path / "a.swt")
@@ -301,6 +304,7 @@ def limited(files: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (files, files))
 
 
+@needs_python_malloc()
 def test_out_of_disk_does_not_disturb_the_program(tmp_path: Path) -> None:
     output = tmp_path / "a.swt"
     code = "x = [str(i) for i in range(300000)]; print(len(x))"
@@ -334,6 +338,7 @@ def test_out_of_disk_does_not_disturb_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@needs_python_malloc()
 def test_full_file_system(tmp_path: Path) -> None:
     place = tmp_path / "small"
     place.mkdir()

@@ -146,6 +146,16 @@ def test_runtimes(tmp_path: Path) -> None:
         assert programs.runtime_of(str(tmp_path / "bad")) == ""
 
 
+def test_a_free_threaded_python_keeps_its_allocator(tmp_path: Path) -> None:
+    """It does not start with PYTHONMALLOC=malloc; what it is stands in its version."""
+    program = tmp_path / "python3.14"
+    for words, runtime in ((b"", ""), (b"%.80s free-threading build (", "free-threaded CPython")):
+        program.write_bytes(Path("/bin/ls").read_bytes() + words)
+        program.chmod(0o755)
+        assert programs.examine(str(program)).may_be_python == (runtime == "")
+        assert programs.runtime_of(str(program)) == runtime
+
+
 # --- what commands say of gaps --------------------------------------------------------------------
 
 CUT = "it has no end: what the program did last is missing"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 
-from tests.python.helpers import needs_recorder
+from tests.python.helpers import needs_python_malloc, needs_recorder
 
 KEPT = "the recording of what ran until then is kept"
 SERVER = """
@@ -89,6 +89,7 @@ def allocations(path: Path) -> int:
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_ctrl_c_that_the_program_answers(tmp_path: Path, start: Start) -> None:
     command = start(*recorded(SERVER))
     wait_until((tmp_path / "ready").exists)
@@ -104,6 +105,7 @@ def test_ctrl_c_that_the_program_answers(tmp_path: Path, start: Start) -> None:
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
     command = start(*recorded(SERVER, stubborn=True))
     wait_until((tmp_path / "ready").exists)
@@ -119,6 +121,7 @@ def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_the_program_goes_on_after_ctrl_c(tmp_path: Path, start: Start) -> None:
     command = start(*recorded(SERVER, stubborn=True))
     wait_until((tmp_path / "ready").exists)
@@ -133,6 +136,7 @@ def test_the_program_goes_on_after_ctrl_c(tmp_path: Path, start: Start) -> None:
 
 @needs_recorder()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@needs_python_malloc()
 def test_a_signal_to_the_command_alone(
     tmp_path: Path, start: Start, number: signal.Signals
 ) -> None:
@@ -148,6 +152,7 @@ def test_a_signal_to_the_command_alone(
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_a_key_on_a_terminal(tmp_path: Path) -> None:
     """Control and C as typed: the terminal sends SIGINT to all of its foreground group."""
     pid, terminal = pty.fork()
@@ -185,6 +190,7 @@ def test_interrupts_that_are_ignored_stay_so(tmp_path: Path, start: Start) -> No
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_keyboard_interrupt_in_a_script(tmp_path: Path, start: Start) -> None:
     code = SERVER.replace("STUBBORN", "False")
     script = f"import sys, spanwise as sw\nsw.record([sys.executable, '-c', {code!r}], 'a.swt')\n"

@@ -15,7 +15,7 @@ import pytest
 import spanwise as sw
 from spanwise.recordings import within
 
-from tests.python.helpers import needs_recorder, spanwise
+from tests.python.helpers import needs_python_malloc, needs_recorder, spanwise
 
 SIZE = 100_000
 # bytearray(n) takes n + 1 bytes of malloc, which no other object here does.
@@ -43,6 +43,7 @@ def told(tmp_path: Path, body: str, *words: str) -> Any:
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_the_block_and_what_was_live(tmp_path: Path) -> None:
     said = told(
         tmp_path,
@@ -64,6 +65,7 @@ print(json.dumps([counts(part.recording), part.recording.name, ledger.requested_
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_blocks_nest_and_follow(tmp_path: Path) -> None:
     said = told(
         tmp_path,
@@ -82,6 +84,7 @@ print(json.dumps([counts(part.recording) for part in (outer, inner, empty)]))
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_other_threads_are_in_it(tmp_path: Path) -> None:
     said = told(
         tmp_path,
@@ -100,6 +103,7 @@ print(json.dumps([counts(part.recording), len(set(ops["thread"].tolist()))]))
 
 
 @needs_recorder()
+@needs_python_malloc()
 def test_a_recorded_child(tmp_path: Path) -> None:
     said = told(
         tmp_path,

@@ -184,8 +184,8 @@ class OneBatch:
 @pytest.mark.parametrize(("caches", "threads"), [(1, [0] * 5), (3, [0, 1, 2, 1, 1])])
 def test_objects_are_dealt_out_to_caches(caches: int, threads: list[int]) -> None:
     source = OneBatch()
-    (batch,) = _SpreadSource(source, caches).batches()  # type: ignore[arg-type]
-    spread = batch.array()
+    batches = _SpreadSource(source, caches).batches()  # type: ignore[arg-type]
+    spread = next(batches).array()  # valid until the next is asked for
     assert spread["thread"].tolist() == threads
     assert source.ops["thread"].tolist() == [9] * 5  # which stays as it was
     for name in ("time_ns", "kind", "object", "size"):
