@@ -52,6 +52,7 @@ typedef struct sw_heap_options {
     uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks; not freed singly */
     uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
     uint8_t huge_pages;   /* 1: the system is asked for transparent huge pages; see below */
+    uint8_t touch_map;    /* 1, dry heaps: runs note which pages the program would write */
 } sw_heap_options;
 
 enum { SW_DECAY_DEFAULT_MS = 500 };

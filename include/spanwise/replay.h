@@ -48,8 +48,12 @@ typedef struct sw_replay_sample {
 SW_API sw_status sw_runner_create(sw_heap *heap, sw_runner **out);
 /* Objects that are still live stay in the heap. NULL is ignored. */
 SW_API void sw_runner_destroy(sw_runner *runner);
-/* Runs ops[0..count); touch: 1 writes the first and last byte of each new object (never in a dry
- * heap). In a heap that packs tiny objects, one that dies or is resized leaves its bytes in their
+/* What of each new object the program is taken to write: nothing, its first and its last byte, or a byte in
+ * each page of the system. In a dry heap nothing is written; one with touch_map notes the pages. */
+enum { SW_TOUCH_NONE = 0, SW_TOUCH_ENDS = 1, SW_TOUCH_PAGES = 2 };
+
+/* Runs ops[0..count); touch: SW_TOUCH_... In a heap that packs tiny objects, one that dies or is resized
+ * leaves its bytes in their
  * block, which goes with the heap. Stops early, without error, when `*cancel` (may be NULL) becomes
  * nonzero.
  * Errors: SW_INVALID for a kind outside the list or an impossible alignment; the message names the

@@ -86,6 +86,13 @@ static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_
     out->struct_bytes = sizeof *out;
     return sw_heap_ledger_read(heap, out, rows, capacity);
 }
+/* As sw_heap_ledger_read, but of each term only the bytes in pages of the system that were written to:
+ * held_bytes is then what is resident of the heap. A dry heap knows it from runs, and only with the option
+ * touch_map; a real one asks the system. Metadata counts whole. largest_hole_bytes, free_runs,
+ * returned_bytes, retry_bytes and occupancy are 0. Errors besides: SW_STATE (a dry heap without touch_map),
+ * SW_NOMEM, SW_UNSUPPORTED (the system does not tell). */
+SW_API sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                                      size_t capacity);
 /* Bytes held now. It takes constant time and no lock, and may be called from any thread; while others
  * change the heap, the result may be off by what they are changing. */
 SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);

@@ -29,8 +29,23 @@ static sw_noinline void exchange(char *start, size_t bytes) {
     memset(last, 0, (size_t)(end - last));
 }
 
-static void *clear(void *p, size_t bytes) {
+/* In a dry heap: which pages clear would make resident, or give up. */
+static void note_clear(sw_pages *pages, uintptr_t start, size_t bytes) {
+    if (!pages->touch.on) return;
     if (bytes < PURGE_MIN_BYTES) {
+        sw_pages_touch(pages, start, bytes);
+        return;
+    }
+    uintptr_t end = start + bytes;
+    sw_touch_map_remove(&pages->touch, sw_pages_locate(pages, start), bytes);
+    if (start % sw_os_page_bytes() != 0) sw_pages_touch(pages, start, 1);
+    if (end % sw_os_page_bytes() != 0) sw_pages_touch(pages, end - 1, 1);
+}
+
+static void *clear(sw_heap *heap, void *p, size_t bytes) {
+    if ((heap->mode & SW_MODE_DRY) != 0) {
+        note_clear(&heap->pages, (uintptr_t)p, bytes);
+    } else if (bytes < PURGE_MIN_BYTES) {
         memset(p, 0, bytes);
     } else {
         exchange(p, bytes);
@@ -113,7 +128,7 @@ static sw_always_inline sw_span *take_span(sw_cache *cache, uint32_t pages, size
 
 sw_noinline void *sw_large_clear(const sw_cache *cache, void *p, size_t size) {
     size_t pages = sw_pages_of(cache->table, size == 0 ? 1 : size);
-    return (cache->mode & SW_MODE_DRY) != 0 ? p : clear(p, pages << cache->table->page_shift);
+    return clear(cache->heap, p, pages << cache->table->page_shift);
 }
 
 static void *refuse(const sw_cache *cache, size_t size, sw_status why) {
@@ -181,8 +196,8 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
     if (__atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0) sw_shelf_clear_all(heap);
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
     if (needzero) sw_span_dirty(span);
-    if (needzero && scanned && (heap->mode & SW_MODE_DRY) == 0)
-        (void)clear((void *)sw_pages_address(&heap->pages, first),
+    if (needzero && scanned)
+        (void)clear(heap, (void *)sw_pages_address(&heap->pages, first),
                     (size_t)more << heap->table->page_shift);
     sw_pages_map(&heap->pages, first, more, sw_space_span_id(heap->space, span));
     cold->pages = pages;

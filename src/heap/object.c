@@ -14,11 +14,15 @@ static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, si
     sw_slack_set(slack, bytes, index, bytes - (uint32_t)size);
 }
 
-/* Zeroes as the flags say, in a heap that touches memory. */
+/* Zeroes as the flags say; in a dry heap notes at most that it would. */
 static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
-    if (sw_template_must_zero(span, flags, kind) && (cache->mode & SW_MODE_DRY) == 0)
-        memset(p, 0, sw_slot_bytes(cache->table, span));
+    if (!sw_template_must_zero(span, flags, kind)) return;
+    uint32_t bytes = sw_slot_bytes(cache->table, span);
+    if ((cache->mode & SW_MODE_DRY) == 0)
+        memset(p, 0, bytes);
+    else if (cache->heap->pages.touch.on)
+        sw_pages_touch(&cache->heap->pages, (uintptr_t)p, bytes);
 }
 
 /* What a heap that is not plain remembers of its objects. */

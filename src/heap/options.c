@@ -40,6 +40,8 @@ static sw_status check_options(const sw_heap_options *options, const char *op) {
         return sw_fail(SW_INVALID, op, "batch_spans %u is above %u", options->batch_spans,
                        (unsigned)UINT16_MAX);
     if (!sw_table_check(options->table, op)) return SW_INVALID;
+    if (options->touch_map && !options->dry)
+        return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");
     if (options->tiny && !can_pack(options->table))
         return sw_fail(SW_INVALID, op, "tiny: table %s has no class of 16 bytes",
                        options->table->name);

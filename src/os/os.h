@@ -47,6 +47,8 @@ bool sw_os_release(void *p, size_t bytes);
 bool sw_os_shorten(void *p, size_t bytes, size_t kept);
 /* Fresh zeroed memory, page aligned. NULL when refused. */
 void *sw_os_map(size_t bytes);
+/* Sets out[i] to whether page i from the page p on is resident. False where the system does not tell. */
+bool sw_os_resident_pages(void *p, size_t pages, uint8_t *out);
 /* Resident bytes of the process; 0 when unknown. */
 uint64_t sw_os_resident_bytes(void);
 

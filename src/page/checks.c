@@ -39,3 +39,9 @@ const char *sw_pages_check(const sw_pages *pages) {
                ?: SW_RULE((pages->purge_state == SW_PURGE_NONE) == (pages->purge_count == 0))
                ?: SW_RULE(pages->purge_count <= SW_PURGE_RUNS);
 }
+
+const char *sw_touch_map_check(const sw_touch_map *touch) {
+    return SW_RULE((touch->capacity == 0) == (touch->bits == NULL))
+               ?: SW_RULE(touch->capacity % 64 == 0)
+               ?: SW_RULE(touch->count <= touch->capacity);
+}

@@ -20,6 +20,7 @@
 
 #include "page/runs.h"
 #include "page/space.h"
+#include "page/touch_map.h"
 
 enum {
     SW_WINDOWS_MAX = 64,
@@ -82,6 +83,7 @@ typedef struct sw_pages {
     uint64_t decay_ns;
     uint64_t tick_ns;         /* atomic: time of the last decay tick */
     uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
+    sw_touch_map touch;       /* off unless the heap was made so */
     bool huge;                /* ask for transparent huge pages */
     bool purge_left;          /* some thread takes out, by and by, what is free now */
     bool purge_idle_only;     /* ... as far as it is idle */
@@ -97,6 +99,11 @@ typedef struct sw_pages {
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_pages_check(const sw_pages *pages);
+
+/* The logical address of a page. */
+static inline uint64_t sw_page_start(const sw_pages *pages, uint32_t page) {
+    return (uint64_t)page << pages->page_shift;
+}
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift);
 /* Gives the windows back to the space. */
@@ -180,6 +187,10 @@ uint32_t sw_pages_free_before_frontier(const sw_pages *pages, const sw_window *w
 void sw_pages_drop_windows(sw_pages *pages);
 
 uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
+/* The logical address of one in a window: bytes from logical page 0 on. */
+uint64_t sw_pages_locate(const sw_pages *pages, uintptr_t address);
+/* The program writes to these bytes of an object. Only where pages->touch is on. */
+void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes);
 /* Writes the span id into the page map for n pages. */
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);

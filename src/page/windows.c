@@ -29,6 +29,19 @@ uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page) {
     return window->base + ((uintptr_t)(page - window->first_page) << pages->page_shift);
 }
 
+uint64_t sw_pages_locate(const sw_pages *pages, uintptr_t address) {
+    uint32_t i = pages->window_count - 1;
+    while (i > 0 && address - pages->windows[i].base >= (uintptr_t)pages->windows[i].pages
+                                                            << pages->page_shift)
+        i--;
+    const sw_window *window = &pages->windows[i];
+    return ((uint64_t)window->first_page << pages->page_shift) + (address - window->base);
+}
+
+void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes) {
+    sw_touch_map_add(&pages->touch, sw_pages_locate(pages, address), bytes);
+}
+
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) {
     const sw_window *window = sw_pages_window_of(pages, page);
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT;
@@ -64,8 +77,10 @@ static bool grow_maps(sw_pages *pages, uint32_t end) {
         sw_meta_free(pages->meta, *maps[i], old_bytes);
         *maps[i] = wider[i];
     }
-    if (ok) pages->capacity = pages->runs.leaves * 64;
-    return ok;
+    if (!ok) return false;
+    pages->capacity = pages->runs.leaves * 64;
+    sw_touch_map_reserve(&pages->touch, (uint64_t)pages->capacity << pages->page_shift);
+    return true;
 }
 
 /* Asks for huge pages in a window, or takes the request back. It is advice: a refusal is no failure. */

@@ -101,10 +101,23 @@ static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t in
     return new_cache(runner, thread, index, out);
 }
 
-static void touch_ends(const sw_runner *runner, void *p, uint64_t size) {
-    if (!runner->touch || size == 0) return;
-    ((volatile char *)p)[0] = 1;
-    ((volatile char *)p)[size - 1] = 1;
+/* In a dry heap the write is only noted. */
+static sw_noinline void touch_object(const sw_runner *runner, void *p, uint64_t size) {
+    uint64_t step = runner->touch == SW_TOUCH_PAGES ? sw_os_page_bytes() : size;
+    if (sw_heap_is_dry(runner->heap)) {
+        sw_pages *pages = &runner->heap->pages;
+        uintptr_t address = (uintptr_t)p;
+        sw_pages_touch(pages, address, runner->touch == SW_TOUCH_PAGES ? size : 1);
+        sw_pages_touch(pages, address + size - 1, 1);
+        return;
+    }
+    volatile char *bytes = p;
+    for (uint64_t at = 0; at < size; at += step) bytes[at] = 1;
+    bytes[size - 1] = 1;
+}
+
+static inline void touch(const sw_runner *runner, void *p, uint64_t size) {
+    if (sw_unlikely(runner->touch != 0) && size != 0) touch_object(runner, p, size);
 }
 
 static void count_birth(sw_runner *runner, uint64_t size) {
@@ -142,7 +155,7 @@ static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op, 
     }
     o->address = p;
     o->size = op->size;
-    touch_ends(runner, p, op->size);
+    touch(runner, p, op->size);
     count_birth(runner, op->size);
     return SW_OK;
 }
@@ -199,7 +212,7 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
     if (op->size > o->size) runner->stats.allocated_bytes += op->size - o->size;
     o->address = p;
     o->size = op->size;
-    touch_ends(runner, p, op->size);
+    touch(runner, p, op->size);
 }
 
 /* The exit of the thread closed its cache. A later thread with the same number gets a new one. */
@@ -281,9 +294,10 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
 
 /* first: index of ops[0], for messages. */
 static sw_status run_batch(sw_runner *runner, const sw_op *ops, size_t count, uint64_t first,
-                           int touch, const volatile int *cancel, size_t *done) {
+                           int how, const volatile int *cancel, size_t *done) {
     sw_check2(sw_runner_record_check(runner));
-    runner->touch = touch != 0 && !sw_heap_is_dry(runner->heap);
+    bool writes = !sw_heap_is_dry(runner->heap) || runner->heap->pages.touch.on;
+    runner->touch = writes ? how : SW_TOUCH_NONE;
     bool worth = runner->stats.peak_live_objects >= AHEAD_MIN_OBJECTS && count > AHEAD_OBJECT;
     size_t ahead = worth ? count - AHEAD_OBJECT : 0;
     sw_status status = SW_OK;

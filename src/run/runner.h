@@ -35,7 +35,7 @@ struct sw_runner {
     size_t sample_count;
     uint64_t sample_every; /* operations between two samples; 0: none are taken */
     uint64_t sample_next;  /* taken after so many operations */
-    bool touch;            /* the first and the last byte of each new object are written */
+    int touch;             /* what is written of each new object: sw_runner_run */
     uint64_t trace_ops;    /* operations that sw_runner_run_trace has run */
     const sw_op *unread;   /* operations of the reader's last batch that were not run yet */
     size_t unread_count;

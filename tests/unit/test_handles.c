@@ -123,6 +123,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_heap_stats_read, HEAP, STATUS, true, SW_INVALID, sw_heap_stats_read(h, &out.counts))      \
     X(sw_heap_ledger_read, HEAP, STATUS, true, SW_INVALID,                                         \
       sw_heap_ledger(h, &out.ledger, NULL, 0))                                                     \
+    X(sw_heap_touched_read, HEAP, STATUS, true, SW_INVALID,                                        \
+      sw_heap_touched_read(h, &out.ledger, NULL, 0))                                               \
     X(sw_heap_held_bytes, HEAP, NAMED, true, 0, sw_heap_held_bytes(h))                             \
     X(sw_heap_spans, HEAP, NAMED, true, 0, sw_heap_spans(h, NULL, 0))                              \
     X(sw_heap_each_object, HEAP, NAMED, true, 0,                                                   \

@@ -86,6 +86,12 @@ bool sw_os_shorten(void *p, size_t bytes, size_t kept) {
 
 void *sw_os_map(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }
 
+bool sw_os_resident_pages(void *p, size_t pages, uint8_t *out) {
+    if (mincore(p, pages * sw_os_page_bytes(), out) != 0) return false;
+    for (size_t i = 0; i < pages; i++) out[i] &= 1; /* the other bits are reserved */
+    return true;
+}
+
 /* The second number of /proc/self/statm is the number of resident pages. It is read without stdio,
  * because this is called inside malloc. */
 uint64_t sw_os_resident_bytes(void) {

@@ -97,4 +97,11 @@ bool sw_os_shorten(void *p, size_t bytes, size_t kept) {
 
 void *sw_os_map(size_t bytes) { return take(bytes, PAGE_BYTES); }
 
+bool sw_os_resident_pages(void *p, size_t pages, uint8_t *out) {
+    (void)p;
+    (void)pages;
+    (void)out;
+    return false;
+}
+
 uint64_t sw_os_resident_bytes(void) { return 0; }

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ledger of touched bytes (touched.h). A byte counts when its page of the system was written to: in a dry
+ * heap as the run noted, in a real one as mincore tells. Metadata counts whole. */
+#include "watch/touched.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/fail.h"
+#include "base/sized.h"
+#include "heap/slack.h"
+#include "watch/ledger.h"
+#include "watch/walk.h"
+
+typedef struct touched_tally {
+    sw_ledger *ledger;
+    sw_ledger_class *rows; /* NULL: not asked for */
+    const sw_touch_map *touch;
+} touched_tally;
+
+static uint64_t span_bytes(const sw_heap *heap, const sw_span_cold *cold) {
+    return (uint64_t)cold->pages << heap->table->page_shift;
+}
+
+/* A large object; a freed one that a cache keeps counts as cached. */
+static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint64_t start = sw_page_start(&heap->pages, cold->page), bytes = span_bytes(heap, cold);
+    sw_ledger_class row = {.spans = 1, .slots = 1};
+    row.span_bytes = sw_touch_map_within(t->touch, start, bytes);
+    if (!sw_span_large_lives(span)) {
+        row.cached_bytes = row.span_bytes;
+        return row;
+    }
+    bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    row.live_objects = 1;
+    row.requested_bytes = sw_touch_map_within(t->touch, start, tracked ? cold->requested : bytes);
+    row.roundup_bytes = row.span_bytes - row.requested_bytes;
+    return row;
+}
+
+static sw_ledger_class slots_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    uint64_t start = sw_page_start(&heap->pages, cold->page);
+    uint32_t size = sw_slot_bytes(heap->table, span), slots = span->slots;
+    bool tracked = (heap->mode & SW_MODE_TRACKED) != 0, cached = sw_walk_is_cached(span);
+    sw_ledger_class row = {.spans = 1, .slots = slots};
+    row.span_bytes = sw_touch_map_within(t->touch, start, span_bytes(heap, cold));
+    for (uint32_t slot = 0; row.span_bytes != 0 && slot < slots; slot++) {
+        uint64_t at = start + (uint64_t)slot * size;
+        uint64_t touched = sw_touch_map_within(t->touch, at, size);
+        if (!sw_span_slot_live(span, slot)) {
+            *(cached ? &row.cached_bytes : &row.free_slot_bytes) += touched;
+            continue;
+        }
+        uint32_t slack = tracked ? sw_slack_get(cold->slack, size, slot) : 0;
+        uint64_t requested = sw_touch_map_within(t->touch, at, size - slack);
+        row.live_objects++;
+        row.requested_bytes += requested;
+        row.roundup_bytes += touched - requested;
+    }
+    uint64_t end = start + (uint64_t)slots * size;
+    row.tail_bytes = sw_touch_map_within(t->touch, end, start + span_bytes(heap, cold) - end);
+    return row;
+}
+
+static void add_to_row(sw_ledger_class *to, const sw_ledger_class *row) {
+    to->spans += row->spans;
+    to->span_bytes += row->span_bytes;
+    to->slots += row->slots;
+    to->live_objects += row->live_objects;
+    to->requested_bytes += row->requested_bytes;
+    to->roundup_bytes += row->roundup_bytes;
+    to->tail_bytes += row->tail_bytes;
+    to->free_slot_bytes += row->free_slot_bytes;
+    to->cached_bytes += row->cached_bytes;
+}
+
+static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
+    touched_tally *t = arg;
+    bool large = sw_span_state_seen(span) == SW_SPAN_LARGE;
+    sw_ledger_class row = large ? large_row(heap, span, t) : slots_row(heap, span, t);
+    sw_ledger *l = t->ledger;
+    l->live_objects += row.live_objects;
+    l->requested_bytes += row.requested_bytes;
+    *(large ? &l->large_rounding_bytes : &l->roundup_bytes) += row.roundup_bytes;
+    l->tail_bytes += row.tail_bytes;
+    l->free_slot_bytes += row.free_slot_bytes;
+    l->cached_bytes += row.cached_bytes;
+    l->large_objects += large && row.live_objects != 0;
+    l->large_bytes += large && row.live_objects != 0 ? row.span_bytes : 0;
+    l->spans += !large;
+    if (t->rows != NULL) add_to_row(&t->rows[large ? 0 : span->span_class / 2], &row);
+    return true;
+}
+
+/* Free pages, held or not: the system may have given more than was asked for (huge pages). */
+static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
+    const sw_pages *pages = &heap->pages;
+    for (uint32_t i = 0; i < pages->window_count; i++) {
+        const sw_window *window = &pages->windows[i];
+        for (uint32_t n = 0; n < window->frontier; n++) {
+            uint32_t page = window->first_page + n;
+            if ((pages->runs.free[page / 64] >> page % 64 & 1) == 0) continue;
+            t->ledger->free_page_bytes += sw_touch_map_within(t->touch, sw_page_start(pages, page),
+                                                              1ull << pages->page_shift);
+        }
+    }
+}
+
+void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
+                     sw_ledger_class *rows) {
+    touched_tally t = {.ledger = out, .rows = rows, .touch = touch};
+    memset(out, 0, sizeof *out);
+    out->struct_bytes = sizeof *out;
+    for (uint32_t cls = 0; rows != NULL && cls < heap->table->class_count; cls++)
+        rows[cls] = (sw_ledger_class){.cls = cls, .size_bytes = heap->table->classes[cls].size};
+    (void)sw_walk_spans(heap, add_span, &t);
+    add_free_pages(heap, &t);
+    out->metadata_bytes = sw_pages_metadata_bytes(&heap->pages);
+    out->caches = heap->cache_count;
+    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    out->held_bytes = sw_ledger_sum(out);
+}
+
+/* --- what the system tells -------------------------------------------------------------------- */
+
+/* Notes the resident pages among the accessible ones of a window. */
+static bool ask_window(const sw_heap *heap, const sw_window *window, sw_touch_map *touch) {
+    enum { PART = 4096 };
+    uint8_t resident[PART];
+    uint64_t grain = sw_os_page_bytes();
+    uint64_t bytes = (uint64_t)window->frontier << heap->pages.page_shift;
+    uint64_t start = sw_page_start(&heap->pages, window->first_page);
+    for (uint64_t at = 0; at < bytes; at += PART * grain) {
+        size_t count = (size_t)sw_min_u64(PART, (bytes - at) / grain);
+        if (!sw_os_resident_pages((void *)(window->base + at), count, resident)) return false;
+        for (size_t i = 0; i < count; i++)
+            if (resident[i]) sw_touch_map_add(touch, start + at + i * grain, grain);
+    }
+    return true;
+}
+
+static sw_status ask_system(const sw_heap *heap, const char *op, sw_touch_map *out) {
+    sw_touch_map_begin(out);
+    sw_touch_map_reserve(out, sw_page_start(&heap->pages, heap->pages.page_end));
+    bool known = !out->failed;
+    for (uint32_t i = 0; known && i < heap->pages.window_count; i++)
+        known = ask_window(heap, &heap->pages.windows[i], out);
+    if (known) return SW_OK;
+    if (out->failed) return sw_fail(SW_NOMEM, op, "no memory for a map of the heap's pages");
+    return sw_fail(SW_UNSUPPORTED, op, "the system does not tell which pages are resident");
+}
+
+sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                               size_t capacity) {
+    const char *op = "heap_touched";
+    sw_status status = sw_heap_status(heap, op);
+    if (status != SW_OK) return status;
+    if (!sw_sized_is_valid(out->struct_bytes))
+        return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_ledger)");
+    if (rows != NULL && capacity < heap->table->class_count)
+        return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
+                       capacity, heap->table->class_count);
+    bool dry = (heap->mode & SW_MODE_DRY) != 0;
+    if (dry && !heap->pages.touch.on)
+        return sw_fail(SW_STATE, op, "heap %u notes no writes: make it with touch_map", heap->id);
+    sw_ledger ledger;
+    sw_touch_map asked = {0};
+    sw_os_lock_acquire(&heap->lock);
+    if (!dry) status = ask_system(heap, op, &asked);
+    if (dry && heap->pages.touch.failed)
+        status = sw_fail(SW_NOMEM, op, "there was no memory for the map of pages");
+    if (status == SW_OK) sw_touched_read(heap, dry ? &heap->pages.touch : &asked, &ledger, rows);
+    sw_os_lock_release(&heap->lock);
+    sw_touch_map_end(&asked);
+    if (status != SW_OK) return status;
+    ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
+    memcpy(out, &ledger, ledger.struct_bytes);
+    return SW_OK;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ledger of touched bytes: of each term the part that lies in pages of the system that were written to.
+ * Public API: spanwise/stats.h. */
+#ifndef SW_WATCH_TOUCHED_H
+#define SW_WATCH_TOUCHED_H
+
+#include "heap/heap.h"
+#include "spanwise/stats.h"
+
+/* Under the heap's lock. `touch` is the heap's own map, or one that was read from the system. */
+void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
+                     sw_ledger_class *rows);
+
+#endif
