@@ -89,7 +89,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
                    "watch/*" "malloc/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
   spanwise_face(malloc ${malloc_sources})
-  target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0)
+  target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0)
   # A program that opens it with dlopen may close it while its objects live.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)

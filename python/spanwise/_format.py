@@ -50,6 +50,11 @@ def clipped(text: str) -> str:
 _PLURALS = {"child": "children", "image before exec": "images before exec", "class": "classes"}
 
 
+def short_end(text: str, most: int) -> str:
+    """The text, or its end behind three dots: at most so many characters."""
+    return text if len(text) <= most else "..." + text[3 - most :]
+
+
 def plural(count: int, noun: str) -> str:
     """A count and its noun: 1 child, 2 children, 3 events."""
     many = _PLURALS.get(noun, noun + "s")

@@ -77,7 +77,7 @@ static void begin(sw_heap *heap, const sw_heap_options *options) {
     heap->pages.fixed_bytes = sizeof *heap;
     heap->pages.decay_ns = heap->options.decay_ns;
     heap->pages.huge = options->huge_pages != 0;
-    if (options->touch_map) sw_touch_map_begin(&heap->pages.touch);
+    if (SW_TOUCH_MAPS && options->touch_map) sw_touch_map_begin(&heap->pages.touch);
     if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
     if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
     sw_handle_begin(&heap->mark, SW_HANDLE_HEAP);

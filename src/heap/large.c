@@ -31,7 +31,7 @@ static sw_noinline void exchange(char *start, size_t bytes) {
 
 /* In a dry heap: which pages clear would make resident, or give up. */
 static void note_clear(sw_pages *pages, uintptr_t start, size_t bytes) {
-    if (!pages->touch.on) return;
+    if (!sw_touch_map_is_on(&pages->touch)) return;
     if (bytes < PURGE_MIN_BYTES) {
         sw_pages_touch(pages, start, bytes);
         return;

@@ -21,7 +21,7 @@ static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) 
     uint32_t bytes = sw_slot_bytes(cache->table, span);
     if ((cache->mode & SW_MODE_DRY) == 0)
         memset(p, 0, bytes);
-    else if (cache->heap->pages.touch.on)
+    else if (sw_touch_map_is_on(&cache->heap->pages.touch))
         sw_pages_touch(&cache->heap->pages, (uintptr_t)p, bytes);
 }
 

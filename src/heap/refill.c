@@ -46,14 +46,16 @@ static void populate(const sw_cache *cache, const sw_span *span) {
     const sw_class *cls = &heap->table->classes[span->span_class / 2];
     uint32_t pages = sw_space_cold(heap->space, span)->pages;
     bool dry = (heap->mode & SW_MODE_DRY) != 0;
-    if (cls->size > SW_FRAME_BYTES / SLOTS_A_PAGE || (dry && !heap->pages.touch.on)) return;
+    if (cls->size > SW_FRAME_BYTES / SLOTS_A_PAGE ||
+        (dry && !sw_touch_map_is_on(&heap->pages.touch)))
+        return;
     uint32_t full = 0;
     for (uint32_t id = cache->cold->full[span->span_class].head; id != 0 && full < FULL_SPANS;
          full++)
         id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next;
     if (full < FULL_SPANS) return;
     size_t bytes = (size_t)pages << heap->table->page_shift;
-    if (dry)
+    if (SW_TOUCH_MAPS && dry)
         sw_pages_touch(&cache->heap->pages, span->base, bytes);
     else
         (void)sw_os_populate((void *)span->base, bytes);

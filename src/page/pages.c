@@ -23,7 +23,7 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
 
 void sw_pages_destroy(sw_pages *pages) {
     sw_pages_drop_windows(pages);
-    sw_touch_map_end(&pages->touch);
+    if (sw_touch_map_is_on(&pages->touch)) sw_touch_map_end(&pages->touch);
     sw_runs_destroy(&pages->runs, pages->meta);
     uint64_t **maps[] = {&pages->held, &pages->dirty, &pages->idle};
     for (size_t i = 0; i < 3; i++) {

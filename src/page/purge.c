@@ -31,8 +31,9 @@ static bool give_back(sw_pages *pages, uint32_t page, uint32_t n) {
 static void forget(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held) {
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
     sw_bits_clear(pages->held, page, n);
-    sw_touch_map_remove(&pages->touch, sw_page_start(pages, page),
-                        (uint64_t)n << pages->page_shift);
+    if (sw_touch_map_is_on(&pages->touch))
+        sw_touch_map_remove(&pages->touch, sw_page_start(pages, page),
+                            (uint64_t)n << pages->page_shift);
     sw_bits_clear(pages->dirty, page, n);
     sw_bits_clear(pages->idle, page, n);
     sw_set_counter(&pages->held_pages, pages->held_pages - held);
@@ -44,8 +45,9 @@ static void forget(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held) {
 static void remember(sw_pages *pages, const sw_purge_run *run) {
     uint64_t bytes = (uint64_t)run->held << pages->page_shift;
     sw_bits_set(pages->held, run->page, run->pages);
-    sw_touch_map_add(&pages->touch, sw_page_start(pages, run->page),
-                     (uint64_t)run->pages << pages->page_shift);
+    if (sw_touch_map_is_on(&pages->touch))
+        sw_touch_map_add(&pages->touch, sw_page_start(pages, run->page),
+                         (uint64_t)run->pages << pages->page_shift);
     sw_bits_set(pages->dirty, run->page, run->pages);
     sw_set_counter(&pages->held_pages, pages->held_pages + run->pages);
     pages->free_held_pages += run->pages;

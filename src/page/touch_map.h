@@ -38,6 +38,14 @@ void sw_touch_map_remove(sw_touch_map *touch, uint64_t from, uint64_t bytes);
 /* How many of the bytes lie in pages that were written to. */
 uint64_t sw_touch_map_within(const sw_touch_map *touch, uint64_t from, uint64_t bytes);
 
+/* The preloaded malloc has real heaps only, and no code for the map. */
+#ifndef SW_TOUCH_MAPS
+#define SW_TOUCH_MAPS 1
+#endif
+static inline bool sw_touch_map_is_on(const sw_touch_map *touch) {
+    return SW_TOUCH_MAPS && touch->on;
+}
+
 static inline uint64_t sw_touch_map_bytes(const sw_touch_map *touch) {
     return touch->count << touch->grain_shift;
 }

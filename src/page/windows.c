@@ -79,7 +79,8 @@ static bool grow_maps(sw_pages *pages, uint32_t end) {
     }
     if (!ok) return false;
     pages->capacity = pages->runs.leaves * 64;
-    sw_touch_map_reserve(&pages->touch, (uint64_t)pages->capacity << pages->page_shift);
+    if (sw_touch_map_is_on(&pages->touch))
+        sw_touch_map_reserve(&pages->touch, (uint64_t)pages->capacity << pages->page_shift);
     return true;
 }
 

@@ -28,7 +28,13 @@ COMMON_FLAGS = (
 FACE_FLAGS = (
     *("-DSW_API=", "-ftls-model=initial-exec"),
     *("-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc", "-fno-builtin-free"),
-    *("-DSW_SPECIALISED=0", "-DSW_COLLECTABLE=0", "-ffunction-sections", "-fdata-sections"),
+    *(
+        "-DSW_SPECIALISED=0",
+        "-DSW_COLLECTABLE=0",
+        "-DSW_TOUCH_MAPS=0",
+        "-ffunction-sections",
+        "-fdata-sections",
+    ),
 )
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),

@@ -19,13 +19,13 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.tables.table import SizeClassTable
 
 _MEASURES = (
-    ("internal_waste", "internal waste"),
-    ("unused_share", "free, of held"),
-    ("mean_occupancy", "slots in use"),
-    ("jw_mean", "held / requested, mean"),
-    ("jw_at_peak_requested", "  at peak requested"),
-    ("jw_at_peak_held", "  at peak held"),
-    ("jw_of_peaks", "  peak / peak"),
+    ("internal_waste", "round-up and tail, of requested"),
+    ("unused_share", "free and cached, of held"),
+    ("mean_occupancy", "slots in use, of all slots"),
+    ("jw_mean", "held over requested, mean over the run"),
+    ("jw_at_peak_requested", "  when most is requested"),
+    ("jw_at_peak_held", "  when most is held"),
+    ("jw_of_peaks", "  most held over most requested"),
 )
 
 

@@ -100,7 +100,8 @@ def run(options: argparse.Namespace) -> int:
         ranking = found.ranking(options.by)
         if ranking:
             name, value = ranking[0]
-            print(f"{name} has the least {options.by}: {_shown(options.by, value)}")
+            by = options.by.replace("_", " ")
+            print(f"{name} has the least {by}: {_shown(options.by, value)}")
     return int(_told_gaps(options) or bool(found.failures))
 
 

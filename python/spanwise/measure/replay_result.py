@@ -250,13 +250,21 @@ class Replay(Result, Value, Tabular):
         return plots.replays([self], ax)
 
 
+_WRITTEN = {
+    "none": "nothing written",
+    "ends": "first and last byte of each object written",
+    "pages": "a byte of each page written",
+    "all": "every byte written",
+}
+
+
 def describe(replays: Sequence[Replay]) -> str:
     """Replays of one recording as text, a row each."""
     first = replays[0]
     head = (
         f"replay of {first.source}: {_format.plural(first.ops, 'operation')},"
         f" {_format.plural(first.threads, 'thread')}, peak live"
-        f" {_format.size(first.peak_requested_bytes)}, touch {first.touch}"
+        f" {_format.size(first.peak_requested_bytes)}, {_WRITTEN[first.touch]}"
     )
     table = _format.table([one._cells() for one in replays], first._head(), indent="  ")
     own = median(one.overhead_ns_per_op for one in replays)

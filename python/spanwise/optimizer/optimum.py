@@ -153,8 +153,8 @@ class Optimum(Result, Tabular):
                 yield f"largest class {largest} B", {"largest_bytes": largest, "pages": pages}
         yield f"spans of up to {4 * rules.pages} pages", {"pages": 4 * rules.pages}
         yield "the fewest pages for the largest class", {"pages": self._fewest_pages()}
-        yield "spans that Go's 32-bit division serves", {"narrow": True}
-        yield "nothing charged for partly empty spans", {"partial": 0.0}
+        yield "only spans that Go's 32-bit division can index", {"narrow": True}
+        yield "no charge for spans that are partly empty", {"partial": 0.0}
         yield "twice as many classes", {"classes": min(2 * rules.classes, 255)}
 
     def _waste_with(self, changed: dict[str, Any]) -> float:
@@ -212,7 +212,8 @@ class Optimum(Result, Tabular):
                 "bytes at the peak, simulated",
                 _format.table(ledgers, self.trial.comparison.text_head, indent="  "),
                 *self._held_out_lines(),
-                "round-up and tail that another rule would save, by arithmetic: every span full",
+                "round-up and tail that another rule would save (negative: cost), if every span"
+                " were full",
                 _format.table(costs, ("", saves), indent="  "),
                 self.verdict(),
             ]

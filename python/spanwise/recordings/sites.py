@@ -79,7 +79,7 @@ class Sites(Sequence[Site], Result, Tabular):
             (
                 _format.number(site.allocs),
                 _format.number(site.allocated_bytes),
-                (site.frames[0] if site.frames else "unknown")[-60:],
+                _format.short_end(site.frames[0] if site.frames else "unknown", 60),
             )
             for site in self._sites[:_SHOWN]
         ]

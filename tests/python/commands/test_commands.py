@@ -198,7 +198,7 @@ def test_ledger(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
     text = said(capsys, "ledger", stored, "--table", "go")
     assert text.startswith(str(ledger))
     assert "classes with the most waste, bytes" in text
-    assert "held / requested, mean" in text
+    assert "held over requested, mean over the run" in text
 
 
 @pytest.mark.parametrize("at", ["peak", "end", "0.5s", "200ms", "1"])

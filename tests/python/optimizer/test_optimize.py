@@ -134,7 +134,7 @@ def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
     assert saved["align 8 instead of 16"] >= 0
     assert saved["spans of up to 40 pages"] >= 0
     assert saved["twice as many classes"] >= 0
-    assert saved["spans that Go's 32-bit division serves"] <= 1e-6
+    assert saved["only spans that Go's 32-bit division can index"] <= 1e-6
     assert saved["the fewest pages for the largest class"] <= 1e-6
 
 
