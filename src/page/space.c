@@ -272,9 +272,22 @@ sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t 
     return answer;
 }
 
+/* Zeroes a window's entries. Those of a long window were hardly used: to write zeroes would make all of
+ * them resident, for ever, so the system takes their pages back. */
+static void clear_map(uint32_t *map, uint64_t frames) {
+    enum { PURGE_MIN_BYTES = 256 << 10 };
+    uintptr_t start = (uintptr_t)map, end = (uintptr_t)(map + frames);
+    uintptr_t first = sw_align_up(start, sw_os_page_bytes());
+    uintptr_t last = sw_align_down(end, sw_os_page_bytes());
+    if (end - start < PURGE_MIN_BYTES || !sw_os_purge((void *)first, last - first))
+        first = last = end;
+    memset(map, 0, first - start);
+    memset((void *)last, 0, end - last);
+}
+
 void sw_space_return_window(sw_space *space, const sw_window *window) {
     uint64_t bytes = window->frames << SW_FRAME_SHIFT;
-    memset(window->map, 0, window->frames * sizeof *window->map);
+    clear_map(window->map, window->frames);
     /* Purged, so that the next heap finds zeroes. If the system refuses, the window is not reused. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     if (!space->dry) (void)sw_os_uncommit((void *)window->base, bytes);

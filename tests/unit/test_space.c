@@ -118,6 +118,18 @@ static void spans(sw_space *space) {
     CHECK_EQ(sw_space_span(space, SW_SPAN_RELEASED)->magic, 0);
 }
 
+/* A long window has a map of 64 MiB, of which only what was used is ever resident. */
+static void long_window(sw_space *space) {
+    sw_window window;
+    uint64_t before = sw_os_resident_bytes();
+    if (space->constrained || before == 0 || !take(space, 64ull << 30, &window)) return;
+    window.map[0] = window.map[window.frames - 1] = 7;
+    sw_space_return_window(space, &window);
+    CHECK_EQ(*sw_space_entry(space, window.base), 0);
+    CHECK_EQ(*sw_space_entry(space, window.base + (64ull << 30) - 1), 0);
+    CHECK(sw_os_resident_bytes() < before + (8 << 20));
+}
+
 int main(void) {
     sw_space *live = sw_space_live(), *dry = sw_space_dry_create();
     CHECK(live != NULL && dry != NULL);
@@ -131,6 +143,7 @@ int main(void) {
     }
     if (!live->constrained) CHECK_EQ(live->view.frames, dry->view.frames);
     zero_again(live);
+    long_window(live);
     sw_space_dry_destroy(dry);
     return check_result();
 }
