@@ -26,7 +26,9 @@ case $# in
     ;;
 esac
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-place=$1 mirror=${2-}
+mirror=${2-}
+mkdir -p "$1"
+place=$(CDPATH='' cd -- "$1" && pwd)
 # shellcheck source=scripts/root_tools.sh
 . "$checkout/scripts/root_tools.sh"
 need_root package_roots.sh
@@ -99,7 +101,6 @@ route_library() {
         cmake --build project/build && project/build/example'
 }
 
-mkdir -p "$place"
 make_root "$place/base" "$mirror"
 case $only in
 '') ;;

@@ -3,6 +3,7 @@
 # For scripts that try something where nothing is installed by hand: a bare Debian 12 in a folder, by
 # debootstrap, and commands in it. Variables that tell where packages come from (PIP_INDEX_URL, *_proxy)
 # reach the commands, and so do the certificates that this system trusts: a registry behind a proxy works.
+# The variables of this file: folder, user, trusted, mounted, at.
 
 # need_root NAME: only root can make a root and mount in it.
 need_root() {
@@ -45,17 +46,17 @@ enter_root() {
 }
 
 leave_root() {
-    for place in $mounted; do umount "$folder/$place" || umount -l "$folder/$place"; done
+    for at in $mounted; do umount "$folder/$at" || umount -l "$folder/$at"; done
     mounted=''
 }
 
 # mount_at PLACE ARGS of mount...
 mount_at() {
-    place=$1
+    at=$1
     shift
-    mkdir -p "$folder/$place"
-    mount "$@" "$folder/$place"
-    mounted="$place $mounted"
+    mkdir -p "$folder/$at"
+    mount "$@" "$folder/$at"
+    mounted="$at $mounted"
 }
 
 # inside USER COMMAND: in the user's folder `spanwise` of the root, with the variables of the registries.
