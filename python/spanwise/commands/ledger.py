@@ -19,7 +19,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.tables.table import SizeClassTable
 
 _MEASURES = (
-    ("internal_waste", "round-up and tail, of requested"),
+    ("internal_waste", "all rounding and tails, of requested"),
     ("unused_share", "free and cached, of held"),
     ("mean_occupancy", "slots in use, of all slots"),
     ("jw_mean", "held over requested, mean over the run"),
