@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows: structured arrays that pandas, pyarrow, polars and duckdb read, and what has such rows."""
+"""Rows: structured arrays that pandas, pyarrow and polars read, and what has such rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Rows(np.ndarray[Any, np.dtype[np.void]]):
     """A structured array of shape (rows,) that other tools read.
 
     It is a numpy array in all else: a column, or what numpy computes, is a plain array.
-    `pyarrow.table(rows)`, `polars.DataFrame(rows)` and duckdb take it through the Arrow C stream
-    interface (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of
-    this package. A column of fixed arrays becomes a fixed-size list.
+    `pyarrow.table(rows)` and `polars.DataFrame(rows)` take it through the Arrow C stream interface
+    (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of this
+    package; duckdb, which refuses structured numpy arrays, takes `pyarrow.table(rows)`. A column
+    of fixed arrays becomes a fixed-size list.
     """
 
     def __getitem__(self, index: Any) -> Any:
