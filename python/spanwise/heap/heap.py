@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
@@ -19,7 +18,7 @@ from spanwise.heap.runner import as_ops, check_ids, run_ops
 from spanwise.heap.stats import HeapStats, rss_bytes
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
-from spanwise.results.rows import Rows, as_rows
+from spanwise.results.rows import AnyRows, Rows, as_rows
 from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -220,7 +219,7 @@ class Heap:
 
     # --- workloads ---
 
-    def run(self, ops: NDArray[np.void], touch: str = "none") -> RunStats:
+    def run(self, ops: AnyRows, touch: str = "none") -> RunStats:
         """Runs a whole workload in one C call, without the interpreter's lock.
 
         Each recorded thread has a cache of its own, whichever thread calls this. Objects that are

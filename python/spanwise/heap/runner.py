@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spanwise import errors
 from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 from spanwise.ledger.run_stats import RunStats
+from spanwise.results.rows import Rows
 
 _DIRECT_OPS = 1 << 18
 """Fewer operations than this run in the calling thread: they take some milliseconds."""
@@ -25,12 +26,14 @@ _TOUCHES = ("none", "ends")
 
 
 def as_ops(ops: Any) -> NDArray[np.void]:
-    """Operations as a contiguous array of OPS_DTYPE, copied only where needed.
+    """Operations, an array or `Rows`, as a contiguous array of OPS_DTYPE, copied only where needed.
 
     Raises:
         TypeError: it is no array of that type.
         InvalidError: it has more than one dimension.
     """
+    if isinstance(ops, Rows):
+        ops = np.asarray(ops)
     if not isinstance(ops, np.ndarray) or ops.dtype != OPS_DTYPE:
         kind = ops.dtype if isinstance(ops, np.ndarray) else type(ops).__name__
         raise TypeError(f"ops must be a numpy array of spanwise.OPS_DTYPE, not {kind}")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise.ledger.parts import PARTS
 from spanwise.plots.style import LINES, PART_COLOURS, in_style, new_axes, scale_of, time_scale_of
+from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
 
 
 @in_style
-def timeline(samples: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
+def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
     """Held bytes over time, split: requested, round-up, other slots and metadata, free pages.
 
     Args:
@@ -140,7 +141,7 @@ def _add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
         ax.legend()
 
 
-def _over_time(samples: NDArray[np.void], ax: Axes) -> NDArray[Any]:
+def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
     """Where samples are on the axis, which gets its label: times, or without them operations."""
     times = samples["time_ns"]
     if not len(times) or times[-1] == times[0]:

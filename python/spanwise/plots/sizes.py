@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.plots.style import in_style, new_axes
+from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def waste(
 
 
 @in_style
-def histogram(rows: NDArray[np.void], ax: Axes | None = None, *, title: str = "") -> Axes:
+def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
     """Requests by size, on logarithmic scales.
 
     Args:

@@ -64,7 +64,7 @@ class Outcome:
         told = []
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
-            told.append(f"stopped by {name}; the recording of what ran until then is kept")
+            told.append(f"ended after {name}; the recording of what ran until then is kept")
         if self.status < 0:
             told.append(f"the program was ended by signal {-self.status}")
         elif self.status > 0:

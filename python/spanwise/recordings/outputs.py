@@ -27,9 +27,11 @@ def check_output(
 
     Raises:
         OSError: its folder does not exist or takes no files, or it is a folder.
-        InvalidError: it is a recording, which nothing brings back, or no JSON.
+        InvalidError: it is a recording, which nothing brings back, or no JSON; or `-`.
     """
     place = Path(path)
+    if str(path) == "-":
+        raise InvalidError("-: standard output is not written to; give the name of a file")
     try:
         if place.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

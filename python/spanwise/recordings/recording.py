@@ -34,7 +34,7 @@ from spanwise.recordings.summary import (
     frame_name,
 )
 from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.rows import AnyRows, Rows, Tabular, as_rows
 from spanwise.results.values import Result
 from spanwise.tables.table import STOCK, SizeClassTable, as_table, as_tables
 
@@ -55,7 +55,9 @@ class Recording(Result, Tabular):
         name: what pictures and ledgers call it.
     """
 
-    def __init__(self, source: Source, *, path: str | None, name: str) -> None:
+    def __init__(self, source: Source, *, path: str | None = None, name: str = "") -> None:
+        if isinstance(source, str | os.PathLike):
+            raise TypeError(f"to open a recording: spanwise.Recording.open({str(source)!r})")
         self._source = source
         self.path = path
         self.name = name
@@ -80,7 +82,7 @@ class Recording(Result, Tabular):
     @classmethod
     def from_ops(
         cls,
-        ops: NDArray[np.void],
+        ops: AnyRows,
         path: str | os.PathLike[str] | None = None,
         *,
         name: str = "operations",
@@ -203,8 +205,9 @@ class Recording(Result, Tabular):
         first, last, step = index.indices(len(self))
         if step != 1:
             raise errors.InvalidError(f"{self.name}[::{step}]: a part of a recording has no step")
-        name = f"{self.name}[{first}:{max(first, last)}]"
-        return Recording.from_ops(slice_ops(self.ops, first, max(first, last)), name=name)
+        last = max(first, last)
+        ops = slice_ops(np.asarray(self.ops), first, last)
+        return Recording.from_ops(ops, name=f"{self.name}[{first}:{last}]")
 
     def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
         """The operations in order, as arrays of at most `rows` rows: memory stays bounded."""

@@ -28,7 +28,7 @@ def add_summaries(summaries: Sequence[Summary]) -> Summary:
 
 def add_histograms(histograms: Sequence[Rows]) -> Rows:
     """Requests by size of all, by rising size."""
-    rows = np.concatenate(histograms)
+    rows = np.concatenate([np.asarray(one) for one in histograms])
     sizes, inverse = np.unique(rows["size_bytes"], return_inverse=True)
     total = np.zeros(len(sizes), HISTOGRAM_DTYPE)
     total["size_bytes"] = sizes

@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanwise._lib import lib
 from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.temporary import temporary_recording
+from spanwise.results.rows import AnyRows
 
 _ALIGN_LOG2 = 12
 _MARKS = 8
@@ -174,7 +174,7 @@ def _make(marks: tuple[int, ...]) -> None:
         libc.free(ctypes.c_void_p(address))
 
 
-def _place(ops: NDArray[np.void], marks: tuple[int, ...]) -> tuple[int, int]:
+def _place(ops: AnyRows, marks: tuple[int, ...]) -> tuple[int, int]:
     """The operation that makes the first mark, and the one after the last mark was freed."""
     rows = np.flatnonzero((ops["align_log2"] == _ALIGN_LOG2) & (ops["kind"] == lib.SW_OP_ALLOC))
     for thread in np.unique(ops["thread"][rows]):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows: structured arrays that pandas, pyarrow and polars read, and what has such rows."""
+"""Rows that numpy, pandas, pyarrow, polars and duckdb read, and what has such rows."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,24 +20,60 @@ _SHOWN = 20
 _WIDEST = 60
 
 
-class Rows(np.ndarray[Any, np.dtype[np.void]]):
-    """A structured array of shape (rows,) that other tools read.
+class Rows:
+    """Rows of named columns, shape (rows,), that numpy and other tools read.
 
-    It is a numpy array in all else: a column, or what numpy computes, is a plain array.
-    `pyarrow.table(rows)` and `polars.DataFrame(rows)` take it through the Arrow C stream interface
+    They are indexed as a structured array is: a name gives that column, a plain numpy array which
+    is a view; a slice, a mask or several names give `Rows`; a number gives one row. numpy's
+    functions take rows, `np.asarray(rows)` is the structured array itself, and what that array can
+    do (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...) rows can do, with the same results.
+
+    pyarrow, polars and duckdb read rows through the Arrow C stream interface
     (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of this
-    package; duckdb, which refuses structured numpy arrays, takes `pyarrow.table(rows)`. A column
-    of fixed arrays becomes a fixed-size list.
+    package. A column of fixed arrays becomes a fixed-size list. They are no numpy array themselves
+    since duckdb refuses a structured one before it asks for a stream.
     """
 
-    def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        plain = isinstance(found, np.ndarray) and found.dtype.names is None
-        return found.view(np.ndarray) if plain else found
+    __slots__ = ("_array",)
+    __hash__ = None  # type: ignore[assignment]  # rows may be written, as an array
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        plain = np.asarray(array)
-        return plain[()] if return_scalar else plain
+    def __init__(self, array: NDArray[np.void]) -> None:
+        """The same memory as the structured array."""
+        self._array: NDArray[np.void] = np.asarray(array).view()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        found = self._array if dtype is None else self._array.astype(dtype, copy=False)
+        if copy is False and found is not self._array:
+            raise ValueError(f"rows become {found.dtype} by a copy only")
+        return found.copy() if copy and found is self._array else found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # numpy's protocols are asked of np.asarray(rows)
+            raise AttributeError(f"'Rows' object has no attribute '{name}'")
+        return getattr(self._array, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._array[index]
+        structured = isinstance(found, np.ndarray) and found.dtype.names is not None
+        return Rows(found) if structured else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._array[index] = value
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._array)
+
+    def __eq__(self, other: object) -> Any:
+        return self._array == (other._array if isinstance(other, Rows) else other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._array != (other._array if isinstance(other, Rows) else other)
+
+    def __reduce__(self) -> tuple[type[Rows], tuple[NDArray[np.void]]]:
+        return Rows, (self._array,)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One dictionary a row."""
@@ -74,7 +111,7 @@ class Rows(np.ndarray[Any, np.dtype[np.void]]):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as a capsule of the Arrow C stream interface; they are copied into it."""
-        return stream_capsule(self)
+        return stream_capsule(self._array)
 
     def _cells(self) -> list[tuple[str, ...]]:
         names = self.dtype.names or ()
@@ -82,7 +119,7 @@ class Rows(np.ndarray[Any, np.dtype[np.void]]):
 
     def __repr__(self) -> str:
         if self.dtype.names is None or self.ndim != 1:
-            return repr(self.view(np.ndarray))
+            return repr(self._array)
         lines = [f"{_format.plural(len(self), 'row')}:"]
         lines.append(_format.table(self._cells(), self.dtype.names, left=0))
         if len(self) > _SHOWN:
@@ -104,9 +141,13 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
+AnyRows = Rows | NDArray[np.void]
+"""What functions of rows take: `Rows`, or a structured array."""
+
+
 def as_rows(array: NDArray[np.void]) -> Rows:
     """The same memory as `Rows`."""
-    return array.view(Rows)
+    return Rows(array)
 
 
 def rows_of(dicts: list[dict[str, Any]], empty: tuple[str, ...] = ()) -> Rows:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spanwise.results.files import write_whole
+from spanwise.results.rows import Rows
 
 
 class Result:
@@ -54,7 +55,7 @@ class Value:
 
 def _content(value: Any) -> Any:
     """What a value says, as something that Python compares and hashes."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | Rows):
         return (value.dtype.str, str(value.dtype.descr), value.shape, value.tobytes())
     if isinstance(value, Value):
         fields = dataclasses.fields(value)  # type: ignore[arg-type]
@@ -68,6 +69,6 @@ def _content(value: Any) -> Any:
 
 def _json_value(value: Any) -> Any:
     """Numbers and arrays of numpy, as JSON has them."""
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, np.generic | np.ndarray | Rows):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no form in JSON")

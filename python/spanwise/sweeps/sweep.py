@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.recordings import sources
@@ -181,6 +183,6 @@ def _as_files(plan: Plan, engine: Engine) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="spanwise-sweep-") as folder:
         for number, entry in enumerate(inside):
             path = Path(folder) / f"{number}.swt"
-            sources.write_ops(path, iter([plan.opened[entry["sha256"]].ops]))
+            sources.write_ops(path, iter([np.asarray(plan.opened[entry["sha256"]].ops)]))
             entry["path"], entry["file_sha256"] = str(path), file_sha256(str(path))
         yield

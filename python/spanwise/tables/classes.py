@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
+from spanwise.results.rows import AnyRows
 from spanwise.tables import families
 
 CLASSES_DTYPE = np.dtype(
@@ -61,7 +62,7 @@ def file_specs(file: dict[str, Any]) -> list[tuple[int, int, int]]:
     return [(c["size"], c["pages"], c.get("first_pages", 0)) for c in file["classes"]]
 
 
-def file_rows(classes: NDArray[np.void], page_bytes: int) -> list[dict[str, int]]:
+def file_rows(classes: AnyRows, page_bytes: int) -> list[dict[str, int]]:
     """The classes as a table file lists them."""
     return [
         {"size": size, "pages": span // page_bytes}
@@ -70,7 +71,7 @@ def file_rows(classes: NDArray[np.void], page_bytes: int) -> list[dict[str, int]
     ]
 
 
-def grow(classes: NDArray[np.void]) -> bool:
+def grow(classes: AnyRows) -> bool:
     """Whether some class has spans of several lengths."""
     return bool((classes["first_span_bytes"] != classes["span_bytes"]).any())
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from spanwise.results.rows import AnyRows
 from spanwise.tables.classes import grow
 
 COLUMN_TITLES = (
@@ -35,7 +33,7 @@ _GENERATOR_KEYS = (
 """What the columns are called in the generator's JSON, whose form other files of tables share."""
 
 
-def json_rows(classes: NDArray[np.void]) -> list[dict[str, Any]]:
+def json_rows(classes: AnyRows) -> list[dict[str, Any]]:
     """One dictionary a class, with the keys of the generator; percents have two digits."""
     keys = _GENERATOR_KEYS[: len(titles(classes))]
     return [
@@ -47,12 +45,12 @@ def json_rows(classes: NDArray[np.void]) -> list[dict[str, Any]]:
     ]
 
 
-def titles(classes: NDArray[np.void]) -> tuple[str, ...]:
+def titles(classes: AnyRows) -> tuple[str, ...]:
     """The titles of the columns that `text_rows` gives."""
     return COLUMN_TITLES if grow(classes) else COLUMN_TITLES[:-1]
 
 
-def text_rows(classes: NDArray[np.void]) -> list[tuple[str, ...]]:
+def text_rows(classes: AnyRows) -> list[tuple[str, ...]]:
     """The columns as text, one tuple a class."""
     columns = len(titles(classes))
     return [
@@ -61,7 +59,7 @@ def text_rows(classes: NDArray[np.void]) -> list[tuple[str, ...]]:
     ]
 
 
-def markdown(classes: NDArray[np.void]) -> str:
+def markdown(classes: AnyRows) -> str:
     """The columns as a Markdown table."""
     heads = titles(classes)
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]

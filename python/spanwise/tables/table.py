@@ -64,8 +64,10 @@ class SizeClassTable(Result, Tabular):
     __slots__ = ("__weakref__", "_c", "_classes", "_parameters", "_sizes", "_source")
 
     def __init__(
-        self, c_table: Any, source: str, parameters: Mapping[str, Any] | None = None
+        self, c_table: Any, source: str = "", parameters: Mapping[str, Any] | None = None
     ) -> None:
+        if isinstance(c_table, str):
+            raise TypeError(f"a table by its name: spanwise.SizeClassTable.named({c_table!r})")
         self._c = c_table
         self._source = source
         self._parameters = dict(parameters) if parameters is not None else None

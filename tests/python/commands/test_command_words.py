@@ -96,6 +96,9 @@ def test_a_file_that_cannot_be_written(
         (".", "cannot be written: Is a directory"),
     ):
         assert told(capsys, command, *files, "-o", name, *behind) == f"{name}: {why}"
+    assert told(capsys, command, *files, "-o", "-", *behind) == (
+        "-: standard output is not written to; give the name of a file"
+    )
     if command != "record":
         assert told(capsys, command, *files, "-o", "a.swt", *behind) == (
             "a.swt: is a recording, which would be lost; give another name"

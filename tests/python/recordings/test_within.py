@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,124 +19,163 @@ from spanwise.recordings import within
 from tests.python.helpers import needs_python_malloc, needs_recorder, spanwise
 
 SIZE = 100_000
-# bytearray(n) takes n + 1 bytes of malloc, which no other object here does.
-HEAD = f"""
-import json, os, sys, threading
+# One program, a function for each test. bytearray(n) takes n + 1 bytes of malloc, which no other
+# object here does; each function has a size of its own, so that their blocks do not mix.
+PROGRAM = f"""
+import json, threading
 import spanwise as sw
-def take(n, size={SIZE}):
+
+def take(n, size):
     return [bytearray(size) for _ in range(n)]
-def counts(recording, size={SIZE}):
+
+def count(recording, size):
     ops = recording.ops
-    mine = ops[ops["size"] == size + 1]
-    return int((mine["kind"] == 0).sum())
-before = take(7)
+    return int(((ops["size"] == size + 1) & (ops["kind"] == 0)).sum())
+
+def live(size={SIZE}):
+    before = take(7, size)
+    with sw.recording() as part:
+        inside = take(50, size)
+        del inside[10:]
+    after = take(3, size)
+    recording = part.recording
+    return [count(recording, size), recording.name, recording.ledger().requested_bytes]
+
+def nested(size={SIZE} + 100):
+    before = take(7, size)
+    with sw.recording() as outer:
+        a = take(5, size)
+        with sw.recording() as inner:
+            b = take(11, size)
+        c = take(17, size)
+    with sw.recording() as empty:
+        pass
+    return [count(part.recording, size) for part in (outer, inner, empty)]
+
+def threads(size={SIZE} + 200):
+    found = []
+    with sw.recording() as part:
+        threads = [threading.Thread(target=lambda: found.append(take(20, size))) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    return [count(part.recording, size), len(set(part.recording.ops["thread"].tolist()))]
+
+def raised():
+    try:
+        with sw.recording() as part:
+            raise KeyError("mine")
+    except KeyError as error:
+        caught = repr(error)
+    try:
+        part.recording
+    except sw.StateError as error:
+        return [caught, str(error)]
+
+print(json.dumps(dict(live=live(), nested=nested(), threads=threads(), raised=raised())))
 """
 
 
-def told(tmp_path: Path, body: str, *words: str) -> Any:
-    """What a script prints as JSON, run under the recorder."""
-    script = tmp_path / "script.py"
-    script.write_text(HEAD + body)
-    output = tmp_path / "whole.swt"
-    done = spanwise("record", *words, "-o", output, "--", sys.executable, script)
+@dataclass(frozen=True)
+class Told:
+    """What the program printed of its blocks, and the recording of it all."""
+
+    said: dict[str, Any]
+    whole: Path
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder = tmp_path_factory.mktemp("within")
+    script, whole = folder / "script.py", folder / "whole.swt"
+    script.write_text(PROGRAM)
+    words = ("-o", whole, "--", sys.executable, script)
+    done = spanwise("record", *words)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return Told(json.loads(done.stdout), whole)
 
 
 @needs_recorder()
 @needs_python_malloc()
-def test_the_block_and_what_was_live(tmp_path: Path) -> None:
-    said = told(
-        tmp_path,
-        """
-with sw.recording() as part:
-    inside = take(50)
-    del inside[10:]
-after = take(3)
-ledger = part.recording.ledger()
-print(json.dumps([counts(part.recording), part.recording.name, ledger.requested_bytes]))
-""",
-    )
-    # Seven were live when the block began; those of after it are not there.
-    assert said[0] == 57
-    assert said[1].startswith("spanwise-") and not Path(tempfile.gettempdir(), said[1]).exists()
-    assert said[2] >= 57 * SIZE
-    whole = sw.Recording.open(tmp_path / "whole.swt")
-    assert int(((whole.ops["size"] == SIZE + 1) & (whole.ops["kind"] == 0)).sum()) == 60
+def test_the_block_and_what_was_live(told: Told) -> None:
+    """Seven were live when the block began; those of after it are not there."""
+    count, name, requested = told.said["live"]
+    assert count == 57
+    assert name.startswith("spanwise-") and not Path(tempfile.gettempdir(), name).exists()
+    assert requested >= 57 * SIZE
+    ops = sw.Recording.open(told.whole).ops
+    assert int(((ops["size"] == SIZE + 1) & (ops["kind"] == 0)).sum()) == 60
 
 
 @needs_recorder()
 @needs_python_malloc()
-def test_blocks_nest_and_follow(tmp_path: Path) -> None:
-    said = told(
-        tmp_path,
-        """
-with sw.recording() as outer:
-    a = take(5)
-    with sw.recording() as inner:
-        b = take(11)
-    c = take(17)
-with sw.recording() as empty:
-    pass
-print(json.dumps([counts(part.recording) for part in (outer, inner, empty)]))
-""",
-    )
-    assert said == [40, 23, 40]
+def test_blocks_nest_and_follow(told: Told) -> None:
+    assert told.said["nested"] == [40, 23, 40]
 
 
 @needs_recorder()
 @needs_python_malloc()
-def test_other_threads_are_in_it(tmp_path: Path) -> None:
-    said = told(
-        tmp_path,
-        """
-found = []
-with sw.recording() as part:
-    threads = [threading.Thread(target=lambda: found.append(take(20))) for _ in range(4)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-ops = part.recording.ops
-print(json.dumps([counts(part.recording), len(set(ops["thread"].tolist()))]))
-""",
-    )
-    assert said[0] == 87
-    assert said[1] >= 5
+def test_other_threads_are_in_it(told: Told) -> None:
+    count, threads = told.said["threads"]
+    assert count == 80
+    assert threads >= 5
 
 
 @needs_recorder()
 @needs_python_malloc()
 def test_a_recorded_child(tmp_path: Path) -> None:
-    said = told(
-        tmp_path,
-        """
-import subprocess
-child = '''
-import json, spanwise as sw
+    child = f"""
+import spanwise as sw
 with sw.recording() as part:
-    kept = [bytearray(%d) for _ in range(9)]
+    kept = [bytearray({SIZE}) for _ in range(9)]
 ops = part.recording.ops
-print(json.dumps(int(((ops["size"] == %d + 1) & (ops["kind"] == 0)).sum())))
-''' % ((100_000,) * 2)
-print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
-""",
-        "--children",
-    )
-    assert said == 9
+print(int(((ops["size"] == {SIZE} + 1) & (ops["kind"] == 0)).sum()))
+"""
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    words = ("--children", "-o", tmp_path / "whole.swt", "--", sys.executable, "-c", parent, child)
+    assert spanwise("record", *words).stdout == "9\n"
 
 
 @needs_recorder()
-def test_a_child_that_is_not_recorded(tmp_path: Path) -> None:
-    said = told(
-        tmp_path,
-        """
-import subprocess
+@needs_python_malloc()
+def test_a_block_that_raises_has_no_recording(told: Told) -> None:
+    assert told.said["raised"] == [
+        "KeyError('mine')",
+        "recording(): the block ended with an exception, so it has no recording",
+    ]
+
+
+# A block that is kept in a file, and a child that is not recorded.
+KEPT = f"""
+import json, subprocess, sys
+import spanwise as sw
+path = sys.argv[1]
+with sw.recording(path) as part:
+    inside = [bytearray({SIZE}) for _ in range(50)]
+try:
+    with sw.recording(path):
+        raise KeyError
+except sw.InvalidError as error:
+    said = [part.recording.path, str(error)]
 child = "import spanwise as sw\\nwith sw.recording(): pass"
 done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
-print(json.dumps(done.stderr.splitlines()[-1]))
-""",
-    )
-    assert "is a child that is not recorded" in said
-    assert "`spanwise record --children -o FILE.swt -- python3 SCRIPT`" in said
+print(json.dumps([*said, done.stderr.splitlines()[-1]]))
+"""
+
+
+@needs_recorder()
+@needs_python_malloc()
+def test_a_block_that_is_kept_and_a_child_that_is_not_recorded(tmp_path: Path) -> None:
+    """A file that is there already is refused before the block runs; the whole stays small."""
+    kept, whole = tmp_path / "block.swt", tmp_path / "whole.swt"
+    done = spanwise("record", "-o", whole, "--", sys.executable, "-c", KEPT, kept)
+    path, refusal, child = json.loads(done.stdout)
+    assert (path, refusal) == (str(kept), f"{kept}: exists already; give another name")
+    peak = sw.Recording.open(kept).summary.peak_requested_bytes
+    assert peak >= 50 * SIZE
+    # What the cutting takes is not the program's.
+    assert sw.Recording.open(whole).summary.peak_requested_bytes < peak + (1 << 20)
+    assert "is a child that is not recorded" in child
+    assert "`spanwise record --children -o FILE.swt -- python3 SCRIPT`" in child
 
 
 def test_a_process_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,55 +190,9 @@ def test_a_process_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None
     assert not entered
 
 
-@needs_recorder()
-def test_a_block_that_raises_has_no_recording(tmp_path: Path) -> None:
-    said = told(
-        tmp_path,
-        """
-try:
-    with sw.recording() as part:
-        raise KeyError("mine")
-except KeyError as error:
-    caught = repr(error)
-try:
-    part.recording
-except sw.StateError as error:
-    print(json.dumps([caught, str(error)]))
-""",
-    )
-    assert said == [
-        "KeyError('mine')",
-        "recording(): the block ended with an exception, so it has no recording",
-    ]
-
-
 def test_before_the_end_there_is_none() -> None:
     with pytest.raises(sw.StateError, match="the block has not ended"):
         _ = sw.RecordedPart().recording
-
-
-@needs_recorder()
-def test_the_block_is_kept_where_it_is_told(tmp_path: Path) -> None:
-    """A file that is there already is refused before the block runs; the whole stays small."""
-    kept = tmp_path / "block.swt"
-    said = told(
-        tmp_path,
-        f"""
-with sw.recording({str(kept)!r}) as part:
-    inside = take(50)
-try:
-    with sw.recording({str(kept)!r}):
-        raise KeyError
-except sw.InvalidError as error:
-    print(json.dumps([part.recording.path, str(error)]))
-""",
-    )
-    assert said == [str(kept), f"{kept}: exists already; give another name"]
-    peak = sw.Recording.open(kept).summary.peak_requested_bytes
-    assert peak >= 57 * SIZE
-    # What the cutting takes is not the program's.
-    whole = sw.Recording.open(tmp_path / "whole.swt")
-    assert whole.summary.peak_requested_bytes < peak + (1 << 20)
 
 
 def test_marks_that_are_not_there_are_an_error() -> None:

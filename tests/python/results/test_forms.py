@@ -95,9 +95,17 @@ def test_rows_that_arrow_has_no_type_for_are_refused() -> None:
         as_rows(np.zeros(2)).__arrow_c_stream__()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tool", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("tool", ["pyarrow", "polars", "pandas", "duckdb"])
 def test_tools_that_are_installed_read_rows(tool: str) -> None:
     module = pytest.importorskip(tool)
+    if tool == "duckdb":
+        rows = as_rows(ROWS)  # found by its name in the query
+        assert module.sql("select * from rows").fetchall() == [
+            tuple(tuple(v) if isinstance(v, list) else v for v in row)
+            for row in zip(*EXPECTED.values(), strict=True)
+        ]
+        assert len(rows) == len(ROWS)
+        return
     if tool == "pyarrow":
         assert module.table(as_rows(ROWS)).to_pydict() == EXPECTED
     elif tool == "polars":
@@ -111,9 +119,15 @@ def _plain(value: Any) -> Any:
     return value.to_list() if hasattr(value, "to_list") else value
 
 
-def test_rows_are_numpy_arrays() -> None:
-    rows = as_rows(ROWS.copy())
+def test_rows_are_read_as_numpy_arrays() -> None:
+    array = ROWS.copy()
+    rows = as_rows(array)
+    assert np.shares_memory(np.asarray(rows), array) and rows.dtype == array.dtype
+    assert np.asarray(rows, copy=True).base is None
     assert type(rows[:2]) is type(rows) and type(rows["wide"]) is np.ndarray
+    assert type(rows[["byte", "wide"]]) is type(rows) and np.concatenate([rows, rows]).shape == (6,)
+    assert (rows == array).all() and not (rows != as_rows(array)).any() and len(list(rows)) == 3
+    assert not hasattr(rows, "__array_interface__") and not hasattr(rows, "no_such_name")
     assert isinstance(rows[0], np.void) and rows[rows["truth"]]["byte"].tolist() == [1, 0]
     assert rows["signed"].max() == 2**63 - 1
     rows["byte"][0] = 9

@@ -216,6 +216,8 @@ def test_unknown_table() -> None:
         "unknown table 'gogo'; use go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci,"
         " geometric-R or FILE.json (R: a ratio such as 1.25)"
     )
+    with pytest.raises(TypeError, match=r"spanwise\.SizeClassTable\.named\('go'\)"):
+        sw.SizeClassTable("go")
     with pytest.raises(TypeError, match="table must be a SizeClassTable or a name, not int"):
         sw.Heap(table=7)  # type: ignore[arg-type]
 

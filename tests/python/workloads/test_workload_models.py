@@ -201,7 +201,7 @@ def test_robson_keeps_the_place_that_more_bytes_occupy(objects: int) -> None:
     """An odd number of objects: the two places of a round differ by one at least once."""
     ops = workloads.robson(objects * 16, 512, "c16", 16).ops
     simulation = Simulation(sw.SizeClassTable.named("c16"))
-    assert set(follow_rounds(ops, Adversary(simulation), objects, 512)) != {2}
+    assert set(follow_rounds(np.asarray(ops), Adversary(simulation), objects, 512)) != {2}
     simulation.close()
 
 
