@@ -5,7 +5,8 @@
 #include "base/assert.h"
 #include "os/os.h"
 
-enum { FIRST_BYTES = 64 << 10, MOST_LOG2 = 36, LEAST_LOG2 = 20 };
+/* 4 GiB of addresses: 268 million objects that wait, beyond which the heap is scanned again (mark.c). */
+enum { FIRST_BYTES = 64 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
 
 bool sw_gc_stack_start(sw_gc_stack *stack) {
     size_t page = sw_os_page_bytes();

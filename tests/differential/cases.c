@@ -28,7 +28,9 @@ static void make_sizes(void) {
     add_around(32768 + 16, 1, 1);
     add_around((size_t)128 << 10, 25, 1); /* glibc's threshold of mmap, less its header */
     for (uint32_t k = 18; k <= 24; k++) add_around((size_t)1 << k, 1, 1);
-    for (uint32_t k = 30; k <= 46; k += 8) add_around((size_t)1 << k, 0, 0);
+    add_around((size_t)1 << 30, 0, 0);
+    add_around((size_t)1 << 36, 0, 0);
+    add_around((size_t)1 << 46, 0, 0);
     add_around(VAST_END, 0, 1);
     for (uint32_t k = 48; k <= 62; k++) add_around((size_t)1 << k, 1, 1);
     add_around((size_t)PTRDIFF_MAX - 4096, 1, 1);
@@ -46,6 +48,12 @@ static void leave_dirt(size_t bytes) {
     memset(p, 0xEE, bytes);
     __asm__ volatile("" : : "r"(p) : "memory");
     free(p);
+}
+
+/* A large object has a word a page in the page map, so that a block of TiB takes a second: of vast ones few
+ * are asked for. */
+static int is_rare(size_t bytes, size_t i) {
+    return is_vast(bytes) && (i % 4 != 0 || bytes >= (size_t)1 << 38);
 }
 
 /* --- one size --------------------------------------------------------------------------------- */
@@ -134,7 +142,7 @@ static void products_calloc(void) {
     for (size_t i = 0; i < FACTOR_COUNT; i++)
         for (size_t k = 0; k < FACTOR_COUNT; k++) {
             size_t bytes = product(factors[i], factors[k]);
-            if (is_vast(bytes) && k % 4 != 0) continue; /* slow: the maps of so many pages */
+            if (is_rare(bytes, k)) continue;
             leave_dirt(bytes);
             name_case(is_vast(bytes), "calloc(%zu,%zu)", factors[i], factors[k]);
             end_block(calloc(factors[i], factors[k]), bytes, 16, 1);
@@ -164,7 +172,7 @@ static void products_resize(void) {
         for (size_t i = 0; i < FACTOR_COUNT; i++)
             for (size_t k = 0; k < FACTOR_COUNT; k++) {
                 size_t bytes = product(factors[i], factors[k]);
-                if (is_vast(bytes) && (o > 0 || k % 4 != 0)) continue;
+                if (is_rare(bytes, o == 0 ? k : 1)) continue;
                 unsigned char *old = malloc(olds[o]);
                 fill(old, olds[o], olds[o]);
                 name_case(is_vast(bytes), "reallocarray(%zu bytes,%zu,%zu)", olds[o], factors[i],
@@ -315,7 +323,7 @@ static void align_grid(void) {
         for (size_t k = 0; k < sizeof bytes / sizeof *bytes; k++) {
             size_t align = aligns[i], n = bytes[k];
             int vast = vast_align(align, n);
-            if (vast && (k != 1 && k != 6)) continue;
+            if (vast && k != 1 && (k != 6 || align >= (size_t)1 << 38)) continue;
             one_posix_memalign(align, n);
             name_case(vast, "memalign(%zu,%zu)", align, n);
             end_block(memalign(align, n), n, meant(align), 0);

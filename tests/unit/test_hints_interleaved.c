@@ -204,7 +204,7 @@ static void every_order(int length) {
     for (uint64_t turns = 0; turns < 1ull << steps && !check_failed(); turns++) {
         if ((int)sw_popcount(turns) != length) continue;
         for (unsigned program = 0; program < 2 * programs && !check_failed(); program++) {
-            if (orders++ % check_share() != 0) continue;
+            if (!check_mine(orders++)) continue;
             reused = orders % 2 != 0;
             begin(program < programs);
             run(program % programs, turns, steps);
@@ -253,7 +253,7 @@ static void forked(void) {
     make_heap();
     for (unsigned program = 0; program < OWNER_STEPS * OWNER_STEPS; program++)
         for (int freer_steps = 0; freer_steps <= FREER_STEPS && !check_failed(); freer_steps++)
-            if (number++ % (2 * check_share()) == 0)
+            if (number++ % 2 == 0 && check_mine(number))
                 fork_after(program, freer_steps, number % 4 == 1);
     drop_heap();
 }

@@ -96,9 +96,8 @@ static void check_damaged(const sample *s, bool is_prefix) {
 
 static void cut_everywhere(sample *s, bool is_prefix) {
     file_write(path, s->file.data, s->file.used);
-    unsigned share = check_share();
     for (size_t length = s->file.used; length-- > 0;) {
-        if (length % share != 0) continue;
+        if (!check_mine(length)) continue;
         CHECK_EQ(truncate(path, (off_t)length), 0);
         check_damaged(s, is_prefix);
     }
@@ -110,7 +109,8 @@ static void cut_everywhere(sample *s, bool is_prefix) {
 static void flip_everywhere(sample *s, bool is_prefix) {
     size_t flipped = s->file.used < 4096 ? s->file.used : 4096;
     file_write(path, s->file.data, s->file.used);
-    for (size_t at = 0; at < flipped; at += check_share()) {
+    for (size_t at = 0; at < flipped; at++) {
+        if (!check_mine(at)) continue;
         /* Every bit of the first headers; of payload, which a checksum guards, one of each byte. */
         unsigned bits = at < 512 ? 0xFF : 1u << at % 8;
         for (int bit = 0; bit < 8; bit++) {
