@@ -68,6 +68,9 @@ SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count
 SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                                      const volatile int *cancel, volatile uint64_t *progress);
 SW_API void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out);
+/* The most bytes of the heap that were resident after an operation, as sw_heap_touched_read counts them, and
+ * in *op (may be NULL) the first operation after which they were: only of a dry heap with touch_map, else 0. */
+SW_API uint64_t sw_runner_resident_peak(const sw_runner *runner, uint64_t *op);
 /* Takes a sample every `every` operations (0: none). Whenever there are 2048 samples, every second one
  * is dropped and `every` doubles. */
 SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);

@@ -195,7 +195,7 @@ void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes);
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
-/* Bytes of metadata, and of everything that is held. They may be read without the lock, because the
+/* Bytes of metadata, of the pages that are held, and of both. They may be read without the lock, because the
  * numbers are written atomically. While another thread changes the heap, a sum may be of old and new
  * numbers. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
@@ -205,9 +205,11 @@ static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t fixed = __atomic_load_n(&pages->fixed_bytes, __ATOMIC_RELAXED);
     return fixed + pool + frames * sizeof(uint32_t);
 }
+static inline uint64_t sw_pages_object_bytes(const sw_pages *pages) {
+    return __atomic_load_n(&pages->held_pages, __ATOMIC_RELAXED) << pages->page_shift;
+}
 static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
-    uint64_t held = __atomic_load_n(&pages->held_pages, __ATOMIC_RELAXED);
-    return (held << pages->page_shift) + sw_pages_metadata_bytes(pages);
+    return sw_pages_object_bytes(pages) + sw_pages_metadata_bytes(pages);
 }
 
 /* The most that was held at once. It misses only metadata that was allocated and freed between two page

@@ -103,14 +103,14 @@ static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t in
 
 /* In a dry heap the write is only noted. */
 static sw_noinline void touch_object(const sw_runner *runner, void *p, uint64_t size) {
-    uint64_t step = runner->touch == SW_TOUCH_PAGES ? sw_os_page_bytes() : size;
+    bool all = runner->touch == SW_TOUCH_PAGES;
     if (sw_heap_is_dry(runner->heap)) {
         sw_pages *pages = &runner->heap->pages;
-        uintptr_t address = (uintptr_t)p;
-        sw_pages_touch(pages, address, runner->touch == SW_TOUCH_PAGES ? size : 1);
-        sw_pages_touch(pages, address + size - 1, 1);
+        sw_pages_touch(pages, (uintptr_t)p, all ? size : 1);
+        if (!all) sw_pages_touch(pages, (uintptr_t)p + size - 1, 1);
         return;
     }
+    uint64_t step = all ? sw_os_page_bytes() : size;
     volatile char *bytes = p;
     for (uint64_t at = 0; at < size; at += step) bytes[at] = 1;
     bytes[size - 1] = 1;
@@ -228,9 +228,20 @@ static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
 
 /* --- measures --------------------------------------------------------------------------------- */
 
+static inline void note_resident_peak(sw_runner *runner, uint64_t metadata) {
+    const sw_touch_map *touch = &runner->heap->pages.touch;
+    if (!sw_touch_map_is_on(touch)) return;
+    uint64_t resident = sw_touch_map_bytes(touch) + metadata;
+    if (sw_likely(resident <= runner->resident_peak_bytes)) return;
+    runner->resident_peak_bytes = resident;
+    runner->resident_peak_op = runner->stats.ops;
+}
+
 static void note_peaks(sw_runner *runner) {
     sw_replay_stats *s = &runner->stats;
-    uint64_t held = sw_pages_held_bytes(&runner->heap->pages);
+    const sw_pages *pages = &runner->heap->pages;
+    uint64_t metadata = sw_pages_metadata_bytes(pages);
+    uint64_t held = sw_pages_object_bytes(pages) + metadata;
     if (s->requested_bytes > s->peak_requested_bytes) {
         s->peak_requested_bytes = s->requested_bytes;
         s->peak_op = s->ops;
@@ -240,6 +251,7 @@ static void note_peaks(sw_runner *runner) {
         s->peak_held_bytes = held;
         s->requested_at_peak_held = s->requested_bytes;
     }
+    note_resident_peak(runner, metadata);
     if (s->requested_bytes == 0) return;
     s->held_over_requested_sum += (double)held / (double)s->requested_bytes;
     s->held_over_requested_count++;
@@ -349,6 +361,12 @@ void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out) {
     if (!sw_runner_check(runner, "runner_stats")) return;
     *out = runner->stats;
     out->held_bytes = sw_heap_held_bytes(runner->heap);
+}
+
+uint64_t sw_runner_resident_peak(const sw_runner *runner, uint64_t *op) {
+    if (!sw_runner_check(runner, "runner_resident_peak")) return 0;
+    if (op != NULL) *op = runner->resident_peak_op;
+    return runner->resident_peak_bytes;
 }
 
 void *sw_runner_address(const sw_runner *runner, uint32_t id) {

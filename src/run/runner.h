@@ -21,7 +21,7 @@ typedef struct sw_runner_object {
 
 /* One thread at a time has it.
  *   objects and caches are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
- *   unread != NULL where unread_count != 0 */
+ *   unread != NULL where unread_count != 0;  resident_peak_op <= stats.ops */
 struct sw_runner {
     uint64_t mark; /* ds/handle.h */
     sw_heap *heap;
@@ -31,6 +31,7 @@ struct sw_runner {
     sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
     size_t cache_capacity;
     sw_replay_stats stats;
+    uint64_t resident_peak_bytes, resident_peak_op; /* of a heap that notes writes, else 0 */
     sw_replay_sample *samples;
     size_t sample_count;
     uint64_t sample_every; /* operations between two samples; 0: none are taken */

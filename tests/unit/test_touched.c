@@ -52,6 +52,40 @@ static void map_equals_an_array(void) {
     sw_touch_map_end(&touch);
 }
 
+/* --- operations ------------------------------------------------------------------------------- */
+
+enum { OPS = 60000, IDS = 4000, THREADS = 3 };
+static sw_op ops[OPS];
+
+/* Sizes of all kinds, in phases: what a phase leaves behind is freed in the next. */
+static size_t make_ops(uint64_t seed) {
+    static bool live[IDS];
+    memset(live, 0, sizeof live);
+    for (size_t i = 0; i < OPS; i++) {
+        uint64_t r = check_random(&seed);
+        uint32_t id = (uint32_t)(r % IDS);
+        bool grows = i / 10000 % 2 == 0;
+        uint64_t size = r >> 40 & 15 ? r >> 20 & 1023 : r >> 20 & 0xFFFF;
+        if ((r >> 44 & 255) == 0) size = r >> 20 & 0xFFFFF;
+        ops[i] = (sw_op){.object = id, .thread = (uint32_t)(r >> 60) % THREADS, .size = size};
+        ops[i].time_ns = i * 100000; /* ticks of the decay come and go */
+        if ((r >> 36 & 7) == 0) ops[i].flags = SW_OP_ZEROED;
+        if (!live[id])
+            ops[i].kind = SW_OP_ALLOC;
+        else if ((r >> 56 & 7) == 0)
+            ops[i].kind = SW_OP_REALLOC;
+        else if (!grows || (r >> 56 & 3) != 0)
+            ops[i] = (sw_op){.kind = SW_OP_FREE,
+                             .object = id,
+                             .thread = ops[i].thread,
+                             .time_ns = ops[i].time_ns};
+        else
+            ops[i].kind = SW_OP_REALLOC;
+        live[id] = ops[i].kind != SW_OP_FREE;
+    }
+    return OPS;
+}
+
 /* --- by hand ---------------------------------------------------------------------------------- */
 
 static sw_heap *make(bool dry, bool tracked, const sw_table *table) {
@@ -92,6 +126,37 @@ static void one_object(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* The peak, beside the ledger of touched bytes after each operation. A heap without a map has none. */
+static void peak(void) {
+    enum { STEPS = 1500 };
+    sw_heap *heap = make(true, true, sw_table_c16());
+    sw_runner *runner;
+    uint64_t most = 0, most_op = 0, op = 7;
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    make_ops(3);
+    for (size_t i = 0; i < STEPS; i++) {
+        sw_ledger l = {.struct_bytes = sizeof l};
+        ops[i].time_ns = i * 5000000; /* idle pages go back in between */
+        if (i > STEPS / 2 && ops[i].kind == SW_OP_REALLOC) ops[i].kind = SW_OP_FREE;
+        CHECK_EQ(sw_runner_run(runner, ops + i, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+        CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+        if (l.held_bytes <= most) continue;
+        most = l.held_bytes;
+        most_op = i + 1;
+    }
+    CHECK_EQ(sw_runner_resident_peak(runner, &op), most);
+    CHECK_EQ(op, most_op);
+    CHECK(op > STEPS / 4 && most > 1 << 20);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap = make(false, true, sw_table_c16());
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    CHECK_EQ(sw_runner_run(runner, ops, 100, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+    CHECK_EQ(sw_runner_resident_peak(runner, NULL), 0);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 static void refused(void) {
     sw_heap_options options;
     sw_heap *heap = NULL;
@@ -109,38 +174,6 @@ static void refused(void) {
 }
 
 /* --- dry beside real -------------------------------------------------------------------------- */
-
-enum { OPS = 60000, IDS = 4000, THREADS = 3 };
-static sw_op ops[OPS];
-
-/* Sizes of all kinds, in phases: what a phase leaves behind is freed in the next. */
-static size_t make_ops(uint64_t seed) {
-    static bool live[IDS];
-    memset(live, 0, sizeof live);
-    for (size_t i = 0; i < OPS; i++) {
-        uint64_t r = check_random(&seed);
-        uint32_t id = (uint32_t)(r % IDS);
-        bool grows = i / 10000 % 2 == 0;
-        uint64_t size = r >> 40 & 15 ? r >> 20 & 1023 : r >> 20 & 0xFFFF;
-        if ((r >> 44 & 255) == 0) size = r >> 20 & 0xFFFFF;
-        ops[i] = (sw_op){.object = id, .thread = (uint32_t)(r >> 60) % THREADS, .size = size};
-        ops[i].time_ns = i * 100000; /* ticks of the decay come and go */
-        if ((r >> 36 & 7) == 0) ops[i].flags = SW_OP_ZEROED;
-        if (!live[id])
-            ops[i].kind = SW_OP_ALLOC;
-        else if ((r >> 56 & 7) == 0)
-            ops[i].kind = SW_OP_REALLOC;
-        else if (!grows || (r >> 56 & 3) != 0)
-            ops[i] = (sw_op){.kind = SW_OP_FREE,
-                             .object = id,
-                             .thread = ops[i].thread,
-                             .time_ns = ops[i].time_ns};
-        else
-            ops[i].kind = SW_OP_REALLOC;
-        live[id] = ops[i].kind != SW_OP_FREE;
-    }
-    return OPS;
-}
 
 static void equal(const sw_ledger *a, const sw_ledger *b, size_t at) {
     if (memcmp(a, b, sizeof *a) == 0) return;
@@ -174,7 +207,7 @@ static void dry_equals_real(const sw_table *table, uint64_t seed) {
             CHECK_EQ(sw_heap_touched_read(heaps[i], &ledgers[i], rows[i], ROWS), SW_OK);
         }
         equal(&ledgers[0], &ledgers[1], at);
-        CHECK(memcmp(rows[0], rows[1], sw_table_class_count(table) * sizeof rows[0][0]) == 0);
+        CHECK(memcmp(rows[0], rows[1], (sw_table_class_count(table) + 1) * sizeof rows[0][0]) == 0);
         sw_ledger held;
         CHECK_EQ(sw_heap_ledger(heaps[0], &held, NULL, 0), SW_OK);
         CHECK(ledgers[0].held_bytes <= held.held_bytes);
@@ -195,6 +228,7 @@ int main(void) {
 #endif
     map_equals_an_array();
     one_object();
+    peak();
     refused();
     uint8_t known;
     static _Alignas(65536) char page[65536];

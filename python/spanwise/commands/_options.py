@@ -39,7 +39,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         "--at",
         default="peak",
         metavar="WHEN",
-        help="peak (of requested bytes, the default), end, or a time such as 1.5s or 200ms",
+        help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
     )
     add_valid_prefix_option(parser)
     add_placement_options(parser.add_argument_group("placement"))

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         plots.check_place(options.plot)
     tables = expand(options.table or ("go", "c16"))
-    at = options.at if options.at in ("peak", "end") else parse_seconds(options.at)
+    at = options.at if options.at in ("peak", "end") else parse_seconds(options.at, "peak, end")
     Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
     try:
         with _executor(options.executor, options.workers) as executor:

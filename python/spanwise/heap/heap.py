@@ -153,13 +153,23 @@ class Heap:
 
     # --- accounts ---
 
-    def ledger(self) -> Ledger:
-        """Where every held byte is, now. Exact when no other thread is inside a call."""
+    def ledger(self, *, resident: bool = False) -> Ledger:
+        """Where every held byte is, now. Exact when no other thread is inside a call.
+
+        Args:
+            resident: also ask the system which of the heap's pages are resident. That looks at
+                each slot, and so takes longer than the ledger itself.
+
+        Raises:
+            StateError: a dry heap has no memory that could be resident.
+            UnsupportedError: the system does not tell.
+        """
         handle = self._handle
         with handle as heap:
             stats = RunStats.read(handle.runner()) if handle.has_run else None
+            rss = rss_bytes(handle)
             return read_ledger(
-                heap, handle.table, at="now", stats=stats, rss_bytes=rss_bytes(handle)
+                heap, handle.table, at="now", stats=stats, rss_bytes=rss, resident=resident
             )
 
     def stats(self) -> HeapStats:

@@ -106,8 +106,9 @@ def c_options(
     dry: bool = False,
     tiny: bool = False,
     manual_clock: bool = False,
+    touch_map: bool = False,
 ) -> Any:
-    """A filled sw_heap_options; arguments as of `Heap`."""
+    """A filled sw_heap_options; arguments as of `Heap`; touch_map: a dry heap notes writes."""
     made = ffi.new("sw_heap_options *")
     lib.sw_heap_options_init(made)
     made.table = table._c
@@ -120,4 +121,5 @@ def c_options(
     made.dry = bool(dry)
     made.tiny = bool(tiny)
     made.manual_clock = bool(manual_clock)
+    made.touch_map = bool(touch_map)
     return made

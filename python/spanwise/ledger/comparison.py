@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
-from spanwise.ledger.parts import PARTS
+from spanwise.ledger.parts import MOMENTS, PARTS
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result, Value
 
@@ -61,7 +61,10 @@ class Comparison(Result, Value, Tabular):
             for name, title in names
         ]
         shares = (_format.share(one.waste_bytes, one.held_bytes) for one in self.ledgers)
-        return [*rows, ("waste of held", *shares)]
+        rows.append(("waste of held", *shares))
+        resident = [one.resident_bytes for one in self.ledgers]
+        known = [_format.number(count) for count in resident if count is not None]
+        return [*rows, ("resident", *known)] if len(known) == len(resident) else rows
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -74,7 +77,7 @@ class Comparison(Result, Value, Tabular):
         rows: list[Sequence[str]] = list(self.text_rows())
         rows.insert(len(PARTS), ())
         first = self.ledgers[0]
-        when = f"at {first.at}" if first.at in ("peak", "end") else f"({first.at})"
+        when = f"at {first.at}" if first.at in MOMENTS else f"({first.at})"
         what = f"{first.source} " if first.source else ""
         table = _format.table(rows, self.text_head, indent="  ")
         lines = [f"{what}{when}, bytes", table, first.remark, self.verdict()]

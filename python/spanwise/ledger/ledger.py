@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.measures import Measure, measures_of
-from spanwise.ledger.parts import PARTS, SUMS
+from spanwise.ledger.parts import MOMENTS, PARTS, SUMS
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.rows import Rows, Tabular, as_rows, rows_of
 from spanwise.results.values import Result, Value
@@ -46,6 +46,9 @@ class Ledger(Result, Value, Tabular):
         free_page_bytes: free pages that were not given back to the system.
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
+        resident: the same ledger of resident bytes only: of each part the bytes that lie in pages
+            of the system that were written to, metadata whole (docs/design/ledger.md); its
+            held_bytes is `resident_bytes`. None: not known.
         events: operations that led here, without ends of threads.
         live_objects: objects live; large_objects of them on pages of their own.
         spans: spans of slots.
@@ -53,7 +56,7 @@ class Ledger(Result, Value, Tabular):
         returned_bytes: given back to the system so far.
         classes: one row a class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
-        at: the moment: "peak", "end", "now" or a time.
+        at: the moment: "peak", "peak-resident", "end", "now" or a time.
         time_ns: time of the recording at that moment.
         source: what was accounted, e.g. a file name.
         tracked: whether requested sizes are known.
@@ -90,8 +93,14 @@ class Ledger(Result, Value, Tabular):
     stats: RunStats | None = None
     parts: tuple[Ledger, ...] = field(default=())
     remark: str = ""
+    resident: Ledger | None = None
 
     # --- sums ---
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """What the system has given memory for, of held_bytes; None: not known."""
+        return None if self.resident is None else self.resident.held_bytes
 
     @property
     def waste_bytes(self) -> int:
@@ -112,19 +121,22 @@ class Ledger(Result, Value, Tabular):
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         value: dict[str, Any] = {"table": self.table, "at": self.at, "source": self.source}
-        value.update({name: getattr(self, name) for name in (*PARTS, "held_bytes", "rss_bytes")})
+        names = (*PARTS, "held_bytes", "resident_bytes", "rss_bytes")
+        value.update({name: getattr(self, name) for name in names})
         for name in ("events", "time_ns", "live_objects", "large_objects", "spans", "tracked"):
             value[name] = getattr(self, name)
         for name in ("largest_hole_bytes", "free_runs", "returned_bytes"):
             value[name] = getattr(self, name)
-        names = self.classes.dtype.names or ()
+        columns = self.classes.dtype.names or ()
         value["classes"] = [
-            {name: row[name].tolist() for name in names} for row in self.classes if row["spans"]
+            {name: row[name].tolist() for name in columns} for row in self.classes if row["spans"]
         ]
         value["measures"] = {name: m._asdict() for name, m in self.measures.items()}
         value["run"] = self.stats.to_dict() if self.stats else None
         if self.remark:
             value["remark"] = self.remark
+        if self.resident is not None:
+            value["resident"] = {name: getattr(self.resident, name) for name in PARTS}
         if self.parts:
             value["parts"] = [part.to_dict() for part in self.parts]
         return value
@@ -138,23 +150,31 @@ class Ledger(Result, Value, Tabular):
         return ledger_rows([self])
 
     def text_rows(self) -> list[tuple[str, ...]]:
-        """The parts as text: name, bytes for people, bytes, part of held."""
-        cells = [(title, getattr(self, name)) for name, title in PARTS.items()]
+        """The parts as text, with the columns of `text_head`."""
         return [
-            (
-                title,
-                _format.size(count),
-                _format.number(count),
-                _format.share(count, self.held_bytes),
-            )
-            for title, count in [*cells, ("held", self.held_bytes)]
+            (title, *self._resident_cells(name), *self._held_cells(name))
+            for name, title in [*PARTS.items(), ("held_bytes", "all")]
         ]
+
+    @property
+    def text_head(self) -> tuple[str, ...]:
+        """Titles of `text_rows`."""
+        known = self.resident is not None
+        return ("", *(("resident",) if known else ()), "held", "bytes held", "of held")
+
+    def _resident_cells(self, name: str) -> tuple[str, ...]:
+        return () if self.resident is None else (_format.size(getattr(self.resident, name)),)
+
+    def _held_cells(self, name: str) -> tuple[str, ...]:
+        count = getattr(self, name)
+        share = _format.share(count, self.held_bytes)
+        return (_format.size(count), _format.number(count), share)
 
     @property
     def title(self) -> str:
         """One line: what, under which table, when."""
         what = f" of {self.source}" if self.source else ""
-        when = f" at {self.at}" if self.at in ("peak", "end") else f" ({self.at})"
+        when = f" at {self.at}" if self.at in MOMENTS else f" ({self.at})"
         counts = [
             f"{_format.plural(self.live_objects, 'object')} live",
             *([f"after {_format.plural(self.events, 'event')}"] if self.events else []),
@@ -164,7 +184,7 @@ class Ledger(Result, Value, Tabular):
     def __str__(self) -> str:
         rows: list[Sequence[str]] = list(self.text_rows())
         rows.insert(-1, ())
-        lines = [self.title, _format.table(rows, indent="  ")]
+        lines = [self.title, _format.table(rows, self.text_head, indent="  ")]
         if self.rss_bytes is not None:
             lines.append(f"  resident bytes of the process: {_format.size(self.rss_bytes)}")
         if self.remark:
@@ -175,10 +195,8 @@ class Ledger(Result, Value, Tabular):
         return _format.clipped(str(self))
 
     def _repr_html_(self) -> str:
-        head = ("part", "", "bytes", "of held")
-        return _format.html_table(
-            self.text_rows(), head, " ".join([self.title, self.remark]).strip()
-        )
+        title = " ".join([self.title, self.remark]).strip()
+        return _format.html_table(self.text_rows(), self.text_head, title)
 
     def class_table(self, classes: int | None = None) -> str:
         """The classes in use as an aligned table.
@@ -241,6 +259,7 @@ ROW_FIELDS = (
     *PARTS,
     "held_bytes",
     "waste_bytes",
+    "resident_bytes",
     "rss_bytes",
     *("events", "time_ns", "live_objects", "large_objects", "spans"),
     *("largest_hole_bytes", "free_runs", "returned_bytes"),
@@ -265,25 +284,44 @@ def read_ledger(
     rss_bytes: int | None = None,
     time_ns: int = 0,
     source: str = "",
+    resident: bool = False,
 ) -> Ledger:
-    """The ledger of a C heap, now. The caller keeps the heap from going away."""
-    out = ffi.new("sw_ledger *")
-    rows = np.zeros(len(table) + 1, LEDGER_CLASS_DTYPE)
-    check(lib.sw_heap_ledger(c_heap, out, _lib.pointer(rows, "sw_ledger_class *"), len(rows)))
-    rows.flags.writeable = False
-    copied: dict[str, Any] = {name: int(getattr(out, name)) for name in SUMS}
-    return Ledger(
-        **copied,
+    """The ledger of a C heap, now. The caller keeps the heap from going away.
+
+    Args:
+        c_heap: the heap.
+        table: its size classes.
+        at: name of the moment.
+        stats: what a runner counted.
+        rss_bytes: resident bytes of the process.
+        time_ns: time of the recording.
+        source: what is accounted.
+        resident: also count what is resident of it; the heap is real or has a map of writes.
+    """
+    of_heap = Ledger(
+        **_read_sums(lib.sw_heap_ledger, c_heap, table),
         rss_bytes=rss_bytes,
         events=stats.events if stats else 0,
-        classes=as_rows(rows),
         table=table.name,
         at=at,
         time_ns=time_ns,
         source=source,
-        tracked=bool(out.tracked),
         stats=stats,
     )
+    if not resident:
+        return of_heap
+    touched = _read_sums(lib.sw_heap_touched_read, c_heap, table)
+    return replace(of_heap, resident=replace(of_heap, **touched, stats=None))
+
+
+def _read_sums(read: Any, c_heap: Any, table: SizeClassTable) -> dict[str, Any]:
+    """The fields of a ledger that a C function fills in: sums and rows of classes."""
+    out = ffi.new("sw_ledger *", {"struct_bytes": ffi.sizeof("sw_ledger")})
+    rows = np.zeros(len(table) + 1, LEDGER_CLASS_DTYPE)
+    check(read(c_heap, out, _lib.pointer(rows, "sw_ledger_class *"), len(rows)))
+    rows.flags.writeable = False
+    sums: dict[str, Any] = {name: int(getattr(out, name)) for name in SUMS}
+    return {**sums, "classes": as_rows(rows), "tracked": bool(out.tracked)}
 
 
 def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
@@ -294,6 +332,7 @@ def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
     """
     if not ledgers or len({one.table for one in ledgers}) > 1:
         raise errors.InvalidError("ledgers to add up must be at least one, all of one table")
+    resident = [one.resident for one in ledgers if one.resident is not None]
     first = ledgers[0]
     rows = first.classes.copy()
     for other in ledgers[1:]:
@@ -314,4 +353,5 @@ def add_ledgers(ledgers: Sequence[Ledger], source: str) -> Ledger:
         tracked=all(one.tracked for one in ledgers),
         parts=tuple(ledgers),
         remark=next((one.remark for one in ledgers if one.remark), ""),
+        resident=add_ledgers(resident, source) if len(resident) == len(ledgers) else None,
     )

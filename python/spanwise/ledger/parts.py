@@ -17,6 +17,10 @@ PARTS: dict[str, str] = {
 }
 """The parts whose sum is held_bytes, exactly, and what people call them."""
 
+MOMENTS = ("peak", "peak-resident", "end")
+"""Moments of a recording that have names: after the first operation that brings requested bytes, or
+resident ones, to their maximum; and the end."""
+
 SUMS = (
     *PARTS,
     "held_bytes",

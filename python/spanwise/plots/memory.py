@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise.ledger.parts import PARTS
+from spanwise.ledger.parts import MOMENTS, PARTS
 from spanwise.plots.style import LINES, PART_COLOURS, in_style, new_axes, scale_of, time_scale_of
 from spanwise.results.rows import AnyRows
 
@@ -57,7 +57,7 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
     ax.set_xlabel(f"held, {unit}")
     first = rows[0] if rows else None
     if first is not None:
-        when = f" at {first.at}" if first.at in ("peak", "end") else ""
+        when = f" at {first.at}" if first.at in MOMENTS else ""
         ax.set_title(f"{first.source or 'where the bytes are'}{when}")
     _add_legend(ax, own, columns=5)
     return ax

@@ -6,8 +6,12 @@ from __future__ import annotations
 from spanwise import errors
 
 
-def parse_seconds(value: str | float) -> float:
+def parse_seconds(value: str | float, named: str = "peak, peak-resident, end") -> float:
     """A moment in seconds, 0 or more; text may end in ms or s.
+
+    Args:
+        value: the moment.
+        named: moments with names that the caller knows, for the message.
 
     Raises:
         InvalidError: it is no such moment.
@@ -22,7 +26,7 @@ def parse_seconds(value: str | float) -> float:
     except (TypeError, ValueError):
         seconds = -1.0
     if isinstance(value, bool) or not 0 <= seconds < 2**63 / 1e9:
-        raise errors.InvalidError(f"moment {value!r}: give peak, end, or a time such as 1.5s")
+        raise errors.InvalidError(f"moment {value!r}: give {named}, or a time such as 1.5s")
     return seconds
 
 

@@ -19,6 +19,7 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import sources
 from spanwise.recordings.moments import is_after, parse_seconds
 from spanwise.recordings.ops import check_ops, summarize_ops
@@ -33,6 +34,7 @@ from spanwise.recordings.summary import (
     count_threads,
     frame_name,
 )
+from spanwise.recordings.timeline import check_detail, take_timeline
 from spanwise.results.progress import Progress, Step, progress_bar
 from spanwise.results.rows import AnyRows, Rows, Tabular, as_rows
 from spanwise.results.values import Result
@@ -231,6 +233,7 @@ class Recording(Result, Tabular):
         Args:
             table: size classes, or a table's name.
             at: "peak" (after the first operation that brings requested bytes to their maximum),
+                "peak-resident" (the same of resident bytes, which takes a run of its own to find),
                 "end", or seconds since the start (after the last operation until then).
             options: of the heap; of decay_ms the recording's clock counts.
             progress: a function that is called with the number of operations done since its last
@@ -238,7 +241,8 @@ class Recording(Result, Tabular):
                 it takes more than a second.
 
         Returns:
-            The ledger; `stats` and the Johnstone-Wilson ratios are of the whole recording.
+            The ledger; `stats` and the Johnstone-Wilson ratios are of the whole recording. Its
+            `resident` takes the program to write all of each object at its birth.
 
         Raises:
             InvalidError: for an argument that is not allowed, such as a time after the end.
@@ -257,7 +261,7 @@ class Recording(Result, Tabular):
 
     def _check_moment(self, at: str | float) -> None:
         """Refuses a time after the end, where the ledger would silently be that of the end."""
-        if at not in ("peak", "end") and is_after(at, self.summary.duration_ns):
+        if at not in MOMENTS and is_after(at, self.summary.duration_ns):
             raise errors.InvalidError(
                 f"{self.name}: moment {at!r} is after its end; it lasts"
                 f" {_format.seconds(self.summary.duration_ns)}"
@@ -272,7 +276,9 @@ class Recording(Result, Tabular):
     ) -> Ledger:
         """As `ledger`; of a time after the end, the ledger of the end."""
         name, stop_op, stop_ns = self._moment(at)
-        simulation = Simulation(table, options)
+        if at == "peak-resident":
+            stop_op = self._resident_peak_op(table, options)
+        simulation = Simulation(table, options, resident=True)
         try:
             if at == "end":
                 simulation.time_ns = self.summary.duration_ns
@@ -289,12 +295,21 @@ class Recording(Result, Tabular):
         finally:
             simulation.close()
 
+    def _resident_peak_op(self, table: SizeClassTable, options: HeapOptions) -> int:
+        """After how many operations most was resident. It depends on the table."""
+        simulation = Simulation(table, options, resident=True)
+        try:
+            account(self._source, simulation, at="end", name=self.name)
+            return simulation.resident_peak()[1]
+        finally:
+            simulation.close()
+
     def _moment(self, at: str | float) -> tuple[str, int | None, int | None]:
         """Name of the moment; operations or nanoseconds until it."""
         if at == "peak":
             return "peak", self.summary.peak_op, None
-        if at == "end":
-            return "end", None, None
+        if at in MOMENTS:
+            return str(at), None, None
         seconds = parse_seconds(at)
         return f"{seconds:g} s", None, round(seconds * 1e9)
 
@@ -319,31 +334,38 @@ class Recording(Result, Tabular):
         table: SizeClassTable | str = "c16",
         *,
         samples: int = 1000,
+        detail: str = "sums",
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Rows:
-        """Requested, slot, free page and held bytes over time, under a table.
+        """Requested, held and other bytes over time, under a table, in one pass.
 
         Args:
             table: size classes, or a table's name.
-            samples: about so many rows, at most 2048.
+            samples: about so many moments, at most 2048, evenly spread over the operations.
+            detail: "sums"; "parts": the whole ledger of each moment, and of each part the bytes
+                that are resident; "classes": the same of each class that has spans then.
             options: of the heap; of decay_ms the recording's clock counts.
             progress: as of `ledger`.
 
         Returns:
             Rows with the columns op, time_ns, requested_bytes, live_objects,
-            slot_bytes, held_bytes, free_page_bytes.
+            slot_bytes, held_bytes, free_page_bytes; with "parts" one a moment, with the parts of a
+            ledger and resident_bytes, resident_requested_bytes, ...; with "classes" one a moment
+            and class (class 0: large objects).
+
+        Raises:
+            InvalidError: for another detail.
         """
         wanted = max(1, _lib.as_index(samples, "samples", 2048))
-        made = as_table(table)
-        simulation = Simulation(made, as_options(options))
-        try:
-            simulation.sample_every(max(1, len(self) // wanted))
-            with progress_bar(progress, len(self), f"time line, {made.name}", "operations") as tell:
-                account(self._source, simulation, at="end", name=self.name, progress=tell)
-            return as_rows(simulation.samples())
-        finally:
-            simulation.close()
+        made, ops = as_table(table), len(self)
+        check_detail(detail)
+        with progress_bar(progress, ops, f"time line, {made.name}", "operations") as tell:
+            simulation = Simulation(made, as_options(options), resident=detail != "sums")
+            try:
+                return take_timeline(self._source, simulation, (ops, wanted), detail, tell)
+            finally:
+                simulation.close()
 
     def histogram(self) -> Rows:
         """Requests by size, of allocations and reallocations.

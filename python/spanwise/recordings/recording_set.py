@@ -21,6 +21,7 @@ from spanwise.recordings.sites import Site, Sites
 from spanwise.recordings.sources import Module
 from spanwise.recordings.summary import Summary, count_threads
 from spanwise.recordings.sums import add_histograms, add_summaries, add_timelines, apart
+from spanwise.recordings.timeline import check_detail
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
@@ -174,15 +175,22 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
         table: SizeClassTable | str = "c16",
         *,
         samples: int = 1000,
+        detail: str = "sums",
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Rows:
         """The sum of the time lines, each process from its own start; as `Recording.timeline`."""
+        check_detail(detail)
+        if detail == "classes":
+            raise errors.InvalidError(
+                "classes over time are those of one recording; ask one of the set"
+            )
         made = as_table(table)
         total = sum(len(one) for one in self)
         with progress_bar(progress, total, f"time line, {made.name}", "operations") as tell:
             found = [
-                one.timeline(made, samples=samples, options=options, progress=tell) for one in self
+                one.timeline(made, samples=samples, detail=detail, options=options, progress=tell)
+                for one in self
             ]
         return add_timelines(found)
 

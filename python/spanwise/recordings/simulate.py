@@ -7,8 +7,10 @@ comes from the operations, also for what the heap gives back to the system.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,10 +38,16 @@ class Simulation:
     Args:
         table: size classes.
         options: of the heap.
+        resident: note which pages the program would write, so that ledgers know what is resident.
     """
 
-    def __init__(self, table: SizeClassTable, options: HeapOptions = DEFAULT) -> None:
-        made = c_options(table, options, tracked=True, dry=True, manual_clock=True)
+    def __init__(
+        self, table: SizeClassTable, options: HeapOptions = DEFAULT, *, resident: bool = False
+    ) -> None:
+        noted = {"dry": True, "manual_clock": True, "touch_map": resident}
+        made = c_options(table, options, tracked=True, **noted)
+        self._resident = resident
+        self._touch = lib.SW_TOUCH_PAGES if resident else lib.SW_TOUCH_NONE
         self._handle = HeapHandle(made, table)
         with self._handle as heap:
             self._heap = heap
@@ -51,14 +59,16 @@ class Simulation:
         """Runs operations."""
         if batch.count == 0:
             return
-        check(lib.sw_runner_run(self._runner, batch.ops, batch.count, 0, ffi.NULL, ffi.NULL))
+        check(
+            lib.sw_runner_run(self._runner, batch.ops, batch.count, self._touch, ffi.NULL, ffi.NULL)
+        )
         self.done += batch.count
         self.time_ns = int(batch.ops[batch.count - 1].time_ns)
 
     def run_trace(self, trace: Any, until: int) -> bool:
         """Runs a reader's operations until `until` were run in all; false at the end of them."""
         done = ffi.new("uint64_t *", self.done)
-        check(lib.sw_runner_run_trace(self._runner, trace, until, 0, ffi.NULL, done))
+        check(lib.sw_runner_run_trace(self._runner, trace, until, self._touch, ffi.NULL, done))
         self.done = int(done[0])
         return self.done >= until
 
@@ -78,8 +88,19 @@ class Simulation:
         """The ledger now."""
         table = self._handle.table
         return read_ledger(
-            self._heap, table, at=at, stats=self.stats(), time_ns=self.time_ns, source=source
+            self._heap,
+            table,
+            at=at,
+            stats=self.stats(),
+            time_ns=self.time_ns,
+            source=source,
+            resident=self._resident,
         )
+
+    def resident_peak(self) -> tuple[int, int]:
+        """The most resident bytes so far, and the operations after which they first were."""
+        op = ffi.new("uint64_t *")
+        return int(lib.sw_runner_resident_peak(self._runner, op)), int(op[0])
 
     def sample_every(self, ops: int) -> None:
         """Asks for a row of the time line every `ops` operations."""
@@ -124,25 +145,50 @@ def account(
     Returns:
         The ledger at that moment, or at the end if that comes first; its stats are of the whole.
     """
+    found: list[Ledger] = []
 
-    def take() -> Ledger:
-        return simulation.ledger(at, name)
+    def take() -> None:
+        found.append(simulation.ledger(at, name))
 
-    if isinstance(source, FileSource) and stop_ns is None:
-        found = _account_file(source, simulation, take, stop_op, progress)
+    if stop_ns is not None:
+        _run_until_time(source, simulation, stop_ns, take, progress)
     else:
-        found = _account_batches(source, simulation, take, (stop_op, stop_ns), progress)
-    return _with_stats(found or take(), simulation.stats())
+        visit(source, simulation, [] if stop_op is None else [stop_op], take, progress)
+    if not found:
+        take()
+    return replace(found[0], stats=simulation.stats())
 
 
-def _account_file(
+def visit(
+    source: Source,
+    simulation: Simulation,
+    stops: Sequence[int],
+    take: Callable[[], object],
+    progress: Step | None = None,
+) -> None:
+    """Runs all operations in one pass, and stops on the way.
+
+    Args:
+        source: the operations.
+        simulation: a fresh one.
+        stops: after how many operations to stop, rising.
+        take: called at each stop; one that is after the end is not reached.
+        progress: called after each batch.
+    """
+    if isinstance(source, FileSource):
+        _visit_file(source, simulation, stops, take, progress)
+    else:
+        _visit_batches(source, simulation, stops, take, progress)
+
+
+def _visit_file(
     source: FileSource,
     simulation: Simulation,
-    take: Callable[[], Ledger],
-    stop_op: int | None,
+    stops: Sequence[int],
+    take: Callable[[], object],
     progress: Step | None,
-) -> Ledger | None:
-    """Accounts a file with many operations a C call; the reader's blocks never come to Python."""
+) -> None:
+    """Many operations a C call; the reader's blocks never come to Python."""
     trace = source.open()
 
     def run_to(until: int | None) -> None:
@@ -155,34 +201,54 @@ def _account_file(
             if progress is not None:
                 progress(simulation.done - before)
 
-    found: Ledger | None = None
-    if stop_op is not None:
-        run_to(max(stop_op - 1, 0))
-        simulation.note_time(lambda: run_to(stop_op))
-        found = take()
+    for stop in stops:
+        run_to(max(stop - 1, 0))
+        simulation.note_time(partial(run_to, stop))
+        if simulation.done >= stop:
+            take()
     run_to(None)
-    return found
 
 
-def _account_batches(
+def _visit_batches(
     source: Source,
     simulation: Simulation,
-    take: Callable[[], Ledger],
-    stop: tuple[int | None, int | None],
+    stops: Sequence[int],
+    take: Callable[[], object],
     progress: Step | None,
-) -> Ledger | None:
-    found: Ledger | None = None
+) -> None:
+    waiting = deque(stops)
     for batch in source.batches():
-        before = before_stop(batch, simulation.done, *stop) if found is None else None
+        left = batch
+        while waiting and waiting[0] <= simulation.done + left.count:
+            count = waiting.popleft() - simulation.done
+            simulation.run(left.first(count))
+            take()
+            left = left.from_(count)
+        simulation.run(left)
+        if progress is not None:
+            progress(batch.count)
+
+
+def _run_until_time(
+    source: Source,
+    simulation: Simulation,
+    stop_ns: int,
+    take: Callable[[], object],
+    progress: Step | None,
+) -> None:
+    """Stops once, after the last operation of a time or earlier."""
+    waiting = True
+    for batch in source.batches():
+        before = before_stop(batch, simulation.done, None, stop_ns) if waiting else None
         if before is not None and before < batch.count:
             simulation.run(batch.first(before))
-            found = take()
+            take()
+            waiting = False
             simulation.run(batch.from_(before))
         else:
             simulation.run(batch)
         if progress is not None:
             progress(batch.count)
-    return found
 
 
 def before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | None) -> int | None:
@@ -194,7 +260,3 @@ def before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | Non
     if batch.ops[batch.count - 1].time_ns <= stop_ns:
         return batch.count
     return int(np.searchsorted(batch.array()["time_ns"], stop_ns, side="right"))
-
-
-def _with_stats(ledger: Ledger, stats: RunStats) -> Ledger:
-    return replace(ledger, stats=stats)

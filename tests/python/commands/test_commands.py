@@ -273,7 +273,7 @@ def test_bad_recordings(capsys: pytest.CaptureFixture[str], stored: Path, tmp_pa
         f"spanwise: {tmp_path}/*.none: no file matches"
     )
     assert told(capsys, "ledger", stored, "--at", "noon") == (
-        "spanwise: moment 'noon': give peak, end, or a time such as 1.5s"
+        "spanwise: moment 'noon': give peak, peak-resident, end, or a time such as 1.5s"
     )
 
 

@@ -155,7 +155,7 @@ def test_nothing_recorded() -> None:
 
 @pytest.mark.parametrize("at", ["start", -1, "1.5m", float("nan"), float("inf"), True, "", 2e10])
 def test_bad_moment(at: Any) -> None:
-    with pytest.raises(ValueError, match="give peak, end, or a time such as"):
+    with pytest.raises(ValueError, match="give peak, peak-resident, end, or a time such as"):
         sw.Recording.from_ops(random_ops(1, 5)).ledger("go", at)
 
 
@@ -217,10 +217,11 @@ def test_text() -> None:
     ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 33)), name="mine").ledger("go")
     lines = str(ledger).splitlines()
     assert lines[0] == "ledger of mine under go at peak: 1 object live, after 1 event"
-    assert lines[1].split()[:4] == ["requested", "33", "B", "33"]
-    assert lines[2].split()[:5] == ["round-up", "15", "B", "15", "0.0"]
+    assert lines[1].split() == ["resident", "held", "bytes", "held", "of", "held"]
+    assert lines[3].split()[:6] == ["requested", "33", "B", "33", "B", "33"]
+    assert lines[4].split()[:7] == ["round-up", "15", "B", "15", "B", "15", "0.0"]
     assert len({len(line) for line in lines[1:-2]}) == 1  # aligned
-    assert lines[-1].split()[0] == "held"
+    assert lines[-1].split()[0] == "all"
     assert repr(ledger) == str(ledger)
     assert ledger._repr_html_().count("<tr>") == 12
     assert ledger.class_table().splitlines()[2].split()[0] == "48"

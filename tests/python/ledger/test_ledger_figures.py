@@ -152,7 +152,7 @@ def test_shares_are_of_held() -> None:
     rows = {row[0]: row for row in made_up().text_rows()}
     assert rows["cached"][2:] == ("110", "5.5 %")
     assert rows["free pages"][2:] == ("210", "10.5 %")
-    assert rows["held"][2:] == ("2,000", "100.0 %")
+    assert rows["all"][2:] == ("2,000", "100.0 %")
     assert len(rows) == 11
 
 
