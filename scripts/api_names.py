@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import spanwise
-from spanwise.heap.heap import SPANS_DTYPE
+from spanwise.heap.stats import SPANS_DTYPE
 from spanwise.ledger import ledger
 from spanwise.measure import replay_result, replayer
 from spanwise.optimizer import frontier

@@ -67,6 +67,7 @@ from spanwise.optimizer.trial import Trial
 from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
 from spanwise.ranges.handle import RangeStats
 from spanwise.recordings.compare import compare
+from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recorder import record
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
@@ -104,6 +105,8 @@ __all__ = [
     "Ledger",
     "LedgerCheck",
     "LimitError",
+    "LiveSite",
+    "LiveSites",
     "Measure",
     "MisuseError",
     "Optimum",

@@ -10,7 +10,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanwise import _format, plots
@@ -29,7 +29,7 @@ from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
-RUNS = 3
+RUNS, RSS_RUNS = 3, 5
 """Runs under each malloc, of which the median counts."""
 BUILD = "best"
 """Folder of the build, in the folder of the results."""
@@ -145,6 +145,9 @@ def _close_loop(recording: Recording, folder: Path) -> closed_loop.Loop:
     _say(f"the same program, {RUNS} times under each malloc")
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
+    _say(f"and {RSS_RUNS} times under each at full speed, for its peak RSS")
+    before, after = closed_loop.measure_rss(_python_argv(), (None, made.folder), RSS_RUNS)
+    stock, better = replace(stock, peak_rss=before), replace(better, peak_rss=after)
     return closed_loop.Loop("python3", stock, better, len(best))
 
 

@@ -41,6 +41,9 @@ def add(commands: SubParsers) -> None:
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
     _options.add_classes_option(parser)
+    parser.add_argument(
+        "--sites", action="store_true", help="also the call sites whose live objects waste most"
+    )
     _options.add_plot_option(parser)
 
 
@@ -50,13 +53,19 @@ def run(options: argparse.Namespace) -> int:
         plots.check_place(options.plot)
     table = SizeClassTable.named(options.table)
     recordings = open_recordings(options)
-    ledger = recordings.ledger(table, options.at, options=_options.heap_options_of(options))
+    heap = _options.heap_options_of(options)
+    sites = recordings.live_sites(table, options.at, options=heap) if options.sites else None
+    ledger = (
+        sites.ledger if sites is not None else recordings.ledger(table, options.at, options=heap)
+    )
     if options.plot:
         plots.save(ledger.plot(), options.plot)
     if options.json:
-        print_json(ledger.to_dict())
+        print_json(sites.to_dict() if sites is not None else ledger.to_dict())
     else:
         print(describe(ledger, max(options.classes, 0)))
+    if sites is not None and not options.json:
+        print(f"\n{sites!r}")
     return int(told_gaps(each_of(recordings)))
 
 

@@ -7,23 +7,18 @@ import warnings
 from types import TracebackType
 from typing import Any, NoReturn, SupportsIndex
 
-import numpy as np
-
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.block import Block
 from spanwise.heap.handle import HeapHandle
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.heap.runner import as_ops, check_ids, run_ops
-from spanwise.heap.stats import HeapStats, rss_bytes
+from spanwise.heap.stats import HeapStats, read_spans, rss_bytes
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
-from spanwise.results.rows import AnyRows, Rows, as_rows
+from spanwise.results.rows import AnyRows, Rows
 from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
-
-SPANS_DTYPE = _lib.dtype_of("sw_span_info")
-"""One span of `Heap.spans()`, as sw_span_info of include/spanwise/stats.h."""
 
 
 class Heap:
@@ -210,13 +205,7 @@ class Heap:
         owning cache, 0: none), scan, current (1: its cache allocates from it), needzero.
         """
         with self._handle as heap:
-            room = int(lib.sw_heap_spans(heap, ffi.NULL, 0))
-            while True:
-                rows = np.zeros(room, SPANS_DTYPE)
-                count = int(lib.sw_heap_spans(heap, _lib.pointer(rows, "sw_span_info *"), room))
-                if count <= room:
-                    return as_rows(rows[:count])
-                room = count  # other threads have made spans meanwhile
+            return read_spans(heap)
 
     def trim(self) -> int:
         """Gives every free page back to the system now; returns the bytes."""

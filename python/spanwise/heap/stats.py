@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A heap's counters, and the resident bytes of its process."""
+"""A heap's counters and spans, and the resident bytes of its process."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from spanwise import _lib
+from spanwise._lib import ffi, lib
 from spanwise.heap.handle import HeapHandle
+from spanwise.results.rows import Rows, as_rows
 from spanwise.results.values import Result
 
 
@@ -61,3 +67,18 @@ def rss_bytes(handle: HeapHandle) -> int | None:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
         return None
+
+
+SPANS_DTYPE = _lib.dtype_of("sw_span_info")
+"""One span of `Heap.spans()`, as sw_span_info of include/spanwise/stats.h."""
+
+
+def read_spans(c_heap: Any) -> Rows:
+    """One row a span of a C heap, in heap order. The caller keeps the heap from going away."""
+    room = int(lib.sw_heap_spans(c_heap, ffi.NULL, 0))
+    while True:
+        rows = np.zeros(room, SPANS_DTYPE)
+        count = int(lib.sw_heap_spans(c_heap, _lib.pointer(rows, "sw_span_info *"), room))
+        if count <= room:
+            return as_rows(rows[:count])
+        room = count  # other threads have made spans meanwhile

@@ -101,7 +101,8 @@ class Comparison(Result, Value, Tabular):
         saved = next_.held_bytes - best.held_bytes
         return (
             f"{best.table} holds least: {_format.size(saved)}"
-            f" ({_format.share(saved, next_.held_bytes)}) less than {next_.table}."
+            f" ({_format.share(saved, next_.held_bytes)}) less than {next_.table}"
+            f"{_resident(best, next_)}."
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -109,3 +110,14 @@ class Comparison(Result, Value, Tabular):
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
         return plots.ledgers(self.ledgers, ax=ax)
+
+
+def _resident(best: Ledger, other: Ledger) -> str:
+    """How much less of the one that holds less is resident; "" where that is not known."""
+    if best.resident_bytes is None or other.resident_bytes is None:
+        return ""
+    saved = other.resident_bytes - best.resident_bytes
+    if saved == 0:
+        return ", and as much is resident"
+    word = "less" if saved > 0 else "more"
+    return f", and {_format.size(abs(saved))} {word} is resident"

@@ -48,10 +48,13 @@ class Measured:
     Attributes:
         predicted: the simulator's ledger at the peak of its recording.
         runs: what each run under the preloaded malloc of that table told; none: it was not run.
+        peak_rss: the peak RSS of each run at full speed, whose heap keeps no requested sizes, in
+            bytes and rising.
     """
 
     predicted: Ledger
     runs: tuple[ProcessLedger, ...] = ()
+    peak_rss: tuple[int, ...] = ()
 
     @property
     def predicted_bytes(self) -> int:
@@ -86,7 +89,8 @@ class Measured:
             "measured_peak_held_bytes": self.measured_bytes,
             "error": self.error,
             "runs": [one.peak_held_bytes for one in self.runs],
-            "peak_rss_bytes": [one.peak_rss_bytes for one in self.runs],
+            "tracked_peak_rss_bytes": [one.peak_rss_bytes for one in self.runs],
+            "peak_rss_bytes": list(self.peak_rss),
             "predicted": self.predicted.to_dict(),
             "measured": ledger.to_dict() if ledger else None,
         }
@@ -112,15 +116,51 @@ def measure(
     Raises:
         ProgramError: the program failed, or told no ledger. Else as `run`.
     """
-    found: list[ProcessLedger] = []
+    given = same_environment() if env is None else env
+    return Measured(predicted, tuple(_run_again(argv, lib, given, True) for _ in range(count)))
+
+
+def measure_rss(
+    argv: Sequence[str],
+    libs: Sequence[str | os.PathLike[str] | None],
+    count: int,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> list[tuple[int, ...]]:
+    """Peak RSS of a program under preloaded mallocs at full speed, which run in turns.
+
+    Args:
+        argv: program and arguments.
+        libs: folders that `build` made; None: the preloaded malloc that is installed.
+        count: runs of each.
+        env: the program's environment; None: `same_environment`.
+
+    Returns:
+        For each of `libs` the bytes of its runs, rising.
+
+    Raises:
+        As `measure`.
+    """
+    given = same_environment() if env is None else env
+    found: list[list[int]] = [[] for _ in libs]
     for _ in range(count):
-        result = run(argv, lib=lib, env=same_environment() if env is None else env)
-        if result.main is None:
-            raise errors.ProgramError(result.why_no_ledger())
-        if result.returncode != 0:
-            raise errors.ProgramError(f"{argv[0]}: ended with {result.returncode} when run again")
-        found.append(result.main)
-    return Measured(predicted, tuple(found))
+        for told, lib in zip(found, libs, strict=True):
+            told.append(_run_again(argv, lib, given, False).peak_rss_bytes)
+    return [tuple(sorted(told)) for told in found]
+
+
+def _run_again(
+    argv: Sequence[str],
+    lib: str | os.PathLike[str] | None,
+    env: Mapping[str, str],
+    tracked: bool,
+) -> ProcessLedger:
+    result = run(argv, lib=lib, env=env, tracked=tracked)
+    if result.main is None:
+        raise errors.ProgramError(result.why_no_ledger())
+    if result.returncode != 0:
+        raise errors.ProgramError(f"{argv[0]}: ended with {result.returncode} when run again")
+    return result.main
 
 
 @dataclass(frozen=True)
@@ -215,5 +255,17 @@ class Loop:
             f"{used}, {self.label} held {_format.size(best.measured_bytes)} at most instead"
             f" of {_format.size(stock.measured_bytes)} (predicted"
             f" {_format.size(best.predicted_bytes)} instead of"
-            f" {_format.size(stock.predicted_bytes)})"
+            f" {_format.size(stock.predicted_bytes)}){self._resident()}"
         )
+
+    def _resident(self) -> str:
+        """Peak RSS under both; no difference where the runs of one lie among those of the other."""
+        stock, best = self.stock.peak_rss, self.best.peak_rss
+        if not stock or not best:
+            return ""
+        if best[-1] < stock[0] or stock[-1] < best[0]:
+            less, more = (_format.size(round(statistics.median(one))) for one in (best, stock))
+            runs = _format.plural(len(best), "run")
+            return f"; its peak RSS was {less} instead of {more} (medians of {runs} each)"
+        spans = (f"{_format.size(one[0])} to {_format.size(one[-1])}" for one in (best, stock))
+        return f"; its peak RSS was no different ({', and before '.join(spans)})"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[str] = ()) -> Axes:
     """Ledgers as stacked bars, one a ledger; parts of 0 bytes in all of them are left out.
 
+    A black line in each bar is how much of it is resident, where that is known.
+
     Args:
         rows: the ledgers.
         ax: where to draw; None makes a new figure.
@@ -41,6 +43,10 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
         if lengths.any():
             ax.barh(places, lengths, left=left, color=PART_COLOURS[name], label=title, height=0.62)
             left += lengths
+    resident = [ledger.resident_bytes for ledger in rows]
+    known = np.array([count for count in resident if count is not None]) / scale
+    if len(known) == len(rows) > 0:
+        ax.vlines(known, places - 0.31, places + 0.31, colors="black", lw=1.5, label="resident")
     for place, ledger, end in zip(places, rows, left, strict=True):
         wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
         ax.annotate(

@@ -21,6 +21,7 @@ from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import sources
+from spanwise.recordings.live_sites import LiveSites, add_by_site, look_at_live
 from spanwise.recordings.moments import is_after, parse_seconds
 from spanwise.recordings.ops import check_ops, summarize_ops
 from spanwise.recordings.simulate import Simulation, account
@@ -397,17 +398,54 @@ class Recording(Result, Tabular):
     @cached_property
     def sites(self) -> Sites:
         """Call sites at which anything was allocated, most bytes first."""
-        addresses: dict[int, tuple[int, ...]] = {}
-        if isinstance(self._source, FileSource):
-            addresses = sources.read_sites(self._source.open())
-        sites = []
-        for site, (allocs, allocated_bytes) in sorted(
-            count_sites(self._watched_blocks("sites")).items()
-        ):
-            frames = addresses.get(site, ())
-            named = tuple(frame_name(address, self.modules) for address in frames)
-            sites.append(Site(site, allocs, allocated_bytes, named))
-        return Sites(sites)
+        counts = count_sites(self._watched_blocks("sites"))
+        return Sites(
+            Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
+            for site, (allocs, allocated_bytes) in sorted(counts.items())
+        )
+
+    @cached_property
+    def _frames(self) -> dict[int, tuple[str, ...]]:
+        """The frames of each site, by name."""
+        if not isinstance(self._source, FileSource):
+            return {}
+        modules = self.modules
+        return {
+            site: tuple(frame_name(address, modules) for address in frames)
+            for site, frames in sources.read_sites(self._source.open()).items()
+        }
+
+    def live_sites(
+        self,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> LiveSites:
+        """What is live at a moment by call site, and the waste that each site's objects keep.
+
+        The arguments are those of `ledger`. Sites and what is of no site add up to the ledger of
+        that moment, to the byte; how the free bytes of a span are shared, `LiveSites` says.
+        """
+        self._check_moment(at)
+        made, given = as_table(table), as_options(options)
+        name, stop_op, stop_ns = self._moment(at)
+        if at == "peak-resident":
+            stop_op = self._resident_peak_op(made, given)
+        simulation = Simulation(made, given, resident=True)
+        if at == "end":
+            simulation.time_ns = self.summary.duration_ns
+        title = f"live sites, {made.name}"
+        try:
+            with progress_bar(progress, self._about_ops(), title, "operations") as tell:
+                found = look_at_live(
+                    self._source, simulation, (name, self.name), (stop_op, stop_ns), tell
+                )
+        finally:
+            simulation.close()
+        sites = add_by_site(*found, made, self._frames)
+        return replace(sites, ledger=replace(sites.ledger, remark=self.remark))
 
     # --- other forms ---
 

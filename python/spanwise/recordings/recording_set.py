@@ -16,6 +16,7 @@ from spanwise import _format, errors
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.recordings.live_sites import LiveSites, add_live_sites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sites import Site, Sites
 from spanwise.recordings.sources import Module
@@ -216,6 +217,25 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
             allocs, size = counts.get(site.frames, (0, 0))
             counts[site.frames] = allocs + site.allocs, size + site.allocated_bytes
         return Sites(Site(i, *count, frames) for i, (frames, count) in enumerate(counts.items(), 1))
+
+    def live_sites(
+        self,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> LiveSites:
+        """What is live by call site, each process at its own moment; as `Recording.live_sites`.
+
+        Sites with the same frames are added up and numbered anew from 1.
+        """
+        made = as_table(table)
+        max(self, key=lambda one: one.summary.duration_ns)._check_moment(at)
+        total = sum(one._about_ops() for one in self)
+        with progress_bar(progress, total, f"live sites, {made.name}", "operations") as tell:
+            found = [one.live_sites(made, at, options=options, progress=tell) for one in self]
+        return add_live_sites(found, self.name)
 
     # --- pictures and other forms ---
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,15 @@ from spanwise import _lib
 from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
 from spanwise.heap.handle import HeapHandle
 from spanwise.heap.options import DEFAULT, HeapOptions, c_options
+from spanwise.heap.stats import read_spans
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.run_stats import RunStats
 from spanwise.recordings.sources import Batch, FileSource, Source
 from spanwise.results.progress import Step
+from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
+
+Seen = TypeVar("Seen")
 
 FILE_STEP = 1 << 20
 """Operations of a file that are run in one C call; Ctrl-C is heard between two: some 50 ms."""
@@ -112,6 +116,10 @@ class Simulation:
         where = _lib.pointer(rows, "sw_replay_sample *")
         return rows[: lib.sw_runner_samples(self._runner, where, len(rows))]
 
+    def spans(self) -> Rows:
+        """The spans now, as `Heap.spans`."""
+        return read_spans(self._heap)
+
     def address(self, object_id: int) -> int:
         """The address of a live object; 0 when it is not live."""
         return int(ffi.cast("uintptr_t", lib.sw_runner_address(self._runner, object_id)))
@@ -145,18 +153,37 @@ def account(
     Returns:
         The ledger at that moment, or at the end if that comes first; its stats are of the whole.
     """
-    found: list[Ledger] = []
+    found = look_once(
+        source,
+        simulation,
+        lambda: simulation.ledger(at, name),
+        stop_op=stop_op,
+        stop_ns=stop_ns,
+        progress=progress,
+    )
+    return replace(found, stats=simulation.stats())
+
+
+def look_once(
+    source: Source,
+    simulation: Simulation,
+    look: Callable[[], Seen],
+    *,
+    stop_op: int | None = None,
+    stop_ns: int | None = None,
+    progress: Step | None = None,
+) -> Seen:
+    """Runs all operations; what `look` gives at one moment of them, as `account`."""
+    found: list[Seen] = []
 
     def take() -> None:
-        found.append(simulation.ledger(at, name))
+        found.append(look())
 
     if stop_ns is not None:
         _run_until_time(source, simulation, stop_ns, take, progress)
     else:
         visit(source, simulation, [] if stop_op is None else [stop_op], take, progress)
-    if not found:
-        take()
-    return replace(found[0], stats=simulation.stats())
+    return found[0] if found else look()
 
 
 def visit(

@@ -100,7 +100,16 @@ def test_what_has_rows_has_all_forms_of_them() -> None:
         assert hasattr(kind, "__arrow_c_stream__") and hasattr(kind, "to_json"), kind
     assert {kind.__name__ for kind in with_rows} >= {
         *("Comparison", "Frontier", "Ledger", "Optimum", "PeerComparison", "Recording"),
-        *("RecordingSet", "Replay", "Rows", "Sites", "SizeClassTable", "Sweep", "Trial"),
+        *(
+            "LiveSites",
+            "RecordingSet",
+            "Replay",
+            "Rows",
+            "Sites",
+            "SizeClassTable",
+            "Sweep",
+            "Trial",
+        ),
     }
     assert all(issubclass(kind, Tabular | Rows) for kind in with_rows)
 

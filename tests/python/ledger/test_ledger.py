@@ -234,7 +234,9 @@ def test_compare() -> None:
     assert len({ledger.requested_bytes for ledger in comparison.ledgers}) == 1
     best = min(comparison.ledgers, key=lambda ledger: ledger.held_bytes)
     assert comparison.best() is best
-    assert re.fullmatch(r"go holds least: .* less than c16\.", str(comparison).splitlines()[-1])
+    assert re.fullmatch(
+        r"go holds least: .* less than c16, and .* is resident\.", str(comparison).splitlines()[-1]
+    )
     assert recording.compare(["go", "go"]).verdict() == "go and go hold equally much."
     assert comparison.to_dict()["best"] == best.table
     assert sw.Comparison(comparison.ledgers[:1]).verdict().startswith("go holds ")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resident bytes: which of a heap's bytes lie in pages that were written to; over time, at peaks."""
+"""Resident bytes: which of a heap's bytes lie in pages that were written to, and when most do."""
 
 from __future__ import annotations
 
 import json
 import mmap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,22 @@ def test_what_no_time_line_shows() -> None:
     assert both.timeline(samples=3, detail="parts")["held_bytes"][-1] == 2 * int(
         recording.timeline(samples=3, detail="parts")["held_bytes"][-1]
     )
+
+
+def test_the_verdict_tells_resident_bytes() -> None:
+    """More or less is resident of the one that holds less, whatever held says."""
+    ledger = sw.Recording.from_ops(make_ops((ALLOC, 0, 5000))).ledger("go")
+
+    def other(held: int, more: int) -> str:
+        assert ledger.resident is not None
+        touched = replace(ledger.resident, held_bytes=ledger.resident.held_bytes + more)
+        worse = replace(ledger, table="x", held_bytes=ledger.held_bytes + held, resident=touched)
+        return sw.Comparison([worse, ledger]).verdict().rpartition("than x")[2]
+
+    assert other(4096, 1024) == ", and 1.0 KiB less is resident."
+    assert other(4096, -2048) == ", and 2.0 KiB more is resident."
+    assert other(4096, 0) == ", and as much is resident."
+    assert sw.Comparison([ledger]).verdict().startswith("go holds ")
 
 
 def test_ledgers_that_are_added_up() -> None:

@@ -77,7 +77,7 @@ def test_demo(tmp_path: Path) -> None:
     assert last.endswith(".")
     assert sw.Recording.open(tmp_path / "out/python.swt").summary.allocs > 100_000
     if any(map(shutil.which, ("cc", "gcc", "clang"))):
-        assert "built and used" in last and "python3 held" in last
+        assert "built and used" in last and "python3 held" in last and "its peak RSS was" in last
         best = sw.SizeClassTable.from_json(tmp_path / "out/best.json")
         assert Build.open(tmp_path / "out/best").table.hash == best.hash
 
@@ -119,6 +119,25 @@ def test_the_loop_in_one_sentence() -> None:
         "measured",
     ] * 2
     assert "built and used all the same, ls held " in Loop("ls", measured, measured, 67).sentence()
+
+
+def test_peak_rss_in_one_sentence() -> None:
+    """A difference is told only where all runs of one are below all runs of the other."""
+    ledger = sw.Recording.from_ops(random_ops(1, 500)).ledger("c16")
+    mib = 1 << 20
+
+    def said(before: tuple[int, ...], after: tuple[int, ...]) -> str:
+        runs = (_told(ledger, 5 * mib),)
+        stock, best = (Measured(ledger, runs, rss) for rss in (before, after))
+        return Loop("ls", stock, best, 67).sentence().rpartition("; ")[2]
+
+    assert said((7 * mib, 8 * mib, 9 * mib), (4 * mib, 5 * mib, 6 * mib)) == (
+        "its peak RSS was 5.0 MiB instead of 8.0 MiB (medians of 3 runs each)."
+    )
+    assert said((7 * mib, 8 * mib), (6 * mib, 7 * mib)) == (
+        "its peak RSS was no different (6.0 MiB to 7.0 MiB, and before 7.0 MiB to 8.0 MiB)."
+    )
+    assert "RSS" not in said((), ())
 
 
 @pytest.mark.parametrize("table", ["go", sw.SizeClassTable.custom([(32768, 4)], name="one")])

@@ -52,6 +52,19 @@ def test_eight_curves_have_eight_colours_and_marks() -> None:
     assert len({line.get_marker() for line in named}) == 8  # also in grey
 
 
+def test_bars_show_what_is_resident() -> None:
+    """A line in each bar; none where one of the ledgers does not know."""
+    both = [RECORDING.ledger("go"), RECORDING.ledger("pow2")]
+    ax = plots.ledgers(both)
+    (lines,) = (one for one in ax.collections if one.get_label() == "resident")
+    places = [np.asarray(segment.vertices)[0, 0] for segment in lines.get_paths()]
+    scale = 1 << 20
+    assert "MiB" in ax.get_xlabel()
+    assert places == pytest.approx([(one.resident_bytes or 0) / scale for one in both])
+    unknown = plots.ledgers([both[0], replace(both[1], resident=None)])
+    assert not [one for one in unknown.collections if one.get_label() == "resident"]
+
+
 def test_a_time_line_splits_what_is_held() -> None:
     """The layers end where the next begins, the last one at held bytes."""
     samples = as_rows(np.zeros(3, RECORDING.timeline("go").dtype))

@@ -197,6 +197,8 @@ BIG: dict[str, Callable[[], Any]] = {
     "HeapStats": lambda: sw.Heap().stats(),
     "Ledger": lambda: big_ledgers()[0],
     "LedgerCheck": lambda: sw.LedgerCheck(dict.fromkeys(parts(), 1), LEDGER),
+    "LiveSite": lambda: RECORDING.live_sites()[0],
+    "LiveSites": RECORDING.live_sites,
     "Measure": lambda: LEDGER.measures["occupancy"],
     "Optimum": big_optimum,
     "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is live at a moment, by the call site that allocated it, and the waste that each site keeps.
+
+The rule by which a span's waste is shared: its tail and its free slots are split evenly among the
+objects that live in it, since any one of them keeps the whole span; bytes that are left over go to
+the first ones by address. So the sites and what is of no site add up to the ledger, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format
+from spanwise._lib import lib
+from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.recordings.simulate import Simulation, look_once
+from spanwise.recordings.sources import Source
+from spanwise.results.progress import Step
+from spanwise.results.rows import Rows, Tabular, rows_of
+from spanwise.results.values import Result, Value
+from spanwise.tables.table import SizeClassTable
+
+_SHOWN = 10
+_HEAD = ("live", "requested", "round-up", "free slots kept", "innermost caller")
+_COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes")
+
+
+@dataclass(frozen=True)
+class LiveSite(Result):
+    """A call site and what of it is live.
+
+    Attributes:
+        id: as in the `site` column of the operations; 0 is the unknown site.
+        live_objects: objects that were last allocated or resized there.
+        requested_bytes: what they were asked for with.
+        roundup_bytes: what they occupy beyond that: round-up in slots, rounding to whole pages.
+        kept_free_bytes: their share of the free slots and tails of the spans that they lie in.
+        frames: as of `Site`.
+    """
+
+    id: int
+    live_objects: int
+    requested_bytes: int
+    roundup_bytes: int
+    kept_free_bytes: int
+    frames: tuple[str, ...]
+
+    @property
+    def waste_bytes(self) -> int:
+        """Round-up, and free bytes that the site's objects keep."""
+        return self.roundup_bytes + self.kept_free_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LiveSites(Result, Value, Tabular):
+    """What is live at a moment by call site, the site with the most waste first.
+
+    Attributes:
+        sites: the sites.
+        ledger: the ledger of that moment.
+        no_site: bytes of the ledger that no live object keeps: `free_span_bytes` (wholly free spans
+            and large objects that caches keep), `metadata_bytes`, `free_page_bytes`.
+    """
+
+    sites: tuple[LiveSite, ...]
+    ledger: Ledger
+    no_site: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.sites)
+
+    def __iter__(self) -> Iterator[LiveSite]:
+        return iter(self.sites)
+
+    def __getitem__(self, index: int) -> LiveSite:
+        return self.sites[index]
+
+    @property
+    def array(self) -> Rows:
+        """One row a site: its numbers, and its frames joined by ";"."""
+        rows = [{**site.to_dict(), "frames": ";".join(site.frames)} for site in self.sites]
+        return rows_of(rows, ("id", *_COUNTS, "frames"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "sites": [site.to_dict() for site in self.sites],
+            "no_site": dict(self.no_site),
+            "ledger": self.ledger.to_dict(),
+        }
+
+    def _text_rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                _format.number(site.live_objects),
+                *(_format.number(getattr(site, name)) for name in _COUNTS[1:]),
+                _format.short_end(site.frames[0] if site.frames else "unknown", 60),
+            )
+            for site in self.sites[:_SHOWN]
+        ]
+
+    def _title(self) -> str:
+        count = _format.plural(len(self.sites), "call site")
+        what = f" of {self.ledger.source}" if self.ledger.source else ""
+        return f"{count}{what} with live objects at {self.ledger.at}, most waste first, bytes"
+
+    def __repr__(self) -> str:
+        lines = [self._title(), _format.table(self._text_rows(), _HEAD, left=0, indent="  ")]
+        if len(self.sites) > _SHOWN:
+            lines.append(f"  ... {_format.plural(len(self.sites) - _SHOWN, 'site')} more")
+        return _format.clipped("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self._text_rows(), _HEAD, self._title(), left=0)
+
+
+# --- making ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Live objects of a simulation at a moment, in the order of their addresses.
+
+    Attributes:
+        ids: of the objects.
+        addresses: where they are.
+        spans: rows of `Heap.spans`, by rising address.
+        ledger: of the moment.
+    """
+
+    ids: NDArray[np.uint32]
+    addresses: NDArray[np.uint64]
+    spans: Rows
+    ledger: Ledger
+
+
+@dataclass
+class Latest:
+    """The last operation on each object so far: size and site, by object id."""
+
+    size: NDArray[np.uint64]
+    site: NDArray[np.uint32]
+    live: NDArray[np.bool_]
+
+    @classmethod
+    def until(cls, blocks: Iterator[NDArray[np.void]], ops: int) -> Latest:
+        """Of the first `ops` operations."""
+        found = cls(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, bool))
+        for block in blocks:
+            found._add(block[:ops])
+            ops -= len(block)
+            if ops <= 0:
+                break
+        return found
+
+    def _add(self, block: NDArray[np.void]) -> None:
+        rows = block[block["kind"] != lib.SW_OP_THREAD_END]
+        if not len(rows):
+            return
+        more = max(int(rows["object"].max()) + 1 - len(self.live), 0)
+        if more:
+            more = max(more, len(self.live))
+            self.size, self.site, self.live = (
+                np.concatenate([one, np.zeros(more, one.dtype)])
+                for one in (self.size, self.site, self.live)
+            )
+        # Of an index that is there again and again the last value stays.
+        self.size[rows["object"]] = rows["size"]
+        self.site[rows["object"]] = rows["site"]
+        self.live[rows["object"]] = rows["kind"] != lib.SW_OP_FREE
+
+
+def look_at_live(
+    source: Source,
+    simulation: Simulation,
+    names: tuple[str, str],
+    stop: tuple[int | None, int | None],
+    progress: Step | None = None,
+) -> tuple[Placed, Latest]:
+    """Runs a recording; what lives at one moment of it, and where.
+
+    Args:
+        source: the operations.
+        simulation: a fresh one.
+        names: of the moment and of the source, for the ledger.
+        stop: the moment: after so many operations, or nanoseconds; both None: the end.
+        progress: called after each batch.
+    """
+
+    def look() -> tuple[Placed, Latest]:
+        latest = Latest.until(source.blocks(1 << 20), simulation.done)
+        ids = np.flatnonzero(latest.live).astype(np.uint32)
+        return _place(simulation, ids, simulation.ledger(*names)), latest
+
+    placed, latest = look_once(
+        source, simulation, look, stop_op=stop[0], stop_ns=stop[1], progress=progress
+    )
+    return replace(placed, ledger=replace(placed.ledger, stats=simulation.stats())), latest
+
+
+def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:
+    """Where these objects are now; one that the heap refused is nowhere."""
+    found = np.fromiter(map(simulation.address, ids.tolist()), np.uint64, len(ids))
+    live = np.flatnonzero(found)
+    order = live[np.argsort(found[live])]
+    spans = simulation.spans()
+    by_address = spans[np.argsort(np.asarray(spans["address"]))]
+    return Placed(ids[order], found[order], by_address, ledger)
+
+
+def add_by_site(
+    placed: Placed, latest: Latest, table: SizeClassTable, frames: Mapping[int, tuple[str, ...]]
+) -> LiveSites:
+    """Adds up what is live by site.
+
+    Args:
+        placed: the objects and the spans that they lie in.
+        latest: what each object was last asked for with, and where.
+        table: size classes of the heap.
+        frames: of each site.
+    """
+    slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
+    spans = placed.spans
+    of_span = np.searchsorted(spans["address"], placed.addresses, side="right") - 1
+    size = latest.size[placed.ids].astype(np.int64)
+    large = spans["cls"][of_span] == 0
+    whole = np.where(large, spans["bytes"][of_span], slot_bytes[spans["cls"][of_span]])
+    kept = _shares(spans, of_span, slot_bytes)
+    sites, place = np.unique(latest.site[placed.ids], return_inverse=True)
+    columns = (np.ones(len(size), np.int64), size, whole.astype(np.int64) - size, kept)
+    sums = [_sum_by(place, column, len(sites)) for column in columns]
+    found = [
+        _site(site, [int(column[i]) for column in sums], frames.get(site, ()))
+        for i, site in enumerate(sites.tolist())
+    ]
+    found.sort(key=lambda site: (-site.waste_bytes, site.id))
+    ledger, empty = placed.ledger, np.setdiff1d(np.arange(len(spans)), of_span)
+    no_site = {
+        "free_span_bytes": int(spans["bytes"][empty].sum()),
+        "metadata_bytes": ledger.metadata_bytes,
+        "free_page_bytes": ledger.free_page_bytes,
+    }
+    return LiveSites(tuple(found), ledger, no_site)
+
+
+def _site(number: int, counts: Sequence[int], frames: tuple[str, ...]) -> LiveSite:
+    """One with these numbers, in the order of _COUNTS."""
+    return LiveSite(id=number, frames=frames, **dict(zip(_COUNTS, counts, strict=True)))
+
+
+def _sum_by(place: NDArray[Any], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    total = np.zeros(count, np.int64)
+    np.add.at(total, place, values)
+    return total
+
+
+def _shares(spans: Rows, of_span: NDArray[Any], slot_bytes: Any) -> NDArray[np.int64]:
+    """Each object's share of the free bytes of its span; objects come by rising address."""
+    live = np.bincount(of_span, minlength=len(spans))
+    used = live * np.where(spans["cls"] == 0, spans["bytes"], slot_bytes[spans["cls"]])
+    free = np.asarray(spans["bytes"]).astype(np.int64) - used.astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(live)[:-1]])
+    rank = np.arange(len(of_span)) - first[of_span]
+    share, left = np.divmod(free, np.maximum(live, 1))
+    shares: NDArray[np.int64] = share[of_span] + (rank < left[of_span])
+    return shares
+
+
+def add_live_sites(found: Sequence[LiveSites], source: str) -> LiveSites:
+    """The sum over several processes; sites with the same frames are one."""
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for site in (site for one in found for site in one.sites):
+        total = sums.setdefault(site.frames, [0] * len(_COUNTS))
+        for i, name in enumerate(_COUNTS):
+            total[i] += getattr(site, name)
+    sites = [_site(i, counts, frames) for i, (frames, counts) in enumerate(sums.items(), 1)]
+    sites.sort(key=lambda site: (-site.waste_bytes, site.id))
+    names = found[0].no_site
+    no_site = {name: sum(one.no_site[name] for one in found) for name in names}
+    return LiveSites(tuple(sites), add_ledgers([one.ledger for one in found], source), no_site)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is live by call site: counted by hand, and beside the ledger, with which it must agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+
+from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops
+
+
+def of_sites(*rows: tuple[int, int, int, int]) -> sw.Recording:
+    """Operations of (kind, object, size, site)."""
+    ops = make_ops(*(row[:3] for row in rows))
+    ops["site"] = [row[3] for row in rows]
+    return sw.Recording.from_ops(ops, name="mine")
+
+
+def numbers(found: sw.LiveSites) -> list[tuple[int, ...]]:
+    return [
+        (s.id, s.live_objects, s.requested_bytes, s.roundup_bytes, s.kept_free_bytes) for s in found
+    ]
+
+
+def test_a_full_span_by_hand() -> None:
+    """Three slots of 5,376 B in 16 KiB leave a tail of 256 B: 86 B for the first, 85 for others."""
+    found = of_sites((ALLOC, 0, 5000, 1), (ALLOC, 1, 5000, 2), (ALLOC, 2, 5376, 2)).live_sites("go")
+    assert numbers(found) == [(2, 2, 10376, 376, 170), (1, 1, 5000, 376, 86)]
+    assert [site.waste_bytes for site in found] == [546, 462]
+    assert found.no_site["free_span_bytes"] == 0
+    assert found.array["kept_free_bytes"].tolist() == [170, 86]
+    assert "2 call sites of mine with live objects at peak" in repr(found)
+    assert "unknown" in found._repr_html_()
+
+
+def test_hostages_by_hand() -> None:
+    """What died leaves its slot to those who live on; a resize makes the object its own site's."""
+    rows = [(ALLOC, i, 5000, 9) for i in range(3)]
+    recording = of_sites(*rows, (FREE, 2, 0, 0), (REALLOC, 0, 5100, 4))
+    found = recording.live_sites("go", at="end")
+    free = 16384 - 2 * 5376
+    assert numbers(found) == [(9, 1, 5000, 376, free // 2), (4, 1, 5100, 276, free // 2)]
+    assert recording.live_sites("go", at=2.5e-6).sites[0].live_objects == 3
+
+
+def test_large_objects_by_hand() -> None:
+    found = of_sites((ALLOC, 0, 100_000, 7), (ALLOC, 1, 100_000, 7), (FREE, 1, 0, 0))
+    (site,) = found.live_sites("go", at="end")
+    assert (site.live_objects, site.requested_bytes) == (1, 100_000)
+    assert site.roundup_bytes == 13 * 8192 - 100_000 and site.kept_free_bytes == 0
+
+
+@pytest.mark.parametrize("at", ["peak", "peak-resident", "end", 15.0])
+@pytest.mark.parametrize("stored", [False, True])
+def test_sites_and_what_is_of_none_add_up(stored: bool, at: str | float, tmp_path: Path) -> None:
+    ops = random_ops(8, 4000, threads=3)
+    ops["site"] = np.arange(len(ops)) % 37
+    ops["site"][ops["kind"] == 3] = 0
+    recording = sw.Recording.from_ops(ops, tmp_path / "a.swt" if stored else None)
+    found, ledger = recording.live_sites(at=at), recording.ledger(at=at)
+    sums = {name: int(found.array[name].sum()) for name in found.array.dtype.names[1:-1]}
+    assert sums["live_objects"] == ledger.live_objects > 20
+    assert sums["requested_bytes"] == ledger.requested_bytes
+    assert sums["roundup_bytes"] == ledger.roundup_bytes + ledger.large_rounding_bytes
+    kept = sums["kept_free_bytes"] + found.no_site["free_span_bytes"]
+    assert kept == ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes
+    whole = sum(sums.values()) - sums["live_objects"] + sum(found.no_site.values())
+    assert whole == ledger.held_bytes
+    assert found.ledger == ledger
+    assert found.to_dict()["no_site"] == found.no_site
+
+
+def test_several_recordings() -> None:
+    one = of_sites((ALLOC, 0, 5000, 1), (ALLOC, 1, 5000, 2))
+    both = sw.RecordingSet([one, one]).live_sites("go")
+    single = one.live_sites("go")
+    assert len(both) == 1  # neither has frames, so all are the unknown site
+    assert both[0].live_objects == 4
+    assert both[0].waste_bytes == 2 * sum(site.waste_bytes for site in single)
+    assert both.ledger.held_bytes == 2 * single.ledger.held_bytes
+    assert both.no_site == {name: 2 * count for name, count in single.no_site.items()}
+
+
+def test_nothing_lives() -> None:
+    found = of_sites((ALLOC, 0, 50, 1), (FREE, 0, 0, 0)).live_sites(at="end")
+    assert len(found) == 0 and len(found.array) == 0
+    assert sum(found.no_site.values()) == found.ledger.held_bytes
+    empty = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).live_sites()
+    assert len(empty) == 0
