@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise.__main__ import main
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops
 
@@ -90,3 +92,20 @@ def test_nothing_lives() -> None:
     assert sum(found.no_site.values()) == found.ledger.held_bytes
     empty = sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).live_sites()
     assert len(empty) == 0
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ops = make_ops((ALLOC, 0, 5000), (ALLOC, 1, 5000))
+    ops["site"] = [1, 2]
+    sw.Recording.from_ops(ops, tmp_path / "a.swt")
+    words = ["ledger", str(tmp_path / "a.swt"), "--table", "go", "--sites"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("ledger of a.swt under go at peak")
+    assert "2 call sites of a.swt with live objects at peak, most waste first, bytes" in said
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [site["live_objects"] for site in told["sites"]] == [1, 1]
+    assert told["ledger"]["held_bytes"] == 10_000 + sum(told["no_site"].values()) + sum(
+        site["roundup_bytes"] + site["kept_free_bytes"] for site in told["sites"]
+    )
