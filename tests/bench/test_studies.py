@@ -161,5 +161,5 @@ def test_replace_floor() -> None:
 
 
 def test_places() -> None:
-    bench_build("bench_same_place")
-    assert study("places", "--moves", "2").count("\ncalled ") == 6
+    build = bench_build("bench_same_place")
+    assert study("places", "--build", build, "--moves", "2").count("\ncalled ") == 6

@@ -202,9 +202,8 @@ class Sweep(Sequence[Row], Result, Tabular):
         names = (*PARTS, "held_bytes", "waste_bytes")
         sums = {name: sum(row[name] for row in rows) for name in names}
         source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
-        return SimpleNamespace(
-            **sums, table=self._specs_name(key), source=source, at=str(rows[0]["at"])
-        )
+        more = {"table": self._specs_name(key), "source": source, "at": str(rows[0]["at"])}
+        return SimpleNamespace(**sums, **more, resident_bytes=None)
 
     # --- other forms ---
 
