@@ -191,12 +191,14 @@ def test_ledgers_while_others_allocate() -> None:
         def churn(number: int) -> None:
             rng = random.Random(number)
             if number == 0:
-                for _ in range(100):
-                    ledger = heap.ledger()
-                    assert ledger.held_bytes > 0
-                    heap.spans()
-                    heap.trim()
-                stop.set()
+                try:
+                    for _ in range(100):
+                        ledger = heap.ledger()
+                        assert ledger.held_bytes > 0
+                        heap.spans()
+                        heap.trim()
+                finally:
+                    stop.set()  # also when it fails: the others wait for it
                 return
             blocks: list[sw.Block] = []
             while not stop.is_set():
