@@ -53,9 +53,8 @@ SW_API void sw_runner_destroy(sw_runner *runner);
 enum { SW_TOUCH_NONE = 0, SW_TOUCH_ENDS = 1, SW_TOUCH_PAGES = 2 };
 
 /* Runs ops[0..count); touch: SW_TOUCH_... In a heap that packs tiny objects, one that dies or is resized
- * leaves its bytes in their
- * block, which goes with the heap. Stops early, without error, when `*cancel` (may be NULL) becomes
- * nonzero.
+ * leaves its bytes in their block, which goes with the heap. Stops early, without error, when `*cancel`
+ * (may be NULL) becomes nonzero.
  * Errors: SW_INVALID for a kind outside the list or an impossible alignment; the message names the
  * operation's index. *done: operations executed. */
 SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,

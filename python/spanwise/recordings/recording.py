@@ -426,7 +426,8 @@ class Recording(Result, Tabular):
         """What is live at a moment by call site, and the waste that each site's objects keep.
 
         The arguments are those of `ledger`. Sites and what is of no site add up to the ledger of
-        that moment, to the byte; how the free bytes of a span are shared, `LiveSites` says.
+        that moment, to the byte, but where a limit of `options` made the heap refuse a resize. A
+        span's free bytes are shared evenly among the objects that live in it.
         """
         self._check_moment(at)
         made, given = as_table(table), as_options(options)

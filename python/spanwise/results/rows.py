@@ -31,7 +31,8 @@ class Rows:
     pyarrow, polars and duckdb read rows through the Arrow C stream interface
     (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of this
     package. A column of fixed arrays becomes a fixed-size list. They are no numpy array themselves
-    since duckdb refuses a structured one before it asks for a stream.
+    since duckdb refuses a structured one before it asks for a stream. For pandas take `to_pandas`:
+    `pandas.DataFrame(rows)` makes one column of tuples.
     """
 
     __slots__ = ("_array",)
