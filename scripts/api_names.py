@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import spanwise
+from spanwise.heap import heap_map
 from spanwise.heap.stats import SPANS_DTYPE
 from spanwise.ledger import ledger
 from spanwise.measure import replay_result, replayer
@@ -42,6 +43,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "Ledger.classes": ledger.LEDGER_CLASS_DTYPE.names or (),
     "Ledger.array": ledger.ROW_FIELDS,
     "Heap.spans": SPANS_DTYPE.names or (),
+    "HeapMap.array": heap_map.TILES_DTYPE.names or (),
+    "HeapMap.placed": heap_map.PLACED_DTYPE.names or (),
+    "HeapMap.slots": heap_map.SLOTS_DTYPE.names or (),
     "Frontier.array": frontier.FRONTIER_DTYPE.names or (),
     "Replay.samples": replay_result.SAMPLES_DTYPE.names or (),
     "Replay.timeline": replayer.TIMELINE_DTYPE.names or (),

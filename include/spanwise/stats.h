@@ -114,6 +114,57 @@ typedef struct sw_span_info {
 /* Fills at most `capacity` rows, returns how many spans there are. */
 SW_API size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity);
 
+/* --- heap map ----------------------------------------------------------------------------------- */
+
+typedef enum sw_tile_kind {
+    SW_TILE_SLOTS, /* a span of slots */
+    SW_TILE_LARGE, /* a large object, or one that was freed and that a cache keeps */
+    SW_TILE_FREE,  /* free pages in a row that are held */
+} sw_tile_kind;
+
+enum { SW_TILE_FLAG_CACHED = 1, SW_TILE_FLAG_CURRENT = 2, SW_TILE_FLAG_SCAN = 4 };
+#define SW_TOUCHED_UNKNOWN UINT64_MAX
+#define SW_SLOT_FREE UINT32_MAX
+
+/* A piece of a heap map: pages in a row of one use. The pieces of a map and the ledger's metadata_bytes add
+ * up to held_bytes; what a field says of all tiles adds up to the ledger's term.
+ *   bytes = requested + roundup + tail + free;  live <= slots
+ * In a large object roundup is its rounding to whole pages. */
+typedef struct sw_tile {
+    uint64_t address;
+    uint64_t offset; /* from the start of the heap, which counts its pages from 0 */
+    uint64_t bytes;
+    uint64_t requested_bytes, roundup_bytes, tail_bytes;
+    uint64_t free_bytes;    /* free slots, a freed large object, free pages */
+    uint64_t touched_bytes; /* in pages of the system that were written to, or SW_TOUCHED_UNKNOWN */
+    uint64_t first_slot; /* its slots follow from here in sw_heap_map.requested; KIND SLOTS only */
+    uint32_t cls;        /* 0: no class */
+    uint32_t slots;      /* 1 in a large object, 0 in free pages */
+    uint32_t live;       /* of the slots */
+    uint32_t cache;      /* owner's number, 0: none */
+    uint32_t kind;       /* sw_tile_kind */
+    uint32_t flags; /* CACHED: its free bytes are cached_bytes of the ledger; CURRENT: its cache
+                             * allocates from it now; SCAN: its objects may hold pointers */
+} sw_tile;
+
+/* The caller sets the first four, and the call the last two: how many there are, which may be more than
+ * there was room for; then as many as fit are filled in. */
+typedef struct sw_heap_map {
+    sw_tile *tiles; /* NULL where tile_capacity is 0 */
+    size_t tile_capacity;
+    uint32_t
+        *requested; /* one a slot: bytes asked for, or SW_SLOT_FREE. NULL where its capacity is 0 */
+    size_t slot_capacity;
+    size_t tile_count;
+    size_t slot_count; /* slots of spans of slots */
+} sw_heap_map;
+
+/* A snapshot of the whole heap as a map, by rising offset. touched: not 0 fills in touched_bytes, as
+ * sw_heap_touched_read counts them. A map of untracked heaps has the slots' bytes as requested ones.
+ * Errors: those of sw_heap_touched_read where `touched` asks for it; SW_INVALID for a NULL array with a
+ * capacity. After an error *map is as it was. */
+SW_API sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map);
+
 /* Calls fn for each live object (address, requested bytes or slot bytes). Stops when fn returns
  * nonzero and returns that value. The heap is locked meanwhile: fn must not call into this heap,
  * nor fork (a fork waits for every heap's lock), nor wait for a thread that may do either. */

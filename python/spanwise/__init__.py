@@ -48,6 +48,7 @@ from spanwise.errors import (
 )
 from spanwise.heap.block import Block
 from spanwise.heap.heap import Heap
+from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions
 from spanwise.heap.stats import HeapStats
 from spanwise.ledger.comparison import Comparison
@@ -99,6 +100,7 @@ __all__ = [
     "HandleError",
     "Heap",
     "HeapClosedError",
+    "HeapMap",
     "HeapOptions",
     "HeapStats",
     "InvalidError",

@@ -35,43 +35,22 @@ static uint64_t large_requested(const sw_heap *heap, const sw_span *span) {
                                                : (uint64_t)cold->pages << heap->table->page_shift;
 }
 
-/* Adds a freed large object that a cache keeps. */
-static void add_shelved(uint64_t bytes, tally *t) {
-    t->ledger->cached_bytes += bytes;
-    if (t->rows == NULL) return;
-    sw_ledger_class *row = &t->rows[0];
-    row->spans++;
-    row->span_bytes += bytes;
-    row->slots++;
-    row->cached_bytes += bytes;
-    row->occupancy[0]++;
-}
-
-static void add_large(const sw_heap *heap, const sw_span *span, tally *t) {
+sw_ledger_class sw_ledger_large_row(const sw_heap *heap, const sw_span *span) {
     uint64_t bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
+    sw_ledger_class row = {.spans = 1, .span_bytes = bytes, .slots = 1};
     if (!sw_span_large_lives(span)) {
-        add_shelved(bytes, t);
-        return;
+        row.cached_bytes = bytes;
+        row.occupancy[0] = 1;
+        return row;
     }
-    uint64_t requested = large_requested(heap, span);
-    t->ledger->requested_bytes += requested;
-    t->ledger->large_rounding_bytes += bytes - requested;
-    t->ledger->large_bytes += bytes;
-    t->ledger->large_objects++;
-    t->ledger->live_objects++;
-    if (t->rows == NULL) return;
-    sw_ledger_class *row = &t->rows[0];
-    row->spans++;
-    row->span_bytes += bytes;
-    row->slots++;
-    row->live_objects++;
-    row->requested_bytes += requested;
-    row->roundup_bytes += bytes - requested;
-    row->occupancy[SW_OCCUPANCY_BINS - 1]++;
+    row.live_objects = 1;
+    row.requested_bytes = large_requested(heap, span);
+    row.roundup_bytes = bytes - row.requested_bytes;
+    row.occupancy[SW_OCCUPANCY_BINS - 1] = 1;
+    return row;
 }
 
-/* What one span of slots adds to the row of its class. */
-static sw_ledger_class span_row(const sw_heap *heap, const sw_span *span) {
+sw_ledger_class sw_ledger_slots_row(const sw_heap *heap, const sw_span *span) {
     uint32_t free_slots = sw_span_free_slots(span);
     uint32_t live = span->slots - free_slots;
     uint64_t size = sw_slot_bytes(heap->table, span);
@@ -103,19 +82,19 @@ static void add_row(sw_ledger_class *to, const sw_ledger_class *row) {
 
 static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     tally *t = arg;
-    if (sw_span_state_seen(span) == SW_SPAN_LARGE) {
-        add_large(heap, span, t);
-        return true;
-    }
-    sw_ledger_class row = span_row(heap, span);
-    t->ledger->spans++;
-    t->ledger->live_objects += row.live_objects;
-    t->ledger->requested_bytes += row.requested_bytes;
-    t->ledger->roundup_bytes += row.roundup_bytes;
-    t->ledger->tail_bytes += row.tail_bytes;
-    t->ledger->free_slot_bytes += row.free_slot_bytes;
-    t->ledger->cached_bytes += row.cached_bytes;
-    if (t->rows != NULL) add_row(&t->rows[span->span_class / 2], &row);
+    sw_ledger *l = t->ledger;
+    bool large = sw_span_state_seen(span) == SW_SPAN_LARGE;
+    sw_ledger_class row = large ? sw_ledger_large_row(heap, span) : sw_ledger_slots_row(heap, span);
+    l->spans += !large;
+    l->large_objects += large ? row.live_objects : 0;
+    l->large_bytes += large && row.live_objects != 0 ? row.span_bytes : 0;
+    l->live_objects += row.live_objects;
+    l->requested_bytes += row.requested_bytes;
+    *(large ? &l->large_rounding_bytes : &l->roundup_bytes) += row.roundup_bytes;
+    l->tail_bytes += row.tail_bytes;
+    l->free_slot_bytes += row.free_slot_bytes;
+    l->cached_bytes += row.cached_bytes;
+    if (t->rows != NULL) add_row(&t->rows[large ? 0 : span->span_class / 2], &row);
     return true;
 }
 

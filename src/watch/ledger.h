@@ -8,6 +8,10 @@
 
 /* Under the heap's lock. rows: class_count of them, or NULL. */
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
+/* What one span adds to the row of its class: a span of slots, and a large object, whose rounding to whole
+ * pages is the row's round-up; a freed one that a cache keeps is cached. Under the heap's lock. */
+sw_ledger_class sw_ledger_slots_row(const sw_heap *heap, const sw_span *span);
+sw_ledger_class sw_ledger_large_row(const sw_heap *heap, const sw_span *span);
 /* The sum of every part, which is held_bytes. */
 uint64_t sw_ledger_sum(const sw_ledger *ledger);
 /* The rule that does not hold, or NULL (base/assert.h):  the parts sum to held_bytes */

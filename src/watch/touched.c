@@ -152,6 +152,18 @@ static sw_status ask_system(const sw_heap *heap, const char *op, sw_touch_map *o
     return sw_fail(SW_UNSUPPORTED, op, "the system does not tell which pages are resident");
 }
 
+sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
+                         const sw_touch_map **out) {
+    bool dry = (heap->mode & SW_MODE_DRY) != 0;
+    *out = dry ? &heap->pages.touch : asked;
+    if (!dry) return ask_system(heap, op, asked);
+    if (!heap->pages.touch.on)
+        return sw_fail(SW_STATE, op, "heap %u notes no writes: make it with touch_map", heap->id);
+    if (heap->pages.touch.failed)
+        return sw_fail(SW_NOMEM, op, "there was no memory for the map of pages");
+    return SW_OK;
+}
+
 sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                size_t capacity) {
     const char *op = "heap_touched";
@@ -162,16 +174,12 @@ sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *r
     if (rows != NULL && capacity < heap->table->class_count)
         return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
-    bool dry = (heap->mode & SW_MODE_DRY) != 0;
-    if (dry && !heap->pages.touch.on)
-        return sw_fail(SW_STATE, op, "heap %u notes no writes: make it with touch_map", heap->id);
     sw_ledger ledger;
     sw_touch_map asked = {0};
+    const sw_touch_map *touch;
     sw_os_lock_acquire(&heap->lock);
-    if (!dry) status = ask_system(heap, op, &asked);
-    if (dry && heap->pages.touch.failed)
-        status = sw_fail(SW_NOMEM, op, "there was no memory for the map of pages");
-    if (status == SW_OK) sw_touched_read(heap, dry ? &heap->pages.touch : &asked, &ledger, rows);
+    status = sw_touched_map(heap, op, &asked, &touch);
+    if (status == SW_OK) sw_touched_read(heap, touch, &ledger, rows);
     sw_os_lock_release(&heap->lock);
     sw_touch_map_end(&asked);
     if (status != SW_OK) return status;

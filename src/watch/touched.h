@@ -11,4 +11,10 @@
 void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows);
 
+/* *out: the map of the pages that are written to; of a real heap it is `asked`, which is filled in, of a dry
+ * one its own. sw_touch_map_end(asked) afterwards, in either case. Under the heap's lock.
+ * Errors: SW_STATE (a dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED. */
+sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
+                         const sw_touch_map **out);
+
 #endif

@@ -57,6 +57,7 @@ static union {
     sw_trace *trace;
     sw_ledger ledger;
     sw_heap_stats counts;
+    sw_heap_map map;
     sw_class_info cls;
     sw_replay_stats stats;
     sw_trace_info info;
@@ -127,6 +128,7 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
       sw_heap_touched_read(h, &out.ledger, NULL, 0))                                               \
     X(sw_heap_held_bytes, HEAP, NAMED, true, 0, sw_heap_held_bytes(h))                             \
     X(sw_heap_spans, HEAP, NAMED, true, 0, sw_heap_spans(h, NULL, 0))                              \
+    X(sw_heap_map_read, HEAP, STATUS, true, SW_INVALID, sw_heap_map_read(h, 0, &out.map))          \
     X(sw_heap_each_object, HEAP, NAMED, true, 0,                                                   \
       (uint64_t)sw_heap_each_object(h, no_object, NULL))                                           \
     X(sw_heap_verify, HEAP, STATUS, true, SW_INVALID, sw_heap_verify(h))                           \

@@ -11,6 +11,7 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.block import Block
 from spanwise.heap.handle import HeapHandle
+from spanwise.heap.heap_map import HeapMap, read_tiles
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.heap.runner import as_ops, check_ids, run_ops
 from spanwise.heap.stats import HeapStats, read_spans, rss_bytes
@@ -206,6 +207,23 @@ class Heap:
         """
         with self._handle as heap:
             return read_spans(heap)
+
+    def map(self, *, resident: bool = False) -> HeapMap:
+        """A snapshot of the whole heap as tiles: spans, large objects, free pages; with slots.
+
+        It equals the ledger when no other thread is inside a call.
+
+        Args:
+            resident: also tell which bytes of each tile are resident (`touched_bytes`).
+
+        Raises:
+            StateError: a dry heap has no memory that could be resident.
+            UnsupportedError: the system does not tell.
+        """
+        with self._handle as heap:
+            tiles, requested = read_tiles(heap, touched=resident, slots=True)
+            made = self.ledger(resident=resident)
+            return HeapMap(tiles, made, self.table.page_bytes, requested)
 
     def trim(self) -> int:
         """Gives every free page back to the system now; returns the bytes."""

@@ -8,6 +8,7 @@ is called. matplotlib is imported at the first picture, since it takes longer th
 from __future__ import annotations
 
 from spanwise.plots.classes import frontier
+from spanwise.plots.maps import heap_map, save_frames
 from spanwise.plots.memory import ledgers, replays, timeline
 from spanwise.plots.saving import check_place, save
 from spanwise.plots.sizes import histogram, waste
@@ -18,11 +19,13 @@ __all__ = [
     "STYLE",
     "check_place",
     "frontier",
+    "heap_map",
     "histogram",
     "ledgers",
     "new_axes",
     "replays",
     "save",
+    "save_frames",
     "timeline",
     "waste",
 ]

@@ -145,16 +145,22 @@ class Placed:
 
 @dataclass
 class Latest:
-    """The last operation on each object so far: size and site, by object id."""
+    """The last operation on each object so far: size, site and time, by object id."""
 
     size: NDArray[np.uint64]
     site: NDArray[np.uint32]
+    time_ns: NDArray[np.uint64]
     live: NDArray[np.bool_]
 
     @classmethod
     def until(cls, blocks: Iterator[NDArray[np.void]], ops: int) -> Latest:
         """Of the first `ops` operations."""
-        found = cls(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, bool))
+        found = cls(
+            np.zeros(0, np.uint64),
+            np.zeros(0, np.uint32),
+            np.zeros(0, np.uint64),
+            np.zeros(0, bool),
+        )
         for block in blocks:
             found._add(block[:ops])
             ops -= len(block)
@@ -169,13 +175,14 @@ class Latest:
         more = max(int(rows["object"].max()) + 1 - len(self.live), 0)
         if more:
             more = max(more, len(self.live))
-            self.size, self.site, self.live = (
+            self.size, self.site, self.time_ns, self.live = (
                 np.concatenate([one, np.zeros(more, one.dtype)])
-                for one in (self.size, self.site, self.live)
+                for one in (self.size, self.site, self.time_ns, self.live)
             )
         # Of an index that is there again and again the last value stays.
         self.size[rows["object"]] = rows["size"]
         self.site[rows["object"]] = rows["site"]
+        self.time_ns[rows["object"]] = rows["time_ns"]
         self.live[rows["object"]] = rows["kind"] != lib.SW_OP_FREE
 
 

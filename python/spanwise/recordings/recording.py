@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE
+from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.heap.runner import as_ops
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import MOMENTS
-from spanwise.recordings import sources
+from spanwise.recordings import heap_maps, sources
 from spanwise.recordings.live_sites import LiveSites, add_by_site, look_at_live
 from spanwise.recordings.moments import is_after, parse_seconds
 from spanwise.recordings.ops import check_ops, summarize_ops
@@ -447,6 +448,58 @@ class Recording(Result, Tabular):
             simulation.close()
         sites = add_by_site(*found, made, self._frames)
         return replace(sites, ledger=replace(sites.ledger, remark=self.remark))
+
+    def map(
+        self,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> HeapMap:
+        """The simulated heap at a moment as a map: its spans, their slots, its live objects.
+
+        The arguments are those of `ledger`, and the tiles add up to that ledger.
+        """
+        self._check_moment(at)
+        made, given = as_table(table), as_options(options)
+        name, stop_op, stop_ns = self._moment(at)
+        if at == "peak-resident":
+            stop_op = self._resident_peak_op(made, given)
+        simulation = Simulation(made, given, resident=True)
+        if at == "end":
+            simulation.time_ns = self.summary.duration_ns
+        title = f"heap map, {made.name}"
+        names, stop = (name, self.name), (stop_op, stop_ns)
+        try:
+            with progress_bar(progress, self._about_ops(), title, "operations") as tell:
+                return heap_maps.map_at(self._source, simulation, names, stop, tell)
+        finally:
+            simulation.close()
+
+    def maps(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        samples: int = 24,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> list[HeapMap]:
+        """Maps through time, of one pass: at `samples` moments, evenly spread over the operations.
+
+        They are without slots and objects, so that many fit; `spanwise.plots.save_frames` draws
+        them as an animation. The other arguments are those of `ledger`.
+        """
+        wanted = max(1, _lib.as_index(samples, "samples", 2048))
+        made, ops = as_table(table), len(self)
+        simulation = Simulation(made, as_options(options), resident=True)
+        try:
+            with progress_bar(progress, ops, f"heap maps, {made.name}", "operations") as tell:
+                return heap_maps.maps_through(
+                    self._source, simulation, self.name, (ops, wanted), tell
+                )
+        finally:
+            simulation.close()
 
     # --- other forms ---
 

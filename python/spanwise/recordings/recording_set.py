@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, errors
+from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
@@ -236,6 +237,42 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
         with progress_bar(progress, total, f"live sites, {made.name}", "operations") as tell:
             found = [one.live_sites(made, at, options=options, progress=tell) for one in self]
         return add_live_sites(found, self.name)
+
+    def map(
+        self,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> HeapMap:
+        """The map of the only recording; as `Recording.map`.
+
+        Raises:
+            InvalidError: there are several, each with a heap of its own.
+        """
+        return self._only("a heap map").map(table, at, options=options, progress=progress)
+
+    def maps(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        samples: int = 24,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> list[HeapMap]:
+        """Maps through time of the only recording; as `Recording.maps`.
+
+        Raises:
+            InvalidError: there are several, each with a heap of its own.
+        """
+        only = self._only("a heap map")
+        return only.maps(table, samples=samples, options=options, progress=progress)
+
+    def _only(self, what: str) -> Recording:
+        if len(self) != 1:
+            raise errors.InvalidError(f"{what} is that of one recording; ask one of the set")
+        return self._recordings[0]
 
     # --- pictures and other forms ---
 

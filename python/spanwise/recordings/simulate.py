@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
 from spanwise.heap.handle import HeapHandle
+from spanwise.heap.heap_map import HeapMap, read_tiles
 from spanwise.heap.options import DEFAULT, HeapOptions, c_options
 from spanwise.heap.stats import read_spans
 from spanwise.ledger.ledger import Ledger, read_ledger
@@ -119,6 +120,12 @@ class Simulation:
     def spans(self) -> Rows:
         """The spans now, as `Heap.spans`."""
         return read_spans(self._heap)
+
+    def heap_map(self, at: str, source: str, *, slots: bool) -> HeapMap:
+        """The heap as a map now, with slots if asked for."""
+        tiles, requested = read_tiles(self._heap, touched=self._resident, slots=slots)
+        page_bytes = self._handle.table.page_bytes
+        return HeapMap(tiles, self.ledger(at, source), page_bytes, requested)
 
     def address(self, object_id: int) -> int:
         """The address of a live object; 0 when it is not live."""

@@ -17,7 +17,7 @@ from spanwise.results.values import Result
 
 from tests.python.helpers import ROOT
 
-MIRRORS_OF_C = ("Recording.ops", "Heap.spans")
+MIRRORS_OF_C = ("Recording.ops", "Heap.spans", "HeapMap.array")
 """Rows whose columns are C's where that breaks the rule of units: `size`, `bytes`."""
 
 COUNTED_BYTES = re.compile(

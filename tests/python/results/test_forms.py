@@ -193,6 +193,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "Explanation": lambda: sw.SizeClassTable.go().explain(33),
     "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
     "Heap": sw.Heap,
+    "HeapMap": RECORDING.map,
     "HeapOptions": lambda: sw.HeapOptions(1 << 60, "address", math.inf, 65535),
     "HeapStats": lambda: sw.Heap().stats(),
     "Ledger": lambda: big_ledgers()[0],

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heap maps: every span of a heap and what it is used for, in the order of its pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import check, ffi, lib
+from spanwise.ledger.ledger import Ledger
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result, Value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TILES_DTYPE = _lib.dtype_of("sw_tile")
+"""One tile of a map, as sw_tile of include/spanwise/stats.h."""
+
+PLACED_DTYPE = np.dtype(
+    [("offset", "<u8"), ("requested_bytes", "<u8"), ("born_ns", "<u8"), ("site", "<u4")]
+)
+"""A live object of a simulated heap: born_ns is when it was last allocated or resized."""
+
+SLOTS_DTYPE = np.dtype(
+    [
+        ("slot", "<u4"),
+        ("offset", "<u8"),
+        ("live", "?"),
+        ("requested_bytes", "<u4"),
+        ("born_ns", "<u8"),
+        ("site", "<u4"),
+    ]
+)
+"""A slot of `HeapMap.slots`; born_ns and site are 0 where they are not known."""
+
+KINDS = ("slots", "large", "free")
+"""What a tile is, by its `kind`: a span of slots, a large object, free pages."""
+
+_SLOTS, _FREE_SLOT = int(lib.SW_TILE_SLOTS), int(lib.SW_SLOT_FREE)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HeapMap(Result, Value, Tabular):
+    """A snapshot of a heap as tiles, which are its spans and its runs of free pages.
+
+    The bytes of all tiles and the ledger's metadata add up to its `held_bytes`.
+
+    Attributes:
+        array: one row a tile, `Rows` of TILES_DTYPE, by rising offset.
+        ledger: the ledger of the same moment.
+        slot_requested_bytes: one a slot of the spans of slots: what was asked for, 2**32 - 1 in a
+            free slot. None: not kept.
+        placed: the live objects of a simulated heap, by rising offset, `Rows` of PLACED_DTYPE;
+            None: not known.
+        page_bytes: of the heap's table.
+    """
+
+    array: Rows
+    ledger: Ledger
+    page_bytes: int
+    slot_requested_bytes: NDArray[np.uint32] | None = None
+    placed: Rows | None = None
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def occupancy(self) -> NDArray[np.float64]:
+        """Of each tile the slots in use, of all its slots; 0 for free pages."""
+        return np.asarray(self.array["live"] / np.maximum(self.array["slots"], 1))
+
+    @property
+    def age_ns(self) -> NDArray[np.float64] | None:
+        """Of each tile the age of its oldest live object; NaN where none lives; None: not known."""
+        if self.placed is None:
+            return None
+        ages = np.full(len(self), np.nan)
+        tile = np.searchsorted(self.array["offset"], self.placed["offset"], side="right") - 1
+        born = self.placed["born_ns"].astype(np.float64)
+        np.fmax.at(ages, tile, self.ledger.time_ns - born)
+        return ages
+
+    def slots(self, tile: int) -> Rows:
+        """The slots of one tile, rows of SLOTS_DTYPE; a large object is one slot.
+
+        Args:
+            tile: its index in `array`.
+
+        Raises:
+            InvalidError: there is no such tile, or slots were not kept.
+        """
+        index = _lib.as_index(tile, "tile")
+        if index >= len(self):
+            raise errors.InvalidError(f"tile {tile}: the map has {len(self)}")
+        row = self.array[index]
+        count = int(row["slots"])
+        found = np.zeros(count, SLOTS_DTYPE)
+        found["slot"] = np.arange(count)
+        size = (int(row["bytes"]) - int(row["tail_bytes"])) // max(count, 1)
+        found["offset"] = int(row["offset"]) + found["slot"].astype(np.uint64) * np.uint64(size)
+        requested = self._requested(row)
+        found["live"] = requested != _FREE_SLOT
+        found["requested_bytes"] = np.where(found["live"], requested, 0)
+        if self.placed is not None:
+            offsets = self.placed["offset"]
+            end = int(row["offset"]) + int(row["bytes"])
+            first, last = np.searchsorted(offsets, [int(row["offset"]), end])
+            of_slot = np.searchsorted(found["offset"], offsets[first:last])
+            for name in ("born_ns", "site"):
+                found[name][of_slot] = self.placed[name][first:last]
+        return as_rows(found)
+
+    def _requested(self, row: Any) -> NDArray[np.uint32]:
+        """What was asked for in each slot of a tile."""
+        count = int(row["slots"])
+        if row["kind"] == _SLOTS:
+            if self.slot_requested_bytes is None:
+                raise errors.InvalidError("this map was made without slots; use map(at=...)")
+            first = int(row["first_slot"])
+            return self.slot_requested_bytes[first : first + count]
+        asked = min(int(row["requested_bytes"]), _FREE_SLOT - 1) if row["live"] else _FREE_SLOT
+        return np.full(count, asked, np.uint32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tiles and the ledger, for JSON."""
+        return {
+            "page_bytes": self.page_bytes,
+            "tiles": self.array.to_dicts(),
+            "ledger": self.ledger.to_dict(),
+        }
+
+    # --- pictures and text ---
+
+    def plot(self, ax: Axes | None = None, *, by: str = "occupancy") -> Axes:
+        """Draws it; as `spanwise.plots.heap_map`."""
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.heap_map(self, ax, by=by)
+
+    def _text_rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        for kind, name in enumerate(KINDS):
+            tiles = self.array[self.array["kind"] == kind]
+            sums = [int(tiles[column].sum()) for column in ("live", "bytes", "free_bytes")]
+            rows.append(
+                (name, _format.number(len(tiles)), *(_format.number(value) for value in sums))
+            )
+        return rows
+
+    def _title(self) -> str:
+        what = f" of {self.ledger.source}" if self.ledger.source else ""
+        return f"heap map{what} at {self.ledger.at}, table {self.ledger.table}"
+
+    def __repr__(self) -> str:
+        table = _format.table(self._text_rows(), _HEAD, indent="  ")
+        return _format.clipped(f"{self._title()}\n{table}")
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self._text_rows(), _HEAD, self._title())
+
+
+_HEAD = ("kind", "tiles", "live", "bytes", "free bytes")
+
+
+def read_tiles(
+    c_heap: Any, *, touched: bool, slots: bool
+) -> tuple[Rows, NDArray[np.uint32] | None]:
+    """The tiles of a C heap, and what was asked for in each slot. The caller keeps the heap.
+
+    Args:
+        c_heap: the heap.
+        touched: also tell what is resident of each tile; the heap is real or has a map of writes.
+        slots: also tell the slots.
+    """
+    out = ffi.new("sw_heap_map *")
+    tiles, requested = np.zeros(0, TILES_DTYPE), np.zeros(0, np.uint32)
+    while True:
+        out.tiles = _lib.pointer(tiles, "sw_tile *") if len(tiles) else ffi.NULL
+        out.requested = _lib.pointer(requested, "uint32_t *") if len(requested) else ffi.NULL
+        out.tile_capacity, out.slot_capacity = len(tiles), len(requested)
+        check(lib.sw_heap_map_read(c_heap, int(touched), out))
+        wanted = int(out.slot_count) if slots else 0
+        if out.tile_count <= len(tiles) and wanted <= len(requested):
+            break
+        # Other threads may make spans meanwhile, so there is a little more room than was asked for.
+        tiles = np.zeros(int(out.tile_count) * 17 // 16, TILES_DTYPE)
+        requested = np.zeros(wanted * 17 // 16, np.uint32)
+    found, kept = tiles[: out.tile_count], requested[:wanted]
+    found.flags.writeable = kept.flags.writeable = False
+    return as_rows(found), kept if slots else None
+
+
+def place_objects(tiles: Rows, addresses: NDArray[np.uint64], rows: NDArray[np.void]) -> Rows:
+    """Live objects with their offsets, by rising offset.
+
+    Args:
+        tiles: of the map.
+        addresses: where each object is; an object at 0 is nowhere.
+        rows: of PLACED_DTYPE, one an object; the offsets are filled in.
+    """
+    kept = rows[addresses != 0]
+    at = addresses[addresses != 0]
+    order = np.argsort(np.asarray(tiles["address"]))
+    first = np.asarray(tiles["address"])[order]
+    tile = order[np.searchsorted(first, at, side="right") - 1]
+    kept["offset"] = tiles["offset"][tile] + (at - tiles["address"][tile])
+    kept = kept[np.argsort(kept["offset"])]
+    kept.flags.writeable = False
+    return as_rows(kept)

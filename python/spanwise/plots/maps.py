@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of heap maps: one moment, or many as an animation."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib
+from spanwise.errors import InvalidError
+from spanwise.plots import raster
+from spanwise.plots.raster import Grid
+from spanwise.plots.style import in_style, new_axes, pyplot, scale_of, styled, time_scale_of
+from spanwise.recordings.outputs import check_output
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from spanwise.heap.heap_map import HeapMap
+
+MEASURES = {
+    "occupancy": "slots in use, of the span's slots",
+    "age": "age of the oldest object of the span",
+    "touched": "resident bytes, of the span's bytes",
+}
+"""What a picture may show of each span of slots."""
+
+KIND_COLOURS = {
+    raster.LARGE: ("#CC79A7", "large object (striped)"),
+    raster.FREE: ("#BDBDBD", "free pages, held (dotted)"),
+    raster.NOT_HELD: ("#FFFFFF", "not held"),
+}
+"""Colours, and names; stripes and dots tell the kinds apart in grey."""
+
+_MAP = "cividis_r"
+_NO_VALUE = "#FFE0B2"
+_MOST_EDGES = 1 << 13
+"""Of more cells the edges would be finer than what a screen shows."""
+
+
+@in_style
+def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -> Axes:
+    """A heap map: cells in the order of pages, row by row, coloured by a measure of their spans.
+
+    Large objects are striped and free pages dotted. In a heap of at most 8,192 pages a white
+    edge on the left of a cell is where a span begins. Of more than 131,072, a cell is several.
+
+    Args:
+        tiles: the map.
+        ax: where to draw; None makes a new figure.
+        by: "occupancy", "age" (of the oldest object of a span) or "touched" (resident bytes).
+
+    Raises:
+        InvalidError: for another measure, or one that the map does not know.
+    """
+    ax = ax or new_axes(height=5.0)
+    end = raster.end_of(tiles)
+    _draw(tiles, ax, by, end, _most_of(by, [tiles]))
+    return ax
+
+
+def save_frames(
+    maps: Sequence[HeapMap],
+    path: str | os.PathLike[str],
+    *,
+    by: str = "occupancy",
+    fps: int = 4,
+) -> None:
+    """Writes maps as an animation, which appears whole: .gif, or .html with a slider.
+
+    Args:
+        maps: what `Recording.maps` gave.
+        path: of the file.
+        by: as of `heap_map`.
+        fps: frames a second.
+
+    Raises:
+        OSError: the system refused to write.
+        InvalidError: there is no map, or the ending of the name is another one.
+    """
+    place = Path(path)
+    check_output(path)
+    if place.suffix.lower() not in (".gif", ".html"):
+        raise InvalidError(f"{place}: an animation ends in .gif or .html; give another name")
+    if not maps:
+        raise InvalidError("no map to draw: the recording has no operation")
+    if _lib.as_index(fps, "fps", 60) == 0:
+        raise InvalidError("fps 0: give at least 1")
+    growing = place.with_name(f".{place.stem}.{os.getpid()}{place.suffix}")
+    animation = importlib.import_module("matplotlib.animation")
+    ax = new_axes(height=5.0)
+    figure: Any = ax.figure
+    end, most = max(map(raster.end_of, maps)), _most_of(by, maps)
+
+    def draw(number: int) -> list[Any]:
+        figure.clear()
+        _draw(maps[number], figure.subplots(), by, end, most)
+        return []
+
+    try:
+        with styled():
+            made = animation.FuncAnimation(figure, draw, frames=len(maps), interval=1000 // fps)
+            if place.suffix.lower() == ".gif":
+                made.save(growing, writer=animation.PillowWriter(fps=fps), dpi=100)
+            else:
+                growing.write_text(_page(made.to_jshtml(fps=fps)), encoding="utf-8")
+        growing.replace(place)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(place)) from None
+    finally:
+        with suppress(OSError):
+            growing.unlink()
+        pyplot().close(figure)
+
+
+def _page(player: str) -> str:
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>heap map</title>'
+    return f"{head}<body>{player}</body></html>\n"
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def _values(one: HeapMap, by: str) -> NDArray[np.float64]:
+    """What is shown of each tile."""
+    if by == "occupancy":
+        return one.occupancy
+    if by == "age":
+        ages = one.age_ns
+        if ages is None:
+            raise InvalidError("by 'age': this map has no objects; take Recording.map")
+        return ages
+    if by == "touched":
+        touched = one.array["touched_bytes"]
+        if len(touched) and touched.max() == np.iinfo(np.uint64).max:
+            raise InvalidError("by 'touched': not asked for; take map(resident=True)")
+        return np.asarray(touched / np.maximum(one.array["bytes"], 1))
+    raise InvalidError(f"by {by!r}: use one of {', '.join(MEASURES)}")
+
+
+def _most_of(by: str, maps: Sequence[HeapMap]) -> float:
+    """Where the colours end: at 1, or at the greatest age."""
+    if by != "age":
+        return 1.0
+    ages = np.concatenate([_values(one, by) for one in maps])
+    return max(float(np.nanmax(ages, initial=0.0)), 1.0)
+
+
+def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
+    cell = raster.cell_bytes_of(end, one.page_bytes)
+    grid = raster.grid_of(one, _values(one, by), end, cell)
+    image = _image(grid, most)
+    row_bytes = grid.width * cell
+    scale, unit = scale_of(float(end))
+    rows = image.shape[0] // _pixels(grid)
+    ax.imshow(
+        image,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0, grid.width, rows * row_bytes / scale, 0),
+    )
+    ax.grid(visible=False)
+    ax.set_xticks([])
+    ax.set_xlabel(f"one cell: {_format.size(cell)}; one row: {_format.size(row_bytes)}")
+    ax.set_ylabel(f"place in the heap, {unit}")
+    spans = int((one.array["kind"] == raster.SLOTS).sum())
+    live = _format.number(one.ledger.live_objects)
+    ax.set_title(
+        f"{one.ledger.source or 'heap'} at {one.ledger.at}, table {one.ledger.table}:"
+        f" {live} live objects in {_format.plural(spans, 'span')}"
+    )
+    _explain(ax, grid, by, most)
+
+
+def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
+    """The scale of the colours, and the kinds that are there."""
+    cm, colors, patches = (
+        importlib.import_module(f"matplotlib.{name}") for name in ("cm", "colors", "patches")
+    )
+    scale, unit = time_scale_of(most) if by == "age" else (1, "")
+    norm = colors.Normalize(0, most / scale)
+    figure: Any = ax.figure
+    bar = figure.colorbar(cm.ScalarMappable(norm, _MAP), ax=ax, fraction=0.04, pad=0.02)
+    bar.set_label(f"{MEASURES[by]}{', ' + unit if unit else ''}")
+    hatches = {raster.LARGE: "////", raster.FREE: "....", raster.NOT_HELD: ""}
+    shown = [
+        patches.Patch(facecolor=colour, edgecolor="#444444", hatch=hatches[kind], label=label)
+        for kind, (colour, label) in KIND_COLOURS.items()
+        if (grid.kind == kind).any()
+    ]
+    if shown:
+        figure.legend(handles=shown, loc="outside lower left", ncols=3)
+
+
+def _pixels(grid: Grid) -> int:
+    """Pixels of the side of a cell."""
+    return 6 if len(grid.kind) <= 1 << 15 else 4
+
+
+def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
+    """The cells as pixels, with stripes, dots and edges."""
+    plt = pyplot()
+    side, width = _pixels(grid), grid.width
+    rows = -(-len(grid.kind) // width)
+    padding = rows * width - len(grid.kind)
+    kind = np.pad(grid.kind, (0, padding), constant_values=raster.NOT_HELD)
+    colours = _rgb([_NO_VALUE])[np.zeros(len(kind), int)]
+    value = np.pad(grid.value, (0, padding), constant_values=np.nan)
+    known = ~np.isnan(value)
+    table = (np.asarray(plt.get_cmap(_MAP)(np.linspace(0, 1, 256)))[:, :3] * 255).astype(np.uint8)
+    colours[known] = table[(np.clip(value[known] / most, 0, 1) * 255).astype(int)]
+    of_kind = _rgb([colour for colour, _ in KIND_COLOURS.values()])
+    special = kind != raster.SLOTS
+    colours[special] = of_kind[kind[special] - 1]
+    big = np.repeat(np.repeat(colours.reshape(rows, width, 3), side, 0), side, 1)
+    kinds = np.repeat(np.repeat(kind.reshape(rows, width), side, 0), side, 1)
+    y, x = np.arange(kinds.shape[0])[:, None], np.arange(kinds.shape[1])[None, :]
+    big[(kinds == raster.LARGE) & ((x + y) % 4 == 0)] = (90, 40, 70)
+    big[(kinds == raster.FREE) & (x % 3 == 1) & (y % 3 == 1)] = (110, 110, 110)
+    if len(grid.kind) <= _MOST_EDGES:
+        first = np.pad(grid.first, (0, padding)).reshape(rows, width)
+        big[np.repeat(np.repeat(first, side, 0), side, 1) & (x % side == 0)] = 255
+    return big
+
+
+def _rgb(colours: Sequence[str]) -> NDArray[np.uint8]:
+    return np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in colours], np.uint8)

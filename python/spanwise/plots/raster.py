@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A heap map as a grid of cells: each is a page, or as many pages as a large heap needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise.heap.heap_map import HeapMap
+
+SLOTS, LARGE, FREE, NOT_HELD = 0, 1, 2, 3
+"""What a cell shows: the kinds of tiles, and pages that are not held."""
+
+MOST_CELLS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of a heap, in the order of its pages.
+
+    Attributes:
+        kind: of each cell: what most of its bytes are.
+        value: of each cell: what is drawn, the mean over the bytes of its spans of slots; NaN: not
+            known.
+        first: whether a tile begins in the cell.
+        cell_bytes: a power of two of pages.
+    """
+
+    kind: NDArray[np.uint8]
+    value: NDArray[np.float32]
+    first: NDArray[np.bool_]
+    cell_bytes: int
+
+    @property
+    def width(self) -> int:
+        """Cells in a row: a power of two, so that a row is a round number of bytes."""
+        cells = max(len(self.kind), 32)
+        return 1 << int(np.ceil(np.log2(np.sqrt(2 * cells))))
+
+
+def cell_bytes_of(end: int, page_bytes: int, most: int = MOST_CELLS) -> int:
+    """Bytes of a cell, so that a heap of `end` bytes has at most `most` cells."""
+    cell = page_bytes
+    while -(-end // cell) > most:
+        cell *= 2
+    return cell
+
+
+def end_of(one: HeapMap) -> int:
+    """Where the last tile ends."""
+    tiles = one.array
+    return int(tiles["offset"][-1] + tiles["bytes"][-1]) if len(tiles) else 0
+
+
+def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int) -> Grid:
+    """Draws tiles into cells.
+
+    Args:
+        one: the map.
+        value: what is shown of each tile.
+        end: bytes that the grid covers.
+        cell_bytes: of each cell.
+    """
+    cells, tiles = max(1, -(-end // cell_bytes)), one.array
+    share = np.zeros((4, cells))
+    known, weight = np.zeros(cells), np.zeros(cells)
+    slots = np.asarray(tiles["kind"]) == SLOTS
+    cell, tile, amount = _pieces(one, cell_bytes)
+    np.add.at(share, (tiles["kind"][tile], cell), amount)
+    drawn = slots[tile] & ~np.isnan(value[tile])
+    np.add.at(known, cell[drawn], amount[drawn] * value[tile][drawn])
+    np.add.at(weight, cell[drawn], amount[drawn])
+    share[NOT_HELD] = np.maximum(cell_bytes - share.sum(axis=0), 0)
+    first = np.zeros(cells, bool)
+    first[np.asarray(tiles["offset"], np.int64) // cell_bytes] = True
+    with np.errstate(invalid="ignore"):
+        mean = (known / weight).astype(np.float32)
+    return Grid(share.argmax(axis=0).astype(np.uint8), mean, first, cell_bytes)
+
+
+def _pieces(
+    one: HeapMap, cell_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Cell, tile and bytes of each overlap of a tile with a cell."""
+    start = np.asarray(one.array["offset"], np.int64)
+    end = start + np.asarray(one.array["bytes"], np.int64)
+    first, last = start // cell_bytes, (end - 1) // cell_bytes
+    count = last - first + 1
+    tile = np.repeat(np.arange(len(start)), count)
+    begin = np.cumsum(count) - count
+    cell = first[tile] + np.arange(len(tile)) - begin[tile]
+    low = np.maximum(start[tile], cell * cell_bytes)
+    high = np.minimum(end[tile], (cell + 1) * cell_bytes)
+    return cell, tile, (high - low).astype(np.float64)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heap maps of a recording: the simulated heap at one moment, or at many of one pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from spanwise import _format
+from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
+from spanwise.recordings.live_sites import Latest
+from spanwise.recordings.simulate import Simulation, look_once, visit
+from spanwise.recordings.sources import Source
+from spanwise.results.progress import Step
+
+
+def map_at(
+    source: Source,
+    simulation: Simulation,
+    names: tuple[str, str],
+    stop: tuple[int | None, int | None],
+    progress: Step | None = None,
+) -> HeapMap:
+    """Runs a recording; the map of one moment, with slots and with the objects that live then.
+
+    The arguments are those of `live_sites.look_at_live`.
+    """
+
+    def look() -> HeapMap:
+        latest = Latest.until(source.blocks(1 << 20), simulation.done)
+        ids = np.flatnonzero(latest.live)
+        found = np.fromiter(map(simulation.address, ids.tolist()), np.uint64, len(ids))
+        rows = np.zeros(len(ids), PLACED_DTYPE)
+        rows["requested_bytes"], rows["site"] = latest.size[ids], latest.site[ids]
+        rows["born_ns"] = latest.time_ns[ids]
+        made = simulation.heap_map(*names, slots=True)
+        return replace(made, placed=place_objects(made.array, found, rows))
+
+    made = look_once(source, simulation, look, stop_op=stop[0], stop_ns=stop[1], progress=progress)
+    return replace(made, ledger=replace(made.ledger, stats=simulation.stats()))
+
+
+def maps_through(
+    source: Source,
+    simulation: Simulation,
+    name: str,
+    spread: tuple[int, int],
+    progress: Step | None = None,
+) -> list[HeapMap]:
+    """Runs a recording; maps at moments that are evenly spread over its operations, without slots.
+
+    Args:
+        source: the operations.
+        simulation: a fresh one.
+        name: of the source, for the ledgers.
+        spread: how many operations there are, and over how many moments they are spread.
+        progress: called after each batch.
+    """
+    ops, samples = spread
+    count = min(samples, ops)
+    stops = [ops * (i + 1) // count for i in range(count)]
+    found: list[HeapMap] = []
+
+    def take() -> None:
+        at = _format.seconds(simulation.time_ns)
+        found.append(simulation.heap_map(at, name, slots=False))
+
+    visit(source, simulation, stops, take, progress)
+    return found

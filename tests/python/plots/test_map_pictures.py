@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of heap maps: cells are where pages are, and files appear whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise import plots
+from spanwise.plots import raster
+
+from tests.python.helpers import random_ops
+
+RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
+
+
+@pytest.fixture(autouse=True)
+def closed() -> object:
+    yield
+    plt.close("all")
+
+
+def test_cells_are_where_pages_are() -> None:
+    """By hand: a span of a page, half full; large objects of 5 and 37 pages."""
+    with sw.Heap("go", dry=True) as heap:
+        for _ in range(4):
+            heap.alloc(1024)  # 8 slots a page
+        heap.alloc(40_000)
+        heap.alloc(300_000)
+        one = heap.map()
+        grid = raster.grid_of(one, one.occupancy, raster.end_of(one), 8192)
+    assert grid.kind[:6].tolist() == [raster.SLOTS, *[raster.LARGE] * 5]
+    assert grid.value[0] == 0.5 and np.isnan(grid.value[1])
+    assert np.flatnonzero(grid.first).tolist() == [0, 1, 6]
+    assert len(grid.kind) == 1 + 5 + 37
+
+
+def test_cells_of_several_pages_have_the_mean_and_the_kind_of_most() -> None:
+    one = RECORDING.map("go")
+    end = raster.end_of(one)
+    fine = raster.grid_of(one, one.occupancy, end, 8192)
+    coarse = raster.grid_of(one, one.occupancy, end, 4 * 8192)
+    assert len(coarse.kind) == -(-len(fine.kind) // 4)
+    for i in range(len(fine.kind) // 4):
+        kinds, values = fine.kind[4 * i : 4 * i + 4], fine.value[4 * i : 4 * i + 4]
+        assert (kinds == coarse.kind[i]).sum() == np.bincount(kinds).max()
+        if not np.isnan(values).all():
+            assert coarse.value[i] == pytest.approx(np.nanmean(values), abs=1e-5)
+
+
+@pytest.mark.parametrize("by", ["occupancy", "age", "touched"])
+def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
+    ax = RECORDING.map("go").plot(by=by)
+    assert ax.get_title(loc="left").startswith("mine at peak, table go: ")
+    assert "one cell: 8.0 KiB" in ax.get_xlabel()
+    assert ax.get_ylabel() == "place in the heap, MiB"
+    (image,) = ax.images
+    assert np.asarray(image.get_array()).shape[2] == 3
+
+
+def test_an_empty_map_is_drawn() -> None:
+    sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).map("go").plot()
+
+
+def test_measures_that_are_not_known_are_refused() -> None:
+    frame = RECORDING.maps("go", samples=1)[0]
+    with pytest.raises(sw.InvalidError, match="no objects"):
+        frame.plot(by="age")
+    with pytest.raises(sw.InvalidError, match="use one of occupancy, age, touched"):
+        frame.plot(by="size")
+    with sw.Heap("go") as heap:
+        heap.alloc(9)
+        with pytest.raises(sw.InvalidError, match="resident=True"):
+            heap.map().plot(by="touched")
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.gif", b"GIF89a"), ("x.html", b"<!doctype html")])
+def test_an_animation_has_a_frame_a_map(name: str, begins: bytes, tmp_path: Path) -> None:
+    plots.save_frames(RECORDING.maps("go", samples=2), tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    assert content.startswith(begins)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_animations_that_cannot_be_written(tmp_path: Path) -> None:
+    maps = RECORDING.maps("go", samples=2)
+    with pytest.raises(sw.InvalidError, match=r"ends in \.gif or \.html"):
+        plots.save_frames(maps, tmp_path / "x.mp4")
+    with pytest.raises(sw.InvalidError, match="no map to draw"):
+        plots.save_frames([], tmp_path / "x.gif")
+    with pytest.raises(OSError, match="cannot be written"):
+        plots.save_frames(maps, tmp_path / "none" / "x.gif")
+    with pytest.raises(sw.InvalidError, match="fps 0"):
+        plots.save_frames(maps, tmp_path / "x.gif", fps=0)
+    assert list(tmp_path.iterdir()) == []
+    assert plt.get_fignums() == []
