@@ -261,6 +261,7 @@ int main(void) {
     const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
     for (int t = 0; t < 2; t++)
         for (int placement = 0; placement < 3; placement++) {
+            if (!check_mine((uint64_t)(3 * t + placement))) continue;
             model_run(tables[t], placement != 1, (sw_placement)placement, 11 + (uint64_t)placement);
             dry_equals_live(tables[t], (sw_placement)placement, 5 + (uint64_t)placement);
         }

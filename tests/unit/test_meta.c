@@ -28,9 +28,7 @@ static size_t random_bytes(uint64_t *rng) {
 }
 
 static bool all_are(const unsigned char *p, size_t n, unsigned char byte) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != byte) return false;
-    return true;
+    return n == 0 || (p[0] == byte && memcmp(p, p + 1, n - 1) == 0);
 }
 
 /* Random allocation and free; every block keeps its bytes until it is freed. */

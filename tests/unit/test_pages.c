@@ -458,7 +458,8 @@ int main(void) {
     sw_space *spaces[] = {live, dry};
     for (int s = 0; s < 2; s++) {
         for (uint32_t shift = 12; shift <= 16; shift += shift == 13 ? 3 : 1)
-            random_work(spaces[s], shift, shift * 10, spaces[s]->dry ? 12000 : 6000);
+            if (check_mine(shift + (unsigned)s))
+                random_work(spaces[s], shift, shift * 10, spaces[s]->dry ? 12000 : 6000);
         for (uint64_t when = 0; when < 3 * DECAY; when += DECAY / 7) {
             decay_interval(spaces[s], when, DECAY / 10);
             decay_interval(spaces[s], when, DECAY - 1);
