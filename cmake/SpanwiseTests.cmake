@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
 # waiters.
 set(spanwise_needs_linux
-    "^(cfi|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(arena_refused|cfi|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
@@ -15,7 +15,7 @@ set(spanwise_needs_linux
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls).
 set(spanwise_needs_native
-    face_grades fail fork fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
+    arena_grades arena_refused face_grades fail fork fork_arena fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)
@@ -81,6 +81,14 @@ if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
   target_link_libraries(test_allocator PRIVATE spanwise_static m)
   add_test(NAME unit.allocator COMMAND test_allocator)
   set_tests_properties(unit.allocator PROPERTIES LABELS unit TIMEOUT 300)
+endif()
+
+find_program(test_valgrind valgrind)
+if(test_valgrind AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux" AND NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME unit.arena_valgrind
+           COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/arena_valgrind.sh" "${test_valgrind}"
+                   "$<TARGET_FILE:test_arena_checkers>")
+  set_tests_properties(unit.arena_valgrind PROPERTIES LABELS "unit;native" TIMEOUT 300)
 endif()
 
 if(NOT SPANWISE_SANITIZE)

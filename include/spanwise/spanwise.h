@@ -9,6 +9,7 @@
 #define SW_VERSION_NUMBER 300
 
 #include <spanwise/allocator_vtable.h>
+#include <spanwise/arena.h>
 #include <spanwise/gc.h>
 #include <spanwise/heap.h>
 #include <spanwise/ops.h>

@@ -8,8 +8,8 @@
  *     a sw_misuse; the fault handler is called once, and without one the process prints one line and
  *     aborts.
  *
- * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers and
- * ranges. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
+ * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers,
+ * ranges and arenas. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
  * returns SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
  * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it reports
  * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns
@@ -64,7 +64,9 @@ extern "C" {
     X(NULL_HANDLE, "handle is NULL")                                                               \
     X(STALE_HANDLE, "handle was closed or destroyed before")                                       \
     X(FOREIGN_HANDLE, "handle is not one of this kind")                                            \
-    X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")
+    X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")                                 \
+    X(ARENA, "object belongs to an arena, which frees all of its objects together")                \
+    X(FREED_ARENA, "object belonged to an arena that was freed")
 
 #define SW_STATUS_ENUM_(name, text) SW_##name,
 typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_status;

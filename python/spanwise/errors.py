@@ -168,5 +168,7 @@ MISUSE_ERRORS: dict[str, type[SpanwiseError]] = {
     "STALE_HANDLE": HandleError,
     "FOREIGN_HANDLE": HandleError,
     "BUSY_HANDLE": HandleError,
+    "ARENA": MisuseError,
+    "FREED_ARENA": MisuseError,
 }
 """sw_misuse (without SW_MISUSE_ and without NONE) -> exception."""

@@ -26,6 +26,7 @@ typedef enum sw_handle_kind {
     SW_HANDLE_OPTIMIZER,
     SW_HANDLE_RANGE,
     SW_HANDLE_GC,
+    SW_HANDLE_ARENA,
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 

@@ -50,11 +50,19 @@ bool sw_object_is_shared(sw_heap *heap, const void *object) {
     return sw_target_is_shared(heap, &target);
 }
 
+sw_misuse (*sw_target_foreign)(const void *ptr);
+
+static sw_misuse ask_foreign(const void *ptr) {
+    sw_misuse (*foreign)(const void *) = __atomic_load_n(&sw_target_foreign, __ATOMIC_ACQUIRE);
+    return foreign == NULL ? SW_MISUSE_FOREIGN : foreign(ptr);
+}
+
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size) {
     sw_span *span = target->span;
     sw_heap *owner = span == NULL ? NULL : sw_space_cold(heap->space, span)->heap;
-    sw_fault fault = {.code = target->misuse,
+    bool is_foreign = target->misuse == SW_MISUSE_FOREIGN;
+    sw_fault fault = {.code = is_foreign ? ask_foreign(ptr) : target->misuse,
                       .op = op,
                       .ptr = ptr,
                       .size = size != 0      ? size

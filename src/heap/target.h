@@ -20,6 +20,9 @@ bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
 /* The same of an object that the caller knows to be live. */
 bool sw_object_is_shared(sw_heap *heap, const void *object);
 /* Reports; returns only if the handler chose to leak and continue. */
+/* What an address is that no heap has handed out, as who has handed it out says; atomic. NULL: nobody was asked to. */
+extern sw_misuse (*sw_target_foreign)(const void *ptr);
+
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);
 

@@ -52,7 +52,7 @@ static sw_thread *make_thread(void) {
     sw_tls_thread = thread;
     /* If this is refused, the spans of the thread stay its own after it has ended: they are not
      * reused, which does no other harm. */
-    (void)sw_os_at_thread_exit(end_thread, thread);
+    (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, end_thread, thread);
     return thread;
 }
 

@@ -73,6 +73,19 @@ void sw_os_lock_reset(sw_os_lock *lock); /* fork child only */
  * handlers of other libraries run in between and may allocate. */
 void sw_os_lock_pass(bool pass);
 
+/* --- memory checkers: AddressSanitizer and valgrind, if the process runs with one ------------- */
+
+/* Whether one is at work. Without it the functions below do nothing. */
+bool sw_os_is_watched(void);
+/* An allocator that cuts objects from its own memory begins to exist, gives an object, ends with all
+ * its objects. `pool` is a number of its own. */
+void sw_os_watch_begin(const void *pool);
+void sw_os_watch_object(const void *pool, const void *p, size_t bytes);
+void sw_os_watch_end(const void *pool);
+/* Any use of [p, p+bytes) is an error from now on; or none is. */
+void sw_os_watch_forbid(const void *p, size_t bytes);
+void sw_os_watch_allow(const void *p, size_t bytes);
+
 /* --- time and identity ---------------------------------------------------------------------- */
 
 uint64_t sw_os_now_ns(void);        /* monotonic */
@@ -85,8 +98,16 @@ bool sw_os_is_single_threaded(void);
 
 /* --- thread exit and fork ------------------------------------------------------------------- */
 
-/* Calls fn(arg) when this thread exits. All threads of the process share one fn. False when refused. */
-bool sw_os_at_thread_exit(void (*fn)(void *), void *arg);
+/* Who wants to know of the exits of threads. */
+typedef enum sw_os_exit_kind {
+    SW_OS_EXIT_HEAP,
+    SW_OS_EXIT_ARENA,
+    SW_OS_EXIT_KINDS
+} sw_os_exit_kind;
+
+/* Calls fn(arg) when this thread exits. All threads of the process share one fn of a kind. False when
+ * refused. */
+bool sw_os_at_thread_exit(sw_os_exit_kind kind, void (*fn)(void *), void *arg);
 
 /* Registers fork handlers; call it once. prepare runs before the fork, parent and child after it. */
 bool sw_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));

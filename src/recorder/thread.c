@@ -205,8 +205,8 @@ static record_thread *attach(void) {
     record_thread *thread = take_record(self_state.id);
     if (thread != NULL) {
         if (record_option.stacks > 1) thread->stack_high = sw_os_stack_high();
-        (void)sw_os_at_thread_exit(
-            leave_thread, thread); /* where this fails, the last block is written at the end */
+        /* Where this fails, the last block is written at the end. */
+        (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, leave_thread, thread);
         self_state.area = thread->area;
         self_state.shared = thread->is_shared;
         self_state.stack_high = thread->stack_high;
@@ -223,7 +223,8 @@ static void leave_thread(void *arg) {
     if (thread != record_self) return; /* in a fork child: the record of a thread of the parent */
     int saved = errno;
     record_set_phase(thread, RECORD_OWN);
-    if (++thread->exit_rounds < EXIT_ROUNDS && sw_os_at_thread_exit(leave_thread, thread)) {
+    if (++thread->exit_rounds < EXIT_ROUNDS &&
+        sw_os_at_thread_exit(SW_OS_EXIT_HEAP, leave_thread, thread)) {
         record_set_phase(thread, RECORD_IDLE);
     } else {
         record_self = NULL;

@@ -6,7 +6,7 @@
 set -eu
 nm=$1 archive=$2
 
-iso_c='abort|aligned_alloc|calloc|malloc|realloc|free|qsort|strtod|strtol|strtoul|strtoull
+iso_c='abort|getenv|aligned_alloc|calloc|malloc|realloc|free|qsort|strtod|strtol|strtoul|strtoull
 mem(cpy|set|move|cmp|chr)|str(cmp|ncmp|len|chr|rchr|error|cpy|ncpy)
 f(open|close|read|write|seek|tell|eof|error|flush|puts|printf|gets|putc|getc)|setvbuf|remove|rename
 v?(s|sn|f)?printf|time|timespec_get|std(in|out|err)'

@@ -26,13 +26,15 @@ typedef enum kind {
     OPTIMIZER,
     RANGE,
     GC,
+    ARENA,
     KINDS
 } kind;
 
 /* The types by kind, as headers write them. */
 static const char *const types[KINDS] = {
-    "sw_heap *",         "sw_cache *",   "sw_table *",     "sw_runner *", "sw_trace *",
-    "sw_trace_writer *", "sw_profile *", "sw_optimizer *", "sw_range *",  "sw_gc *",
+    "sw_heap *",  "sw_cache *",        "sw_table *",   "sw_runner *",
+    "sw_trace *", "sw_trace_writer *", "sw_profile *", "sw_optimizer *",
+    "sw_range *", "sw_gc *",           "sw_arena *",
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
@@ -66,6 +68,8 @@ static union {
     sw_profile_large large;
     sw_range_stats range;
     sw_range_hole hole;
+    sw_arena_stats arena;
+    sw_arena_savepoint savepoint;
 } out;
 static sw_replay_sample sample;
 static const sw_gc_type text_type = {"text", 8, NULL};
@@ -210,7 +214,17 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_gc_new, GC, NAMED, true, 0, (uintptr_t)sw_gc_new(h, 1, 1))                                \
     X(sw_gc_add_roots, GC, STATUS, true, SW_INVALID, sw_gc_add_roots(h, &out, 8, &number))         \
     X(sw_gc_remove_roots, GC, STATUS, true, SW_INVALID, sw_gc_remove_roots(h, 1))                  \
-    X(sw_gc_collect, GC, STATUS, true, SW_INVALID, sw_gc_collect(h, NULL))
+    X(sw_gc_collect, GC, STATUS, true, SW_INVALID, sw_gc_collect(h, NULL))                         \
+    X(sw_arena_free, ARENA, IGNORED, true, 0, (sw_arena_free(h), 0))                               \
+    X(sw_arena_reset, ARENA, STATUS, true, SW_INVALID, sw_arena_reset(h))                          \
+    X(sw_arena_alloc, ARENA, NAMED, false, 0, (uintptr_t)sw_arena_alloc(h, 33, 0, 0))              \
+    X(sw_arena_make_slice, ARENA, NAMED, false, 0, (uintptr_t)sw_arena_make_slice(h, 3, 3, 0, 0))  \
+    X(sw_arena_clone, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_clone(h, "x", 2, 0))              \
+    X(sw_arena_mark, ARENA, STATUS, true, SW_INVALID, sw_arena_mark(h, &out.savepoint))            \
+    X(sw_arena_release, ARENA, STATUS, true, SW_INVALID,                                           \
+      sw_arena_release(h, (sw_arena_savepoint){0}))                                                \
+    X(sw_arena_allocator, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_allocator(h).context)         \
+    X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))
 
 #define CALL(name, kind, null, looks, result, call)                                                \
     static uint64_t name##_of_##kind(void *h) { return call; }
@@ -283,8 +297,8 @@ static int check_header(const char *name) {
 
 static void every_function_has_rows(void) {
     static const char *const headers[] = {
-        "fast.h",   "fast_abi.h", "heap.h",      "ops.h",   "gc.h",    "optimize.h", "range.h",
-        "replay.h", "status.h",   "sizeclass.h", "stats.h", "trace.h", "spanwise.h"};
+        "arena.h", "fast.h",   "fast_abi.h", "heap.h",      "ops.h",   "gc.h",    "optimize.h",
+        "range.h", "replay.h", "status.h",   "sizeclass.h", "stats.h", "trace.h", "spanwise.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
@@ -315,6 +329,7 @@ static void *make(kind of) {
     case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
     case RANGE: status = sw_range_create(100, NULL, (sw_range **)&handle); break;
     case GC: status = sw_gc_create(NULL, (sw_gc **)&handle); break;
+    case ARENA: status = sw_arena_create(NULL, (sw_arena **)&handle); break;
     case KINDS:
     default: abort();
     }
@@ -335,6 +350,7 @@ static void end(kind of, void *handle) {
     case OPTIMIZER: sw_optimizer_destroy(handle); break;
     case RANGE: sw_range_destroy(handle); break;
     case GC: CHECK_EQ(sw_gc_destroy(handle), SW_OK); break;
+    case ARENA: CHECK_EQ(sw_arena_free(handle), SW_OK); break;
     case KINDS:
     default: abort();
     }

@@ -67,7 +67,8 @@ bool sw_os_is_single_threaded(void) { return false; }
 
 /* --- thread exit and fork --------------------------------------------------------------------- */
 
-bool sw_os_at_thread_exit(void (*fn)(void *), void *arg) {
+bool sw_os_at_thread_exit(sw_os_exit_kind kind, void (*fn)(void *), void *arg) {
+    (void)kind;
     (void)fn;
     (void)arg;
     return false;

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What callers ask an arena for: objects, slices, copies, an allocator. */
+#include <errno.h>
+#include <string.h>
+
+#include "arena/enter.h"
+#include "arena/own.h"
+#include "arena/refill.h"
+#include "base/bits.h"
+#include "base/fail.h"
+
+enum { USUAL_ALIGN = 16, WATCHED_ALIGN = 8, WATCHED_GAP = 16 };
+
+/* --- the ends --------------------------------------------------------------------------------- */
+
+/* Cuts size bytes off an end; NULL: too little is free. size is at most PTRDIFF_MAX. */
+static sw_always_inline void *cut(sw_arena_ends *ends, size_t size, size_t align, unsigned flags) {
+    uintptr_t front = ends->front, back = ends->back;
+    if ((flags & SW_SCAN) != 0) {
+        uintptr_t skipped = -front & (align - 1);
+        if (sw_unlikely(back - front < skipped || back - front - skipped < size)) return NULL;
+        ends->front = front + skipped + size;
+        return (void *)(front + skipped);
+    }
+    if (sw_unlikely(back - front < size)) return NULL;
+    uintptr_t at = sw_align_down(back - size, align);
+    if (sw_unlikely(at < front || back == 0)) return NULL;
+    ends->back = at;
+    return (void *)at;
+}
+
+static sw_always_inline void *cleared(void *object, size_t size, unsigned flags) {
+    if ((flags & (SW_SCAN | SW_ZERO)) != 0) memset(object, 0, size);
+    return object;
+}
+
+/* As cut. Where a memory checker is at work, bytes that nobody may touch lie behind the object. */
+static void *cut_slow(sw_arena *arena, size_t size, size_t align, unsigned flags) {
+    if (arena->is_watched == 0) return cut(arena->ends, size, align, flags);
+    size_t wide = sw_align_up(size, WATCHED_ALIGN) + WATCHED_GAP;
+    void *object = cut(arena->ends, wide, align < WATCHED_ALIGN ? WATCHED_ALIGN : align, flags);
+    if (object != NULL) sw_os_watch_object(arena, object, size);
+    return object;
+}
+
+/* --- the slow path ---------------------------------------------------------------------------- */
+
+static sw_cold void *refuse(size_t size, size_t align) {
+    if (!sw_is_pow2(align)) {
+        (void)sw_fail(SW_INVALID, "arena_alloc",
+                      "alignment %llu: use a power of two, or 0 for the usual one",
+                      (unsigned long long)align);
+        errno = EINVAL;
+    } else {
+        (void)sw_fail(SW_NOMEM, "arena_alloc", "an object of %llu bytes aligned to %llu",
+                      (unsigned long long)size, (unsigned long long)align);
+        errno = ENOMEM;
+    }
+    return NULL;
+}
+
+/* Whether the object is one of the heap, or of the C library, by the rules of the mode. */
+static bool is_own(const sw_arena *arena, size_t size, size_t align) {
+    uint64_t most = (UINT64_C(1) << arena->log2) / 4;
+    return arena->mode == SW_ARENA_OFF || size > most || align > most - size;
+}
+
+/* Out of the newest chunk, else of another one, else of the heap. */
+static void *take(sw_arena *arena, size_t size, size_t align, unsigned flags) {
+    void *object = cut_slow(arena, size, align, flags);
+    if (object != NULL) return cleared(object, size, flags);
+    if (is_own(arena, size, align)) return sw_arena_own_alloc(arena, size, align, flags);
+    if (sw_arena_refill(arena) == SW_OK)
+        return cleared(cut_slow(arena, size, align, flags), size, flags);
+    if (arena->mode == SW_ARENA_FORCE) return NULL;
+    object = sw_arena_own_alloc(arena, size, align, flags);
+    if (object != NULL) arena->fallbacks++;
+    return object;
+}
+
+static sw_noinline void *alloc_slow(sw_arena *arena, size_t size, size_t align, unsigned flags) {
+    if (align == 0) align = USUAL_ALIGN;
+    if (size == 0) size = 1;
+    if (!sw_is_pow2(align) || size > PTRDIFF_MAX || align > PTRDIFF_MAX) return refuse(size, align);
+    if (!sw_arena_has_entered(arena, "arena_alloc")) {
+        errno = EINVAL;
+        return NULL;
+    }
+    sw_check2(sw_arena_record_check(arena));
+    void *object = take(arena, size, align, flags);
+    sw_arena_leave(arena);
+    if (object == NULL) errno = ENOMEM;
+    return object;
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+static sw_always_inline bool is_plain(const sw_arena *arena, size_t size, size_t align) {
+    return sw_handle_lives(arena, SW_ARENA_MARK, SW_HANDLE_ARENA) && size - 1 < PTRDIFF_MAX &&
+           sw_is_pow2(align);
+}
+
+void *sw_arena_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags) {
+    if (align == 0) align = USUAL_ALIGN;
+    void *object = NULL;
+    if (sw_likely(is_plain(arena, size, align))) object = cut(&arena->open, size, align, flags);
+    if (sw_unlikely(object == NULL)) return alloc_slow(arena, size, align, flags);
+    return cleared(object, size, flags);
+}
+
+void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t align,
+                          unsigned flags) {
+    size_t bytes;
+    if (sw_unlikely(sw_mul_overflow(count, size, &bytes))) {
+        (void)sw_fail(SW_NOMEM, "arena_make_slice", "%llu elements of %llu bytes",
+                      (unsigned long long)count, (unsigned long long)size);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return sw_arena_alloc(arena, bytes, align, flags);
+}
+
+/* --- copies ----------------------------------------------------------------------------------- */
+
+/* An object in a chunk that no arena has belonged to an arena that was freed. */
+static bool is_gone(const void *object) {
+    const sw_chunk *chunk = sw_chunk_find(object);
+    return chunk != NULL && __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == NULL;
+}
+
+void *sw_arena_clone(sw_arena *arena, const void *object, size_t size, unsigned flags) {
+    if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_clone")) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (is_gone(object)) {
+        sw_misuse_report(&(sw_fault){.code = SW_MISUSE_FREED_ARENA,
+                                     .op = "arena_clone",
+                                     .ptr = object,
+                                     .size = size,
+                                     .thread = sw_os_thread_id()});
+        errno = EINVAL;
+        return NULL;
+    }
+    sw_heap *heap = arena->heap != NULL ? arena->heap : sw_heap_default();
+    void *copy = heap == NULL ? NULL : sw_heap_alloc(heap, size, flags);
+    if (copy != NULL && size > 0) memcpy(copy, object, size);
+    return copy;
+}
+
+/* --- an allocator ----------------------------------------------------------------------------- */
+
+static void *allocate(void *context, size_t bytes, size_t align) {
+    return sw_arena_alloc(context, bytes, align, SW_ZERO);
+}
+
+static void release(void *context, void *block, size_t bytes) {
+    (void)context; /* the arena frees it */
+    (void)block;
+    (void)bytes;
+}
+
+sw_allocator sw_arena_allocator(sw_arena *arena) {
+    sw_allocator allocator = {0};
+    if (sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_allocator"))
+        allocator = (sw_allocator){allocate, release, arena};
+    return allocator;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An arena from the inside.
+ *
+ * Nouns. An *arena* owns *chunks* (chunk.h), of which the newest serves requests from both *ends*. An *own
+ * object* is one that lies in no chunk: of the heap, or of the C library in mode OFF. A *savepoint* is a
+ * moment to which an arena can go back. A *stash* (stash.h) is what a thread keeps for its next arenas. A
+ * *guarded* arena is one whose every call goes through the library: a locked one, and each while a
+ * memory checker is at work.
+ *
+ *   chunk:  | pointerful objects -> | free: [front, back) | <- objects without pointers |
+ *
+ * Allocation
+ *   1. The end moves by the size: in line, or in sw_arena_alloc.               (spanwise/arena.h, alloc.c)
+ *   2. Too little is left: a request above a quarter of a chunk becomes an object of the heap. (own.c)
+ *   3. Else a chunk of the thread's stash, of the process or of the system follows. (refill.c, stash.c)
+ *   4. The limit is reached or the system refuses: mode AUTO takes the object from the heap, mode FORCE
+ *      fails.                                                                              (alloc.c)
+ * Free: own objects go back to where they came from, chunks to the stash, the record to a ring in which
+ * its mark still says for a while that it ended.                                          (life.c)
+ *
+ * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < stashes (stash.c) < pool (chunk.c).
+ * Files, the lowest first: chunk, stash, checker, refill, own, life, savepoint, alloc, query; fork beside
+ * them, and checks (rules of the structs).
+ * Design: docs/design/arena.md.
+ */
+#ifndef SW_ARENA_ARENA_H
+#define SW_ARENA_ARENA_H
+
+#include "arena/chunk.h"
+#include "spanwise/arena.h"
+
+/* An object in no chunk. */
+typedef struct sw_arena_own {
+    struct sw_arena_own *next; /* the one before it */
+    void *object;
+    uint64_t bytes; /* as requested */
+} sw_arena_own;
+
+/* A savepoint that was not released: the arena as it was. */
+typedef struct sw_arena_saved {
+    struct sw_arena_saved *previous;
+    uint64_t serial;
+    sw_chunk *chunk; /* the newest one then; NULL: none */
+    uintptr_t front, back;
+    uint64_t slack_bytes;
+    sw_arena_own *own; /* the newest one then */
+} sw_arena_saved;
+
+/* The thread that works with the arena, or whoever holds its lock, has all of it.
+ *   ends == &open, or &hidden, and then open.front == open.back == 0
+ *   chunks != NULL: chunks->base <= ends->front <= ends->back <= chunks->base + chunks->bytes
+ *   chunks == NULL: ends->front == ends->back == 0
+ *   limit_bytes == 0 or held_bytes <= limit_bytes;  1 <= mode < SW_ARENA_MODE_COUNT
+ *   (own == NULL) == (own_objects == 0) */
+struct sw_arena {
+    sw_arena_ends open; /* inline code reads and writes it */
+    uint64_t mark;      /* ds/handle.h */
+    sw_arena_ends *ends;
+    sw_arena_ends hidden;
+    sw_chunk *chunks; /* the newest first */
+    sw_chunk first;   /* the caller's memory; bytes 0: none */
+    sw_arena_own *own;
+    sw_arena_saved *saved;
+    sw_heap *heap; /* NULL: the default one */
+    uint64_t chunk_count;
+    uint64_t held_bytes;  /* of chunks, without the caller's */
+    uint64_t chunk_bytes; /* of all chunks */
+    uint64_t slack_bytes; /* of all but the newest */
+    uint64_t limit_bytes;
+    uint64_t own_objects, own_bytes;
+    uint64_t fallbacks, resets;
+    uint64_t serial; /* of the newest savepoint */
+    uint32_t mode;
+    uint32_t log2; /* of chunks */
+    uint32_t is_locked;
+    uint32_t is_watched; /* a memory checker is at work */
+    sw_os_lock lock;
+    struct sw_arena *next_locked, **back_locked; /* the list of locked arenas */
+    struct sw_arena *next;                       /* in the list of records that wait for use */
+};
+
+/* How much is still free in the newest chunk. */
+static inline uint64_t sw_arena_room(const sw_arena *arena) {
+    return arena->ends->back - arena->ends->front;
+}
+
+const char *sw_arena_record_check(const sw_arena *arena);
+
+#endif

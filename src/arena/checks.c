@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of the structs of this folder, which stand beside their fields. */
+#include "arena/arena.h"
+#include "arena/stash.h"
+#include "base/assert.h"
+#include "base/bits.h"
+
+const char *sw_chunk_check(const sw_chunk *chunk) {
+    const char *broken = SW_RULE(chunk->log2 == 0 || chunk->bytes == UINT64_C(1) << chunk->log2);
+    return broken ? broken : SW_RULE(chunk->log2 == 0 || chunk->base % chunk->bytes % 4096 == 0);
+}
+
+const char *sw_region_check(const sw_region *region) {
+    const char *broken = SW_RULE(region->count <= SW_REGION_CHUNKS);
+    broken = broken ? broken : SW_RULE(region->taken <= region->count);
+    return broken ? broken : SW_RULE(region->chunks[0].log2 == region->log2);
+}
+
+const char *sw_chunk_pool_check(const sw_chunk_pool *pool) {
+    const char *broken = SW_RULE(pool->region_count <= pool->region_capacity);
+    return broken ? broken
+                  : SW_RULE(pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes);
+}
+
+const char *sw_arena_stash_check(const sw_arena_stash *stash) {
+    const char *broken = SW_RULE(stash->number != 0);
+    bool is_empty = true;
+    for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++) is_empty = is_empty && stash->chunks[i] == NULL;
+    return broken ? broken : SW_RULE(is_empty == (stash->kept_bytes == 0));
+}
+
+static const char *check_ends(const sw_arena *arena) {
+    const sw_arena_ends *ends = arena->ends;
+    const sw_chunk *chunk = arena->chunks;
+    if (chunk == NULL) return SW_RULE(ends->front == 0 && ends->back == 0);
+    const char *broken = SW_RULE(ends->front >= chunk->base);
+    broken = broken ? broken : SW_RULE(ends->front <= ends->back);
+    return broken ? broken : SW_RULE(ends->back <= chunk->base + chunk->bytes);
+}
+
+const char *sw_arena_record_check(const sw_arena *arena) {
+    bool is_open = arena->ends == &arena->open;
+    const char *broken = SW_RULE(is_open || arena->ends == &arena->hidden);
+    broken =
+        broken ? broken : SW_RULE(is_open || (arena->open.front == 0 && arena->open.back == 0));
+    broken = broken ? broken : check_ends(arena);
+    broken = broken ? broken : SW_RULE(arena->mode >= 1 && arena->mode < SW_ARENA_MODE_COUNT);
+    broken = broken ? broken : SW_RULE((arena->own == NULL) == (arena->own_objects == 0));
+    return broken ? broken
+                  : SW_RULE(arena->limit_bytes == 0 || arena->held_bytes <= arena->limit_bytes);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chunks: pieces of memory of a power of two of bytes that arenas cut their objects from.
+ *
+ *   region:  | chunk 0 | chunk 1 | ... | chunk count - 1 |    one reservation, all chunks of one size
+ *              taken before `taken`     never taken: no memory, no access
+ *
+ * Regions are never given up, so the record of a chunk is found from any address that ever lay in one,
+ * and an idle chunk is reused rather than unmapped: the system maps and faults in nothing again.
+ * One pool serves the process; its lock covers all of it, and is the innermost of the arenas' locks.
+ * Callers: stash.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
+ */
+#ifndef SW_ARENA_CHUNK_H
+#define SW_ARENA_CHUNK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ds/meta.h"
+#include "os/os.h"
+#include "spanwise/arena.h"
+
+enum {
+    SW_CHUNK_LOG2_MIN = 12,
+    SW_CHUNK_LOG2_MAX = 30,
+    SW_CHUNK_SIZES = SW_CHUNK_LOG2_MAX - SW_CHUNK_LOG2_MIN + 1,
+    SW_REGION_CHUNKS = 64, /* in a region, or fewer where the system refuses so many */
+};
+
+/* A chunk. `next` belongs to whichever list it is in; the other fields are written by who takes it.
+ *   log2 == 0, or bytes == 1 << log2;  log2 == 0: memory of the caller's, in no region */
+typedef struct sw_chunk {
+    struct sw_chunk *next;
+    struct sw_arena *arena; /* atomic: whose it is; NULL: nobody's */
+    uintptr_t base;
+    uint64_t bytes;
+    uint32_t log2;
+    uint32_t is_returned; /* 1: its memory went back to the system */
+} sw_chunk;
+
+/* Chunks of one size in a row; only `taken` changes after it was made.
+ *   taken <= count <= SW_REGION_CHUNKS;  every chunk's log2 is that of the first */
+typedef struct sw_region {
+    uintptr_t base;
+    uint32_t log2;
+    uint32_t count;
+    uint32_t taken; /* the chunks behind were never used */
+    sw_chunk chunks[SW_REGION_CHUNKS];
+} sw_region;
+
+/* All chunks of the process; the lock covers every field.
+ *   region_count <= region_capacity;  regions are in the order of addresses
+ *   idle_bytes and returned_bytes are the sums of the chunks in the lists */
+typedef struct sw_chunk_pool {
+    sw_os_lock lock;
+    sw_meta meta; /* regions, and small records of arenas */
+    sw_region **regions;
+    size_t region_count;
+    size_t region_capacity;
+    sw_region *open[SW_CHUNK_SIZES];    /* has chunks that were never taken; NULL: none */
+    sw_chunk *idle[SW_CHUNK_SIZES];     /* with their memory, the newest first */
+    sw_chunk *returned[SW_CHUNK_SIZES]; /* without it */
+    uint64_t idle_bytes;
+    uint64_t returned_bytes;
+    uint64_t reserved_bytes;
+    uint64_t idle_limit; /* more idle bytes go back to the system */
+} sw_chunk_pool;
+
+void sw_chunk_lock(void);
+void sw_chunk_unlock(void);
+void sw_chunk_reset_lock(void); /* fork child only */
+
+/* A chunk of 1 << log2 bytes that no arena has, with any content. NULL: no memory. */
+sw_chunk *sw_chunk_take(uint32_t log2);
+/* Takes it back. */
+void sw_chunk_give(sw_chunk *chunk);
+/* The chunk in which p lies, if p ever lay in one; NULL else. */
+sw_chunk *sw_chunk_find(const void *p);
+/* Gives the memory of all idle chunks back to the system; returns the bytes. */
+uint64_t sw_chunk_trim(void);
+
+void sw_chunk_set_idle_limit(uint64_t bytes);
+/* Adds idle_chunk_bytes, returned_bytes, reserved_bytes. */
+void sw_chunk_add_stats(sw_arena_pool_stats *stats);
+
+/* Zeroed memory of a few bytes for a record that stays where it is; NULL: no memory. */
+void *sw_chunk_new_record(size_t bytes);
+void sw_chunk_drop_record(void *record, size_t bytes);
+
+/* The rules that do not hold, or NULL (base/assert.h); the pool's under its lock. */
+const char *sw_chunk_check(const sw_chunk *chunk);
+const char *sw_region_check(const sw_region *region);
+const char *sw_chunk_pool_check(const sw_chunk_pool *pool);
+
+#endif

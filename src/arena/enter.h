@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way into and out of every call on an arena: its handle and its lock. Records of arenas are never
+ * unmapped, so a lock that was waited for can tell that the arena ended meanwhile.
+ * Callers: the files with public functions. */
+#ifndef SW_ARENA_ENTER_H
+#define SW_ARENA_ENTER_H
+
+#include "arena/arena.h"
+#include "base/assert.h"
+#include "base/attributes.h"
+#include "ds/handle.h"
+
+#define SW_ARENA_MARK offsetof(sw_arena, mark)
+
+static inline void sw_arena_leave(sw_arena *arena) {
+    if (sw_unlikely(arena->is_locked != 0)) sw_os_lock_release(&arena->lock);
+}
+
+/* Of an arena that lives: whether it still does once its lock is held. */
+static inline bool sw_arena_enter_live(sw_arena *arena) {
+    if (sw_likely(arena->is_locked == 0)) return true;
+    sw_os_lock_acquire(&arena->lock);
+    if (sw_handle_lives(arena, SW_ARENA_MARK, SW_HANDLE_ARENA)) return true;
+    sw_os_lock_release(&arena->lock);
+    return false;
+}
+
+/* For calls that return a status. */
+static inline sw_status sw_arena_enter(sw_arena *arena, const char *op) {
+    sw_status status = sw_handle_status(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+    if (status != SW_OK) return status;
+    if (sw_likely(sw_arena_enter_live(arena))) return SW_OK;
+    return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+}
+
+/* For calls that return none: NULL is reported, too. */
+static inline bool sw_arena_has_entered(sw_arena *arena, const char *op) {
+    if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op)) return false;
+    if (sw_likely(sw_arena_enter_live(arena))) return true;
+    sw_handle_report(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+    return false;
+}
+
+#endif

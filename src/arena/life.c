@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How arenas begin, begin again and end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena/enter.h"
+#include "arena/fork.h"
+#include "arena/own.h"
+#include "arena/refill.h"
+#include "arena/savepoint.h"
+#include "arena/stash.h"
+#include "base/bits.h"
+#include "base/fail.h"
+#include "heap/target.h"
+
+static uint64_t live_arenas; /* atomic */
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+void sw_arena_options_init(sw_arena_options *options) {
+    *options =
+        (sw_arena_options){.struct_bytes = sizeof *options, .chunk_bytes = SW_ARENA_CHUNK_DEFAULT};
+}
+
+static sw_status check_options(const sw_arena_options *options) {
+    unsigned long long chunk = options->chunk_bytes;
+    if (options->struct_bytes != sizeof *options)
+        return sw_fail(SW_INVALID, "arena_create",
+                       "options of %u bytes: fill them with sw_arena_options_init first",
+                       options->struct_bytes);
+    if (options->mode >= SW_ARENA_MODE_COUNT)
+        return sw_fail(SW_INVALID, "arena_create", "mode %u: use one of sw_arena_mode",
+                       options->mode);
+    if (!sw_is_pow2(chunk) || chunk < SW_ARENA_CHUNK_MIN || chunk > SW_ARENA_CHUNK_MAX)
+        return sw_fail(SW_INVALID, "arena_create",
+                       "chunks of %llu bytes: use a power of two from 4096 to 2^30", chunk);
+    if ((options->first == NULL) != (options->first_bytes == 0))
+        return sw_fail(SW_INVALID, "arena_create",
+                       "a first chunk at %p of %llu bytes: give both or neither", options->first,
+                       (unsigned long long)options->first_bytes);
+    return SW_OK;
+}
+
+/* What the environment says; read once. SW_ARENA_MODE_COUNT: something else. */
+static uint32_t usual_mode(void) {
+    static uint32_t known; /* atomic; 0: not read yet */
+    uint32_t mode = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (mode != 0) return mode;
+    static const char *const names[] = {"", "off", "auto", "force"};
+    const char *text = getenv("SPANWISE_ARENA");
+    mode = text == NULL || *text == '\0' ? SW_ARENA_AUTO : SW_ARENA_OFF;
+    while (text != NULL && *text != '\0' && mode < SW_ARENA_MODE_COUNT &&
+           strcmp(text, names[mode]) != 0)
+        mode++;
+    __atomic_store_n(&known, mode, __ATOMIC_RELAXED);
+    return mode;
+}
+
+/* For heaps that are asked to free an address which is not theirs. */
+static sw_misuse misuse_of(const void *ptr) {
+    const sw_chunk *chunk = sw_chunk_find(ptr);
+    if (chunk == NULL) return SW_MISUSE_FOREIGN;
+    bool lives = __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL;
+    return lives ? SW_MISUSE_ARENA : SW_MISUSE_FREED_ARENA;
+}
+
+/* --- beginning -------------------------------------------------------------------------------- */
+
+static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mode) {
+    bool is_guarded = options->locked != 0 || sw_os_is_watched();
+    *arena =
+        (sw_arena){.heap = options->heap,
+                   .limit_bytes = options->limit_bytes,
+                   .mode = mode,
+                   .log2 = sw_log2_floor(options->chunk_bytes),
+                   .is_locked = options->locked != 0,
+                   .is_watched = sw_os_is_watched(),
+                   .first = {.base = (uintptr_t)options->first, .bytes = options->first_bytes}};
+    arena->ends = is_guarded ? &arena->hidden : &arena->open;
+    sw_os_watch_begin(arena);
+    if (mode != SW_ARENA_OFF) sw_arena_use_first(arena);
+}
+
+sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
+    sw_arena_options usual;
+    sw_arena_options_init(&usual);
+    if (options == NULL) options = &usual;
+    sw_status status = check_options(options);
+    if (status != SW_OK) return status;
+    uint32_t mode = options->mode != SW_ARENA_DEFAULT ? options->mode : usual_mode();
+    if (mode == SW_ARENA_MODE_COUNT)
+        return sw_fail(SW_INVALID, "arena_create",
+                       "SPANWISE_ARENA is none of off, auto and force: use one of them");
+    sw_arena_fork_register();
+    __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);
+    sw_arena *arena = sw_arena_stash_record();
+    if (arena == NULL) return sw_fail(SW_NOMEM, "arena_create", "no memory for an arena");
+    begin(arena, options, mode);
+    if (arena->is_locked != 0) sw_arena_fork_add(arena);
+    (void)__atomic_add_fetch(&live_arenas, 1, __ATOMIC_RELAXED);
+    sw_handle_begin(&arena->mark, SW_HANDLE_ARENA);
+    *out = arena;
+    return SW_OK;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void end_objects(sw_arena *arena, const sw_chunk *kept) {
+    sw_arena_savepoint_drop(arena, NULL);
+    sw_arena_own_free(arena, NULL);
+    sw_os_watch_end(arena);
+    sw_arena_drop_chunks(arena, kept);
+    arena->slack_bytes = 0;
+}
+
+sw_status sw_arena_free(sw_arena *arena) {
+    if (arena == NULL) return SW_OK;
+    sw_status status = sw_arena_enter(arena, "arena_free");
+    if (status != SW_OK) return status;
+    sw_check2(sw_arena_record_check(arena));
+    if (!sw_handle_try_end(&arena->mark, SW_HANDLE_ARENA)) { /* another thread was quicker */
+        sw_arena_leave(arena);
+        return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_free");
+    }
+    end_objects(arena, NULL);
+    arena->open = arena->hidden = (sw_arena_ends){0};
+    if (arena->first.bytes != 0) /* it is the caller's again */
+        sw_os_watch_allow((const void *)arena->first.base, arena->first.bytes);
+    sw_arena_leave(arena);
+    if (arena->is_locked != 0) sw_arena_fork_remove(arena);
+    (void)__atomic_sub_fetch(&live_arenas, 1, __ATOMIC_RELAXED);
+    sw_arena_stash_retire(arena);
+    return SW_OK;
+}
+
+/* The chunk that stays is the newest one, which the processor's caches still have, or the caller's. */
+static void keep_one(sw_arena *arena) {
+    sw_chunk *kept = arena->chunks;
+    if (kept == NULL) {
+        end_objects(arena, NULL);
+    } else if (arena->first.bytes != 0) {
+        end_objects(arena, &arena->first);
+        kept = &arena->first;
+    } else {
+        sw_chunk *older = kept->next;
+        kept->next = NULL;
+        arena->chunks = older;
+        arena->chunk_count--;
+        arena->chunk_bytes -= kept->bytes;
+        end_objects(arena, NULL);
+        arena->chunks = kept;
+        arena->chunk_count = 1;
+        arena->chunk_bytes = kept->bytes;
+    }
+    if (kept != NULL) sw_arena_set_ends(arena, kept->base, kept->base + kept->bytes);
+    sw_os_watch_begin(arena);
+}
+
+sw_status sw_arena_reset(sw_arena *arena) {
+    sw_status status = sw_arena_enter(arena, "arena_reset");
+    if (status != SW_OK) return status;
+    sw_check2(sw_arena_record_check(arena));
+    keep_one(arena);
+    arena->resets++;
+    sw_arena_leave(arena);
+    return SW_OK;
+}
+
+/* --- the process ------------------------------------------------------------------------------ */
+
+void sw_arena_get_pool_stats(sw_arena_pool_stats *out) {
+    *out = (sw_arena_pool_stats){.arenas = __atomic_load_n(&live_arenas, __ATOMIC_RELAXED)};
+    sw_chunk_add_stats(out);
+}
+
+void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes) {
+    sw_arena_stash_set_limit(thread_bytes);
+    sw_chunk_set_idle_limit(idle_bytes);
+}
+
+uint64_t sw_arena_trim(void) {
+    sw_arena_stash_empty();
+    return sw_chunk_trim();
+}

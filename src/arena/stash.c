@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stashes of threads (stash.h). */
+#include "arena/stash.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+
+enum { KEPT_LIMIT = 1 << 20 };
+
+static sw_tls_fast sw_arena_stash *own_stash;
+static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
+
+/* What exited threads left, and records that wait; the lock covers all of it. */
+static struct {
+    sw_os_lock lock;
+    sw_arena_stash *stashes;
+    sw_arena *spares;
+    uint64_t numbers; /* of threads that were given */
+} left;
+
+void sw_arena_stash_lock(void) { sw_os_lock_acquire(&left.lock); }
+void sw_arena_stash_unlock(void) { sw_os_lock_release(&left.lock); }
+void sw_arena_stash_recover(void) { sw_os_lock_reset(&left.lock); }
+
+void sw_arena_stash_set_limit(uint64_t bytes) {
+    __atomic_store_n(&kept_limit, bytes, __ATOMIC_RELAXED);
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static void empty(sw_arena_stash *stash) {
+    for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++) {
+        while (stash->chunks[i] != NULL) {
+            sw_chunk *chunk = stash->chunks[i];
+            stash->chunks[i] = chunk->next;
+            sw_chunk_give(chunk);
+        }
+    }
+    stash->kept_bytes = 0;
+}
+
+/* The ended records stay in their ring, so that their handles are still recognised. */
+static void leave(void *arg) {
+    sw_arena_stash *stash = arg;
+    own_stash = NULL;
+    empty(stash);
+    sw_arena_stash_lock();
+    stash->next = left.stashes;
+    left.stashes = stash;
+    sw_arena_stash_unlock();
+}
+
+static sw_noinline sw_arena_stash *make(void) {
+    sw_arena_stash_lock();
+    sw_arena_stash *stash = left.stashes;
+    if (stash != NULL) left.stashes = stash->next;
+    uint64_t number = ++left.numbers;
+    sw_arena_stash_unlock();
+    if (stash == NULL) stash = sw_chunk_new_record(sizeof *stash);
+    if (stash == NULL) return NULL;
+    stash->number = number;
+    own_stash = stash;
+    if (sw_os_at_thread_exit(SW_OS_EXIT_ARENA, leave, stash)) return stash;
+    leave(stash); /* nobody would empty it */
+    return NULL;
+}
+
+sw_arena_stash *sw_arena_stash_own(void) {
+    return sw_likely(own_stash != NULL) ? own_stash : make();
+}
+
+void sw_arena_stash_empty(void) {
+    if (own_stash != NULL) empty(own_stash);
+}
+
+/* --- chunks ----------------------------------------------------------------------------------- */
+
+sw_chunk *sw_arena_stash_take(uint32_t log2) {
+    sw_arena_stash *stash = sw_arena_stash_own();
+    sw_chunk **list = stash == NULL ? NULL : &stash->chunks[log2 - SW_CHUNK_LOG2_MIN];
+    if (list == NULL || *list == NULL) return sw_chunk_take(log2);
+    sw_chunk *chunk = *list;
+    *list = chunk->next;
+    stash->kept_bytes -= chunk->bytes;
+    return chunk;
+}
+
+void sw_arena_stash_give(sw_chunk *chunk) {
+    sw_arena_stash *stash = sw_arena_stash_own();
+    uint64_t limit = __atomic_load_n(&kept_limit, __ATOMIC_RELAXED);
+    if (stash == NULL || stash->kept_bytes + chunk->bytes > limit) {
+        sw_chunk_give(chunk);
+        return;
+    }
+    sw_check2(sw_arena_stash_check(stash));
+    sw_chunk **list = &stash->chunks[chunk->log2 - SW_CHUNK_LOG2_MIN];
+    chunk->next = *list;
+    *list = chunk;
+    stash->kept_bytes += chunk->bytes;
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+sw_arena *sw_arena_stash_record(void) {
+    sw_arena_stash *stash = sw_arena_stash_own();
+    sw_arena *record = stash == NULL ? NULL : stash->spare;
+    if (record != NULL) {
+        stash->spare = NULL;
+        return record;
+    }
+    sw_arena_stash_lock();
+    record = left.spares;
+    if (record != NULL) left.spares = record->next;
+    sw_arena_stash_unlock();
+    return record != NULL ? record : sw_chunk_new_record(sizeof *record);
+}
+
+/* The record that has waited longest in the ring may be used again. */
+void sw_arena_stash_retire(sw_arena *arena) {
+    static sw_arena_stash shared; /* of threads without a stash; under the lock */
+    sw_arena_stash *own = sw_arena_stash_own(), *stash = own != NULL ? own : &shared;
+    if (own == NULL) sw_arena_stash_lock();
+    sw_arena **place = &stash->ended[stash->turn++ % SW_HANDLES_ENDED];
+    sw_arena *oldest = *place;
+    *place = arena;
+    if (own == NULL) sw_arena_stash_unlock();
+    if (oldest == NULL) return;
+    if (own != NULL && own->spare == NULL) {
+        own->spare = oldest;
+        return;
+    }
+    sw_arena_stash_lock();
+    oldest->next = left.spares;
+    left.spares = oldest;
+    sw_arena_stash_unlock();
+}

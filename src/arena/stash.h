@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a thread keeps for its next arenas: idle chunks, and records of arenas that ended. So a thread that
+ * makes and frees arenas in turn takes no lock. The stash of a thread that exits goes to the process.
+ * Callers: refill.c and life.c.
+ */
+#ifndef SW_ARENA_STASH_H
+#define SW_ARENA_STASH_H
+
+#include "arena/arena.h"
+#include "base/attributes.h"
+#include "ds/handle.h"
+
+/* Only its thread reads and writes it.
+ *   kept_bytes is the sum of the chunks in `chunks`;  number != 0 */
+typedef struct sw_arena_stash {
+    struct sw_arena_stash *next; /* in the list of those whose thread has exited */
+    uint64_t number;             /* of the thread; never given twice */
+    uint64_t kept_bytes;
+    sw_chunk *chunks[SW_CHUNK_SIZES];
+    sw_arena *spare; /* a record that may be used again; NULL: none */
+    sw_arena
+        *ended[SW_HANDLES_ENDED]; /* a ring: of these handles later calls say that they ended */
+    uint32_t turn;
+} sw_arena_stash;
+
+/* This thread's stash; NULL: no memory, or the system tells of no exits. */
+sw_arena_stash *sw_arena_stash_own(void);
+
+/* A chunk of the thread's stash, else of the process. NULL: no memory. */
+sw_chunk *sw_arena_stash_take(uint32_t log2);
+void sw_arena_stash_give(sw_chunk *chunk);
+
+/* The record of an arena that ended long ago, or a new one. NULL: no memory. */
+sw_arena *sw_arena_stash_record(void);
+/* Takes a record whose mark says that it has ended. */
+void sw_arena_stash_retire(sw_arena *arena);
+
+/* How many bytes of chunks each thread keeps. */
+void sw_arena_stash_set_limit(uint64_t bytes);
+/* Gives the calling thread's chunks to the process. */
+void sw_arena_stash_empty(void);
+
+/* Around a fork (fork.c): the child forgets the stashes of threads that it does not have. */
+void sw_arena_stash_lock(void);
+void sw_arena_stash_unlock(void);
+void sw_arena_stash_recover(void);
+
+const char *sw_arena_stash_check(const sw_arena_stash *stash);
+
+#endif

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The versions of records that inline code of public headers reads, as names: what was compiled for
+ * another version does not find its name. */
+#include "spanwise/arena.h"
+
+const uint32_t sw_arena_abi_1 = 1;

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# arena_valgrind.sh VALGRIND PROGRAM: fails unless valgrind finds each use of an arena's memory after its end, and
+# each byte behind an object, of which PROGRAM (test_arena_checkers) commits 24, and none where there is none.
+# A library that was built without valgrind's headers tells it nothing: then there is nothing to try.
+set -eu
+valgrind=$1 program=$2
+[ -e /usr/include/valgrind/memcheck.h ] || {
+    echo "valgrind/memcheck.h is not there: skipped"
+    exit 0
+}
+status=0
+expect() { # expect ERRORS ARGUMENT
+    said=$("$valgrind" --error-limit=no --num-callers=3 --read-inline-info=no \
+        "$program" "$2" 2>&1) || status=1
+    printf '%s\n' "$said" | grep -q "ERROR SUMMARY: $1 errors" || {
+        status=1
+        printf '%s\n' "$said" | tail -40
+        echo "$2: not $1 errors"
+    }
+}
+expect 24 misuse
+expect 0 use
+exit "$status"

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks of arenas, as test_grades.c has those of heaps: a damage planted in each struct ends a forked
+ * child with the broken rule at grade 2 and above, and is not looked for below. */
+#include "arena/arena.h"
+#include "arena/stash.h"
+#include "base/assert.h"
+#include "dying_words.h"
+
+static sw_arena *arena;
+
+static void make(void) {
+    if (sw_arena_create(NULL, &arena) != SW_OK) abort();
+    (void)sw_arena_alloc(arena, 100, 0, 0);
+}
+
+static void damage_record(void) {
+    make();
+    arena->own_objects = 1;
+    (void)sw_arena_reset(arena);
+}
+
+static void damage_ends(void) {
+    make();
+    arena->ends->front = arena->chunks->base - 1;
+    (void)sw_arena_reset(arena);
+}
+
+static void damage_chunk(void) {
+    make();
+    sw_arena_set_keep(0, 0);
+    arena->chunks->bytes *= 2;
+    (void)sw_arena_free(arena);
+}
+
+static void damage_stash(void) {
+    make();
+    sw_arena_stash_own()->number = 0;
+    (void)sw_arena_free(arena);
+}
+
+static void damage_region(void) {
+    make();
+    sw_region *region = (sw_region *)(void *)((char *)arena->chunks - offsetof(sw_region, chunks));
+    region->taken = region->count + 1;
+    (void)sw_chunk_take(16);
+}
+
+static const struct {
+    const char *rule;
+    void (*fn)(void);
+} cases[] = {
+    {"(arena->own == NULL) == (arena->own_objects == 0)", damage_record},
+    {"ends->front >= chunk->base", damage_ends},
+    {"chunk->bytes == UINT64_C(1) << chunk->log2", damage_chunk},
+    {"stash->number != 0", damage_stash},
+    {"region->taken <= region->count", damage_region},
+};
+
+int main(void) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[DYING_WORDS_MAX];
+        bool has_stash = sw_arena_stash_own() != NULL; /* where the system tells of exits */
+        if (SW_CHECK < 2 || (cases[i].fn == damage_stash && !has_stash)) {
+            CHECK(cases[i].rule != NULL); /* what a damage does then is anybody's guess */
+            continue;
+        }
+        bool died = died_with(cases[i].fn, words);
+        if (!died || strstr(words, cases[i].rule) == NULL)
+            fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
+        CHECK(died);
+        CHECK(strstr(words, cases[i].rule) != NULL);
+    }
+    return check_result();
+}
