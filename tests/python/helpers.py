@@ -51,7 +51,7 @@ def python(
     *words: str | Path,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    timeout: float = 120,
+    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Runs this interpreter; does not judge its status."""
     return subprocess.run(

@@ -108,7 +108,7 @@ class Dispatcher:
         self._deliver(rows)
 
     def _settle_failure(self, task: Task, error: Exception) -> None:
-        """A task that raised: the first time it is a suspect, whatever was raised.
+        """A task that raised becomes a suspect, whatever was raised, or failed rows.
 
         Tasks tell their own failures in rows. What is raised comes from the executor: a dead
         worker, or a result that was lost on its way, for which each executor has its own words.
@@ -117,7 +117,10 @@ class Dispatcher:
         self.lost += died
         if isinstance(error, BrokenExecutor):
             self._broken = error
-        if not task.attempt:
+        # A pool that breaks under one task says which. A cluster may lose a worker for a reason of
+        # its own: there a task fails when it was alone twice.
+        of_cluster = died and not isinstance(error, BrokenExecutor)
+        if task.attempt < (2 if of_cluster else 1):
             self._suspects.extend(task.singles())
             return
         why = "its worker died: " if died else ""  # it was alone

@@ -104,9 +104,12 @@ def test_a_dask_worker_that_dies(files: list[str], cluster: Any) -> None:
 class Losing(Executor):
     """Threads whose first results for each of some tables are lost on their way."""
 
-    def __init__(self, tables: Sequence[str], times: int) -> None:
+    def __init__(
+        self, tables: Sequence[str], times: int, error: type[Exception] = ValueError
+    ) -> None:
         self.pool = ThreadPoolExecutor(2)
         self.left = dict.fromkeys(tables, times)
+        self.error = error
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Runs the task; its result may be lost."""
@@ -116,7 +119,7 @@ class Losing(Executor):
             for name in {row["table"] for row in rows} & self.left.keys():
                 self.left[name] -= 1
                 if self.left[name] >= 0:
-                    raise ValueError("not enough values to unpack")
+                    raise self.error("not enough values to unpack")
             return rows
 
         return self.pool.submit(run)
@@ -133,6 +136,23 @@ def test_a_result_that_is_always_lost_is_a_failed_row(files: list[str]) -> None:
     assert [(row["table"], row["error"]) for row in found.failures] == [
         ("pow2", "ValueError: not enough values to unpack")
     ]
+    assert len(found) == len(TABLES)
+
+
+class KilledWorker(Exception):  # noqa: N818 - its name there
+    """As dask's: the scheduler lost the worker that had the task, for whatever reason."""
+
+    __module__ = "distributed.scheduler"
+
+
+@pytest.mark.parametrize(("times", "failed"), [(2, []), (3, ["pow2"])])
+def test_a_cluster_may_lose_a_worker_under_a_table_that_is_alone(
+    files: list[str], times: int, failed: list[str]
+) -> None:
+    """With others, then once alone: the table is tried again. Alone twice: it is the failed row."""
+    found = sw.sweep(files[0], TABLES, executor=Losing(["pow2"], times, KilledWorker))
+    assert [row["table"] for row in found.failures] == failed
+    assert all("its worker died: KilledWorker" in row["error"] for row in found.failures)
     assert len(found) == len(TABLES)
 
 
