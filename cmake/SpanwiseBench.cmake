@@ -5,6 +5,7 @@
 #   bench_malloc         malloc through the dynamic linker; links nothing of ours
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
 #   bench_ranges         range allocators, beside plain references in C
+#   bench_buffers        multi-buffer memory and readers, beside plain ones in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
 #   bench_field          the programs of the field, under whatever is preloaded; _phases: one of them,
@@ -97,6 +98,10 @@ target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
                                     "${bench_dir}/ranges/reference_two.c"
                                     "${bench_dir}/ranges/reference_buddy.c")
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
+
+# Multi-buffer memory and readers, beside plain ones after the same library.
+bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_static)
+target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers")
 
 # What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})

@@ -32,7 +32,7 @@ TABLE = "sw_table_is_"
 # What the parser, which knows C11 alone, is spared; the headers mean the same without it.
 SPARED = (
     *("__attribute__(x)=", "__extension__=", "__asm__(...)=", "__int128=long", "_Thread_local="),
-    *("__thread=", "__inline=", "SW_API="),
+    *("__thread=", "__inline=", "SW_API=", "bool=_Bool"),
 )
 WRITE = "python3 scripts/check_interface.py --write"
 RAISE = "python3 scripts/check_interface.py --raise"
@@ -62,7 +62,7 @@ def raise_version(root: Path) -> None:
 def preprocessed(root: Path) -> str:
     """The public headers without the C library's, whose types stand in front."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("stddef.h", "stdint.h", "string.h"):
+        for name in ("stdbool.h", "stddef.h", "stdint.h", "string.h"):
             (Path(folder) / name).write_text("")
         words = ["cc", "-E", "-P", "-nostdinc", "-U__x86_64__", f"-I{folder}", f"-I{root}/include"]
         words += [f"-D{word}" for word in SPARED]

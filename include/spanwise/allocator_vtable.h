@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a structure of this library gets the memory for its own data from: three pointers that its
  * user may replace, for instance to count the calls or to place the data in a region of their own.
- * Used by: range.h.
+ * Used by: range.h, memory.h.
  */
 #ifndef SPANWISE_ALLOCATOR_VTABLE_H
 #define SPANWISE_ALLOCATOR_VTABLE_H
@@ -26,6 +26,8 @@ typedef struct sw_allocator {
 
 /* Whole pages, straight from the operating system. Never NULL. */
 SW_API const sw_allocator *sw_allocator_system(void);
+/* The C library's calloc and free; aligned_alloc where `align` asks for more than they give. Never NULL. */
+SW_API const sw_allocator *sw_allocator_libc(void);
 
 #ifdef __cplusplus
 }

@@ -12,9 +12,11 @@
 #include <spanwise/arena.h>
 #include <spanwise/gc.h>
 #include <spanwise/heap.h>
+#include <spanwise/memory.h>
 #include <spanwise/ops.h>
 #include <spanwise/optimize.h>
 #include <spanwise/range.h>
+#include <spanwise/reader.h>
 #include <spanwise/replay.h>
 #include <spanwise/sizeclass.h>
 #include <spanwise/stats.h>

@@ -48,7 +48,8 @@ extern "C" {
     X(UNSUPPORTED, "not supported here")                                                           \
     X(BUSY, "busy")                                                                                \
     X(OVERLAP, "part of it is free already")                                                       \
-    X(OWNER, "belongs to another thread")
+    X(OWNER, "belongs to another thread")                                                          \
+    X(SHORT, "fewer bytes are left")
 
 /* X(name, text): every kind of misuse; the order is the ABI. */
 #define SW_MISUSE_LIST(X)                                                                          \

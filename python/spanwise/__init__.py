@@ -41,6 +41,7 @@ from spanwise.errors import (
     ProgramNotFoundError,
     RecordingIOError,
     RecordingNotFoundError,
+    ShortError,
     SpanwiseError,
     StateError,
     TraceFormatError,
@@ -67,6 +68,8 @@ from spanwise.optimizer.search import optimize
 from spanwise.optimizer.trial import Trial
 from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
 from spanwise.ranges.handle import RangeStats
+from spanwise.ranges.memory import Memory
+from spanwise.ranges.reader import Reader
 from spanwise.recordings.compare import compare
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recorder import record
@@ -110,6 +113,7 @@ __all__ = [
     "LiveSite",
     "LiveSites",
     "Measure",
+    "Memory",
     "MisuseError",
     "Optimum",
     "OutOfMemoryError",
@@ -122,6 +126,7 @@ __all__ = [
     "ProgramNotFoundError",
     "RangeAllocator",
     "RangeStats",
+    "Reader",
     "RecordedPart",
     "Recording",
     "RecordingIOError",
@@ -132,6 +137,7 @@ __all__ = [
     "Run",
     "RunResult",
     "RunStats",
+    "ShortError",
     "Site",
     "Sites",
     "SizeClassTable",

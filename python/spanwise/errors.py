@@ -83,6 +83,12 @@ class OwnerError(StateError):
     default_code = "OWNER"
 
 
+class ShortError(SpanwiseError, EOFError):
+    """Fewer bytes are left than a read needs. Nothing was consumed."""
+
+    default_code = "SHORT"
+
+
 class RecordingIOError(SpanwiseError, OSError):
     """The system refused to read or write a recording."""
 
@@ -152,6 +158,7 @@ STATUS_ERRORS: dict[str, type[SpanwiseError]] = {
     "BUSY": BlockBusyError,
     "OVERLAP": OverlapError,
     "OWNER": OwnerError,
+    "SHORT": ShortError,
 }
 """sw_status (without SW_ and without OK) -> exception."""
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/attributes.h"
+#include "spanwise/memory.h"
 #include "spanwise/status.h"
 
 /* --- memory ------------------------------------------------------------------------------- */
@@ -51,6 +52,19 @@ void *sw_os_map(size_t bytes);
 bool sw_os_resident_pages(void *p, size_t pages, uint8_t *out);
 /* Resident bytes of the process; 0 when unknown. */
 uint64_t sw_os_resident_bytes(void);
+
+/* --- descriptors --------------------------------------------------------------------------- */
+
+enum { SW_OS_BUFFERS_MAX = 64 }; /* of one system call */
+
+/* Results that are no byte count and no negated errno. */
+#define SW_OS_NO_CALL INT64_MIN           /* this build makes no system calls */
+#define SW_OS_WOULD_BLOCK (INT64_MIN + 1) /* the descriptor is not ready */
+
+/* One readv or writev of the first SW_OS_BUFFERS_MAX buffers, again while it is interrupted. Returns bytes,
+ * or one of the results above, or the negated errno. */
+int64_t sw_os_read_buffers(int descriptor, const sw_buffer *buffers, size_t count);
+int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t count);
 
 /* --- locks: zero-initialised, never allocate, usable before main, reset in a fork child ----- */
 

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 from runner.errors import BenchError
-from scoreboard import cli, loop_speed, range_speed, scripted, selection, targets, targets_file
+from scoreboard import (
+    buffer_speed,
+    cli,
+    loop_speed,
+    range_speed,
+    scripted,
+    selection,
+    targets,
+    targets_file,
+)
 from scoreboard.machine import Machine
 
 from tests.bench.tools import TARGETS, counted_paths, make_target
@@ -52,6 +61,12 @@ def test_range_targets_are_those_of_the_script() -> None:
     assert limits == [0.8, 0.8, 0.6, 0.7, 0.7, 0.7, 1.0, 0.5]
 
 
+def test_buffer_targets_are_those_of_the_script() -> None:
+    found = {row.bench: row for row in TARGETS if row.script == "buffer_speed.py"}
+    assert list(found) == [row.name for row in buffer_speed.ROWS]
+    assert [row.limit for row in found.values()] == [0.7] * 6 + [1.0]
+
+
 def told(**times: float) -> str:
     """What bench_ranges prints with --benchmark_format=json."""
     rows = [{"name": f"{name}/range/find", "cpu_time": time} for name, time in times.items()]
@@ -60,10 +75,10 @@ def told(**times: float) -> str:
 
 def test_a_range_is_compared_with_its_reference() -> None:
     text = told(two=3.0, wide=2.0, single=4.0, reference_two=8.0)
-    assert range_speed.ratio(text, "find", ("two",), "reference_two") == 0.375
-    assert range_speed.ratio(text, "find", ("two", "wide", "single"), "reference_two") == 0.25
+    assert range_speed.BENCH.ratio(text, "find", ("two",), "reference_two") == 0.375
+    assert range_speed.BENCH.ratio(text, "find", ("two", "wide", "single"), "reference_two") == 0.25
     with pytest.raises(BenchError, match="no row reference_single/range/find"):
-        range_speed.ratio(text, "find", ("two",), "reference_single")
+        range_speed.BENCH.ratio(text, "find", ("two",), "reference_single")
 
 
 def test_weaker_targets_have_a_decision_whose_figures_name_them() -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Range allocators: which parts of [0, size) are taken.
+"""Range allocators: which parts of [0, size) are taken; and bytes in several buffers, read as one.
 
-Public, as names of `spanwise`: `RangeAllocator`, `BuddyAllocator` and `RangeStats`.
+Public, as names of `spanwise`: `RangeAllocator`, `BuddyAllocator` and `RangeStats`; `Memory` and
+`Reader`.
 """

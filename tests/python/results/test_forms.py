@@ -187,6 +187,8 @@ def big_sweep() -> sw.Sweep:
 BIG: dict[str, Callable[[], Any]] = {
     "Block": lambda: sw.Heap(dry=True).alloc(1 << 40),
     "BuddyAllocator": lambda: sw.BuddyAllocator(1 << 40),
+    "Memory": lambda: sw.Memory(*[b"x" * 1000] * 5000),
+    "Reader": lambda: sw.Reader(bytes(1 << 20)),
     "Build": lambda: sw.Build(Path("/x"), {"table": {"name": "a", "hash": "b"}, "flags": [LONG]}),
     "Comparison": lambda: sw.Comparison(big_ledgers()),
     "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),

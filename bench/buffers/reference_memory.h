@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plain multi-buffer memory and reader in C, to compare with: the algorithms of GoMem (a Go library under
+ * the MIT licence, version a4f78d9). A buffer is a pointer, a length and a capacity; the list grows as Go's
+ * append does; a reader is an index and an offset, and every number is read byte by byte. All of it is
+ * inline, as ours is.
+ */
+#ifndef BENCH_BUFFERS_REFERENCE_MEMORY_H
+#define BENCH_BUFFERS_REFERENCE_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reference_buffer {
+    uint8_t *bytes;
+    size_t size;
+    size_t capacity;
+} reference_buffer;
+
+typedef struct reference_memory {
+    size_t size;
+    reference_buffer *buffers;
+    size_t count;
+    size_t capacity;
+} reference_memory;
+
+/* Go's append: the need if that is more than twice the capacity, twice it below 256, else a quarter and
+ * 192 more, as often as needed. */
+static inline void reference_reserve(reference_memory *memory, size_t need) {
+    if (need <= memory->capacity) return;
+    size_t capacity = memory->capacity;
+    if (need > 2 * capacity) {
+        capacity = need;
+    } else if (capacity < 256) {
+        capacity *= 2;
+    } else {
+        while (capacity < need) capacity += (capacity + 768) / 4;
+    }
+    reference_buffer *grown =
+        (reference_buffer *)realloc(memory->buffers, capacity * sizeof *memory->buffers);
+    if (grown == NULL) abort();
+    memory->buffers = grown;
+    memory->capacity = capacity;
+}
+
+static inline void reference_push(reference_memory *memory, uint8_t *bytes, size_t size) {
+    reference_reserve(memory, memory->count + 1);
+    reference_buffer *added = &memory->buffers[memory->count++];
+    added->bytes = bytes;
+    added->size = size;
+    added->capacity = size;
+    memory->size += size;
+}
+
+static inline void reference_append(reference_memory *memory, const reference_memory *other) {
+    reference_reserve(memory, memory->count + other->count);
+    memcpy(memory->buffers + memory->count, other->buffers, other->count * sizeof *other->buffers);
+    memory->count += other->count;
+    memory->size += other->size;
+}
+
+static inline void reference_copy_to(const reference_memory *memory, uint8_t *out) {
+    for (size_t i = 0; i < memory->count; i++) {
+        memcpy(out, memory->buffers[i].bytes, memory->buffers[i].size);
+        out += memory->buffers[i].size;
+    }
+}
+
+/* Go's make gives zeroed bytes. */
+static inline uint8_t *reference_to_bytes(const reference_memory *memory) {
+    uint8_t *out = (uint8_t *)calloc(1, memory->size);
+    if (out == NULL) abort();
+    reference_copy_to(memory, out);
+    return out;
+}
+
+typedef struct reference_reader {
+    const reference_memory *memory;
+    size_t length; /* bytes left */
+    size_t buffer; /* index of the current buffer */
+    size_t offset; /* in it */
+} reference_reader;
+
+static inline reference_reader reference_reader_of(const reference_memory *memory) {
+    reference_reader reader = {memory, memory->size, 0, 0};
+    return reader;
+}
+
+static inline bool reference_read_byte(reference_reader *reader, uint8_t *out) {
+    if (reader->length == 0) return false;
+    const reference_buffer *buffer = &reader->memory->buffers[reader->buffer];
+    *out = buffer->bytes[reader->offset];
+    reader->length--;
+    if (++reader->offset == buffer->size) {
+        reader->buffer++;
+        reader->offset = 0;
+    }
+    return true;
+}
+
+static inline bool reference_read_be(reference_reader *reader, int size, uint32_t *out) {
+    uint32_t number = 0;
+    for (int i = 0; i < size; i++) {
+        uint8_t byte;
+        if (!reference_read_byte(reader, &byte)) return false;
+        number += (uint32_t)byte << (size - i - 1) * 8;
+    }
+    *out = number;
+    return true;
+}
+
+static inline bool reference_read_leb128(reference_reader *reader, uint64_t *out, int *used) {
+    uint64_t number = 0;
+    for (int i = 0; i < 8; i++) {
+        uint8_t byte;
+        if (!reference_read_byte(reader, &byte)) return false;
+        number |= (uint64_t)(byte & 0x7f) << i * 7;
+        if ((byte & 0x80) == 0) {
+            *used = i + 1;
+            *out = number;
+            return true;
+        }
+    }
+    *used = 8;
+    *out = number;
+    return true;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What memories and readers share inside the library (spanwise/memory.h). Callers: the files of buffer/. */
+#ifndef SW_BUFFER_MEMORY_H
+#define SW_BUFFER_MEMORY_H
+
+#include "base/attributes.h"
+#include "spanwise/memory.h"
+#include "spanwise/reader.h"
+
+/* SW_STATE, with the last error set, if the memory was changed since, other than by additions. */
+sw_status sw_reader_check_revision(const sw_reader *reader, const char *op);
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_memory_check(const sw_memory *memory);
+const char *sw_reader_check(const sw_reader *reader);
+
+#endif

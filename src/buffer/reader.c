@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of a reader that leave a buffer, or fail (reader.h). Each works on a copy of the reader, which
+ * replaces the original when all is done: so a call that fails consumes nothing. */
+#include "spanwise/reader.h"
+
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/fail.h"
+#include "buffer/memory.h"
+
+static sw_cold sw_status refuse_short(const sw_reader *reader, uint64_t size, const char *op) {
+    return sw_fail(SW_SHORT, op, "%" PRIu64 " bytes wanted, %" PRIu64 " are left of %" PRIu64, size,
+                   sw_reader_length(reader), reader->size);
+}
+
+sw_status sw_reader_check_revision(const sw_reader *reader, const char *op) {
+    if (reader->memory == NULL || reader->memory->revision == reader->revision) return SW_OK;
+    return sw_fail(SW_STATE, op, "the memory was changed since the reader was made: make another");
+}
+
+/* Goes to the next byte, if one is left. The memory is as it was. */
+static void settle(sw_reader *reader) {
+    while (reader->at == reader->end && reader->later != 0) {
+        const sw_buffer *buffer = &sw_memory_buffers(reader->memory)[++reader->index];
+        if (buffer->size == 0) continue;
+        reader->at = buffer->bytes;
+        reader->end = reader->at + buffer->size;
+        reader->later -= buffer->size;
+    }
+    sw_check2(sw_reader_check(reader));
+}
+
+/* The next byte, of which one is left. The memory is as it was. */
+static uint8_t take_byte(sw_reader *reader) {
+    settle(reader);
+    return *reader->at++;
+}
+
+sw_reader_step sw_reader_skip_slow(sw_reader reader, uint64_t size, const char *op) {
+    sw_reader_step step = {reader, 0, SW_OK};
+    if (size > sw_reader_length(&reader)) {
+        step.status = refuse_short(&reader, size, op);
+    } else {
+        step.status = sw_reader_check_revision(&reader, op);
+    }
+    if (step.status != SW_OK) return step;
+    while (size > sw_reader_here(&step.reader)) {
+        size -= sw_reader_here(&step.reader);
+        step.reader.at = step.reader.end;
+        settle(&step.reader);
+    }
+    if (size != 0) step.reader.at += size;
+    settle(&step.reader);
+    return step;
+}
+
+sw_reader_step sw_reader_be_slow(sw_reader reader, uint32_t size) {
+    sw_reader_step step = {reader, 0, SW_OK};
+    if (size > SW_READER_BE_MAX) {
+        step.status =
+            sw_fail(SW_INVALID, "reader_read_be", "a number of %u bytes: read at most 8", size);
+    } else if (size > sw_reader_length(&reader)) {
+        step.status = refuse_short(&reader, size, "reader_read_be");
+    } else {
+        step.status = sw_reader_check_revision(&reader, "reader_read_be");
+    }
+    if (step.status != SW_OK) return step;
+    while (size-- > 0) step.value = step.value << 8 | take_byte(&step.reader);
+    return step;
+}
+
+sw_reader_step sw_reader_leb_slow(sw_reader reader) {
+    static const char op[] = "reader_read_leb128";
+    sw_reader_step step = {reader, 0, sw_reader_check_revision(&reader, op)};
+    uint8_t byte = 0x80;
+    for (uint32_t i = 0; step.status == SW_OK && byte >= 0x80; i++) {
+        if (i == SW_READER_LEB_MAX) {
+            step.status = sw_fail(SW_FORMAT, op, "over-long: more than 10 bytes");
+        } else if (sw_reader_length(&step.reader) == 0) {
+            step.status = refuse_short(&reader, i + 1, op);
+        } else {
+            byte = take_byte(&step.reader);
+            if (i == SW_READER_LEB_MAX - 1 && (byte & 0x7f) > 1)
+                step.status = sw_fail(SW_LIMIT, op, "overflow: a number of more than 64 bits");
+            step.value |= (uint64_t)(byte & 0x7f) << 7 * i;
+        }
+    }
+    return step;
+}
+
+/* Copies `size` bytes, which are left. The memory is as it was. */
+static void copy_out(sw_reader *reader, uint8_t *out, size_t size) {
+    while (size != 0) {
+        settle(reader);
+        size_t part = (size_t)sw_min_u64(size, sw_reader_here(reader));
+        memcpy(out, reader->at, part);
+        reader->at += part;
+        out += part;
+        size -= part;
+    }
+}
+
+size_t sw_reader_read(sw_reader *reader, void *out, size_t size) {
+    size = (size_t)sw_min_u64(size, sw_reader_length(reader));
+    if (sw_reader_check_revision(reader, "reader_read") != SW_OK) return 0;
+    copy_out(reader, out, size);
+    return size;
+}
+
+sw_status sw_reader_read_bytes(sw_reader *reader, void *out, size_t size) {
+    if (size > sw_reader_length(reader)) return refuse_short(reader, size, "reader_read_bytes");
+    sw_status status = sw_reader_check_revision(reader, "reader_read_bytes");
+    if (status == SW_OK) copy_out(reader, out, size);
+    return status;
+}
+
+sw_status sw_reader_unread(sw_reader *reader, uint64_t size) {
+    uint64_t offset = sw_reader_offset(reader);
+    if (size > offset)
+        return sw_fail(SW_INVALID, "reader_unread", "%" PRIu64 " bytes back from offset %" PRIu64,
+                       size, offset);
+    sw_status status = sw_reader_check_revision(reader, "reader_unread");
+    if (status != SW_OK || size == 0) return status;
+    if (reader->memory == NULL) {
+        reader->at -= size;
+        return SW_OK;
+    }
+    const sw_buffer *buffer = &sw_memory_buffers(reader->memory)[reader->index];
+    uint64_t front = (uint64_t)(reader->at - buffer->bytes);
+    while (size > front) {
+        size -= front;
+        reader->later += buffer->size;
+        buffer = &sw_memory_buffers(reader->memory)[--reader->index];
+        reader->end = buffer->size != 0 ? buffer->bytes + buffer->size : buffer->bytes;
+        reader->at = reader->end;
+        front = buffer->size;
+    }
+    reader->at -= size;
+    sw_check2(sw_reader_check(reader));
+    return SW_OK;
+}
+
+sw_buffer sw_reader_current(const sw_reader *reader) {
+    sw_reader_step step = sw_reader_skip_slow(*reader, 0, "reader_current");
+    if (step.status != SW_OK) return (sw_buffer){NULL, 0};
+    return (sw_buffer){(uint8_t *)step.reader.at, sw_reader_here(&step.reader)};
+}
+
+/* --- what was consumed ------------------------------------------------------------------------ */
+
+static void hand_out(const sw_memory *memory, uint64_t size,
+                     void (*each)(void *context, sw_buffer part), void *context) {
+    for (const sw_buffer *buffer = sw_memory_buffers(memory); size != 0; buffer++) {
+        sw_buffer part = {buffer->bytes, (size_t)sw_min_u64(buffer->size, size)};
+        if (part.size != 0) each(context, part);
+        size -= part.size;
+    }
+}
+
+sw_status sw_reader_clip_front(sw_reader *reader, sw_memory *memory,
+                               void (*each)(void *context, sw_buffer part), void *context) {
+    if (reader->memory != memory || memory == NULL)
+        return sw_fail(SW_INVALID, "reader_clip_front",
+                       "the reader reads something else than that memory");
+    sw_status status = sw_reader_check_revision(reader, "reader_clip_front");
+    if (status != SW_OK) return status;
+    uint64_t consumed = sw_reader_offset(reader), length = sw_reader_length(reader);
+    if (each != NULL) hand_out(memory, consumed, each, context);
+    status = sw_memory_drop_front(memory, consumed);
+    sw_assert1(status == SW_OK);
+    *reader = sw_reader_of(memory);
+    reader->size = length;
+    if (length == 0) reader->at = reader->end;
+    reader->later = length - sw_reader_here(reader);
+    return SW_OK;
+}
+
+const char *sw_reader_check(const sw_reader *reader) {
+    return SW_RULE((reader->at == NULL) == (reader->end == NULL))
+               ?: SW_RULE(reader->at <= reader->end)
+               ?: SW_RULE(sw_reader_length(reader) <= reader->size)
+               ?: SW_RULE(reader->memory != NULL || reader->later == 0);
+}

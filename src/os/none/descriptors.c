@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* No system calls, so none at descriptors (os.h). */
+#include "os/os.h"
+
+int64_t sw_os_read_buffers(int descriptor, const sw_buffer *buffers, size_t count) {
+    (void)descriptor;
+    (void)buffers;
+    (void)count;
+    return SW_OS_NO_CALL;
+}
+
+int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t count) {
+    return sw_os_read_buffers(descriptor, buffers, count);
+}

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory and Reader beside io.BytesIO, and bad use of both."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+PARTS = st.lists(st.binary(max_size=9), max_size=8)
+STEPS = st.lists(st.tuples(st.sampled_from("rbBnlsukpc"), st.integers(0, 12)), max_size=20)
+
+
+def outcome(call: Callable[[], object]) -> object:
+    """What a call gave, or the kind of its exception."""
+    try:
+        return call()
+    except sw.SpanwiseError as error:
+        return error.code
+
+
+class Model:
+    """What a reader does, on bytes in one row."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes | str:
+        """The next bytes, or what a read says that is too long."""
+        if size > len(self.data) - self.at:
+            return "SHORT"
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def leb128(self) -> int | str:
+        """The next number, or what a read of none says."""
+        number = 0
+        for index in range(10):
+            if self.at + index == len(self.data):
+                return "SHORT"
+            byte = self.data[self.at + index]
+            number += (byte % 128) << 7 * index
+            if number >= 1 << 64:
+                return "LIMIT"
+            if byte < 128:
+                self.at += index + 1
+                return number
+        return "FORMAT"
+
+
+def number_of(taken: bytes | str) -> int | str:
+    return taken if isinstance(taken, str) else int.from_bytes(taken, "big")
+
+
+@settings(max_examples=300, deadline=None)
+@given(PARTS, STEPS)
+def test_a_reader_reads_what_bytes_in_one_row_are(
+    parts: list[bytes], steps: list[tuple[str, int]]
+) -> None:
+    memory = sw.Memory(*parts)
+    reader, model = sw.Reader(memory), Model(b"".join(parts))
+    for kind, size in steps:
+        left = len(model.data) - model.at
+        if kind == "r":
+            assert reader.read(size) == model.take(min(size, left))
+        elif kind == "b":
+            assert outcome(lambda n=size: reader.read_bytes(n)) == model.take(size)  # type: ignore[misc]
+        elif kind == "B":
+            want = number_of(model.take(1))
+            assert outcome(reader.read_byte) == want
+        elif kind == "n":
+            want = number_of(model.take(size)) if size <= 8 else "INVALID"
+            assert outcome(lambda n=size: reader.read_be(n)) == want  # type: ignore[misc]
+        elif kind == "l":
+            assert outcome(reader.read_leb128) == model.leb128()
+        elif kind == "s":
+            taken = model.take(size)
+            want_skip = taken if isinstance(taken, str) else None
+            assert outcome(lambda n=size: reader.skip(n)) == want_skip  # type: ignore[misc]
+        elif kind == "u":
+            fits = size <= model.at
+            assert outcome(lambda n=size: reader.unread(n)) == (None if fits else "INVALID")  # type: ignore[misc]
+            model.at -= size if fits else 0
+        elif kind == "k":
+            first = reader.current()
+            assert first == model.data[model.at : model.at + first.nbytes]
+            assert (first.nbytes == 0) == (left == 0)
+        elif kind == "p":
+            got = b"".join(reader.pieces(size))
+            assert got == model.take(min(size, left))
+        else:
+            assert b"".join(reader.clip_front()) == model.data[: model.at]
+            model = Model(model.data[model.at :])
+            assert memory.to_bytes() == model.data
+        assert reader.tell() == model.at
+        assert reader.left_bytes == len(model.data) - model.at
+
+
+@settings(max_examples=100, deadline=None)
+@given(PARTS)
+def test_a_reader_is_a_file(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    want, got = io.BytesIO(data), io.BufferedReader(sw.Reader(sw.Memory(*parts)), buffer_size=3)
+    assert got.readlines() == want.readlines()
+    for place in (len(data) // 2, 0, len(data)):
+        assert got.seek(place) == want.seek(place)
+        assert got.read() == want.read()
+    raw = sw.Reader(data)
+    assert raw.seek(0, os.SEEK_END) == len(data)
+    assert raw.read() == b""
+    assert raw.seek(-len(data), os.SEEK_CUR) == 0
+
+
+def test_buffers_are_shared_both_ways() -> None:
+    mine, array = bytearray(b"abc"), np.arange(4, dtype="<u2")
+    memory = sw.Memory(mine, array, b"")
+    assert (len(memory), memory.size_bytes) == (3, 11)
+    mine[0] = ord("x")
+    array[1] = 0x4142
+    assert memory.to_bytes() == b"xbc\0\0BA\2\0\3\0"
+    assert sw.Reader(memory).read_byte() == ord("x")
+    memory.views()[0][1] = ord("y")
+    assert mine == b"xyc"
+    next(iter(sw.Reader(memory).pieces()))[2] = ord("z")
+    assert mine == b"xyz"
+    with pytest.raises(BufferError):
+        mine.append(1)  # its bytes must stay where they are
+    memory.reset()
+    gc.collect()
+    mine.append(1)
+
+
+def test_views_outlive_the_memory() -> None:
+    memory = sw.Memory(bytearray(b"abcdef"), b"gh")
+    reader = sw.Reader(memory)
+    view = next(reader.pieces(4))
+    memory.reset()
+    del memory, reader
+    gc.collect()
+    assert bytes(view) == b"abcd"
+
+
+def test_a_memory_keeps_its_buffers_alive_and_lets_them_go() -> None:
+    array = np.zeros(10, np.uint8)
+    gone = weakref.ref(array)
+    memory = sw.Memory(array)
+    del array
+    gc.collect()
+    assert gone() is not None
+    memory.update(0, b"ab")
+    gc.collect()
+    assert gone() is None
+    assert memory.to_bytes() == b"ab"
+
+
+def test_memories_are_copied_compared_and_changed() -> None:
+    memory = sw.Memory(b"abc", b"de")
+    assert memory == sw.Memory(bytearray(b"abc"), b"de")
+    assert memory != sw.Memory(b"ab", b"cde")
+    assert memory != sw.Memory(b"abc", b"de", b"")
+    memory.update(-1, b"xyz")
+    assert (memory.size_bytes, bytes(memory)) == (6, b"abcxyz")
+    memory.append(memory)
+    memory.copy_from(memory)
+    assert [view.nbytes for view in memory] == [3, 3, 3, 3, 12]
+    out = bytearray(24)
+    memory.copy_to(out)
+    assert out == b"abcxyz" * 4
+    with pytest.raises(sw.LimitError):
+        memory.copy_to(bytearray(23))
+    with pytest.raises(sw.InvalidError, match="read-only"):
+        memory.copy_to(b"x" * 30)
+    assert repr(memory) == "<Memory: 24 B in 5 buffers>"
+    assert repr(sw.Memory(b"")) == "<Memory: 0 B in 1 buffer>"
+
+
+@pytest.mark.parametrize("index", [2, -3, 1 << 70, -(1 << 70)])
+def test_an_index_that_is_not_there(index: int) -> None:
+    memory = sw.Memory(b"a", b"b")
+    with pytest.raises(sw.InvalidError):
+        memory.update(index, b"c")
+    assert memory.to_bytes() == b"ab"
+
+
+def test_what_is_no_buffer_is_refused_whole() -> None:
+    memory = sw.Memory(b"a")
+    with pytest.raises(TypeError):
+        memory.push(b"b", "text")
+    with pytest.raises(sw.InvalidError, match="in a row"):
+        memory.push(b"b", np.zeros((4, 4), np.uint8)[:, ::2])
+    with pytest.raises(TypeError):
+        sw.Reader(7)
+    assert memory.to_bytes() == b"a"
+
+
+@pytest.mark.parametrize("name", ["read_be", "read_bytes", "skip", "unread", "pieces"])
+def test_negative_sizes_and_what_is_no_number(name: str) -> None:
+    reader = sw.Reader(b"abc")
+    for wrong, kind in ((-1, sw.InvalidError), (1 << 64, sw.InvalidError), (1.0, TypeError)):
+        with pytest.raises(kind):
+            getattr(reader, name)(wrong)
+    assert reader.tell() == 0
+
+
+def test_short_data_is_an_end_of_file_that_consumes_nothing() -> None:
+    reader = sw.Reader(sw.Memory(b"\xff", b"\xff\xff"))
+    for call in (
+        lambda: reader.read_be(4),
+        reader.read_leb128,
+        lambda: reader.read_bytes(4),
+        lambda: reader.read_bytes(1 << 60),
+        lambda: reader.skip(4),
+    ):
+        with pytest.raises(sw.ShortError) as caught:
+            call()
+        assert isinstance(caught.value, EOFError)
+        assert reader.tell() == 0
+    for place in (-1, 4):
+        with pytest.raises(sw.InvalidError):
+            reader.seek(place)
+    with pytest.raises(sw.InvalidError):
+        reader.seek(0, 9)
+
+
+def test_numbers_that_are_none() -> None:
+    for data, code in ((b"\x80" * 10 + b"\0", "FORMAT"), (b"\xff" * 9 + b"\2", "LIMIT")):
+        with pytest.raises(sw.InvalidError) as caught:
+            sw.Reader(data).read_leb128()
+        assert caught.value.code == code
+    assert sw.Reader(b"\xff" * 9 + b"\1").read_leb128() == 2**64 - 1
+    assert sw.Reader(b"\xab").read_byte(0x0F) == 0x0B
+
+
+def test_a_reader_of_a_changed_memory_is_an_error_never_a_crash() -> None:
+    memory = sw.Memory(bytearray(1 << 20))
+    changes: list[Callable[[], object]] = [
+        lambda: memory.update(0, b"x"),
+        memory.reset,
+        lambda: sw.Reader(memory).clip_front(),
+    ]
+    for change in changes:
+        reader = sw.Reader(memory)
+        change()
+        gc.collect()
+        for call in (reader.read, reader.read_byte, reader.tell, reader.current, reader.clip_front):
+            with pytest.raises(sw.StateError):
+                call()
+        with pytest.raises(sw.StateError):
+            list(reader.pieces())
+        assert repr(reader) == "<Reader of a memory that was changed>"
+        memory.push(bytearray(1 << 20))
+    reader = sw.Reader(memory)
+    size = reader.left_bytes
+    memory.push(b"more")
+    assert (reader.left_bytes, reader.readall()) == (size, bytes(size))
+    assert reader.read() == b""
+
+
+def test_a_closed_reader() -> None:
+    with sw.Reader(b"abc") as reader:
+        assert repr(reader) == "<Reader at 0 of 3 B>"
+    assert repr(reader) == "<Reader, closed>"
+    with pytest.raises(ValueError, match="closed"):
+        reader.read()
+
+
+def test_descriptors() -> None:
+    front, back = os.pipe()
+    try:
+        memory = sw.Memory(*[b"", b"abc", b"defg"] * 50)
+        reader = sw.Reader(memory)
+        assert reader.write_to(back, 5) == 5
+        assert reader.tell() == 5
+        assert os.read(front, 9) == b"abcde"
+        reader.skip(2)
+        taken = reader.write_to(back)
+        assert taken == 3 * 32 + 4 * 32  # 64 buffers that are not empty
+        assert os.read(front, 999) == (b"abcdefg" * 50)[7 : 7 + taken]
+        space = sw.Memory(bytearray(2), b"", bytearray(4))
+        os.write(back, b"12345")
+        assert space.read_from(front) == 5
+        assert space.to_bytes() == b"12345\0"
+        for wrong in (sw.Memory(), sw.Memory(b""), sw.Memory(b"abc")):
+            with pytest.raises(sw.InvalidError):
+                wrong.read_from(front)
+        os.set_blocking(front, False)
+        with pytest.raises(BlockingIOError):
+            space.read_from(front)
+    finally:
+        os.close(front)
+    try:
+        with pytest.raises(BrokenPipeError):
+            reader.write_to(back)
+        assert reader.tell() == 7 + taken  # nothing was taken
+    finally:
+        os.close(back)
+
+
+def test_threads_share_a_reader_and_a_memory() -> None:
+    memory = sw.Memory(*[bytes([n]) * 7 for n in range(200)])
+    reader, got, failed = sw.Reader(memory), [0] * 256, []
+
+    def work() -> None:
+        try:
+            while True:
+                byte = reader.read_byte()
+                with memory._lock:
+                    got[byte] += 1
+                memory.push(b"x")
+        except sw.ShortError:
+            pass
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert got == [7] * 200 + [0] * 56
+    assert memory.size_bytes == 2 * 1400

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Multi-buffer memory (spanwise/memory.h): each operation by hand, refused memory, and the defects of an
+ * earlier library as named cases. The readers are in test_reader.c. */
+#include "spanwise/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "buffer/memory.h"
+#include "check.h"
+#include "range_memory.h"
+
+static uint8_t bytes[64];
+static counted_memory counted;
+
+static void begin(void) {
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)i;
+}
+
+static void push(sw_memory *memory, size_t from, size_t size) {
+    CHECK_EQ(sw_memory_push(memory, bytes + from, size), SW_OK);
+}
+
+/* Whether the bytes of the memory are those of `text`. */
+static void check_bytes(const sw_memory *memory, const char *text, size_t size) {
+    uint8_t got[64];
+    CHECK_EQ(sw_memory_size(memory), size);
+    CHECK_EQ(sw_memory_copy_to(memory, got, sizeof got), SW_OK);
+    CHECK(size == 0 || memcmp(got, text, size) == 0);
+    CHECK(sw_memory_check(memory) == NULL);
+}
+
+static void buffers_are_shared(void) {
+    sw_memory memory;
+    sw_memory_init(&memory, NULL);
+    push(&memory, 1, 3);
+    push(&memory, 9, 0);
+    push(&memory, 20, 2);
+    CHECK_EQ(sw_memory_count(&memory), 3);
+    check_bytes(&memory, "\1\2\3\x14\x15", 5);
+    bytes[2] = 200;
+    check_bytes(&memory, "\1\xc8\3\x14\x15", 5);
+    bytes[2] = 2;
+    sw_memory_reset(&memory);
+    check_bytes(&memory, "", 0);
+    sw_memory_end(&memory);
+    sw_memory_end(&memory);
+}
+
+static void the_list_grows(void) {
+    sw_allocator allocator = counted_allocator(&counted);
+    sw_memory memory;
+    sw_memory_init(&memory, &allocator);
+    for (size_t i = 0; i < 1000; i++) {
+        push(&memory, i % 32, i % 3);
+        CHECK_EQ(counted.held_bytes == 0, i < SW_MEMORY_FEW);
+    }
+    CHECK_EQ(counted.calls, 5); /* 64, 128, 256, 512, 1024 buffers */
+    CHECK_EQ(counted.held_bytes, 1024 * sizeof(sw_buffer));
+    CHECK_EQ(sw_memory_size(&memory), 333 * 3); /* 0 + 1 + 2, 333 times, and a 0 */
+    for (size_t i = 0; i < 1000; i++) {
+        CHECK(sw_memory_buffers(&memory)[i].bytes == bytes + i % 32);
+        CHECK_EQ(sw_memory_buffers(&memory)[i].size, i % 3);
+    }
+    sw_memory_end(&memory);
+    CHECK_EQ(counted.held_bytes, 0);
+    push(&memory, 0, 1); /* it may be used again */
+    check_bytes(&memory, "\0", 1);
+    sw_memory_end(&memory);
+}
+
+static void a_memory_is_appended_to_itself(void) {
+    sw_memory memory;
+    sw_memory_init(&memory, NULL);
+    push(&memory, 1, 1);
+    push(&memory, 2, 1);
+    for (int i = 0; i < 6; i++) CHECK_EQ(sw_memory_append(&memory, &memory), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 128); /* beyond two lists */
+    CHECK_EQ(sw_memory_size(&memory), 128);
+    for (size_t i = 0; i < 128; i++) CHECK_EQ(sw_memory_buffers(&memory)[i].bytes[0], 1 + i % 2);
+    sw_memory_end(&memory);
+}
+
+static void a_copy_is_one_buffer(void) {
+    uint8_t space[8] = {0};
+    sw_memory memory, other;
+    sw_memory_init(&memory, NULL);
+    sw_memory_init(&other, NULL);
+    push(&memory, 0, 1);
+    push(&other, 3, 2);
+    push(&other, 7, 1);
+    CHECK_EQ(sw_memory_copy_from(&memory, &other, space, 2), SW_LIMIT);
+    CHECK_EQ(space[0], 0);
+    CHECK_EQ(sw_memory_count(&memory), 1);
+    CHECK_EQ(sw_memory_copy_from(&memory, &other, space, sizeof space), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 2);
+    check_bytes(&memory, "\0\3\4\7", 4);
+    CHECK_EQ(sw_memory_copy_from(&memory, &memory, space + 4, 4), SW_OK); /* of itself */
+    check_bytes(&memory, "\0\3\4\7\0\3\4\7", 8);
+    uint8_t *all = sw_memory_to_bytes(&memory);
+    CHECK(memcmp(all, "\0\3\4\7\0\3\4\7", 8) == 0);
+    free(all);
+    sw_memory_end(&memory);
+    all = sw_memory_to_bytes(&memory);
+    CHECK(all != NULL);
+    free(all);
+    sw_memory_end(&other);
+}
+
+/* Defect 3 of gomem.md's list: an update of 2 bytes by 3 made 3 + 2 bytes a size of 1. */
+static void defect_3_update_keeps_the_size(void) {
+    sw_memory memory;
+    sw_memory_init(&memory, NULL);
+    push(&memory, 0, 3);
+    push(&memory, 3, 2);
+    CHECK_EQ(sw_memory_update(&memory, -1, bytes + 10, 3), SW_OK);
+    check_bytes(&memory, "\0\1\2\x0a\x0b\x0c", 6);
+    CHECK_EQ(sw_memory_update(&memory, 0, NULL, 0), SW_OK);
+    check_bytes(&memory, "\x0a\x0b\x0c", 3);
+    CHECK_EQ(sw_memory_update(&memory, -2, bytes + 1, 1), SW_OK);
+    check_bytes(&memory, "\1\x0a\x0b\x0c", 4);
+    const int64_t wrong[] = {2, -3, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < 4; i++)
+        CHECK_EQ(sw_memory_update(&memory, wrong[i], bytes, 1), SW_INVALID);
+    CHECK_EQ(sw_memory_update(&memory, 0, NULL, 1), SW_INVALID);
+    CHECK_EQ(sw_memory_update(&memory, 0, bytes, SIZE_MAX), SW_LIMIT);
+    check_bytes(&memory, "\1\x0a\x0b\x0c", 4);
+    sw_memory_end(&memory);
+    CHECK_EQ(sw_memory_update(&memory, 0, bytes, 1), SW_INVALID);
+    CHECK_EQ(sw_memory_update(&memory, -1, bytes, 1), SW_INVALID);
+}
+
+static void the_front_is_dropped(void) {
+    sw_memory memory;
+    sw_memory_init(&memory, NULL);
+    push(&memory, 0, 0);
+    push(&memory, 0, 3);
+    push(&memory, 0, 0);
+    push(&memory, 3, 4);
+    CHECK_EQ(sw_memory_drop_front(&memory, 8), SW_SHORT);
+    CHECK_EQ(sw_memory_count(&memory), 4);
+    CHECK_EQ(sw_memory_drop_front(&memory, 0), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 3); /* the empty one at the front is gone */
+    CHECK_EQ(sw_memory_drop_front(&memory, 3), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 1);
+    CHECK_EQ(sw_memory_drop_front(&memory, 1), SW_OK);
+    check_bytes(&memory, "\4\5\6", 3);
+    CHECK_EQ(sw_memory_drop_front(&memory, 3), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 0);
+    CHECK_EQ(sw_memory_drop_front(&memory, 0), SW_OK);
+    CHECK_EQ(sw_memory_drop_front(&memory, 1), SW_SHORT);
+    sw_memory_end(&memory);
+}
+
+static void equality_knows_segments(void) {
+    sw_memory one, other;
+    sw_memory_init(&one, NULL);
+    sw_memory_init(&other, NULL);
+    CHECK(sw_memory_equal(&one, &other));
+    push(&one, 0, 3);
+    push(&other, 0, 1);
+    CHECK(!sw_memory_equal(&one, &other));
+    push(&one, 3, 1);
+    push(&other, 1, 3);
+    CHECK(!sw_memory_equal(&one, &other)); /* the same bytes in other buffers */
+    uint8_t same[4] = {0, 1, 2, 3};
+    sw_memory_reset(&other);
+    CHECK_EQ(sw_memory_push(&other, same, 3), SW_OK);
+    CHECK_EQ(sw_memory_push(&other, same + 3, 1), SW_OK);
+    CHECK(sw_memory_equal(&one, &other));
+    same[3] = 9;
+    CHECK(!sw_memory_equal(&one, &other));
+    sw_memory_end(&one);
+    sw_memory_end(&other);
+}
+
+static void wrong_arguments_change_nothing(void) {
+    sw_memory memory;
+    uint8_t small[2] = {77, 77};
+    sw_memory_init(&memory, NULL);
+    push(&memory, 0, 3);
+    CHECK_EQ(sw_memory_push(&memory, NULL, 1), SW_INVALID);
+    CHECK_EQ(sw_memory_push(&memory, bytes, SIZE_MAX), SW_LIMIT);
+    CHECK_EQ(sw_memory_push(&memory, bytes, (size_t)SW_MEMORY_SIZE_MAX - 2), SW_LIMIT);
+    sw_buffer half_wrong[] = {{bytes, 1}, {NULL, 1}};
+    CHECK_EQ(sw_memory_push_buffers(&memory, half_wrong, 2), SW_INVALID);
+    CHECK_EQ(sw_memory_push_buffers(&memory, half_wrong, SIZE_MAX / 32), SW_INVALID);
+    CHECK_EQ(sw_memory_push_buffers(&memory, NULL, 0), SW_OK);
+    CHECK_EQ(sw_memory_copy_to(&memory, small, 2), SW_LIMIT);
+    CHECK_EQ(small[0], 77);
+    CHECK_EQ(sw_memory_copy_to(&memory, NULL, 100), SW_LIMIT);
+    CHECK_EQ(sw_memory_push(&memory, NULL, 0), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 2);
+    check_bytes(&memory, "\0\1\2", 3);
+    sw_memory_end(&memory);
+}
+
+static void refused_memory_changes_nothing(void) {
+    sw_allocator allocator = counted_allocator(&counted);
+    sw_memory memory;
+    sw_memory_init(&memory, &allocator);
+    for (size_t i = 0; i < SW_MEMORY_FEW; i++) push(&memory, i, 1);
+    counted.refuses = 1;
+    CHECK_EQ(sw_memory_push(&memory, bytes, 1), SW_NOMEM);
+    CHECK_EQ(sw_memory_append(&memory, &memory), SW_NOMEM);
+    uint8_t space[8] = {9};
+    CHECK_EQ(sw_memory_copy_from(&memory, &memory, space, 8), SW_NOMEM);
+    CHECK_EQ(space[0], 9);
+    check_bytes(&memory, "\0\1\2\3\4\5", SW_MEMORY_FEW);
+    counted.refuses = 0;
+    CHECK_EQ(sw_memory_append(&memory, &memory), SW_OK);
+    CHECK_EQ(sw_memory_count(&memory), 2 * SW_MEMORY_FEW);
+    sw_memory_end(&memory);
+    CHECK_EQ(counted.held_bytes, 0);
+}
+
+static void a_descriptor_fills_buffers(void) {
+    uint8_t front[3] = {0}, back[4] = {0};
+    sw_memory memory;
+    uint64_t got = 99;
+    int ends[2];
+    if (pipe(ends) != 0) abort();
+    sw_memory_init(&memory, NULL);
+    CHECK_EQ(sw_memory_read_from(&memory, ends[0], &got), SW_INVALID);
+    for (int i = 0; i < 70; i++) CHECK_EQ(sw_memory_push(&memory, NULL, 0), SW_OK);
+    CHECK_EQ(sw_memory_read_from(&memory, ends[0], &got), SW_INVALID);
+    CHECK_EQ(sw_memory_push(&memory, front, 3), SW_OK);
+    CHECK_EQ(sw_memory_push(&memory, back, 4), SW_OK);
+    if (write(ends[1], "abcde", 5) != 5) abort();
+    sw_status status = sw_memory_read_from(&memory, ends[0], &got);
+    if (status != SW_UNSUPPORTED) {
+        CHECK_EQ(status, SW_OK);
+        CHECK_EQ(got, 5); /* a short read, behind 70 empty buffers */
+        CHECK(memcmp(front, "abc", 3) == 0 && memcmp(back, "de", 2) == 0);
+        if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) abort();
+        CHECK_EQ(sw_memory_read_from(&memory, ends[0], &got), SW_STATE);
+        close(ends[1]);
+        CHECK_EQ(sw_memory_read_from(&memory, ends[0], &got), SW_OK);
+        CHECK_EQ(got, 0); /* the end of the file */
+        CHECK_EQ(sw_memory_read_from(&memory, -1, &got), SW_IO);
+    }
+    close(ends[0]);
+    sw_memory_end(&memory);
+}
+
+int main(void) {
+    begin();
+    buffers_are_shared();
+    the_list_grows();
+    a_memory_is_appended_to_itself();
+    a_copy_is_one_buffer();
+    defect_3_update_keeps_the_size();
+    the_front_is_dropped();
+    equality_knows_segments();
+    wrong_arguments_change_nothing();
+    refused_memory_changes_nothing();
+    a_descriptor_fills_buffers();
+    return check_result();
+}
