@@ -23,13 +23,17 @@ from spanwise.commands import (
     optimize,
     record,
     replay,
+    report,
     run,
     sweep,
 )
 from spanwise.commands._common import Parser
 from spanwise.errors import SpanwiseError
 
-COMMANDS = (classes, explain, record, run, ledger, compare, optimize, build, replay, sweep, demo)
+COMMANDS = (
+    *(classes, explain, record, run, ledger, compare, optimize, build, replay, sweep),
+    *(report, demo),
+)
 EXIT_BAD = 2
 EXIT_PIPE = 141
 

@@ -31,6 +31,7 @@ from spanwise.tables.table import SizeClassTable
 TABLES = ("go", "c16")
 RUNS, RSS_RUNS = 3, 5
 """Runs under each malloc, of which the median counts."""
+REPORT = "python.html"
 BUILD = "best"
 """Folder of the build, in the folder of the results."""
 
@@ -92,7 +93,7 @@ def add(commands: SubParsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Records, accounts, draws, closes the loop; the last line says what was found."""
+    """Records, accounts, draws, closes the loop; the last lines say what was found, and where."""
     folder = Path(options.output)
     with made_folder(folder):
         return _run_in(folder, options)
@@ -107,18 +108,22 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
         shown.append(_show(compiled, "the C compiler", "compiler", folder, quiet))
     loop = _close_loop(python.recording, folder)
     _draw_tables(folder)
+    _say("a report of python3")
+    report = folder / REPORT
+    python.recording.to_html(report, TABLES[-1], progress=False)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
-        print_json({**ledgers, "loop": loop.to_dict()})
+        print_json({**ledgers, "loop": loop.to_dict(), "report": str(report)})
         return 0
     print(loop, end="\n\n")
-    kept = (".swt", ".png", ".json")
+    kept = (".swt", ".png", ".json", ".html")
     files = sorted(path.name for path in folder.iterdir() if path.suffix in kept)
     files += [f"{BUILD}/"] if not loop.why_not else []
     print(f"in {folder}/: {', '.join(files)}\n")
     for one in shown[1:]:
         print(one.sentence() + ".")
     print(loop.sentence())
+    print(f"All of python3 on one page, for any browser: {report.absolute()}")
     return 0
 
 

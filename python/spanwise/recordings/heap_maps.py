@@ -45,26 +45,27 @@ def maps_through(
     source: Source,
     simulation: Simulation,
     name: str,
-    spread: tuple[int, int],
+    spread: tuple[int, int, int],
     progress: Step | None = None,
 ) -> list[HeapMap]:
-    """Runs a recording; maps at moments that are evenly spread over its operations, without slots.
+    """Runs a recording; maps at evenly spread operations and at the peak, without slots.
 
     Args:
         source: the operations.
         simulation: a fresh one.
         name: of the source, for the ledgers.
-        spread: how many operations there are, and over how many moments they are spread.
+        spread: how many operations there are, over how many moments they are spread, and after how
+            many operations most is requested (0: nothing ever is).
         progress: called after each batch.
     """
-    ops, samples = spread
+    ops, samples, peak_op = spread
     count = min(samples, ops)
-    stops = [ops * (i + 1) // count for i in range(count)]
+    stops = {ops * (i + 1) // count for i in range(count)} | ({peak_op} - {0})
     found: list[HeapMap] = []
 
     def take() -> None:
-        at = _format.seconds(simulation.time_ns)
+        at = "peak" if simulation.done == peak_op else _format.seconds(simulation.time_ns)
         found.append(simulation.heap_map(at, name, slots=False))
 
-    visit(source, simulation, stops, take, progress)
+    visit(source, simulation, sorted(stops), take, progress)
     return found

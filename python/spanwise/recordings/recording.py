@@ -485,7 +485,7 @@ class Recording(Result, Tabular):
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> list[HeapMap]:
-        """Maps through time, of one pass: at `samples` moments, evenly spread over the operations.
+        """Maps through time, of one pass: at `samples` evenly spread operations, and at the peak.
 
         They are without slots and objects, so that many fit; `spanwise.plots.save_frames` draws
         them as an animation. The other arguments are those of `ledger`.
@@ -496,7 +496,11 @@ class Recording(Result, Tabular):
         try:
             with progress_bar(progress, ops, f"heap maps, {made.name}", "operations") as tell:
                 return heap_maps.maps_through(
-                    self._source, simulation, self.name, (ops, wanted), tell
+                    self._source,
+                    simulation,
+                    self.name,
+                    (ops, wanted, self.summary.peak_op),
+                    tell,
                 )
         finally:
             simulation.close()
@@ -512,6 +516,34 @@ class Recording(Result, Tabular):
             "arguments": self.arguments,
             "summary": self.summary.to_dict(),
         }
+
+    def to_html(
+        self,
+        path: str | os.PathLike[str],
+        table: SizeClassTable | str = "c16",
+        *,
+        holdout: Iterable[Recording] = (),
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> str:
+        """Writes a report: one page that needs no network, with the answer first.
+
+        Args:
+            path: of the page, which appears whole; what is there is replaced.
+            table: size classes, or a table's name.
+            holdout: recordings on which the table that is fitted to this one is tried.
+            options: of the heap; of decay_ms the recording's clock counts.
+            progress: as of `ledger`; the steps are passes over the recording.
+
+        Returns:
+            The answer: the sentence at the head of the page.
+
+        Raises:
+            OSError: the system refused to write.
+        """
+        from spanwise.report import page  # noqa: PLC0415  reports know models
+
+        return page.write(self, path, as_table(table), tuple(holdout), options, progress=progress)
 
     # --- pictures and text ---
 

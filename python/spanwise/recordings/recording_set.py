@@ -274,6 +274,23 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
             raise errors.InvalidError(f"{what} is that of one recording; ask one of the set")
         return self._recordings[0]
 
+    def to_html(
+        self,
+        path: str | os.PathLike[str],
+        table: SizeClassTable | str = "c16",
+        *,
+        holdout: Iterable[Recording] = (),
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> str:
+        """Writes the report of the only recording; as `Recording.to_html`.
+
+        Raises:
+            InvalidError: there are several, each with a heap of its own.
+        """
+        only = self._only("a report")
+        return only.to_html(path, table, holdout=holdout, options=options, progress=progress)
+
     # --- pictures and other forms ---
 
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:

@@ -69,7 +69,9 @@ def test_demo(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("== python3 (")
     assert done.stdout.count("free pages") >= 1
-    last = lines[-1]
+    last, where = lines[-2:]
+    assert where.endswith(str(tmp_path / "out/python.html"))
+    assert 50_000 < (tmp_path / "out/python.html").stat().st_size < 3 << 20
     assert last.startswith("python3 wasted ")
     found = json.loads(spanwise("optimize", tmp_path / "out/python.swt", *RULES, "--json").stdout)
     stays = "no table that was found holds less, so c16 stays" in last
@@ -88,6 +90,7 @@ def test_demo_json_without_a_compiler(tmp_path: Path) -> None:
     done = spanwise("demo", "--json", "-o", tmp_path, env={"PATH": str(tmp_path), "CC": ""})
     value: dict[str, Any] = json.loads(done.stdout)
     loop = value.pop("loop")
+    assert Path(value.pop("report")).is_file()
     for comparison in value.values():
         for ledger in comparison["ledgers"]:
             assert sum(ledger[part] for part in PARTS) == ledger["held_bytes"]

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The charts of the page, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PARTS
+from spanwise.report.svg import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Scale,
+    element,
+    figure,
+    legend,
+    ticks,
+    words,
+    x_axis,
+    y_axis,
+)
+from spanwise.results.rows import Rows
+from spanwise.tables.table import SizeClassTable
+
+_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
+_TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
+_WASTE = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
+MOST_CLASSES = 12
+MOST_BARS = 320
+
+
+def _unit(most: float, units: Sequence[tuple[int, str]]) -> tuple[int, str]:
+    return next((scale, name) for scale, name in units if most >= 2 * scale or scale == 1)
+
+
+def css_class(part: str) -> str:
+    """The class in report.css of a part of a ledger: roundup_bytes is part-roundup."""
+    return f"part-{part.removesuffix('_bytes').replace('_', '-')}"
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.6g}"
+
+
+def _used(ledgers: Sequence[Any]) -> list[str]:
+    """The parts that are not 0 in all of them."""
+    return [name for name in PARTS if any(np.any(np.asarray(one[name]) > 0) for one in ledgers)]
+
+
+def ledger_bar(ledger: Ledger) -> str:
+    """Two bars: the whole ledger with a line where its resident bytes end, and its waste alone."""
+    scale, unit = _unit(ledger.held_bytes, _BYTES)
+    x = Scale(0, max(ledger.held_bytes, 1) / scale, LEFT, WIDTH - RIGHT)
+    parts = [*_bar(ledger, PARTS, x, scale, 22)]
+    if ledger.resident_bytes is not None:
+        end = x.at(ledger.resident_bytes / scale)
+        text = f"resident {_format.size(ledger.resident_bytes)}"
+        parts.append(element("line", x1=end, x2=end, y1=14, y2=64, class_="resident"))
+        parts.append(words(end - 4, 12, text, "end"))
+    parts.append(x_axis(x, ticks(x.high, 8), _shown, 64, f"held at the peak, {unit}"))
+    names = [name for name in PARTS if getattr(ledger, name) > 0]
+    bottom = 128
+    if ledger.waste_bytes > 0:
+        scale, unit = _unit(ledger.waste_bytes, _BYTES)
+        x = Scale(0, ledger.waste_bytes / scale, LEFT, WIDTH - RIGHT)
+        parts += _bar(ledger, [name for name in PARTS if name != "requested_bytes"], x, scale, 106)
+        parts.append(x_axis(x, ticks(x.high, 8), _shown, 138, f"its waste alone, {unit}"))
+        bottom = 194
+    named = [(css_class(n), f"{PARTS[n]} {_format.size(getattr(ledger, n))}") for n in names]
+    parts.append(legend(named, bottom))
+    return figure(bottom + 44, parts, f"ledger of the peak: {_format.size(ledger.held_bytes)} held")
+
+
+def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> Iterator[str]:
+    """Parts of a ledger side by side; those that are wide enough say their share of the bar."""
+    begin = 0.0
+    for name in names:
+        value = getattr(ledger, name) / scale
+        left, right = x.at(begin), x.at(begin + value)
+        begin += value
+        if value == 0:
+            continue
+        title = element("title", f"{PARTS[name]}: {_format.size(value * scale)}")
+        yield element(
+            "rect", title, x=left, y=y, width=right - left, height=32, class_=css_class(name)
+        )
+        if right - left > 46:
+            share = _format.share(value, x.high)
+            yield words((left + right) / 2, y + 21, share, "middle", "inside")
+
+
+def timeline(rows: Rows, peak_op: int) -> str:
+    """Parts of what is held over time, stacked; resident bytes as a line; the peak marked."""
+    if not len(rows):
+        return ""
+    scale, unit = _unit(float(rows["held_bytes"].max()), _BYTES)
+    y = Scale(0, float(rows["held_bytes"].max()) / scale or 1.0, 250, 24)
+    x, places, marks, x_unit = _over_time(rows)
+    at = [x.at(float(place)) for place in places]
+    made = [y_axis(y, ticks(y.high), _shown, unit)]
+    below = np.zeros(len(rows))
+    used = _used([rows])
+    for name in used:
+        top = below + rows[name] / scale
+        made.append(element("path", d=_area(at, below, top, y), class_=css_class(name)))
+        below = top
+    line = " ".join(
+        f"{a:.1f},{y.at(value / scale):.1f}"
+        for a, value in zip(at, rows["resident_bytes"], strict=True)
+    )
+    made.append(element("polyline", points=line, class_="resident"))
+    peak = at[min(int(np.searchsorted(rows["op"], peak_op)), len(at) - 1)]
+    made.append(element("line", x1=peak, x2=peak, y1=24, y2=250, class_="peak"))
+    anchor = "end" if peak > WIDTH / 2 else "start"
+    made.append(words(peak + (-4 if anchor == "end" else 4), 20, "peak", anchor))
+    made.append(
+        element(
+            "line", id="now", x1=peak, x2=peak, y1=24, y2=250, class_="now", visibility="hidden"
+        )
+    )
+    made.append(x_axis(x, marks, _shown, 250, x_unit))
+    names = [(css_class(name), PARTS[name]) for name in used]
+    made.append(legend([*names, ("resident-patch", "resident (line)")], 304))
+    return figure(326, made, "bytes held over time, by part", "timeline")
+
+
+def _over_time(rows: Rows) -> tuple[Scale, NDArray[Any], list[float], str]:
+    """The axis of times, or of operations where the recording has no times."""
+    times = np.asarray(rows["time_ns"], np.float64)
+    if times[-1] > times[0]:
+        scale, unit = _unit(float(times[-1]), _TIMES)
+        places, name = times / scale, f"time of the recording, {unit}"
+    else:
+        places, name = np.asarray(rows["op"], np.float64), "operations"
+    low, high = float(places[0]), float(places[-1])
+    marks = [mark for mark in ticks(high, 8) if mark >= low]
+    return Scale(low, high, LEFT, WIDTH - RIGHT), places, marks, name
+
+
+def place_in_time(rows: Rows, op: int, time_ns: int) -> float:
+    """Where an operation and its time are in `timeline`."""
+    if not len(rows):
+        return float(LEFT)
+    x, _, _, name = _over_time(rows)
+    if name == "operations":
+        return x.at(op)
+    times = np.asarray(rows["time_ns"], np.float64)
+    return x.at(time_ns / _unit(float(times[-1]), _TIMES)[0])
+
+
+def _area(at: Sequence[float], below: NDArray[Any], top: NDArray[Any], y: Scale) -> str:
+    """The path between two lines."""
+    up = [f"{a:.1f} {y.at(value):.1f}" for a, value in zip(at, top, strict=True)]
+    down = [f"{a:.1f} {y.at(value):.1f}" for a, value in zip(at, below, strict=True)]
+    return f"M{'L'.join(up)}L{'L'.join(reversed(down))}Z"
+
+
+def sizes(rows: Rows, table: SizeClassTable) -> str:
+    """Requests by size, on logarithmic scales; the classes of the table as ticks below."""
+    if not len(rows):
+        return ""
+    asked, counts = _binned(rows)
+    high = float(max(asked[-1], table.largest_bytes))
+    x = Scale(1, 2 ** np.ceil(np.log2(high)), LEFT, WIDTH - RIGHT, log=True)
+    most = float(counts.max())
+    y = Scale(0.5, most * 1.3, 220, 24, log=True)
+    decades = [10.0**i for i in range(int(np.log10(max(most, 1))) + 1)]
+    made = [y_axis(y, decades, _shown, "requests")]
+    made += [
+        element("line", x1=x.at(size), x2=x.at(size), y1=220, y2=y.at(count), class_="bar")
+        for size, count in zip(asked.tolist(), counts.tolist(), strict=True)
+    ]
+    classes = table.classes["size_bytes"].tolist()
+    made += [
+        element("line", x1=x.at(size), x2=x.at(size), y1=224, y2=236, class_="boundary")
+        for size in classes
+    ]
+    made.append(words(LEFT - 6, 234, "classes", "end", class_="unit"))
+    powers = [2.0**i for i in range(int(np.log2(x.high)) + 1) if i % 2 == 0]
+    text = f"requested size; the ticks above are the {len(classes)} classes of {table.name}"
+    made.append(x_axis(x, powers, lambda value: _format.size(value).replace(".0", ""), 238, text))
+    return figure(276, made, f"requests by size, and the classes of {table.name}")
+
+
+def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sizes and counts; where there are very many sizes those that lie near are added up."""
+    asked = np.maximum(np.asarray(rows["size_bytes"], np.float64), 1)
+    counts = np.asarray(rows["count"], np.float64)
+    if len(asked) <= MOST_BARS:
+        return asked, counts
+    step = np.log2(asked[-1]) / MOST_BARS
+    place = np.floor(np.log2(asked) / step).astype(int)
+    bins, first = np.unique(place, return_index=True)
+    total = np.bincount(place, weights=counts)[bins]
+    return asked[first], total
+
+
+def waste_by_class(ledger: Ledger) -> str:
+    """The classes with most waste, by part; large objects' rounding is shown as round-up."""
+    classes = np.asarray(ledger.classes)
+    wasted = np.sum([classes[name].astype(np.int64) for name in _WASTE], axis=0)
+    order = np.argsort(-wasted, kind="stable")[:MOST_CLASSES]
+    shown = [int(i) for i in order if wasted[i] > 0]
+    if not shown:
+        return ""
+    scale, unit = _unit(float(wasted[shown[0]]), _BYTES)
+    x = Scale(0, float(wasted[shown[0]]) / scale * 1.22, LEFT + 20, WIDTH - RIGHT)
+    made = []
+    for row, i in enumerate(shown):
+        y, begin = 8 + 20 * row, 0.0
+        name = f"{int(classes['size_bytes'][i]):,} B" if classes["cls"][i] else "large"
+        made.append(words(LEFT + 14, y + 12, name, "end"))
+        for part in _WASTE:
+            value = int(classes[part][i]) / scale
+            left, right = x.at(begin), x.at(begin + value)
+            if value > 0:
+                title = element("title", f"{PARTS[part]}: {_format.size(value * scale)}")
+                made.append(
+                    element(
+                        "rect",
+                        title,
+                        x=left,
+                        y=y,
+                        width=right - left,
+                        height=15,
+                        class_=css_class(part),
+                    )
+                )
+            begin += value
+        share = _format.share(int(wasted[i]), ledger.waste_bytes)
+        made.append(words(x.at(begin) + 5, y + 12, f"{_format.size(int(wasted[i]))}, {share}"))
+    bottom = 12 + 20 * len(shown)
+    made.append(x_axis(x, ticks(x.high, 6), _shown, bottom, f"waste at the peak, {unit}"))
+    used = [part for part in _WASTE if classes[part].any()]
+    made.append(legend([(css_class(part), PARTS[part]) for part in used], bottom + 52))
+    return figure(bottom + 66, made, "waste by size class")

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says of a recording: the passes over it, and the answer in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanwise import _format, _lib, errors
+from spanwise.heap.heap_map import HeapMap
+from spanwise.heap.options import HeapOptions
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import PARTS
+from spanwise.optimizer.optimum import Optimum
+from spanwise.optimizer.search import optimize
+from spanwise.recordings.live_sites import LiveSites
+from spanwise.recordings.recording import Recording
+from spanwise.results.progress import Progress, progress_bar
+from spanwise.results.rows import Rows
+from spanwise.tables.table import SizeClassTable
+
+MOMENTS = 160
+FRAMES = 24
+CLASSES = 32
+"""At most so many classes has the table that is fitted to the recording."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the page shows.
+
+    Attributes:
+        recording: what it is about.
+        table: its size classes.
+        ledger: of the peak of requested bytes.
+        timeline: rows of `Recording.timeline(detail="parts")`.
+        histogram: requests by size.
+        maps: through time, the peak among them.
+        sites: what lives at the peak, by call site.
+        advice: the fitted table beside the stock ones; None: there is nothing to fit one to.
+        no_advice: why there is none; "" if there is.
+    """
+
+    recording: Recording
+    table: SizeClassTable
+    ledger: Ledger
+    timeline: Rows
+    histogram: Rows
+    maps: tuple[HeapMap, ...]
+    sites: LiveSites
+    advice: Optimum | None
+    no_advice: str
+
+    @property
+    def program(self) -> str:
+        """The name of the recorded program."""
+        return Path(self.recording.program).name or self.recording.name
+
+    @property
+    def has_sites(self) -> bool:
+        """Whether any live object has a known call site."""
+        return any(site.id for site in self.sites)
+
+    def worst_part(self) -> str:
+        """The part with most of the waste."""
+        return max(
+            (name for name in PARTS if name != "requested_bytes"),
+            key=lambda name: int(getattr(self.ledger, name)),
+        )
+
+    def answer(self) -> str:
+        """What was wasted, where, and what to do about it."""
+        ledger = self.ledger
+        if ledger.held_bytes == 0 or not len(self.recording):
+            return f"{self.program} allocated nothing, so nothing was wasted."
+        worst = self.worst_part()
+        share = _format.share(ledger.waste_bytes, ledger.held_bytes)
+        most = _format.size(getattr(ledger, worst))
+        said = (
+            f"At its peak {self.program} had asked for {_format.size(ledger.requested_bytes)}, and"
+            f" a heap with the table {ledger.table} held {_format.size(ledger.held_bytes)} for it:"
+            f" {share} was waste, most of it {PARTS[worst]} ({most})"
+        )
+        if ledger.resident_bytes is not None:
+            said += f"; {_format.size(ledger.resident_bytes)} was resident"
+        return f"{said}. {self.advised()}".strip()
+
+    def advised(self) -> str:
+        """What another table would hold; "" where none was fitted."""
+        return "" if self.advice is None else f"Of the tables tried, {self.advice.verdict()}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON, as they lie in the page; charts' rows left out."""
+        return {
+            "program": self.program,
+            "arguments": self.recording.arguments,
+            "answer": self.answer(),
+            "summary": self.recording.summary.to_dict(),
+            "ledger": self.ledger.to_dict(),
+            "sites": [site.to_dict() for site in self.sites.sites[:15]],
+            "advice": None if self.advice is None else self.advice.trial.held_bytes,
+            "spanwise": _lib.version(),
+        }
+
+
+def gather(
+    recording: Recording,
+    table: SizeClassTable,
+    holdout: Sequence[Recording] = (),
+    options: HeapOptions | None = None,
+    progress: Progress = None,
+) -> Facts:
+    """Runs the recording as often as its facts need.
+
+    Args:
+        recording: the recording.
+        table: size classes of the simulated heap.
+        holdout: recordings that the fitted table is tried on.
+        options: of the heap.
+        progress: as of `Recording.ledger`.
+
+    Raises:
+        InvalidError, TraceFormatError: as of those calls.
+    """
+    with progress_bar(progress, 6, "report", "passes") as tell:
+
+        def done(value: Any) -> Any:
+            tell(1)
+            return value
+
+        ledger = done(recording.ledger(table, options=options, progress=False))
+        timeline = recording.timeline(
+            table, samples=MOMENTS, detail="parts", options=options, progress=False
+        )
+        done(None)
+        maps = done(recording.maps(table, samples=FRAMES, options=options, progress=False))
+        sites = done(recording.live_sites(table, options=options, progress=False))
+        histogram = done(recording.histogram())
+        advice, why = _advise(recording, table, holdout)
+        done(None)
+    return Facts(recording, table, ledger, timeline, histogram, tuple(maps), sites, advice, why)
+
+
+def _advise(
+    recording: Recording, table: SizeClassTable, holdout: Sequence[Recording]
+) -> tuple[Optimum | None, str]:
+    """The fitted table, or why there is none."""
+    if not recording.events:
+        return None, "the recording has no operation"
+    try:
+        found = optimize(
+            recording, CLASSES, tables=(table,), holdout=holdout or None, progress=False
+        )
+    except errors.InvalidError as error:
+        if holdout:
+            raise
+        return None, str(error)
+    return found, ""

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a report: texts, charts and data put together."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanwise import _format, _lib
+from spanwise.errors import InvalidError
+from spanwise.ledger.ledger import Ledger
+from spanwise.recordings.outputs import check_output
+from spanwise.report import charts, frames
+from spanwise.report.definitions import DEFINITIONS
+from spanwise.report.facts import Facts, gather
+from spanwise.results.files import write_whole
+from spanwise.tables.table import SizeClassTable
+
+if TYPE_CHECKING:
+    from spanwise.heap.options import HeapOptions
+    from spanwise.recordings.recording import Recording
+    from spanwise.results.progress import Progress
+
+_FOLDER = Path(__file__).parent
+_SITES = 15
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+_MAP_KEYS = (
+    ("key-low", "few slots in use"),
+    ("key-high", "all in use"),
+    ("key-large", "large object"),
+    ("key-free", "free pages"),
+    ("key-none", "not held"),
+)
+
+
+def write(
+    recording: Recording,
+    path: str | os.PathLike[str],
+    table: SizeClassTable,
+    holdout: Sequence[Recording],
+    options: HeapOptions | None,
+    *,
+    progress: Progress,
+) -> str:
+    """Writes the page; as `Recording.to_html`."""
+    check_place(path)
+    facts = gather(recording, table, holdout, options, progress)
+    write_whole(path, page_of(facts))
+    return facts.answer()
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuses, before the work, a place where the page could not be written.
+
+    Raises:
+        OSError: as `check_output`.
+        InvalidError: the name does not end as a page's.
+    """
+    check_output(path)
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise InvalidError(f"{path}: a report ends in .html; give another name")
+
+
+def page_of(facts: Facts) -> str:
+    """The whole page."""
+    style = (_FOLDER / "report.css").read_text(encoding="utf-8")
+    script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+    title = html.escape(f"memory of {facts.program}")
+    body = "\n".join(_sections(facts))
+    shown = frames.frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{_PATTERNS}\n<main>\n{body}\n"
+        f"</main>\n{_json('frames', shown)}\n{_json('facts', facts.to_dict())}\n"
+        f"<script>\n{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _json(name: str, value: object) -> str:
+    """Data of the page; `<` cannot end its element early."""
+    text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'
+
+
+def _sections(facts: Facts) -> Iterable[str]:
+    empty = not len(facts.recording)
+    yield _head(facts)
+    if not empty:
+        peak_op = facts.recording.summary.peak_op
+        told = "What the heap held, by part, stacked. The dashed line is what of it was resident."
+        yield _section("Over time", told, charts.timeline(facts.timeline, peak_op))
+        yield _section(
+            "Sizes",
+            "How often each size was asked for. A request takes the next class above it; what lies"
+            " between is round-up.",
+            charts.sizes(facts.histogram, facts.table),
+        )
+        yield _section(
+            "Waste by class",
+            f"At the peak, the classes with most waste; {len(facts.table)} classes are in the"
+            " table.",
+            charts.waste_by_class(facts.ledger) or "<p>No class has any waste.</p>",
+        )
+        yield _heap_map(facts)
+        yield _sites(facts)
+        yield _advice(facts)
+    yield _definitions()
+    yield _about(facts)
+
+
+def _section(title: str, text: str, content: str) -> str:
+    name = title.lower().replace(" ", "-")
+    words = f"<p>{html.escape(text)}</p>" if text else ""
+    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{words}{content}</section>'
+
+
+def _head(facts: Facts) -> str:
+    remarks = [facts.ledger.remark, *facts.recording.summary.gaps()]
+    notes = "".join(
+        f'<p class="remark">{html.escape(text)}</p>'
+        for text in dict.fromkeys(filter(None, remarks))
+    )
+    picture = charts.ledger_bar(facts.ledger) if facts.ledger.held_bytes else ""
+    command = html.escape(" ".join(facts.recording.arguments) or facts.program)
+    return (
+        f'<header><h1>Memory of {html.escape(facts.program)}</h1><p id="answer">'
+        f"{html.escape(facts.answer())}</p>{notes}{picture}"
+        f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
+    )
+
+
+def _heap_map(facts: Facts) -> str:
+    last = max(len(facts.maps) - 1, 0)
+    peak = next((i for i, one in enumerate(facts.maps) if one.ledger.at == "peak"), last)
+    keys = "".join(f'<span><i class="key {name}"></i>{text}</span>' for name, text in _MAP_KEYS)
+    content = (
+        f'<p id="moment" aria-live="polite"></p><div class="slider"><label for="when">time</label>'
+        f'<input id="when" type="range" min="0" max="{last}" value="{peak}" step="1"></div>'
+        '<canvas id="map" role="img" aria-label="heap map"></canvas>'
+        f'<p class="keys">{keys}</p><p class="quiet" id="grain"></p>'
+        "<noscript><p>The heap map is drawn by the script of this page.</p></noscript>"
+    )
+    text = (
+        "Every page of the heap, row by row, in the order of its addresses. Yellow pages are kept"
+        " by few objects; only the same class can use what is free in them."
+    )
+    return _section("Heap map", text, content)
+
+
+def _sites(facts: Facts) -> str:
+    if not facts.has_sites:
+        return _section(
+            "Call sites",
+            "This recording has no call sites. To see who wastes, record the program with them:"
+            " spanwise record --stacks 8 -o FILE.swt -- PROGRAM ARGS.",
+            "",
+        )
+    rows = [
+        (
+            _format.size(site.waste_bytes),
+            _format.size(site.kept_free_bytes),
+            _format.size(site.requested_bytes),
+            _format.number(site.live_objects),
+            "\n".join(_short(frame) for frame in site.frames[:4]) or "unknown",
+        )
+        for site in facts.sites.sites[:_SITES]
+    ]
+    head = ("waste", "of it free bytes kept", "requested", "objects", "innermost callers")
+    text = (
+        "What lives at the peak, by the call that last allocated or resized it. An object keeps its"
+        " round-up and its share of the free bytes of its span."
+    )
+    return _section("Call sites", text, _table(rows, head, 4))
+
+
+def _short(frame: str) -> str:
+    """A frame without the folder of its file."""
+    return frame.rpartition("/")[2]
+
+
+def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> str:
+    """A table whose first columns are numbers."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        made = "".join(
+            f"<{tag}{' class=number' if i < numbers else ''}>{html.escape(cell)}</{tag}>"
+            for i, cell in enumerate(cells)
+        )
+        return f"<tr>{made}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    inside = f"<thead>{line(head, 'th')}</thead><tbody>{body}</tbody>"
+    return f'<div class="wide"><table>{inside}</table></div>'
+
+
+def _advice(facts: Facts) -> str:
+    if facts.advice is None:
+        return _section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
+    trial = facts.advice.trial
+    rows = [_ledger_cells(one, facts) for one in trial.comparison.ledgers]
+    head = ("held", "resident", "waste", "classes", "table")
+    content = _table(rows, head, 4)
+    for other in facts.advice.held_out:
+        content += f"<p>Held out, {html.escape(other.name)}:</p>"
+        content += _table([_ledger_cells(one, facts) for one in other.comparison.ledgers], head, 4)
+    text = (
+        f"{facts.advised()} At the peak, simulated; {facts.advice.proposal.name} was fitted to this"
+        " recording, with classes that are multiples of 16 bytes."
+    )
+    return _section("Table advice", text, content)
+
+
+def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
+    resident = ledger.resident_bytes
+    current = " (this report's)" if ledger.table == facts.table.name else ""
+    return (
+        _format.size(ledger.held_bytes),
+        "-" if resident is None else _format.size(resident),
+        _format.share(ledger.waste_bytes, ledger.held_bytes),
+        str(len(ledger.classes) - 1),
+        f"{ledger.table}{current}",
+    )
+
+
+def _definitions() -> str:
+    items = "".join(
+        f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>"
+        for term, text in DEFINITIONS.items()
+    )
+    return _section("How each number is defined", "", f"<dl>{items}</dl>")
+
+
+def _about(facts: Facts) -> str:
+    rows = [(value, name) for name, value in facts.recording.summary.text_rows()]
+    made = (
+        f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"
+        f" through a simulated heap with the table {facts.table.name} ({len(facts.table)} classes,"
+        f" pages of {facts.table.page_bytes:,} bytes). The simulated program writes all of each"
+        " object. Other allocators were not measured; spanwise compare --peers measures them on"
+        " this machine."
+    )
+    return _section("The recording", made, _table(rows, ("value", "what"), 1))
+
+
+_PATTERNS = (
+    '<svg class="patterns" aria-hidden="true"><defs>'
+    + "".join(
+        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<rect width="6" height="6" class="fill-{name}"/>'
+        f'<path d="{path}" class="stroke"/></pattern>'
+        for name, path in (
+            ("roundup", "M0 6L6 0"),
+            ("free-slot", "M0 0L6 6"),
+            ("cached", "M3 0V6"),
+            ("free-page", "M0 3H6"),
+            ("large-rounding", "M0 6L6 0M0 0L6 6"),
+        )
+    )
+    + "</defs></svg>"
+)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: what the page has, that it is alone, whose numbers it has, and bad input."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.__main__ import main
+
+from tests.python.helpers import make_ops, random_ops
+
+RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
+
+
+class Page(HTMLParser):
+    """What a page has: elements by id, texts, data, attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: dict[str, dict[str, str | None]] = {}
+        self.open: list[str] = []
+        self.texts: dict[str, str] = {}
+        self.paragraphs: dict[str, str] = {}
+        self.attributes: list[tuple[str, str, str]] = []
+        self._name = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes an element."""
+        found = dict(attrs)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        name = found.get("id") or ""
+        if name:
+            assert name not in self.ids
+            self.ids[name] = found
+        self._name = name if name or tag == "script" else self._name
+        if tag not in ("meta", "input", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Each element is ended in its turn."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Notes a text by the id before it."""
+        self.texts[self._name] = self.texts.get(self._name, "") + data
+        if self.open and self.open[-1] != "p":
+            return
+        self.paragraphs.setdefault(self._name, data)
+
+    def data(self, name: str) -> Any:
+        """Data of the page."""
+        return json.loads(self.texts[name])
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a recording."""
+    path = tmp_path_factory.mktemp("page") / "mine.html"
+    RECORDING.to_html(path, "go")
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_has_all_its_parts_and_no_more_than_it_may(text: str) -> None:
+    page = Page(text)
+    assert page.open == []
+    wanted = ("answer", "over-time", "sizes", "waste-by-class", "heap-map", "call-sites")
+    for name in (*wanted, "table-advice", "how-each-number-is-defined", "map", "when", "timeline"):
+        assert name in page.ids, name
+    assert len(text) < 1 << 20
+    assert text.index('id="answer"') < text.index("<svg viewBox") < text.index('id="over-time"')
+
+
+def test_the_page_needs_nothing_else(text: str) -> None:
+    """No element loads anything, and the policy lets none do so."""
+    page = Page(text)
+    loads = {"src", "href", "srcset", "action", "poster", "data", "formaction"}
+    assert [one for one in page.attributes if one[1] in loads] == []
+    assert "default-src 'none'" in text
+    addresses = set(re.findall(r"[a-z]+://[^\s\"'<]*", text))
+    assert addresses == set()
+    assert set(re.findall(r"url\(([^)]*)\)", text)) <= {
+        *("#roundup", "#free-slot", "#cached", "#large-rounding", "#free-page")
+    }
+
+
+def test_the_numbers_are_those_of_the_package(text: str) -> None:
+    page = Page(text)
+    facts, ledger = page.data("facts"), RECORDING.ledger("go")
+    assert facts["ledger"] == json.loads(ledger.to_json())
+    assert facts["answer"] == page.paragraphs["answer"]
+    assert f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} % was waste" in facts["answer"]
+    assert [site["id"] for site in facts["sites"]] == [
+        site.id for site in RECORDING.live_sites("go").sites[:15]
+    ]
+    assert facts["advice"]["go"] == ledger.held_bytes
+
+
+def test_frames_are_the_maps(text: str) -> None:
+    """Each cell is a page here: its byte is the page's use, taken from the tiles one by one."""
+    shown = Page(text).data("frames")
+    maps = RECORDING.maps("go", samples=24)
+    assert [frame["at"] == "peak" for frame in shown["frames"]].count(True) == 1
+    assert len(shown["frames"]) == len(maps) and shown["cell"] == "8.0 KiB"
+    for frame, one in zip(shown["frames"], maps, strict=True):
+        cells = np.frombuffer(base64.b64decode(frame["cells"]), np.uint8)
+        assert len(cells) <= shown["width"] * shown["height"]
+        wanted = np.full(len(cells), 255)
+        for tile in one.array:
+            first, count = int(tile["offset"]) // 8192, int(tile["bytes"]) // 8192
+            code = {0: round(100 * int(tile["live"]) / max(int(tile["slots"]), 1)), 1: 101, 2: 102}
+            wanted[first : first + count] = code[int(tile["kind"])]
+        assert (np.abs(cells.astype(int) - wanted) <= 1).all()
+        assert ((cells > 100) == (wanted > 100)).all()
+
+
+def test_what_a_recording_says_cannot_become_markup(tmp_path: Path) -> None:
+    name = "</script><script>alert(1)</script>&"
+    ops = make_ops((0, 0, 100), (0, 1, 5000))
+    sw.Recording.from_ops(ops, name=name).to_html(tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert Page(text).open == []
+    assert "alert(1)</script>&" not in text and "<script>alert" not in text
+
+
+@pytest.mark.parametrize("rows", [[], [(0, 0, 100)], [(0, 0, 0)], [(0, 0, 1 << 20), (1, 0, 0)]])
+def test_hardly_any_operation(rows: list[tuple[int, int, int]], tmp_path: Path) -> None:
+    recording = sw.Recording.from_ops(make_ops(*rows), name="few")
+    answer = recording.to_html(tmp_path / "x.html")
+    page = Page((tmp_path / "x.html").read_text(encoding="utf-8"))
+    assert page.paragraphs["answer"] == answer
+    if not rows:
+        assert answer == "few allocated nothing, so nothing was wasted."
+
+
+def test_without_call_sites_it_says_how_to_record_them(text: str, tmp_path: Path) -> None:
+    assert "spanwise record --stacks 8" in Page(text).texts["call-sites"]
+    ops = random_ops(9, 400).copy()
+    ops["site"] = 1 + ops["object"] % 7
+    sw.Recording.from_ops(ops).to_html(tmp_path / "x.html")
+    told = Page((tmp_path / "x.html").read_text(encoding="utf-8")).texts["call-sites"]
+    assert "innermost callers" in told and "--stacks" not in told
+
+
+def test_the_command_writes_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swt = tmp_path / "a.swt"
+    sw.Recording.from_ops(random_ops(3, 900), swt)
+    assert main(["report", str(swt), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["report"] == str(tmp_path / "a.html")
+    assert told["bytes"] == (tmp_path / "a.html").stat().st_size
+    other = tmp_path / "b.swt"
+    sw.Recording.from_ops(random_ops(4, 900), other)
+    words = ["report", str(swt), "-o", str(tmp_path / "b.html"), "--holdout", str(other)]
+    assert main(words) == 0
+    assert "Held out, b.swt:" in (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert f"wrote {tmp_path}/b.html" in capsys.readouterr().out
+
+
+def test_places_and_files_that_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swt, cut = tmp_path / "a.swt", tmp_path / "cut.swt"
+    sw.Recording.from_ops(random_ops(3, 2000), swt)
+    cut.write_bytes(swt.read_bytes()[:-900])
+    (tmp_path / "old.html").write_text("old")
+    for words, said in (
+        ([str(swt), "-o", str(tmp_path / "none/x.html")], "cannot be written"),
+        ([str(swt), "-o", "/proc/x.html"], "cannot be written"),
+        ([str(swt), "-o", str(tmp_path / "x.txt")], "a report ends in .html"),
+        ([str(swt), "-o", str(tmp_path)], "cannot be written: Is a directory"),
+        ([str(cut), "-o", str(tmp_path / "old.html")], "cut.swt"),
+        ([str(tmp_path / "no.swt"), "-o", str(tmp_path / "x.html")], "no.swt"),
+        ([str(swt), "-o", str(tmp_path / "x.html"), "--table", "fly"], "fly"),
+    ):
+        assert main(["report", *words]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+    assert (tmp_path / "old.html").read_text() == "old"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.swt", "cut.swt", "old.html"]
+    assert main(["report", str(cut), "-o", str(tmp_path / "x.html"), "--valid-prefix"]) in (0, 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="cannot be written"):
+        RECORDING.to_html(tmp_path / "x.html")
+
+
+def test_ctrl_c_leaves_no_part(tmp_path: Path) -> None:
+    swt = tmp_path / "a.swt"
+    sw.Recording.from_ops(sw.synthesize(64, 5000, count=400_000).ops, swt)
+    words = [sys.executable, "-m", "spanwise", "report", str(swt), "-o", str(tmp_path / "x.html")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as going:
+        time.sleep(0.8)
+        going.send_signal(signal.SIGINT)
+        _, told = going.communicate(timeout=60)
+    if going.returncode == 0:
+        pytest.skip("it was done before it was interrupted")
+    assert (going.returncode, told) == (130, "spanwise: interrupted\n")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.swt"]
