@@ -22,7 +22,15 @@
  * sw_heap_alloc makes objects without a type. Without SW_SCAN they hold no pointers; with SW_SCAN every
  * aligned word of them is followed if it points into the heap.
  *
- * While sw_gc_collect runs, no other thread may be inside a call on the heap or change its objects.
+ * A cycle marks, then sweeps. It may run at once (sw_gc_collect) or in steps, between which the program goes
+ * on (sw_gc_start, sw_gc_step, sw_gc_finish). While a cycle marks, each pointer inside an object must be
+ * written by sw_gc_write: what it replaces is marked, so that everything that was reachable when the
+ * cycle began stays (snapshot at the beginning: Yuasa, "Real-time garbage collection on general-purpose
+ * machines", 1990). Roots are read once, when the cycle begins, and may be written at any time. What is
+ * allocated while a cycle runs survives it.
+ *
+ * While a call of this header that starts, steps or finishes a cycle runs, no other thread may be inside a
+ * call on the heap or change its objects.
  */
 #ifndef SPANWISE_GC_H
 #define SPANWISE_GC_H
@@ -64,22 +72,67 @@ SW_API sw_status sw_gc_add_roots(sw_gc *gc, const void *start, size_t bytes, uin
 /* SW_INVALID: no such range, or it was removed already. */
 SW_API sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id);
 
-/* One collection. */
+/* --- cycles ----------------------------------------------------------------------------------- */
+
+/* One cycle. While it runs, the figures are those so far. Calls that fill one in want its struct_bytes to be
+ * sizeof(sw_gc_cycle); later versions may add fields (docs/stability.md), and SW_INVALID says that it is no
+ * such size. */
 typedef struct sw_gc_cycle {
+    uint64_t struct_bytes;
     uint64_t number;         /* 1, 2, ... */
-    uint64_t mark_ns;        /* elapsed time of marking */
+    uint64_t steps;          /* calls that did work of it */
+    uint64_t mark_ns;        /* elapsed time of marking, in those calls */
     uint64_t sweep_ns;       /* and of sweeping */
-    uint64_t marked_objects; /* that a root reaches */
+    uint64_t longest_ns;     /* of the longest such call */
+    uint64_t marked_objects; /* that a root reached, or that were allocated since */
     uint64_t marked_bytes;   /* their slots */
     uint64_t freed_objects;  /* that none reached */
     uint64_t freed_bytes;
-    uint64_t
-        overflows; /* times that the mark stack was refused memory, and objects were looked for */
+    uint64_t pending_objects; /* that the program freed meanwhile, and the sweep gave back */
+    uint64_t pending_bytes;
+    uint64_t overflows; /* objects for which the mark stack was refused memory */
+    uint64_t given_up;  /* 1: nothing was freed but pending objects (sw_gc_abandon) */
 } sw_gc_cycle;
 
-/* Marks what the roots reach and frees everything else. cycle may be NULL.
- * Errors: SW_NOMEM when the calling thread can have no cache of the heap. */
+typedef enum sw_gc_phase { SW_GC_IDLE = 0, SW_GC_MARKING = 1, SW_GC_SWEEPING = 2 } sw_gc_phase;
+
+/* Marks what the roots reach and frees everything else. A cycle that is under way is finished before. cycle
+ * may be NULL. Errors: SW_NOMEM when the calling thread can have no cache of the heap; those of
+ * sw_gc_step. */
 SW_API sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle);
+
+/* Begins a cycle: reads the roots. Errors: SW_STATE when one is under way; SW_NOMEM. */
+SW_API sw_status sw_gc_start(sw_gc *gc);
+/* Works on the cycle that is under way; nothing when there is none. work: objects to scan, where 512 bytes of
+ * a longer one count as one, or words of 64 slots to sweep; at least one of them is. One call marks
+ * or sweeps, not both. Errors: SW_NOMEM; SW_STATE with SW_GC_CHECKMARK: marking has missed an object, and the
+ * cycle is given up. */
+SW_API sw_status sw_gc_step(sw_gc *gc, size_t work);
+/* Does what is left of the cycle. Errors: SW_STATE when none is under way; those of sw_gc_step. */
+SW_API sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle);
+/* Gives the cycle up: the sweep frees what the program has freed meanwhile and nothing else. Errors: SW_STATE
+ * unless a cycle marks. */
+SW_API sw_status sw_gc_abandon(sw_gc *gc);
+/* What a step would do now. SW_GC_IDLE if the collector has ended. */
+SW_API sw_gc_phase sw_gc_current_phase(const sw_gc *gc);
+/* The cycle under way, or the last one. SW_STATE: there was none. */
+SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
+
+/* Writes a pointer into an object of the heap: *at = value. Threads may call it at once. */
+SW_API void sw_gc_write(sw_gc *gc, void *at, void *value);
+
+/* --- looking for mistakes --------------------------------------------------------------------- */
+
+enum {
+    SW_GC_CHECKMARK = 1, /* each marking is compared with a second one, made in another way */
+    SW_GC_CLOBBER = 2,   /* what a sweep frees is filled with the byte 0xDB */
+    SW_GC_ALWAYS = 4,    /* sw_gc_new collects before each allocation */
+};
+/* Sets the options, a sum of SW_GC_...; 0 at first. SW_INVALID: another bit is set. */
+SW_API sw_status sw_gc_set_debug(sw_gc *gc, unsigned options);
+/* Checks the rules of the collector's marks, in every span: SW_OK or SW_STATE, with the text of the first broken
+ * one. sw_heap_verify has those of the heap. No other thread may be inside a call on the heap. */
+SW_API sw_status sw_gc_verify(sw_gc *gc);
 
 #ifdef __cplusplus
 }

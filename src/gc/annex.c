@@ -11,20 +11,26 @@
 enum { COMMIT_ANNEXES = 1024 };
 
 sw_gc_annex *sw_gc_annexes;
+uint32_t **sw_gc_slot_types;
 
 static uint32_t annexes_committed; /* atomic: so many are writable, or more */
 
 /* Threads of several heaps may get here at once, and one of them may fork; so there is no lock. */
-bool sw_gc_annex_start(void) {
-    sw_gc_annex *annexes = __atomic_load_n(&sw_gc_annexes, __ATOMIC_ACQUIRE);
-    if (annexes != NULL) return true;
-    size_t bytes = sw_space_live()->span_limit * sizeof *annexes;
-    sw_gc_annex *made = sw_os_reserve_readable(bytes);
+static bool start(void **array, size_t bytes) {
+    void *there = __atomic_load_n(array, __ATOMIC_ACQUIRE);
+    if (there != NULL) return true;
+    void *made = sw_os_reserve_readable(bytes);
     if (made == NULL) return false;
-    if (!__atomic_compare_exchange_n(&sw_gc_annexes, &annexes, made, false, __ATOMIC_ACQ_REL,
+    if (!__atomic_compare_exchange_n(array, &there, made, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         (void)sw_os_release(made, bytes);
     return true;
+}
+
+bool sw_gc_annex_start(void) {
+    size_t limit = sw_space_live()->span_limit;
+    return start((void **)&sw_gc_slot_types, limit * sizeof *sw_gc_slot_types) &&
+           start((void **)&sw_gc_annexes, limit * sizeof *sw_gc_annexes);
 }
 
 /* Makes annexes up to `id` writable. To do so twice does no harm. */
@@ -32,7 +38,10 @@ static bool commit(uint32_t id) {
     uint32_t from = __atomic_load_n(&annexes_committed, __ATOMIC_RELAXED);
     if (sw_likely(id < from)) return true;
     uint32_t to = (uint32_t)sw_align_up((uint64_t)id + 1, COMMIT_ANNEXES);
-    if (!sw_os_commit(&sw_gc_annexes[from], (to - from) * sizeof *sw_gc_annexes)) return false;
+    uint32_t count = to - from;
+    if (!sw_os_commit(&sw_gc_annexes[from], count * sizeof *sw_gc_annexes) ||
+        !sw_os_commit(&sw_gc_slot_types[from], count * sizeof *sw_gc_slot_types))
+        return false;
     while (from < to && !__atomic_compare_exchange_n(&annexes_committed, &from, to, false,
                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         continue;
@@ -42,9 +51,11 @@ static bool commit(uint32_t id) {
 const char *sw_gc_annex_check(const sw_gc_annex *annex, const sw_span *span) {
     return SW_RULE(annex->base == span->base) ?: SW_RULE(annex->magic == span->magic)
         ?: SW_RULE(annex->marks != NULL)
-        ?: SW_RULE(annex->types == NULL || annex->scan_mask == 0)
         ?: SW_RULE(annex->scan_mask == 0 || annex->type != SW_GC_TYPE_UNSET);
 }
+
+/* Of a span whose marks take more than a word: the marks and the pending bits. */
+static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t); }
 
 bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
@@ -52,14 +63,17 @@ bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
     sw_gc_annex *annex = &sw_gc_annexes[id];
     uint32_t words = sw_gc_mark_words(heap, span);
     uint64_t *marks = &annex->own;
-    if (words > 1) marks = sw_meta_alloc_stale(&heap->meta, words * sizeof *marks);
+    if (words > 1) marks = sw_meta_alloc(&heap->meta, marks_bytes(words));
     if (marks == NULL) return false;
+    const sw_gc *gc = heap->collector;
+    sw_gc_slot_types[id] = NULL; /* those of a heap that has ended are still there */
     *annex = (sw_gc_annex){.base = span->base,
                            .magic = span->magic,
                            .marks = marks,
-                           .stamp = (uint64_t)heap->id << 32,
+                           .stamp = sw_gc_stamp(gc, gc->epoch),
                            .type = SW_GC_TYPE_UNSET};
     if (!sw_span_is_large(span)) annex->bytes = sw_slot_bytes(heap->table, span);
+    memset(marks, 0xFF, words * sizeof *marks); /* whatever is allocated there is black */
     return true;
 }
 
@@ -68,8 +82,9 @@ void sw_gc_annex_gone(sw_heap *heap, sw_span *span) {
     sw_gc_annex *annex = &sw_gc_annexes[id]; /* 0 if it was never born */
     if (annex->stamp >> 32 != heap->id) return;
     uint32_t words = sw_gc_mark_words(heap, span);
-    if (words > 1) sw_meta_free(&heap->meta, annex->marks, words * sizeof *annex->marks);
-    sw_meta_free(&heap->meta, annex->types, span->slots * sizeof *annex->types);
+    if (words > 1) sw_meta_free(&heap->meta, annex->marks, marks_bytes(words));
+    sw_meta_free(&heap->meta, sw_gc_slot_types[id], span->slots * sizeof **sw_gc_slot_types);
+    sw_gc_slot_types[id] = NULL;
     *annex = (sw_gc_annex){0};
 }
 
@@ -110,7 +125,7 @@ static void diversify(sw_heap *heap, const sw_span *span, sw_gc_annex *annex) {
         return;
     }
     for (uint32_t i = 0; i < span->slots; i++) types[i] = annex->type;
-    annex->types = types;
+    sw_gc_slot_types[sw_space_span_id(heap->space, span)] = types;
     annex->scan_mask = 0;
 }
 
@@ -118,12 +133,13 @@ void sw_gc_annex_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32
     sw_heap *heap = cache->heap;
     sw_gc_annex *annex = sw_gc_annex_of(heap, span);
     if ((span->span_class & 1) != 0) return; /* no pointers */
-    if (annex->types == NULL) {
+    uint32_t *const *types = &sw_gc_slot_types[sw_space_span_id(heap->space, span)];
+    if (*types == NULL) {
         if (sw_likely(annex->type == type)) return;
         if (annex->type == SW_GC_TYPE_UNSET || sw_span_is_large(span))
             unify(heap, annex, type);
         else if (annex->type != SW_GC_UNTYPED)
             diversify(heap, span, annex);
     }
-    if (annex->types != NULL) annex->types[sw_span_slot_of(span, p)] = type;
+    if (*types != NULL) (*types)[sw_span_slot_of(span, p)] = type;
 }

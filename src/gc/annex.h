@@ -5,22 +5,28 @@
 #ifndef SW_GC_ANNEX_H
 #define SW_GC_ANNEX_H
 
+#include "base/assert.h"
 #include "gc/gc.h"
 
-/* The heap's lock covers the birth and the end of an annex; marks, stamp and scan_mask belong to
- * whoever collects, type and types to the span's owner.
+/* The heap's lock covers the birth and the end of an annex; marks and stamp belong to whoever collects and,
+ * between the collector's steps, to the span's owner; type, types and scan_mask to the owner; the pending bits
+ * are atomic and are set under the collector's lock.
  *   base, magic: the span's;  marks != NULL
- *   scan_mask == 0 where types != NULL, or where type == SW_GC_TYPE_UNSET */
+ *   scan_mask == 0 where the slots have types, or where type == SW_GC_TYPE_UNSET
+ *   stamped with the epoch of a cycle that marks: each free slot is marked
+ *   pending bits only of allocated slots, and only from the start of a cycle to the sweep of the span */
 typedef struct sw_gc_annex {
     uintptr_t base; /* base, magic: the span's */
     uint64_t magic;
-    uint64_t *marks; /* a word for 64 slots; &own where one is enough */
-    uint64_t stamp;  /* heap id << 32 | cycle in which it was prepared; 0: of no collected span */
+    uint64_t *marks; /* a word for 64 slots, and behind them the pending bits; or &own */
+    uint64_t
+        stamp; /* heap id << 32 | epoch in which it was prepared or swept; 0: of no collected span */
     uint64_t scan_mask; /* words of each object that are followed; 0: none, or `wide` */
-    uint64_t own;
-    uint32_t *types; /* by slot; NULL: all objects have `type` */
-    uint32_t bytes;  /* of a slot; large objects: 0 */
-    uint32_t type;   /* SW_GC_TYPE_UNSET; ... */
+    uint64_t own;       /* the marks, where one word is enough */
+    uint64_t pending;   /* and the pending bits */
+    uint32_t bytes;     /* of a slot; large objects: 0 */
+    uint32_t
+        type; /* of all objects that are older than its types; SW_GC_TYPE_UNSET: there is none */
 } sw_gc_annex;
 
 _Static_assert(sizeof(sw_gc_annex) == 64, "an annex is a cache line");
@@ -30,8 +36,12 @@ const char *sw_gc_annex_check(const sw_gc_annex *annex, const sw_span *span);
 
 /* NULL until the first collector is made. Entries of ids that no collected heap uses read as 0. */
 extern sw_gc_annex *sw_gc_annexes;
+/* By span id: the types of the span's slots; NULL: all its objects have the annex's type. */
+extern uint32_t **sw_gc_slot_types;
 
-/* Reserves the array. False: no addresses. */
+enum { SW_GC_ANNEX_BYTES = sizeof(sw_gc_annex) + sizeof(uint32_t *) };
+
+/* Reserves the arrays. False: no addresses. */
 bool sw_gc_annex_start(void);
 
 /* Hooks of collected heaps (heap.h). */
@@ -45,6 +55,12 @@ static sw_always_inline sw_gc_annex *sw_gc_annex_of(const sw_heap *heap, const s
 /* Marks are this many words, of which the last may be padding, as in the span (sw_words_of). */
 static inline uint32_t sw_gc_mark_words(const sw_heap *heap, const sw_span *span) {
     return sw_span_is_large(span) ? 1 : sw_words_of(sw_slot_bytes(heap->table, span), span->slots);
+}
+/* The pending bits, as many words as there are marks. */
+static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
+                                      sw_gc_annex *annex) {
+    uint32_t words = sw_gc_mark_words(heap, span);
+    return words == 1 ? &annex->pending : annex->marks + words;
 }
 /* Whether objects of the annex have words to follow, of which scan_mask does not tell. */
 static inline bool sw_gc_annex_is_wide(const sw_gc_annex *annex) {

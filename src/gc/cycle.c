@@ -1,190 +1,255 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and ending collectors, their roots, and the driver of a collection. */
-#include <errno.h>
+/* The driver of cycles: idle, marking, sweeping, idle. */
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fail.h"
-#include "gc/annex.h"
+#include "base/bits.h"
+#include "base/sized.h"
 #include "gc/mark.h"
-#include "gc/type.h"
-#include "heap/collected.h"
-#include "heap/sweep.h"
+#include "gc/second_mark.h"
+#include "gc/sweep.h"
+#include "heap/cache.h"
 #include "heap/thread.h"
 
-#define GC_STATUS(gc, op) sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, op)
-
-/* --- making and ending ------------------------------------------------------------------------ */
-
-static const sw_heap_hooks annex_hooks = {.record_bytes = sizeof(sw_gc_annex),
-                                          .born = sw_gc_annex_born,
-                                          .gone = sw_gc_annex_gone,
-                                          .typed = sw_gc_annex_typed};
-
-static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
-    const char *op = "gc_create";
-    sw_heap_options defaults;
-    sw_heap_options_init(&defaults);
-    if (options == NULL) options = &defaults;
-    if (options->dry || options->tiny || options->tracked)
-        return sw_fail(SW_INVALID, op, "a collected heap can not be %s",
-                       options->dry    ? "dry"
-                       : options->tiny ? "tiny"
-                                       : "tracked");
-    if (sw_space_live() == NULL || !sw_gc_annex_start())
-        return sw_fail(SW_NOMEM, op, "no addresses for the collector");
-    return sw_heap_create_collected(options, &annex_hooks, gc, &gc->heap);
-}
-
-/* Gives up what is not the heap's. */
-static void release(sw_gc *gc) {
-    sw_gc_types_end(gc);
-    sw_gc_array_end(&gc->roots, sizeof(sw_gc_roots));
-    sw_gc_stack_end(&gc->stack);
-}
-
-sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
-    sw_gc *gc = sw_os_map(sizeof *gc);
-    if (gc == NULL) return sw_fail(SW_NOMEM, "gc_create", "no memory for a collector");
-    sw_status status = SW_NOMEM;
-    if (sw_gc_stack_start(&gc->stack) && sw_gc_types_start(gc))
-        status = make_heap(options, gc);
-    else
-        sw_fail(SW_NOMEM, "gc_create", "no memory for types or for the mark stack");
-    if (status != SW_OK) {
-        release(gc);
-        (void)sw_os_release(gc, sizeof *gc);
-        return status;
-    }
-    sw_handle_begin(&gc->mark, SW_HANDLE_GC);
-    *out = gc;
-    return SW_OK;
-}
-
-sw_status sw_gc_destroy(sw_gc *gc) {
-    if (gc == NULL) return SW_OK;
-    sw_status status = GC_STATUS(gc, "gc_destroy");
-    if (status != SW_OK) return status;
-    if (!sw_handle_try_end(&gc->mark, SW_HANDLE_GC))
-        return sw_handle_refuse(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_destroy");
-    status = sw_heap_destroy(gc->heap);
-    release(gc);
-    sw_handle_retire(gc, sizeof *gc, sizeof *gc, SW_HANDLE_GC);
-    return status;
-}
-
-sw_heap *sw_gc_heap(sw_gc *gc) {
-    return sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_heap") ? gc->heap : NULL;
-}
-
-/* --- allocation ------------------------------------------------------------------------------- */
-
-static void *refuse(int error) {
-    errno = error;
-    return NULL;
-}
-
-void *sw_gc_new(sw_gc *gc, uint32_t type, size_t count) {
-    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_new")) return refuse(EINVAL);
-    size_t bytes;
-    if (type == SW_GC_UNTYPED || type >= gc->types.count || count == 0) return refuse(EINVAL);
-    const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
-    if (sw_mul_overflow(layout->bytes, count, &bytes)) return refuse(EINVAL);
-    unsigned flags = layout->scan ? SW_SCAN | type << SW_TYPE_SHIFT : 0;
-    return sw_heap_alloc(gc->heap, bytes, flags);
-}
-
-/* --- roots ------------------------------------------------------------------------------------ */
-
-sw_status sw_gc_add_roots(sw_gc *gc, const void *start, size_t bytes, uint32_t *id) {
-    const char *op = "gc_add_roots";
-    sw_status status = GC_STATUS(gc, op);
-    if (status != SW_OK) return status;
-    if (start == NULL || (uintptr_t)start % sizeof(uintptr_t) != 0 || bytes < sizeof(uintptr_t))
-        return sw_fail(SW_INVALID, op, "%zu bytes at %p are no words that could be roots", bytes,
-                       start);
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_roots *roots = sw_gc_array_add(&gc->roots, sizeof *roots);
-    if (roots != NULL) {
-        *roots = (sw_gc_roots){.start = start, .bytes = bytes};
-        *id = gc->roots.count;
-    }
-    sw_os_lock_release(&gc->lock);
-    return roots != NULL ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a range of roots");
-}
-
-sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id) {
-    const char *op = "gc_remove_roots";
-    sw_status status = GC_STATUS(gc, op);
-    if (status != SW_OK) return status;
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_roots *roots = gc->roots.items;
-    bool known = id >= 1 && id <= gc->roots.count && roots[id - 1].bytes != 0;
-    if (known) roots[id - 1] = (sw_gc_roots){0};
-    sw_os_lock_release(&gc->lock);
-    return known ? SW_OK : sw_fail(SW_INVALID, op, "no range of roots has number %u", id);
-}
-
 const char *sw_gc_record_check(const sw_gc *gc) {
-    return SW_RULE(gc->types.count >= 1) ?: SW_RULE(gc->heap->collector == gc);
+    return SW_RULE(gc->types.count >= 1) ?: SW_RULE(gc->heap->collector == gc)
+        ?: SW_RULE((gc->phase == SW_GC_MARKING) == (gc->epoch % 2 == 0))
+        ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->stack.top == gc->stack.base);
 }
 
-/* --- a collection ----------------------------------------------------------------------------- */
+/* --- phases ----------------------------------------------------------------------------------- */
 
-static void mark_all(sw_gc_marker *marker) {
-    const sw_gc *gc = marker->gc;
-    const sw_gc_roots *roots = gc->roots.items;
-    for (uint32_t i = 0; i < gc->roots.count; i++)
-        sw_gc_mark_range(marker, roots[i].start, roots[i].bytes);
-    sw_gc_mark_drain(marker);
-}
-
-/* One span is swept: what is not marked is freed, and its marks tell how much lives. */
-static void sweep_span(sw_cache *cache, uint32_t id, uint64_t stamp, sw_gc_cycle *cycle) {
-    sw_heap *heap = cache->heap;
-    sw_gc_annex *annex = &sw_gc_annexes[id];
-    if (annex->stamp >> 32 != stamp >> 32) return;
-    sw_span *span = sw_space_span(heap->space, id);
-    if (annex->stamp != stamp) sw_gc_annex_prepare(heap, id, stamp);
-    uint64_t bytes = annex->bytes;
-    if (bytes == 0) bytes = (uint64_t)heap->space->cold[id].pages << heap->table->page_shift;
-    sw_swept swept = sw_sweep_span(cache, span, annex->marks);
-    cycle->marked_objects += swept.kept;
-    cycle->marked_bytes += swept.kept * bytes;
-    cycle->freed_objects += swept.freed;
-    cycle->freed_bytes += swept.freed * bytes;
-}
-
-static void sweep_all(sw_cache *cache, uint64_t stamp, sw_gc_cycle *cycle) {
-    const sw_heap *heap = cache->heap;
-    for (uint32_t first = heap->batches; first != 0; first = heap->space->cold[first].batch_next)
-        for (uint32_t id = first; id < first + SW_SPAN_BATCH; id++)
-            sweep_span(cache, id, stamp, cycle);
-}
-
-static void collect(sw_gc *gc, sw_cache *cache, sw_gc_cycle *cycle) {
-    sw_gc_marker marker;
+static void enter_phase(sw_gc *gc, sw_gc_phase phase) {
+    __atomic_store_n(&gc->phase, phase, __ATOMIC_RELAXED);
     sw_check2(sw_gc_record_check(gc));
-    gc->cycles++;
-    sw_gc_marker_start(&marker, gc);
-    uint64_t begin = sw_os_now_ns();
-    mark_all(&marker);
-    uint64_t marked = sw_os_now_ns();
-    *cycle = (sw_gc_cycle){.number = gc->cycles, .overflows = marker.overflows};
-    sweep_all(cache, marker.stamp, cycle);
-    cycle->mark_ns = marked - begin;
-    cycle->sweep_ns = sw_os_now_ns() - marked;
+}
+
+/* The words that caches hold are prepared at once: slots are taken from them without a look at the cycle. */
+static void prepare_current(sw_gc *gc, uint64_t stamp) {
+    sw_heap *heap = gc->heap;
+    sw_os_lock_acquire(&heap->lock);
+    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
+        for (uint32_t i = 0; i < heap->span_classes; i++) {
+            const sw_span *span = cache->bins[i].span;
+            if (span == NULL || sw_gc_annex_of(heap, span)->stamp == stamp) continue;
+            sw_gc_annex_prepare(heap, sw_space_span_id(heap->space, span), stamp);
+        }
+    sw_os_lock_release(&heap->lock);
+}
+
+static void mark_roots(sw_gc *gc) {
+    const sw_gc_roots *roots = gc->roots.items;
+    sw_gc_marker marker;
+    sw_gc_marker_start(&marker, gc, SW_GC_ALL_WORK);
+    for (uint32_t i = 0; i < gc->roots.count; i++)
+        sw_gc_mark_range(&marker, roots[i].start, roots[i].bytes);
     sw_gc_marker_end(&marker);
 }
 
-sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle) {
-    sw_status status = GC_STATUS(gc, "gc_collect");
+static void begin_marking(sw_gc *gc) {
+    gc->cycle = (sw_gc_cycle){.number = gc->cycle.number + 1};
+    gc->overflowed = gc->lost = gc->given_up = false;
+    gc->rescan = (sw_gc_place){0};
+    gc->epoch++;
+    enter_phase(gc, SW_GC_MARKING);
+    prepare_current(gc, sw_gc_stamp(gc, gc->epoch));
+    mark_roots(gc);
+}
+
+/* exact: the cycle has not been interrupted since it began. */
+static sw_status end_marking(sw_gc *gc, bool exact) {
+    sw_status status = SW_OK;
+    if ((gc->debug & SW_GC_CHECKMARK) != 0 && !gc->given_up) {
+        status = sw_gc_second_mark(gc, exact);
+        gc->given_up = status != SW_OK;
+    }
+    gc->cycle.given_up = gc->given_up;
+    gc->stack.top = gc->stack.base;
+    sw_gc_stack_purge(&gc->stack);
+    gc->sweep = gc->sought = sw_gc_place_begin(gc->heap);
+    gc->epoch++;
+    enter_phase(gc, SW_GC_SWEEPING);
+    return status;
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
+    sw_gc_marker marker;
+    bool done = gc->lost;
+    gc->given_up = gc->lost;
+    if (!done) {
+        sw_gc_marker_start(&marker, gc, work);
+        done = sw_gc_mark_drain(&marker);
+        sw_gc_marker_end(&marker);
+    }
+    return done ? end_marking(gc, exact) : SW_OK;
+}
+
+static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
+    uint64_t begin = sw_os_now_ns();
+    uint64_t *spent = &gc->cycle.mark_ns;
+    sw_status status = SW_OK;
+    if (gc->phase == SW_GC_MARKING) {
+        status = mark_step(gc, work, exact);
+    } else {
+        spent = &gc->cycle.sweep_ns;
+        if (sw_gc_sweep(gc, cache, work)) enter_phase(gc, SW_GC_IDLE);
+    }
+    *spent += sw_os_now_ns() - begin;
+    return status;
+}
+
+/* A call that works on the cycle begins and ends. */
+static uint64_t spent_ns(const sw_gc *gc) { return gc->cycle.mark_ns + gc->cycle.sweep_ns; }
+
+static void note_call(sw_gc *gc, uint64_t before_ns) {
+    uint64_t ns = spent_ns(gc) - before_ns;
+    gc->cycle.steps++;
+    if (ns > gc->cycle.longest_ns) gc->cycle.longest_ns = ns;
+}
+
+static void start(sw_gc *gc) {
+    uint64_t begin = sw_os_now_ns();
+    begin_marking(gc);
+    gc->cycle.mark_ns += sw_os_now_ns() - begin;
+}
+
+/* The first error of what is left of the cycle. */
+static sw_status finish(sw_gc *gc, sw_cache *cache, bool exact) {
+    sw_status status = SW_OK;
+    while (gc->phase != SW_GC_IDLE) {
+        sw_status of_step = step(gc, cache, SW_GC_ALL_WORK, exact);
+        if (status == SW_OK) status = of_step;
+    }
+    return status;
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* Of a record to fill in, which may be NULL. */
+static sw_status check_bytes(const sw_gc_cycle *cycle, const char *op) {
+    if (cycle == NULL || sw_sized_is_valid(cycle->struct_bytes)) return SW_OK;
+    return sw_sized_refuse(cycle->struct_bytes, op, "set it to sizeof(sw_gc_cycle)");
+}
+
+static void fill(const sw_gc *gc, sw_gc_cycle *cycle) {
+    sw_gc_cycle filled = gc->cycle;
+    filled.struct_bytes = sw_min_u64(cycle->struct_bytes, sizeof filled);
+    memcpy(cycle, &filled, filled.struct_bytes);
+}
+
+/* Locks a collector that lives, with the thread's cache of its heap. */
+static sw_status enter(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache) {
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status == SW_OK) status = check_bytes(cycle, op);
     if (status != SW_OK) return status;
-    sw_gc_cycle unused;
-    sw_cache *cache = sw_thread_cache(gc->heap);
-    if (cache == NULL) return SW_NOMEM; /* the last error is set */
+    *cache = sw_thread_cache(gc->heap);
+    if (*cache == NULL) return SW_NOMEM; /* the last error is set */
     sw_os_lock_acquire(&gc->lock);
-    collect(gc, cache, cycle != NULL ? cycle : &unused);
-    sw_os_lock_release(&gc->lock);
     return SW_OK;
+}
+
+static sw_status leave(sw_gc *gc, sw_status status, sw_gc_cycle *cycle) {
+    if (cycle != NULL) fill(gc, cycle);
+    sw_os_lock_release(&gc->lock);
+    return status;
+}
+
+static sw_status refuse(sw_gc *gc, const char *op, const char *why) {
+    sw_os_lock_release(&gc->lock);
+    return sw_fail(SW_STATE, op, "%s", why);
+}
+
+sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle) {
+    sw_cache *cache;
+    sw_status status = enter(gc, "gc_collect", cycle, &cache);
+    if (status != SW_OK) return status;
+    uint64_t before = spent_ns(gc);
+    if (gc->phase != SW_GC_IDLE) {
+        status = finish(gc, cache, false);
+        note_call(gc, before);
+    }
+    start(gc);
+    sw_status of_cycle = finish(gc, cache, true);
+    note_call(gc, 0);
+    return leave(gc, status == SW_OK ? of_cycle : status, cycle);
+}
+
+sw_status sw_gc_start(sw_gc *gc) {
+    const char *op = "gc_start";
+    sw_cache *cache;
+    sw_status status = enter(gc, op, NULL, &cache);
+    if (status != SW_OK) return status;
+    if (gc->phase != SW_GC_IDLE) return refuse(gc, op, "a cycle is under way");
+    start(gc);
+    note_call(gc, 0);
+    return leave(gc, SW_OK, NULL);
+}
+
+sw_status sw_gc_step(sw_gc *gc, size_t work) {
+    sw_cache *cache;
+    sw_status status = enter(gc, "gc_step", NULL, &cache);
+    if (status != SW_OK) return status;
+    if (gc->phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
+    uint64_t before = spent_ns(gc);
+    if (work == 0) work = 1;
+    status = step(gc, cache, work < SW_GC_ALL_WORK ? (int64_t)work : SW_GC_ALL_WORK, false);
+    note_call(gc, before);
+    return leave(gc, status, NULL);
+}
+
+sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle) {
+    const char *op = "gc_finish";
+    sw_cache *cache;
+    sw_status status = enter(gc, op, cycle, &cache);
+    if (status != SW_OK) return status;
+    if (gc->phase == SW_GC_IDLE) return refuse(gc, op, "no cycle is under way");
+    uint64_t before = spent_ns(gc);
+    status = finish(gc, cache, false);
+    note_call(gc, before);
+    return leave(gc, status, cycle);
+}
+
+sw_status sw_gc_abandon(sw_gc *gc) {
+    const char *op = "gc_abandon";
+    sw_cache *cache;
+    sw_status status = enter(gc, op, NULL, &cache);
+    if (status != SW_OK) return status;
+    if (gc->phase != SW_GC_MARKING) return refuse(gc, op, "no cycle marks");
+    gc->given_up = true;
+    return leave(gc, end_marking(gc, false), NULL);
+}
+
+sw_gc_phase sw_gc_current_phase(const sw_gc *gc) {
+    bool lives = sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_current_phase");
+    return lives ? sw_gc_phase_seen(gc) : SW_GC_IDLE;
+}
+
+sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle) {
+    const char *op = "gc_last_cycle";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status == SW_OK) status = check_bytes(cycle, op);
+    if (status != SW_OK) return status;
+    sw_os_lock_acquire(&gc->lock);
+    bool was = gc->cycle.number != 0;
+    if (was) fill(gc, cycle);
+    sw_os_lock_release(&gc->lock);
+    return was ? SW_OK : sw_fail(SW_STATE, op, "there was no cycle");
+}
+
+/* --- writes ----------------------------------------------------------------------------------- */
+
+static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
+    sw_os_lock_acquire(&gc->lock);
+    if (gc->phase == SW_GC_MARKING) sw_gc_mark_word(gc, value);
+    sw_os_lock_release(&gc->lock);
+}
+
+void sw_gc_write(sw_gc *gc, void *at, void *value) {
+    void **word = at;
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
+    if (sw_unlikely(sw_gc_phase_seen(gc) == SW_GC_MARKING) && *word != NULL)
+        keep(gc, (uintptr_t)*word);
+    *word = value;
 }

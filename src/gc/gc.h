@@ -11,7 +11,14 @@
  * allocated there while the cycle lasts is black from its birth. After marking, a slot whose mark is clear and
  * which is not free is dead: that is what the sweep frees.
  *
- * Files, the lowest first: type (layouts), annex (of spans), stack, mark, roots, sweep, cycle (the driver).
+ * When things happen. Marking and the starts of cycles run while no other thread is inside the heap (the
+ * contract of sw_gc_start and sw_gc_step); everything in between is done by the threads that use the heap,
+ * through the hooks: they prepare a span before they take slots of it while a cycle marks, sweep it
+ * before that while a cycle sweeps, and leave explicit frees to the sweep.
+ *
+ * Files, the lowest first: type (layouts), annex (of spans), place (a walk over annexes), stack, mark,
+ * second_mark (the check of a marking), sweep, hooks (what the heap calls), cycle (the driver), roots, verify,
+ * collector (making, ending, typed new).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
@@ -47,16 +54,48 @@ typedef struct sw_gc_array {
     uint32_t count, capacity;
 } sw_gc_array;
 
-/*   types.count >= 1: that of objects without a type;  heap->collector == the record */
+/* A place in a walk over all span records of the heap, batch by batch.
+ *   first == 0: the end;  else first <= id < first + SW_SPAN_BATCH */
+typedef struct sw_gc_place {
+    uint32_t first; /* record of the batch */
+    uint32_t id;    /* of the next record */
+} sw_gc_place;
+
+/* The lock covers every field but those marked atomic, which are written under it.
+ *   types.count >= 1: that of objects without a type;  heap->collector == the record
+ *   phase == SW_GC_MARKING if and only if epoch is even
+ *   the stack is empty unless phase == SW_GC_MARKING */
 struct sw_gc {
     uint64_t mark;   /* ds/handle.h */
-    sw_os_lock lock; /* types, roots, and one collection at a time */
+    uint32_t phase;  /* atomic: sw_gc_phase */
+    uint32_t epoch;  /* 2 n while cycle n marks, 2 n + 1 from its sweep on */
+    sw_os_lock lock; /* taken before the heap's */
     sw_heap *heap;
-    sw_gc_array types; /* sw_gc_layout */
-    sw_gc_array roots; /* sw_gc_roots; id: index + 1 */
-    sw_gc_stack stack; /* of marked objects; empty between collections */
-    uint32_t cycles;   /* finished or under way */
+    sw_gc_array types;  /* sw_gc_layout */
+    sw_gc_array roots;  /* sw_gc_roots; id: index + 1 */
+    sw_gc_stack stack;  /* objects that are marked and not scanned */
+    bool overflowed;    /* a push was refused: some marked object is on no stack */
+    bool lost;          /* a value that a write replaced is neither marked nor on the stack */
+    bool given_up;      /* what is not marked is not known to be dead */
+    unsigned debug;     /* SW_GC_... */
+    sw_gc_place rescan; /* spans whose marked objects are still to be scanned again */
+    sw_gc_place sweep;  /* spans that steps have not swept */
+    sw_gc_place sought; /* spans that allocations have not looked at */
+    sw_gc_cycle cycle;  /* under way, or the last one */
 };
+
+/* What an annex is stamped with in this epoch of the collector. */
+static inline uint64_t sw_gc_stamp(const sw_gc *gc, uint32_t epoch) {
+    return (uint64_t)gc->heap->id << 32 | epoch;
+}
+static inline sw_gc_phase sw_gc_phase_seen(const sw_gc *gc) {
+    return (sw_gc_phase)__atomic_load_n(&gc->phase, __ATOMIC_RELAXED);
+}
+
+enum { SW_GC_CLOBBER_BYTE = 0xDB };
+
+/* SW_OK, or what to say of a handle that is no live collector. */
+#define SW_GC_STATUS(gc, op) sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, op)
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_record_check(const sw_gc *gc);

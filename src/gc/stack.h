@@ -7,8 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An object that is marked and not scanned. Narrow ones have the mask of the words that are pointers. Wide
- * ones have bit 0 of `at` set, and `rest` is piece << 32 | span id: they are scanned in pieces. */
+/* What is left to do, by the lowest bits of `at`. 0: a narrow object, marked and not scanned; `rest` is the mask
+ * of its words that are pointers. SW_GC_WIDE: a wide one, of which `rest` is piece << 32 | span id: it is
+ * scanned in pieces. SW_GC_WORD: `rest` is a word whose object is not marked yet, `at` nothing else. */
+enum { SW_GC_WIDE = 1, SW_GC_WORD = 2, SW_GC_KINDS = 3 };
+
 typedef struct sw_gc_grey {
     uintptr_t at;
     uint64_t rest;

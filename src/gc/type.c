@@ -36,15 +36,11 @@ void sw_gc_array_end(sw_gc_array *array, size_t item_bytes) {
 
 /* --- layouts ------------------------------------------------------------------------------ */
 
-static inline uint64_t map_bit(const uint64_t *map, uint64_t i) {
-    return map[i / 64] >> i % 64 & 1;
-}
-
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word) {
     if (layout->map == NULL) return ~0ull;
     uint64_t bits = 0, at = word % layout->words;
     for (uint32_t i = 0; i < 64; i++) {
-        bits |= map_bit(layout->map, at) << i;
+        bits |= (layout->map[at / 64] >> at % 64 & 1) << i;
         if (++at == layout->words) at = 0;
     }
     return bits;

@@ -13,6 +13,11 @@ void sw_gc_types_end(sw_gc *gc);
 static inline const sw_gc_layout *sw_gc_layout_of(const sw_gc *gc, uint32_t type) {
     return (const sw_gc_layout *)gc->types.items + type;
 }
+/* Whether word i of an array of such objects may hold a pointer. */
+static inline bool sw_gc_is_pointer(const sw_gc_layout *layout, uint64_t i) {
+    uint64_t at = i % layout->words;
+    return layout->map == NULL || (layout->map[at / 64] >> at % 64 & 1) != 0;
+}
 /* Whether words [i, i + 64) may hold pointers, a bit each. */
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word);
 

@@ -3,6 +3,7 @@
  * of objects whose owner is gone. */
 #include "heap/central.h"
 
+#include "heap/collected.h"
 #include "heap/hazard.h"
 #include "heap/record.h"
 #include "heap/slack.h"
@@ -17,7 +18,8 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     /* The order matters: once the page map says so, no cache makes the span its hazard; and a cache
      * whose hazard is gone has set its bit, which is looked at last. */
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
-    if (sw_unlikely(sw_hazard_is_on(heap, span) || !sw_span_is_empty(span))) {
+    bool stays = sw_heap_is_collected(heap) && !heap->hooks->may_release(heap);
+    if (sw_unlikely(stays || sw_hazard_is_on(heap, span) || !sw_span_is_empty(span))) {
         sw_pages_map(&heap->pages, page, pages, sw_space_span_id(heap->space, span));
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         sw_span_enter(span, SW_SPAN_CENTRAL_PARTIAL);

@@ -8,6 +8,13 @@
 /* The type of an object is in the flags of its allocation, from this bit on. */
 enum { SW_TYPE_SHIFT = 8 };
 
+/* What a collector does with an explicit free. */
+typedef enum sw_deferral {
+    SW_FREE_NOW,    /* the caller frees the object */
+    SW_FREE_LATER,  /* the collector will: the free is done */
+    SW_FREE_DOUBLE, /* the object was freed before, and waits for the sweep */
+} sw_deferral;
+
 struct sw_heap_hooks {
     size_t record_bytes; /* that the collector has for each span record; metadata of the heap */
     /* Under the heap's lock: the record of a span is set up. False: no memory, the span is not made. */
@@ -16,11 +23,24 @@ struct sw_heap_hooks {
     void (*gone)(sw_heap *heap, sw_span *span);
     /* The object at p has just been taken. */
     void (*typed)(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type);
+    /* No lock is held: the cache owns the span and is about to take slots of it. */
+    void (*taken)(sw_cache *cache, sw_span *span);
+    /* No lock is held: the cache has no partial span of the class. True: it may have one now. */
+    bool (*sought)(sw_cache *cache, uint32_t span_class);
+    /* No lock is held: the live object is to be freed by the program (slot 0: a large one). */
+    sw_deferral (*deferred)(sw_heap *heap, sw_span *span, uint32_t slot);
+    /* Whether the allocated slot was freed by the program and waits for the sweep. */
+    bool (*waits)(const sw_heap *heap, const sw_span *span, uint32_t slot);
+    /* Whether spans, and pages of large objects, may be given up now. */
+    bool (*may_release)(const sw_heap *heap);
 };
 
-/* As sw_heap_create. The hooks live as long as the heap. */
+/* As sw_heap_create. The hooks live as long as the heap. lock: the collector's, which is taken before the
+ * heap's. */
 sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
-                                   void *collector, sw_heap **out);
+                                   void *collector, sw_os_lock *lock, sw_heap **out);
+/* The collector of the heap ends, and the heap with it. No cycle is under way. */
+sw_status sw_heap_destroy_collected(sw_heap *heap);
 
 /* Metadata that each span record of the heap takes. */
 static inline size_t sw_heap_record_bytes(const sw_heap *heap) {

@@ -22,10 +22,14 @@
 
 /* Pages that were taken out are free again, so the child finds none on their way. */
 static void lock_heap(sw_heap *heap) {
+    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
     sw_os_lock_acquire(&heap->lock);
     sw_pages_purge_stop(&heap->pages);
 }
-static void unlock_heap(sw_heap *heap) { sw_os_lock_release(&heap->lock); }
+static void unlock_heap(sw_heap *heap) {
+    sw_os_lock_release(&heap->lock);
+    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
+}
 
 static void fork_prepare(void) {
     sw_default_heap_lock();
@@ -135,6 +139,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
+    if (heap->collector_lock != NULL) sw_os_lock_reset(heap->collector_lock);
     heap->closing = heap->leaving = 0;
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next) {
         memset(cache->cold->shelves, 0,

@@ -17,6 +17,7 @@
 #include <errno.h>
 
 #include "heap/central.h"
+#include "heap/collected.h"
 #include "heap/hazard.h"
 #include "heap/hint.h"
 #include "heap/large.h"
@@ -163,16 +164,26 @@ static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
         (void)sw_fast_free_own(cache, span, slot);
 }
 
+/* Whether a collector takes the free over: then nothing is left to do but a report. */
+static bool is_deferred(sw_heap *heap, sw_target *target) {
+    if (!sw_heap_is_collected(heap) || target->misuse != SW_MISUSE_NONE) return false;
+    sw_deferral deferral = heap->hooks->deferred(heap, target->span, target->slot);
+    if (deferral == SW_FREE_DOUBLE) target->misuse = SW_MISUSE_DOUBLE_FREE;
+    return deferral != SW_FREE_NOW;
+}
+
 /* Frees the object that was found at the address, or notes why it can not be freed. False: its
  * span has got another owner meanwhile, so the address must be looked up again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
     sw_span *span = target->span;
     if (sw_target_is_shared(heap, target)) target->misuse = SW_MISUSE_COLLECTED;
-    if (target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(span) != cache)
+    bool deferred = is_deferred(heap, target);
+    if (!deferred && target->misuse == SW_MISUSE_NONE && !target->large &&
+        sw_span_owner(span) != cache)
         return free_unowned(cache, ptr, target);
     sw_hazard_clear(cache);
-    if (target->misuse != SW_MISUSE_NONE) return true;
+    if (deferred || target->misuse != SW_MISUSE_NONE) return true;
     if (!target->large)
         free_own(cache, span, target->slot, ptr);
     else if (!sw_large_free(cache, span, (uintptr_t)ptr))
@@ -193,7 +204,8 @@ void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
     cache = usable_cache(cache, ptr, op);
     if (cache == NULL) return;
     uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
-    if (id >= SW_SPAN_FIRST && sw_free_large(cache, id, ptr)) return;
+    if (id >= SW_SPAN_FIRST && !sw_heap_is_collected(cache->heap) && sw_free_large(cache, id, ptr))
+        return;
     int saved_errno = errno;
     sw_target target;
     do {

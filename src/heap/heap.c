@@ -90,7 +90,7 @@ static sw_status give_up(sw_heap *heap, sw_status status) {
 }
 
 static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hooks, void *collector,
-                        sw_heap **out) {
+                        sw_os_lock *lock, sw_heap **out) {
     sw_heap_options read;
     sw_status status = sw_options_read(options, OP_CREATE, &read);
     if (status != SW_OK) return status;
@@ -98,6 +98,7 @@ static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hoo
     if (heap == NULL) return status;
     heap->hooks = hooks;
     heap->collector = collector;
+    heap->collector_lock = lock;
     if (SW_COLLECTABLE && hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
     begin(heap, &read);
     if (!make_central(heap))
@@ -109,12 +110,12 @@ static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hoo
 }
 
 sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
-    return create(options, NULL, NULL, out);
+    return create(options, NULL, NULL, NULL, out);
 }
 
 sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
-                                   void *collector, sw_heap **out) {
-    return create(options, hooks, collector, out);
+                                   void *collector, sw_os_lock *lock, sw_heap **out) {
+    return create(options, hooks, collector, lock, out);
 }
 
 sw_status sw_heap_destroy(sw_heap *heap) {
@@ -124,12 +125,20 @@ sw_status sw_heap_destroy(sw_heap *heap) {
     if (status != SW_OK) return status;
     if (heap->id == 1)
         return sw_fail(SW_STATE, op, "the default heap lives as long as the process");
+    if (sw_heap_is_collected(heap) && heap->collector != NULL)
+        return sw_fail(SW_STATE, op, "heap %u ends with its collector: sw_gc_destroy", heap->id);
     if (!sw_handle_try_end(&heap->mark, SW_HANDLE_HEAP))
         return sw_handle_refuse(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
     sw_registry_remove(heap);
     release_all(heap);
     sw_handle_retire(heap, sizeof *heap, offsetof(sw_heap, meta), SW_HANDLE_HEAP);
     return SW_OK;
+}
+
+sw_status sw_heap_destroy_collected(sw_heap *heap) {
+    heap->collector = NULL;
+    heap->collector_lock = NULL;
+    return sw_heap_destroy(heap);
 }
 
 uint32_t sw_heap_id(const sw_heap *heap) { return sw_heap_check(heap, "heap_id") ? heap->id : 0; }

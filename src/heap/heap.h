@@ -31,7 +31,7 @@
  *   6. Nobody owns the span: its bit is set under the heap's lock.                    (central.c)
  *   7. No slot starts there: a large object (large.c), or misuse with its reason       (target.c).
  *
- * Locks, outermost first: registry (registry.c) < heap.lock < space.lock. Steps 1 to 4 of an
+ * Locks, outermost first: registry (registry.c) < a collector's < heap.lock < space.lock. Steps 1 to 4 of an
  * allocation and 1, 2, 4 and 5 of a free take none.
  *
  * Files, the lowest first. Each calls only files that stand before it in this list.
@@ -113,7 +113,8 @@ struct sw_heap {
     sw_limit_fn *limit_hook; /* both under the lock; NULL: none */
     void *limit_hook_arg;
     const sw_heap_hooks *hooks; /* NULL: the heap is not collected */
-    void *collector;
+    void *collector;            /* NULL: no collector, or it ends */
+    sw_os_lock *collector_lock; /* as collector */
 };
 
 static sw_always_inline bool sw_heap_is_collected(const sw_heap *heap) {

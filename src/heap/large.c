@@ -210,6 +210,8 @@ bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool done = true;
     if (pages == 0 || pages >= UINT32_MAX / 4) return false;
+    if (pages < cold->pages && sw_heap_is_collected(heap) && !heap->hooks->may_release(heap))
+        return false;
     sw_os_lock_acquire(&heap->lock);
     if (pages != cold->pages) sw_reclaim_decay(heap);
     bool live = sw_span_large_end(span, p);

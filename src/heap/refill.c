@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "heap/central.h"
 #include "heap/checks.h"
+#include "heap/collected.h"
 #include "heap/fresh.h"
 #include "heap/hazard.h"
 #include "heap/idle.h"
@@ -132,6 +133,9 @@ static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
             }
             span = sw_owned_take_partial(cache, span_class);
         }
+        if (span == NULL && sw_heap_is_collected(cache->heap) &&
+            cache->heap->hooks->sought(cache, span_class))
+            span = sw_owned_take_partial(cache, span_class);
         if (span == NULL) span = take_shelved(cache, span_class);
         if (span == NULL) span = take_unowned(cache, span_class);
         if (span != NULL || __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) break;
@@ -158,6 +162,7 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
         sw_owned_set_full(cache, bin);
         bin->span = take_span(cache, span_class);
         if (bin->span == NULL) return false;
+        if (sw_heap_is_collected(cache->heap)) cache->heap->hooks->taken(cache, bin->span);
     }
     return true;
 }

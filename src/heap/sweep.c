@@ -3,14 +3,17 @@
 #include "heap/sweep.h"
 
 #include "heap/central.h"
-#include "heap/large.h"
 #include "heap/owned.h"
+#include "heap/reclaim.h"
 #include "heap/remote.h"
+#include "heap/shelf.h"
 
-static sw_swept sweep_large(sw_cache *cache, sw_span *span, const uint64_t *marks) {
+static sw_swept sweep_large(sw_heap *heap, sw_span *span, const uint64_t *marks) {
     if (!sw_span_large_lives(span)) return (sw_swept){0};
     if ((marks[0] & 1) != 0) return (sw_swept){.kept = 1};
-    return (sw_swept){.freed = sw_large_free(cache, span, span->base) ? 1 : 0};
+    if (!sw_span_large_end(span, span->base)) return (sw_swept){0};
+    sw_shelf_release(heap, span);
+    return (sw_swept){.freed = 1};
 }
 
 /* A span of the caller's. */
@@ -37,14 +40,21 @@ static sw_swept sweep_remote(sw_heap *heap, sw_span *span, const uint64_t *marks
     return swept;
 }
 
+sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks) {
+    return sw_span_is_large(span) ? sweep_large(heap, span, marks)
+                                  : sw_central_sweep(heap, span, marks);
+}
+
 sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks) {
     sw_heap *heap = cache->heap;
-    if (sw_span_is_large(span)) return sweep_large(cache, span, marks);
-    const sw_cache *owner = sw_span_owner(span);
-    if (owner == cache) return sweep_own(cache, span, marks);
-    if (owner != NULL) return sweep_remote(heap, span, marks);
+    if (!sw_span_is_large(span)) {
+        const sw_cache *owner = sw_span_owner(span);
+        if (owner == cache) return sweep_own(cache, span, marks);
+        if (owner != NULL) return sweep_remote(heap, span, marks);
+    }
     sw_os_lock_acquire(&heap->lock);
-    sw_swept swept = sw_central_sweep(heap, span, marks);
-    sw_os_lock_release(&heap->lock);
+    sw_reclaim_decay(heap);
+    sw_swept swept = sw_sweep_unowned(heap, span, marks);
+    sw_reclaim_unlock(heap);
     return swept;
 }

@@ -9,5 +9,7 @@
  * object) is clear. cache: the calling thread's. Whoever owns the span gets the slots back as if each had
  * been freed by this thread. No lock is held. */
 sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks);
+/* The same under the heap's lock, of a large object or of a span that nobody owns. */
+sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks);
 
 #endif

@@ -3,9 +3,18 @@
 #include "heap/target.h"
 
 #include "base/fail.h"
+#include "heap/collected.h"
 
 static sw_target bad(sw_misuse misuse, sw_span *span) {
     return (sw_target){.misuse = misuse, .span = span};
+}
+
+/* A live object of a collected heap may have been freed, and wait for the sweep. */
+static sw_target found(const sw_heap *heap, sw_target target) {
+    if (sw_heap_is_collected(heap) && target.misuse == SW_MISUSE_NONE &&
+        heap->hooks->waits(heap, target.span, target.slot))
+        target.misuse = SW_MISUSE_DOUBLE_FREE;
+    return target;
 }
 
 static sw_target find_in_slots(sw_span *span, uintptr_t p) {
@@ -29,12 +38,12 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     if (owner != heap) /* none: a free that raced with this one has just given the record up */
         return owner == NULL ? bad(SW_MISUSE_DOUBLE_FREE, NULL) : bad(SW_MISUSE_WRONG_HEAP, span);
     if (!sw_span_is_large(span) && sw_span_state_seen(span) != SW_SPAN_SHELVED)
-        return find_in_slots(span, p);
+        return found(heap, find_in_slots(span, p));
     if (!sw_span_is_large(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL); /* as if released */
     if (!sw_span_large_lives(span)) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
     sw_target target = bad(p == span->base ? SW_MISUSE_NONE : SW_MISUSE_INTERIOR, span);
     target.large = true;
-    return target;
+    return found(heap, target);
 }
 
 /* Most tiny objects begin inside their block. */

@@ -124,7 +124,7 @@ static void compare(sw_gc *gc) {
     for (int i = 0; i < OBJECTS; i++) objects[i].reached = 0;
     for (int r = 0; r < ROOTS; r++)
         if (roots[r] >= 0) reach(roots[r]);
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
     for (int i = 0; i < OBJECTS; i++) {
         if (objects[i].at == 0) continue;
@@ -186,7 +186,7 @@ static void test_long_list(void) {
         node[i % 4] = head;
         head = node;
     }
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
     CHECK_EQ(cycle.marked_objects, nodes);
     CHECK_EQ(cycle.freed_objects, 0);
@@ -205,43 +205,51 @@ static bool is_marked(sw_gc *gc, uintptr_t p) {
     const sw_span *span = sw_space_span(space, id);
     uint32_t slot = sw_span_is_large(span) ? 0 : sw_span_slot_of(span, p);
     const sw_gc_annex *annex = &sw_gc_annexes[id];
-    return (uint32_t)annex->stamp == gc->cycles && (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
+    return (uint32_t)annex->stamp == gc->epoch && (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
 }
 
 /* The stack takes `entries` objects and no more; everything that is reached is marked all the same. */
-static void mark_with_stack_of(size_t entries) {
+static void mark_with_stack_of(size_t entries, size_t work) {
     sw_gc *gc = make();
     uint64_t state = 5 + entries;
     memset(objects, 0, sizeof objects);
     make_objects(gc, &state);
     for (int n = 0; n < 4; n++) mutate(gc, &state);
+    /* What free slots still point to is not kept. */
+    for (int n = 0; n < 200; n++) free_one(gc, &state);
     for (int r = 0; r < ROOTS; r++) {
-        roots[r] = r;
+        roots[r] = objects[r].at != 0 ? r : -1;
         root_words[r] = (void *)objects[r].at;
     }
     for (int i = 0; i < OBJECTS; i++) objects[i].reached = 0;
     for (int r = 0; r < ROOTS; r++)
         if (roots[r] >= 0) reach(roots[r]);
     sw_gc_marker marker;
-    gc->cycles++;
-    sw_gc_marker_start(&marker, gc);
+    gc->epoch++;
+    gc->phase = SW_GC_MARKING;
+    sw_gc_marker_start(&marker, gc, SW_GC_ALL_WORK);
     if (marker.stack.end == marker.stack.base) CHECK(sw_gc_stack_grow(&marker.stack));
     sw_gc_stack whole = marker.stack;
     marker.stack.end = marker.stack.base + entries;
     marker.stack.reserved = entries; /* it can not grow */
     sw_gc_mark_range(&marker, root_words, sizeof root_words);
-    sw_gc_mark_drain(&marker);
-    CHECK(marker.overflows > 0);
-    for (int i = 0; i < OBJECTS; i++) CHECK_EQ(is_marked(gc, objects[i].at), objects[i].reached);
+    while (!sw_gc_mark_drain(&marker)) marker.work = (int64_t)work;
+    CHECK(gc->cycle.overflows > 0);
+    for (int i = 0; i < OBJECTS; i++)
+        if (objects[i].at != 0) CHECK_EQ(is_marked(gc, objects[i].at), objects[i].reached);
     marker.stack = whole;
+    marker.stack.top = marker.stack.base;
     sw_gc_marker_end(&marker);
+    gc->epoch++;
+    gc->phase = SW_GC_IDLE;
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
 static void test_stack_overflow(void) {
-    mark_with_stack_of(0);
-    mark_with_stack_of(1);
-    mark_with_stack_of(7);
+    mark_with_stack_of(0, 1 << 30);
+    mark_with_stack_of(0, 1);
+    mark_with_stack_of(1, 1);
+    mark_with_stack_of(7, 100);
 }
 
 /* --- whose spans they are --------------------------------------------------------------------- */
@@ -285,7 +293,7 @@ static void test_owners(void) {
     args.cache = NULL;
     (void)allocate_share(&args);
     uint64_t live = (uint64_t)args.kept_count, freed = 3 * SHARE - live;
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
     CHECK_EQ(cycle.marked_objects, live);
     CHECK_EQ(cycle.freed_objects, freed);
@@ -327,7 +335,7 @@ static void test_swept_slots_are_cleared(void) {
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, allocate_few, &args), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
     CHECK_EQ(cycle.freed_objects, FEW - 1);
     for (int i = 0; i < 2 * FEW; i++) {
@@ -346,7 +354,7 @@ static void test_spans_that_come_and_go(void) {
     sw_heap *heap = sw_gc_heap(gc);
     void **root = NULL, **p[COUNT];
     uint32_t id;
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
     for (unsigned round = 0; round < 24; round++) {
         size_t size = sizes[round % 6];
@@ -369,7 +377,7 @@ static void test_untyped(void) {
     sw_heap *heap = sw_gc_heap(gc);
     void **root;
     uint32_t id;
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
     /* Every word of an object with SW_SCAN counts, no word of one without. */
     size_t sizes[] = {40, 2000, 40000, 3 << 20};
@@ -406,7 +414,7 @@ static void test_strange_words(void) {
                      (char *)mine + 63,
                      (void *)((uintptr_t)mine ^ (uintptr_t)1 << 39)};
     uint32_t id;
-    sw_gc_cycle cycle;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_add_roots(gc, words, sizeof words, &id), SW_OK);
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
     CHECK_EQ(cycle.marked_objects, 1);

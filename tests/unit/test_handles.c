@@ -67,6 +67,7 @@ static union {
     sw_trace_module module;
     sw_profile_large large;
     sw_range_stats range;
+    sw_gc_cycle cycle;
     sw_range_hole hole;
     sw_arena_stats arena;
     sw_arena_savepoint savepoint;
@@ -224,7 +225,16 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_arena_release, ARENA, STATUS, true, SW_INVALID,                                           \
       sw_arena_release(h, (sw_arena_savepoint){0}))                                                \
     X(sw_arena_allocator, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_allocator(h).context)         \
-    X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))
+    X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))      \
+    X(sw_gc_start, GC, STATUS, true, SW_INVALID, sw_gc_start(h))                                   \
+    X(sw_gc_step, GC, STATUS, true, SW_INVALID, sw_gc_step(h, 1))                                  \
+    X(sw_gc_finish, GC, STATUS, true, SW_INVALID, sw_gc_finish(h, NULL))                           \
+    X(sw_gc_abandon, GC, STATUS, true, SW_INVALID, sw_gc_abandon(h))                               \
+    X(sw_gc_current_phase, GC, NAMED, true, 0, sw_gc_current_phase(h))                             \
+    X(sw_gc_last_cycle, GC, STATUS, true, SW_INVALID, sw_gc_last_cycle(h, &out.cycle))             \
+    X(sw_gc_write, GC, NAMED, true, 0, (sw_gc_write(h, &out, NULL), 0))                            \
+    X(sw_gc_set_debug, GC, STATUS, true, SW_INVALID, sw_gc_set_debug(h, 0))                        \
+    X(sw_gc_verify, GC, STATUS, true, SW_INVALID, sw_gc_verify(h))
 
 #define CALL(name, kind, null, looks, result, call)                                                \
     static uint64_t name##_of_##kind(void *h) { return call; }

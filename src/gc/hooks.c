@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What threads do for a cycle that is under way, while they allocate and free. */
+#include "gc/hooks.h"
+
+#include "gc/annex.h"
+#include "gc/sweep.h"
+
+/* The lock is taken only while there is a cycle; what it finds then may be another phase of it. */
+static bool enter(sw_gc *gc) {
+    if (sw_likely(sw_gc_phase_seen(gc) == SW_GC_IDLE)) return false;
+    sw_os_lock_acquire(&gc->lock);
+    return true;
+}
+
+/* A slot that is taken from a prepared span is black, in one that was swept nothing looks at its mark. */
+static void taken(sw_cache *cache, sw_span *span) {
+    sw_heap *heap = cache->heap;
+    sw_gc *gc = heap->collector;
+    if (!enter(gc)) return;
+    uint64_t stamp = sw_gc_stamp(gc, gc->epoch);
+    bool current = sw_gc_annex_of(heap, span)->stamp == stamp;
+    if (!current && gc->phase == SW_GC_MARKING)
+        sw_gc_annex_prepare(heap, sw_space_span_id(heap->space, span), stamp);
+    if (!current && gc->phase == SW_GC_SWEEPING) sw_gc_sweep_own(gc, cache, span);
+    sw_os_lock_release(&gc->lock);
+}
+
+static bool sought(sw_cache *cache, uint32_t span_class) {
+    sw_gc *gc = cache->heap->collector;
+    if (sw_gc_phase_seen(gc) != SW_GC_SWEEPING || !enter(gc)) return false;
+    bool has = gc->phase == SW_GC_SWEEPING && sw_gc_sweep_for(gc, cache, span_class);
+    sw_os_lock_release(&gc->lock);
+    return has;
+}
+
+/* Until its span is swept, a slot that is freed stays as it is: marking may have to go through the object, and
+ * whatever took its place would be taken for it. */
+static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
+    sw_gc *gc = heap->collector;
+    if (!enter(gc)) return SW_FREE_NOW;
+    sw_gc_annex *annex = sw_gc_annex_of(heap, span);
+    bool swept = annex->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
+    sw_deferral deferral = SW_FREE_NOW;
+    if (gc->phase != SW_GC_IDLE && !swept) {
+        uint64_t *word = &sw_gc_pending(heap, span, annex)[slot / 64], bit = 1ull << slot % 64;
+        uint64_t before = __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
+        deferral = (before & bit) != 0 ? SW_FREE_DOUBLE : SW_FREE_LATER;
+    }
+    sw_os_lock_release(&gc->lock);
+    return deferral;
+}
+
+static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
+    const uint64_t *pending = sw_gc_pending(heap, span, sw_gc_annex_of(heap, span));
+    return (__atomic_load_n(&pending[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
+}
+
+static bool may_release(const sw_heap *heap) {
+    return sw_gc_phase_seen(heap->collector) != SW_GC_MARKING;
+}
+
+const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_ANNEX_BYTES,
+                                   .born = sw_gc_annex_born,
+                                   .gone = sw_gc_annex_gone,
+                                   .typed = sw_gc_annex_typed,
+                                   .taken = taken,
+                                   .sought = sought,
+                                   .deferred = deferred,
+                                   .waits = waits,
+                                   .may_release = may_release};

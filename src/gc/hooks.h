@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a collected heap calls. Callers: the making of a collector. */
+#ifndef SW_GC_HOOKS_H
+#define SW_GC_HOOKS_H
+
+#include "heap/collected.h"
+
+extern const sw_heap_hooks sw_gc_hooks;
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of all annexes of a heap (sw_gc_verify). */
+#include "base/fail.h"
+#include "gc/place.h"
+
+/* Words in which a rule of the span's marks is broken; NULL: they are right. */
+static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_annex *annex,
+                               const uint64_t *pending, uint32_t k) {
+    uint64_t free_bits = sw_word_all(&span->words[k]);
+    bool prepared = gc->phase == SW_GC_MARKING && annex->stamp == sw_gc_stamp(gc, gc->epoch);
+    if (prepared && (free_bits & ~annex->marks[k]) != 0) return "a free slot is not marked";
+    if ((pending[k] & free_bits) != 0) return "a free slot waits to be freed";
+    return NULL;
+}
+
+static const char *broken_rule(const sw_gc *gc, uint32_t id) {
+    const sw_heap *heap = gc->heap;
+    sw_gc_annex *annex = &sw_gc_annexes[id];
+    const sw_span *span = sw_space_span(heap->space, id);
+    const char *broken = sw_gc_annex_check(annex, span);
+    if (broken != NULL) return broken;
+    bool swept = gc->phase != SW_GC_MARKING && annex->stamp == sw_gc_stamp(gc, gc->epoch);
+    if (gc->phase == SW_GC_IDLE && !swept) return "it was not swept";
+    const uint64_t *pending = sw_gc_pending(heap, span, annex);
+    for (uint32_t k = 0; k < sw_gc_mark_words(heap, span); k++)
+        if (swept && pending[k] != 0) return "a slot waits to be freed after the sweep";
+    for (uint32_t k = 0; k < sw_span_word_count(span) && broken == NULL; k++)
+        broken = broken_word(gc, span, annex, pending, k);
+    return broken;
+}
+
+static sw_status verify(const sw_gc *gc) {
+    const char *op = "gc_verify", *broken = sw_gc_record_check(gc);
+    if (broken != NULL) return sw_fail(SW_STATE, op, "collector: %s", broken);
+    sw_gc_place place = sw_gc_place_begin(gc->heap);
+    while (!sw_gc_place_at_end(&place)) {
+        uint32_t id = sw_gc_place_next(gc->heap, &place);
+        if (!sw_gc_annex_is_of(gc->heap, id)) continue;
+        broken = broken_rule(gc, id);
+        if (broken != NULL) return sw_fail(SW_STATE, op, "span %u: %s", id, broken);
+    }
+    return SW_OK;
+}
+
+sw_status sw_gc_verify(sw_gc *gc) {
+    sw_status status = SW_GC_STATUS(gc, "gc_verify");
+    if (status != SW_OK) return status;
+    sw_os_lock_acquire(&gc->lock);
+    status = verify(gc);
+    sw_os_lock_release(&gc->lock);
+    return status;
+}

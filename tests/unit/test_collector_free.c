@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an explicit free, and each call beside it, means while a cycle is idle, marks, or sweeps: the
+ * cells of the table in docs/design/gc.md. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "check.h"
+#include "faults.h"
+#include "gc/mark.h"
+#include "gc/second_mark.h"
+#include "heap/collected.h"
+#include "spanwise/gc.h"
+#include "spanwise/stats.h"
+
+static const uint64_t first_two = 3;
+static void **root;
+
+typedef struct fixture {
+    sw_gc *gc;
+    sw_heap *heap;
+    uint32_t node; /* 64 bytes, pointers at words 0 and 1 */
+} fixture;
+
+static fixture make(void) {
+    fixture f;
+    uint32_t id;
+    sw_gc_type node = {"node", 64, &first_two};
+    root = NULL;
+    CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
+    f.heap = sw_gc_heap(f.gc);
+    CHECK_EQ(sw_gc_add_type(f.gc, &node, &f.node), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(f.gc, &root, sizeof root, &id), SW_OK);
+    return f;
+}
+
+static void end(const fixture *f) {
+    CHECK_EQ(sw_gc_verify(f->gc), SW_OK);
+    CHECK_EQ(sw_heap_verify(f->heap), SW_OK);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+static int is_at(void *ptr, size_t bytes, uint32_t cls, void *arg) {
+    (void)bytes, (void)cls;
+    return ptr == arg;
+}
+/* Whether the heap has an object there. */
+static int lives(const fixture *f, void *object) {
+    return sw_heap_each_object(f->heap, is_at, object) != 0;
+}
+
+/* Marks whatever is left to mark. */
+static void mark_all(const fixture *f) {
+    while (sw_gc_current_phase(f->gc) == SW_GC_MARKING) CHECK_EQ(sw_gc_step(f->gc, 100), SW_OK);
+}
+
+/* --- free ------------------------------------------------------------------------------------- */
+
+static void test_free_while_idle(void) {
+    fixture f = make();
+    void *object = sw_gc_new(f.gc, f.node, 1);
+    sw_heap_free(f.heap, object);
+    CHECK(!lives(&f, object));
+    end(&f);
+}
+
+/* The slot stays as it is until the sweep, and what the object pointed to is kept: the program has it. */
+static void test_free_while_marking(size_t bytes) {
+    fixture f = make();
+    void **object = sw_heap_alloc(f.heap, bytes, SW_SCAN), **next = sw_gc_new(f.gc, f.node, 1);
+    object[bytes / 8 - 1] = next;
+    root = object;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    root = object[bytes / 8 - 1];
+    sw_heap_free(f.heap, object);
+    CHECK(lives(&f, object));
+    for (int i = 0; i < 300; i++) CHECK(sw_heap_alloc(f.heap, bytes, SW_SCAN) != object);
+    mark_all(&f);
+    CHECK(lives(&f, object));
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    CHECK(!lives(&f, object) && lives(&f, next));
+    CHECK_EQ(cycle.pending_objects, 1);
+    CHECK_EQ(cycle.pending_bytes, sw_heap_usable_size(f.heap, sw_heap_alloc(f.heap, bytes, 0)));
+    CHECK_EQ(cycle.freed_objects, 0);
+    end(&f);
+}
+
+/* Before its span is swept a free waits, after that it is one. */
+static void test_free_while_sweeping(void) {
+    fixture f = make();
+    void *early = sw_gc_new(f.gc, f.node, 1), *late = sw_gc_new(f.gc, f.node, 1);
+    void *list[2] = {early, late};
+    uint32_t id;
+    CHECK_EQ(sw_gc_add_roots(f.gc, list, sizeof list, &id), SW_OK);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    mark_all(&f);
+    CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
+    sw_heap_free(f.heap, early);
+    CHECK(lives(&f, early));
+    while (lives(&f, early)) CHECK_EQ(sw_gc_step(f.gc, 1), SW_OK);
+    int swept_so_far = sw_gc_current_phase(f.gc) == SW_GC_SWEEPING;
+    sw_heap_free(f.heap, late);
+    CHECK(swept_so_far && !lives(&f, late));
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    end(&f);
+}
+
+static void *free_there(void *arg) {
+    void **args = arg;
+    sw_heap_free(args[0], args[1]);
+    return NULL;
+}
+
+/* A free by another thread, of a span that is this thread's. */
+static void test_free_elsewhere(void) {
+    fixture f = make();
+    root = sw_gc_new(f.gc, f.node, 1);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    void *args[2] = {f.heap, root};
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, free_there, args), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(lives(&f, root));
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    CHECK(!lives(&f, root));
+    end(&f);
+}
+
+/* --- what waits for the sweep is free, as far as callers go --------------------------------------- */
+
+static void refuse_all(const fixture *f, void *gone) {
+    EXPECT_FAULT(DOUBLE_FREE, gone, sw_heap_free(f->heap, gone));
+    EXPECT_FAULT(DOUBLE_FREE, gone, sw_heap_free_sized(f->heap, gone, 64));
+    EXPECT_FAULT(DOUBLE_FREE, gone, CHECK(sw_heap_realloc(f->heap, gone, 200, SW_SCAN) == NULL));
+    EXPECT_FAULT(DOUBLE_FREE, gone, CHECK_EQ(sw_heap_usable_size(f->heap, gone), 0));
+}
+
+static void test_misuse(size_t bytes) {
+    fixture f = make();
+    remember_faults();
+    root = sw_heap_alloc(f.heap, bytes, SW_SCAN);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    EXPECT_FAULT(INTERIOR, root + 1, sw_heap_free(f.heap, root + 1));
+    sw_heap_free(f.heap, root);
+    refuse_all(&f, root);
+    mark_all(&f);
+    refuse_all(&f, root);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    refuse_all(&f, root);
+    end(&f);
+}
+
+/* Two threads' frees at once reach the collector one after the other. */
+static void test_racing_double_free(void) {
+    fixture f = make();
+    remember_faults();
+    root = sw_gc_new(f.gc, f.node, 1);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    uint32_t id = sw_space_id_of(f.heap->space, (uintptr_t)root);
+    sw_span *span = sw_space_span(f.heap->space, id);
+    uint32_t slot = sw_span_slot_of(span, (uintptr_t)root);
+    CHECK_EQ(f.heap->hooks->deferred(f.heap, span, slot), SW_FREE_LATER);
+    CHECK_EQ(f.heap->hooks->deferred(f.heap, span, slot), SW_FREE_DOUBLE);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    end(&f);
+}
+
+/* --- realloc, trim ---------------------------------------------------------------------------- */
+
+/* A large object that is cut keeps what its end pointed to until the mark is over: it moves. */
+static void test_realloc_while_marking(void) {
+    fixture f = make();
+    enum { WORDS = 12000 };
+    root = sw_heap_alloc(f.heap, WORDS * 8, SW_SCAN);
+    void *end_object = root[WORDS - 1] = sw_gc_new(f.gc, f.node, 1);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    void **moved = sw_heap_realloc(f.heap, root, 40000, SW_SCAN);
+    CHECK(moved != root && moved != NULL);
+    moved[0] = end_object;
+    root = moved;
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    CHECK(lives(&f, end_object) && lives(&f, moved));
+    /* When no cycle marks, it is cut where it is. */
+    void **cut = sw_heap_realloc(f.heap, moved, 34000, SW_SCAN);
+    CHECK(cut == moved);
+    root = cut;
+    CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
+    CHECK(lives(&f, end_object));
+    end(&f);
+}
+
+/* No record is given up while a cycle marks. */
+static void test_trim_while_marking(void) {
+    fixture f = make();
+    void *object = sw_heap_alloc(f.heap, 3000, SW_SCAN);
+    sw_heap_free(f.heap, object);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    sw_heap_trim(f.heap);
+    CHECK(sw_space_id_of(f.heap->space, (uintptr_t)object) >= SW_SPAN_FIRST);
+    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
+    CHECK_EQ(sw_heap_verify(f.heap), SW_OK);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    sw_heap_trim(f.heap);
+    CHECK_EQ(sw_space_id_of(f.heap->space, (uintptr_t)object), SW_SPAN_RELEASED);
+    end(&f);
+}
+
+/* --- allocation ------------------------------------------------------------------------------- */
+
+/* While a cycle sweeps, allocations sweep what they need: the heap does not grow. */
+static void test_lazy_sweep(void) {
+    enum { OBJECTS = 20000 };
+    fixture f = make();
+    for (int i = 0; i < OBJECTS; i++) CHECK(sw_gc_new(f.gc, f.node, 1) != NULL);
+    sw_ledger before, after;
+    CHECK_EQ(sw_heap_ledger(f.heap, &before, NULL, 0), SW_OK);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    mark_all(&f);
+    for (int i = 0; i < OBJECTS; i++) {
+        void **node = sw_gc_new(f.gc, f.node, 1);
+        node[0] = root;
+        root = node;
+    }
+    CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
+    CHECK_EQ(sw_heap_ledger(f.heap, &after, NULL, 0), SW_OK);
+    CHECK(after.held_bytes <= before.held_bytes + before.held_bytes / 8);
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.freed_objects, OBJECTS);
+    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, OBJECTS);
+    end(&f);
+}
+
+/* --- the cycle itself ------------------------------------------------------------------------- */
+
+static void test_states(void) {
+    fixture f = make();
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle, .number = 99};
+    CHECK_EQ(sw_gc_last_cycle(f.gc, &cycle), SW_STATE);
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_STATE);
+    CHECK_EQ(cycle.number, 99);
+    sw_gc_cycle unset = {.struct_bytes = 0};
+    CHECK_EQ(sw_gc_collect(f.gc, &unset), SW_INVALID);
+    CHECK_EQ(sw_gc_last_cycle(f.gc, &unset), SW_INVALID);
+    CHECK_EQ(sw_gc_abandon(f.gc), SW_STATE);
+    CHECK_EQ(sw_gc_step(f.gc, 1), SW_OK); /* nothing to do */
+    CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_IDLE);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_start(f.gc), SW_STATE);
+    CHECK_EQ(sw_heap_destroy(f.heap), SW_STATE);
+    mark_all(&f);
+    CHECK_EQ(sw_gc_start(f.gc), SW_STATE);
+    CHECK_EQ(sw_gc_abandon(f.gc), SW_STATE);
+    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK); /* the one under way, and another one */
+    CHECK_EQ(cycle.number, 2);
+    CHECK_EQ(cycle.steps, 1);
+    CHECK_EQ(sw_gc_set_debug(f.gc, 8), SW_INVALID);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_destroy(f.gc), SW_OK); /* while it marks */
+}
+
+/* Roots that come during a cycle count for the next one, and so do those that go. */
+static void test_roots_during_a_cycle(void) {
+    fixture f = make();
+    void *kept = NULL, *gone = sw_gc_new(f.gc, f.node, 1);
+    uint32_t id, other;
+    CHECK_EQ(sw_gc_add_roots(f.gc, &gone, sizeof gone, &id), SW_OK);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_remove_roots(f.gc, id), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(f.gc, &kept, sizeof kept, &other), SW_OK);
+    kept = sw_gc_new(f.gc, f.node, 1);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    CHECK(lives(&f, gone) && lives(&f, kept));
+    CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
+    CHECK(!lives(&f, gone) && lives(&f, kept));
+    end(&f);
+}
+
+/* A program that writes a pointer by itself hides an object from the collector; the second mark tells. */
+static void test_checkmark(void) {
+    fixture f = make();
+    CHECK_EQ(sw_gc_set_debug(f.gc, SW_GC_CHECKMARK), SW_OK);
+    root = sw_gc_new(f.gc, f.node, 1);
+    void *hidden = root[0] = sw_gc_new(f.gc, f.node, 1);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    void **black = sw_gc_new(f.gc, f.node, 1);
+    sw_gc_write(f.gc, &root[1], black);
+    black[0] = hidden;
+    root[0] = NULL;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_STATE);
+    CHECK(strstr(sw_last_error()->message, "sw_gc_write") != NULL);
+    CHECK_EQ(cycle.given_up, 1);
+    CHECK(lives(&f, hidden));
+    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 3);
+    /* What is marked for no reason is told of when nothing has run since the start. */
+    root = NULL;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    (void)sw_gc_new(f.gc, f.node, 1);
+    CHECK_EQ(sw_gc_second_mark(f.gc, false), SW_OK);
+    CHECK_EQ(sw_gc_second_mark(f.gc, true), SW_STATE);
+    end(&f);
+}
+
+static void test_clobber(void) {
+    fixture f = make();
+    CHECK_EQ(sw_gc_set_debug(f.gc, SW_GC_CLOBBER), SW_OK);
+    unsigned char *text = sw_heap_alloc(f.heap, 100, 0);
+    root = sw_gc_new(f.gc, f.node, 1);
+    root[5] = (void *)7;
+    memset(text, 'x', 100);
+    CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
+    for (int i = 0; i < 100; i++) CHECK_EQ(text[i], 0xDB);
+    CHECK(root[5] == (void *)7);
+    void **fresh = sw_gc_new(f.gc, f.node, 1);
+    for (int i = 0; i < 8; i++) CHECK(fresh[i] == NULL);
+    end(&f);
+}
+
+/* What is not reachable at an allocation is gone after it. */
+static void test_always(void) {
+    fixture f = make();
+    CHECK_EQ(sw_gc_set_debug(f.gc, SW_GC_ALWAYS | SW_GC_CHECKMARK), SW_OK);
+    void **node = sw_gc_new(f.gc, f.node, 1);
+    root = sw_gc_new(f.gc, f.node, 1);
+    CHECK(!lives(&f, node) || node == root);
+    CHECK(lives(&f, root));
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_last_cycle(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.number, 2);
+    end(&f);
+}
+
+/* A write that can not be noted loses the cycle, and no object. */
+static void test_write_without_memory(void) {
+    fixture f = make();
+    root = sw_gc_new(f.gc, f.node, 1);
+    void *far = root[0] = sw_heap_alloc(f.heap, 5000, SW_SCAN);
+    void *dead = sw_gc_new(f.gc, f.node, 1);
+    /* Another object of its class in a current span, so that the far one's is not prepared. */
+    for (int i = 0; i < 20; i++) (void)sw_heap_alloc(f.heap, 5000, SW_SCAN);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    sw_gc_stack whole = f.gc->stack;
+    f.gc->stack.end = f.gc->stack.top; /* full, and it can not grow */
+    f.gc->stack.reserved = (size_t)(f.gc->stack.end - f.gc->stack.base);
+    sw_gc_write(f.gc, &root[0], NULL);
+    f.gc->stack.end = whole.end;
+    f.gc->stack.reserved = whole.reserved;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.given_up, 1);
+    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK(lives(&f, far) && lives(&f, dead));
+    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.given_up, 0);
+    CHECK(!lives(&f, far) && !lives(&f, dead));
+    end(&f);
+}
+
+/* --- one span --------------------------------------------------------------------------------- */
+
+/* A free slot whose mark is clear is neither counted nor freed once more. */
+static void test_sweep_of_free_slots(void) {
+    sw_span span;
+    memset(&span, 0, sizeof span);
+    sw_span_init(&span, 4096, 64, 64, 2, NULL, false);
+    span.own.free = 0xF0;
+    span.own.local = 0x0F;
+    span.own.remote = 0x100;
+    uint64_t marks = 0x200; /* slot 9 lives, 10 .. 63 are dead, the others are free */
+    sw_swept swept = sw_span_sweep(&span, &marks);
+    CHECK_EQ(swept.kept, 1);
+    CHECK_EQ(swept.freed, 54);
+    CHECK_EQ(span.own.free, 0xF0);
+    CHECK_EQ(span.own.local, ~UINT64_C(0x3F0));
+    CHECK_EQ(span.own.remote, 0x100);
+}
+
+int main(void) {
+    test_free_while_idle();
+    test_free_while_marking(64);
+    test_free_while_marking(5000);
+    test_free_while_marking(200000);
+    test_free_while_sweeping();
+    test_free_elsewhere();
+    test_misuse(64);
+    test_misuse(100000);
+    test_racing_double_free();
+    test_realloc_while_marking();
+    test_trim_while_marking();
+    test_lazy_sweep();
+    test_states();
+    test_roots_during_a_cycle();
+    test_checkmark();
+    test_clobber();
+    test_always();
+    test_write_without_memory();
+    test_sweep_of_free_slots();
+    return check_result();
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cycles in steps, between allocations, writes and frees, beside the model of collector_model.h.
+ * SPANWISE_GC_GRAPHS=n in the environment does n random graphs; the full form is 100,000. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "collector_model.h"
+
+static unsigned graphs_asked(unsigned usual) {
+    const char *text = getenv("SPANWISE_GC_GRAPHS");
+    unsigned graphs = text != NULL ? (unsigned)atoi(text) : usual / check_share();
+    return graphs != 0 ? graphs : 1;
+}
+
+static void verify(const model *m) {
+    CHECK_EQ(sw_gc_verify(m->gc), SW_OK);
+    if (check_failed()) fprintf(stderr, "%s\n", sw_last_error()->message);
+}
+
+/* --- one random graph ------------------------------------------------------------------------- */
+
+static void start(model *m) {
+    model_note_start(m);
+    CHECK_EQ(sw_gc_start(m->gc), SW_OK);
+}
+
+/* Something of the collector's; the phase and the model agree afterwards. */
+static void drive(model *m) {
+    sw_gc_phase before = sw_gc_current_phase(m->gc);
+    int given_up = 0;
+    if (before == SW_GC_IDLE) {
+        if (model_pick(m, 4) != 0) {
+            start(m);
+            return;
+        }
+        model_note_start(m);
+        CHECK_EQ(sw_gc_collect(m->gc, NULL), SW_OK);
+    } else if (model_pick(m, 12) == 0) {
+        CHECK_EQ(sw_gc_finish(m->gc, NULL), SW_OK);
+    } else if (before == SW_GC_MARKING && model_pick(m, 40) == 0) {
+        CHECK_EQ(sw_gc_abandon(m->gc), SW_OK);
+        CHECK_EQ(sw_gc_finish(m->gc, NULL), SW_OK);
+        given_up = 1;
+    } else {
+        CHECK_EQ(sw_gc_step(m->gc, (size_t)model_pick(m, 8)), SW_OK);
+    }
+    if (sw_gc_current_phase(m->gc) == SW_GC_IDLE) model_note_end(m, given_up, 1);
+}
+
+static void clear_roots(model *m) {
+    for (int r = 0; r < MODEL_ROOTS; r++) model_set_root(m, r, -1);
+}
+
+/* Whatever is under way ends, and nothing is left. */
+static void end_graph(model *m) {
+    clear_roots(m);
+    if (sw_gc_current_phase(m->gc) != SW_GC_IDLE) {
+        CHECK_EQ(sw_gc_finish(m->gc, NULL), SW_OK);
+        model_note_end(m, 0, 1);
+    }
+    model_note_start(m);
+    CHECK_EQ(sw_gc_collect(m->gc, NULL), SW_OK);
+    model_note_end(m, 0, 1);
+    for (int i = 0; i < MODEL_OBJECTS; i++) CHECK_EQ(m->objects[i].at, 0);
+}
+
+static void run_graph(model *m, unsigned number) {
+    int operations = 40 + model_pick(m, 400), every = 1 + model_pick(m, 12);
+    CHECK_EQ(sw_gc_set_debug(m->gc, number % 2 == 0 ? SW_GC_CHECKMARK | SW_GC_CLOBBER : 0), SW_OK);
+    for (int n = 0; n < operations; n++) {
+        if (model_pick(m, every) == 0)
+            drive(m);
+        else
+            model_mutate(m);
+        if (n % 32 == 0) verify(m);
+        if (check_failed()) {
+            fprintf(stderr, "graph %u, operation %d\n", number, n);
+            exit(1);
+        }
+    }
+    verify(m);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(m->gc)), SW_OK);
+    end_graph(m);
+}
+
+static void test_graphs(void) {
+    static model m;
+    unsigned graphs = graphs_asked(600);
+    uint64_t cycles = 0, pending = 0;
+    for (unsigned g = 0; g < graphs;) {
+        sw_gc *gc;
+        CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+        model_begin(&m, gc, g + 1);
+        for (unsigned end = g + 200; g < end && g < graphs; g++) run_graph(&m, g);
+        cycles += m.cycles;
+        pending += m.pending;
+        CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+    }
+    CHECK(cycles > graphs);
+    CHECK(pending > graphs / 4);
+    printf("%u graphs, %" PRIu64 " cycles, %" PRIu64 " frees during cycles\n", graphs, cycles,
+           pending);
+}
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+/* Operations of the program and the collector. */
+static void go_on(model *m, int operations) {
+    for (int n = 0; n < operations; n++) {
+        if (model_pick(m, 4) == 0)
+            drive(m);
+        else
+            model_mutate(m);
+    }
+}
+
+/* The child has a cycle in its midst; it goes on with it, and with others. */
+static void fork_now(model *m) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20); /* a hang is a failure, not a wait */
+        go_on(m, 60);
+        verify(m);
+        end_graph(m);
+        _exit(check_failed());
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+}
+
+/* SPANWISE_GC_FORKS=n in the environment does n; the full form is 10,000. */
+static void test_forks(void) {
+    static model m;
+    const char *text = getenv("SPANWISE_GC_FORKS");
+    int forks = text != NULL ? atoi(text) : (int)(40 / check_share()) + 4, phases[3] = {0};
+    sw_gc *gc;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    model_begin(&m, gc, 77);
+    for (int n = 0; n < forks && !check_failed(); n++) {
+        do {
+            go_on(&m, 1 + model_pick(&m, 40));
+        } while (sw_gc_current_phase(gc) == SW_GC_IDLE);
+        phases[sw_gc_current_phase(gc)]++;
+        fork_now(&m);
+        if (n % 50 == 49) end_graph(&m);
+    }
+    CHECK(phases[SW_GC_MARKING] > 0 && phases[SW_GC_SWEEPING] > 0);
+    end_graph(&m);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+int main(void) {
+    test_graphs();
+    test_forks();
+    return check_result();
+}
