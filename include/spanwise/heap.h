@@ -53,6 +53,9 @@ typedef struct sw_heap_options {
     uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
     uint8_t huge_pages;   /* 1: the system is asked for transparent huge pages; see below */
     uint8_t touch_map;    /* 1, dry heaps: runs note which pages the program would write */
+    uint8_t
+        large_touched_percent; /* with touch_map: of a large object's bytes so many are written, the
+                                    * first ones; 1 to 100; 0: 100 */
 } sw_heap_options;
 
 enum { SW_DECAY_DEFAULT_MS = 500 };

@@ -41,7 +41,8 @@ typedef struct sw_ledger {
     uint64_t returned_bytes;     /* over the heap's life, given back to the OS */
     uint64_t retry_bytes;        /* the OS refused to take back; still held */
     uint32_t caches;
-    uint8_t tracked; /* 1: requested and roundup are known apart */
+    uint8_t tracked;           /* 1: requested and roundup are known apart */
+    uint64_t instrument_bytes; /* requested sizes of a tracked heap; outside of held_bytes */
 } sw_ledger;
 
 /* What a heap has done since it was created, beside its ledger: counts that only grow. */
@@ -88,8 +89,9 @@ static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_
 }
 /* As sw_heap_ledger_read, but of each term only the bytes in pages of the system that were written to:
  * held_bytes is then what is resident of the heap. A dry heap knows it from runs, and only with the option
- * touch_map; a real one asks the system. Metadata counts whole. largest_hole_bytes, free_runs,
- * returned_bytes, retry_bytes and occupancy are 0. Errors besides: SW_STATE (a dry heap without touch_map),
+ * touch_map; a real one asks the system. Metadata counts but for pages of its pool that
+ * nothing was cut from. largest_hole_bytes, free_runs, returned_bytes, retry_bytes, instrument_bytes and
+ * occupancy are 0. Errors besides: SW_STATE (a dry heap without touch_map),
  * SW_NOMEM, SW_UNSUPPORTED (the system does not tell). */
 SW_API sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                       size_t capacity);

@@ -130,6 +130,12 @@ void sw_meta_destroy(sw_meta *meta) {
     sw_meta_init(meta);
 }
 
+uint64_t sw_meta_untouched_bytes(const sw_meta *meta, uint32_t grain_shift) {
+    uint64_t first = sw_div_up((uintptr_t)meta->bump, 1ull << grain_shift);
+    uint64_t end = (uintptr_t)meta->bump_end >> grain_shift;
+    return end > first ? (end - first) << grain_shift : 0;
+}
+
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes) {
     uintptr_t at = (uintptr_t)p;
     if (at % SW_META_UNIT != 0) return false;

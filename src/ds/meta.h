@@ -55,6 +55,10 @@ void sw_meta_free(sw_meta *meta, void *block, size_t bytes);
 /* Releases the chunks. Blocks above SW_META_POOLED_MAX must have been freed before. */
 void sw_meta_destroy(sw_meta *meta);
 
+/* Bytes of the system's pages (of 2^grain_shift bytes) at the end of the newest chunk from which no block was
+ * cut yet: nobody has written to them. */
+uint64_t sw_meta_untouched_bytes(const sw_meta *meta, uint32_t grain_shift);
+
 /* True when a pooled block could lie at p: aligned, and inside a chunk. */
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes);
 /* The rule that does not hold, or NULL (base/assert.h). */

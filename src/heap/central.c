@@ -29,7 +29,8 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     }
     if (!sw_span_has_single_word(span))
         sw_meta_free(&heap->meta, span->words, sw_words_bytes(size, span->slots));
-    sw_meta_free(&heap->meta, cold->slack, sw_slack_bytes(size, span->slots));
+    if (cold->slack != NULL)
+        sw_meta_free(heap->instrument, cold->slack, sw_slack_bytes(size, span->slots));
     sw_heap_add_class_pages(heap, span->span_class, -(int64_t)pages);
     sw_record_drop(heap, span);
     sw_pages_free(&heap->pages, page, pages);

@@ -29,7 +29,7 @@ static bool take_metadata(sw_heap *heap, uint32_t size, uint32_t slots, sw_word 
     *slack = NULL;
     if (bytes != 0 && (*words = sw_meta_alloc_stale(&heap->meta, bytes)) == NULL) return false;
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
-    *slack = sw_meta_alloc(&heap->meta, sw_slack_bytes(size, slots));
+    *slack = sw_meta_alloc(heap->instrument, sw_slack_bytes(size, slots));
     if (*slack != NULL) return true;
     sw_meta_free(&heap->meta, *words, bytes);
     return false;
@@ -53,7 +53,7 @@ static sw_span *fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, s
     *why = sw_fresh_pages(heap, pages, 1, &page, &needzero);
     if (*why != SW_OK) {
         sw_meta_free(&heap->meta, words, sw_words_bytes(size, slots));
-        sw_meta_free(&heap->meta, slack, sw_slack_bytes(size, slots));
+        if (slack != NULL) sw_meta_free(heap->instrument, slack, sw_slack_bytes(size, slots));
         sw_record_drop(heap, span);
         return NULL;
     }

@@ -26,6 +26,21 @@ static bool make_central(sw_heap *heap) {
     return heap->class_pages != NULL;
 }
 
+/* What measures a heap is kept apart from what is measured. */
+static bool make_instrument(sw_heap *heap) {
+    if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
+    heap->instrument = sw_os_map(sizeof *heap->instrument);
+    if (heap->instrument == NULL) return false;
+    sw_meta_init(heap->instrument);
+    return true;
+}
+
+static void end_instrument(sw_heap *heap) {
+    if (heap->instrument == NULL) return;
+    sw_meta_destroy(heap->instrument);
+    (void)sw_os_release(heap->instrument, sizeof *heap->instrument);
+}
+
 static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->options = *options;
     heap->table = heap->options.table;
@@ -46,6 +61,7 @@ static void release_all(sw_heap *heap) {
     }
     sw_cache_retire_records(heap);
     sw_meta_destroy(&heap->meta);
+    end_instrument(heap);
     if ((heap->mode & SW_MODE_DRY) != 0) sw_space_dry_destroy(space);
     sw_table_release(heap->table);
 }
@@ -101,7 +117,7 @@ static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hoo
     heap->collector_lock = lock;
     if (SW_COLLECTABLE && hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
     begin(heap, &read);
-    if (!make_central(heap))
+    if (!make_central(heap) || !make_instrument(heap))
         return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));
     if (!sw_registry_add(heap))
         return give_up(heap, sw_fail(SW_LIMIT, OP_CREATE, "%d heaps live already", SW_HEAPS_MAX));

@@ -79,7 +79,7 @@ typedef struct sw_heap_hooks sw_heap_hooks; /* collected.h */
 
 struct sw_heap {
     uint64_t mark;   /* ds/handle.h */
-    sw_os_lock lock; /* pages, meta, central lists, lists of caches, free records */
+    sw_os_lock lock; /* pages, meta, instrument, central lists, lists of caches, free records */
     uint32_t id;     /* never reused; 1 is the default heap */
     uint32_t index;  /* in the registry and in each thread's table; reused. SW_HEAPS_MAX once the
                       * heap is destroyed: no thread has a cache there */
@@ -87,6 +87,8 @@ struct sw_heap {
     sw_space *space;
     sw_meta meta;
     sw_pages pages;
+    sw_meta *instrument; /* of a tracked heap: the pool of slack arrays, which counts in no term of the
+                          * ledger and in no limit; else NULL */
     sw_heap_options options;
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */

@@ -42,6 +42,11 @@ static sw_status check_options(const sw_heap_options *options, const char *op) {
     if (!sw_table_check(options->table, op)) return SW_INVALID;
     if (options->touch_map && !options->dry)
         return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");
+    if (options->large_touched_percent > 100)
+        return sw_fail(SW_INVALID, op, "large_touched_percent %u is above 100",
+                       options->large_touched_percent);
+    if (options->large_touched_percent != 0 && !options->touch_map)
+        return sw_fail(SW_INVALID, op, "large_touched_percent is for heaps with touch_map");
     if (options->tiny && !can_pack(options->table))
         return sw_fail(SW_INVALID, op, "tiny: table %s has no class of 16 bytes",
                        options->table->name);

@@ -4,16 +4,16 @@
 #include "heap/central.h"
 #include "heap/hazard.h"
 #include "heap/record.h"
+#include "heap/slack.h"
 #include "heap/verify_point.h"
 
 _Static_assert(SW_SPAN_SHELVES == 2 * 8 + 2 * 4 + (SW_SPAN_SHELF_PAGES - 4) * 2, "shelves");
 
 /* --- putting ---------------------------------------------------------------------------------- */
 
-/* Where the placement policy chooses pages, or objects have slack, spans are made afresh. */
+/* Where the placement policy chooses pages, spans are made afresh. */
 static bool may_shelve(const sw_heap *heap, const sw_span *span) {
-    return sw_span_has_single_word(span) &&
-           (heap->mode & (SW_MODE_TRACKED | SW_MODE_COLLECTED)) == 0 &&
+    return sw_span_has_single_word(span) && (heap->mode & SW_MODE_COLLECTED) == 0 &&
            heap->options.placement == SW_PLACE_LIFO &&
            sw_space_cold(heap->space, span)->pages <= SW_SPAN_SHELF_PAGES;
 }
@@ -52,19 +52,21 @@ static sw_span *take_highest(sw_cache *cache, uint32_t pages) {
     return NULL;
 }
 
-/* An idle span becomes one of the class, with as many pages as it has. */
-static void init(sw_heap *heap, sw_span *span, uint32_t span_class, uint32_t pages) {
+/* An idle span becomes one of the class, with as many pages as it has. slack: its array from now on; NULL: the
+ * heap is not tracked. */
+static void init(sw_heap *heap, sw_span *span, uint32_t span_class, uint32_t pages, void *slack) {
     const sw_class *cls = &heap->table->classes[span_class / 2];
     uint32_t slots = sw_class_slots(cls, pages, heap->table->page_shift);
     sw_heap_add_class_pages(heap, span->span_class, -(int64_t)pages);
     sw_heap_add_class_pages(heap, span_class, pages);
     sw_span_init(span, span->base, cls->size, slots, span_class, NULL, true);
+    if (slack != NULL) sw_space_cold(heap->space, span)->slack = slack;
 }
 
 /* Makes the span one of the class. As long as it is neither, the page map says that it was released:
  * then no cache makes it its hazard; and a cache whose hazard is gone has set its bit, which is looked
  * at last. False: a free that races with another one is looking at the span. */
-static bool turn(sw_cache *cache, sw_span *span, uint32_t span_class) {
+static bool turn(sw_cache *cache, sw_span *span, uint32_t span_class, void *slack) {
     sw_heap *heap = cache->heap;
     sw_space *space = heap->space;
     uint32_t id = sw_space_span_id(space, span), pages = space->cold[id].pages;
@@ -73,10 +75,28 @@ static bool turn(sw_cache *cache, sw_span *span, uint32_t span_class) {
     __atomic_store_n(&cache->cold->turning_id, id, __ATOMIC_RELEASE);
     sw_space_map(space, base, bytes, SW_SPAN_RELEASED);
     bool idle = !sw_hazard_is_on_idle(heap, span) && sw_span_is_empty(span);
-    if (idle) init(heap, span, span_class, pages);
+    if (idle) init(heap, span, span_class, pages, slack);
     sw_space_map(space, base, bytes, id);
     __atomic_store_n(&cache->cold->turning_id, 0, __ATOMIC_RELEASE);
     return idle;
+}
+
+/* The same in a tracked heap, where each class has slack arrays of its own length. A fork in between may lose
+ * one of the two arrays to the child, and no more. */
+static bool turn_tracked(sw_cache *cache, sw_span *span, uint32_t span_class, uint32_t slots) {
+    sw_heap *heap = cache->heap;
+    size_t old_bytes = sw_slack_bytes(sw_slot_bytes(heap->table, span), span->slots);
+    size_t bytes = sw_slack_bytes(heap->table->classes[span_class / 2].size, slots);
+    void *old = sw_space_cold(heap->space, span)->slack;
+    sw_os_lock_acquire(&heap->lock);
+    void *slack = sw_meta_alloc(heap->instrument, bytes);
+    sw_os_lock_release(&heap->lock);
+    if (slack == NULL) return false;
+    bool turned = turn(cache, span, span_class, slack);
+    sw_os_lock_acquire(&heap->lock);
+    sw_meta_free(heap->instrument, turned ? old : slack, turned ? old_bytes : bytes);
+    sw_os_lock_release(&heap->lock);
+    return turned;
 }
 
 sw_span *sw_span_shelf_take(sw_cache *cache, uint32_t span_class, uint32_t pages) {
@@ -88,7 +108,10 @@ sw_span *sw_span_shelf_take(sw_cache *cache, uint32_t span_class, uint32_t pages
     if (sw_words_bytes(cls->size, slots) != 0) return NULL;
     sw_span *span = take_highest(cache, pages);
     if (span == NULL || span->span_class == span_class) return span;
-    if (turn(cache, span, span_class)) return span;
+    bool turned = sw_unlikely(heap->instrument != NULL)
+                      ? turn_tracked(cache, span, span_class, slots)
+                      : turn(cache, span, span_class, NULL);
+    if (turned) return span;
     sw_os_lock_acquire(&heap->lock);
     sw_central_release(heap, span);
     sw_os_lock_release(&heap->lock);

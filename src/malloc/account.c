@@ -48,6 +48,8 @@ bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes) {
 bool face_take_ledger(sw_heap *heap, face_ledger *out) {
     out->row_count = 0;
     if (sw_heap_ledger(heap, &out->sum, out->rows, FACE_CLASSES_MAX) != SW_OK) return false;
+    out->touched = (sw_ledger){.struct_bytes = sizeof out->touched};
+    (void)sw_heap_touched_read(heap, &out->touched, NULL, 0);
     out->row_count = sw_heap_table(heap)->class_count;
     sw_check2(face_ledger_check(out));
     return true;

@@ -30,6 +30,7 @@ enum { FACE_CLASSES_MAX = 256 };
  *   row_count <= FACE_CLASSES_MAX;  and the rules of sum, where the ledger was taken */
 typedef struct face_ledger {
     sw_ledger sum;
+    sw_ledger touched; /* what is resident of it; zeroed where the system does not tell */
     sw_ledger_class rows[FACE_CLASSES_MAX];
     uint64_t ops;       /* calls before it was taken (face_counts.ops); 0 in an untracked heap */
     uint32_t row_count; /* 0: the ledger was not taken */

@@ -50,14 +50,7 @@ static void put_rows(const face_ledger *ledger) {
 
 #define PUT(from, member) face_json_number(&json, #member, (from)->member)
 
-static void put_ledger(const char *name, const face_ledger *ledger) {
-    if (ledger == NULL) {
-        face_json_text(&json, name, NULL);
-        return;
-    }
-    const sw_ledger *sum = &ledger->sum;
-    face_json_open(&json, name, '{');
-    PUT(ledger, ops);
+static void put_parts(const sw_ledger *sum) {
     PUT(sum, requested_bytes);
     PUT(sum, roundup_bytes);
     PUT(sum, tail_bytes);
@@ -69,6 +62,25 @@ static void put_ledger(const char *name, const face_ledger *ledger) {
     PUT(sum, quarantine_bytes);
     PUT(sum, free_page_bytes);
     PUT(sum, held_bytes);
+}
+
+static void put_touched(const sw_ledger *touched) {
+    if (touched->held_bytes == 0) return;
+    face_json_open(&json, "resident", '{');
+    put_parts(touched);
+    face_json_close(&json, '}');
+}
+
+static void put_ledger(const char *name, const face_ledger *ledger) {
+    if (ledger == NULL) {
+        face_json_text(&json, name, NULL);
+        return;
+    }
+    const sw_ledger *sum = &ledger->sum;
+    face_json_open(&json, name, '{');
+    PUT(ledger, ops);
+    put_parts(sum);
+    put_touched(&ledger->touched);
     PUT(sum, live_objects);
     PUT(sum, large_objects);
     PUT(sum, spans);
@@ -76,6 +88,7 @@ static void put_ledger(const char *name, const face_ledger *ledger) {
     PUT(sum, free_runs);
     PUT(sum, returned_bytes);
     PUT(sum, retry_bytes);
+    PUT(sum, instrument_bytes);
     put_rows(ledger);
     face_json_close(&json, '}');
 }

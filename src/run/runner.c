@@ -101,13 +101,28 @@ static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t in
     return new_cache(runner, thread, index, out);
 }
 
+/* Of a large object the program may be taken to write the first bytes only. */
+static uint64_t written_bytes(const sw_heap *heap, uint64_t size) {
+    uint32_t percent = heap->options.large_touched_percent;
+    if (percent == 0 || size <= heap->table->max_size) return size;
+    return size / 100 * percent + sw_div_up(size % 100 * percent, 100);
+}
+
+static void note_writes(const sw_runner *runner, void *p, uint64_t size) {
+    sw_pages *pages = &runner->heap->pages;
+    if (runner->touch == SW_TOUCH_PAGES) {
+        sw_pages_touch(pages, (uintptr_t)p, written_bytes(runner->heap, size));
+        return;
+    }
+    sw_pages_touch(pages, (uintptr_t)p, 1);
+    sw_pages_touch(pages, (uintptr_t)p + size - 1, 1);
+}
+
 /* In a dry heap the write is only noted. */
 static sw_noinline void touch_object(const sw_runner *runner, void *p, uint64_t size) {
     bool all = runner->touch == SW_TOUCH_PAGES;
     if (sw_heap_is_dry(runner->heap)) {
-        sw_pages *pages = &runner->heap->pages;
-        sw_pages_touch(pages, (uintptr_t)p, all ? size : 1);
-        if (!all) sw_pages_touch(pages, (uintptr_t)p + size - 1, 1);
+        note_writes(runner, p, size);
         return;
     }
     uint64_t step = all ? sw_os_page_bytes() : size;
@@ -231,7 +246,8 @@ static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
 static inline void note_resident_peak(sw_runner *runner, uint64_t metadata) {
     const sw_touch_map *touch = &runner->heap->pages.touch;
     if (!sw_touch_map_is_on(touch)) return;
-    uint64_t resident = sw_touch_map_bytes(touch) + metadata;
+    uint64_t untouched = sw_meta_untouched_bytes(&runner->heap->meta, touch->grain_shift);
+    uint64_t resident = sw_touch_map_bytes(touch) + metadata - untouched;
     if (sw_likely(resident <= runner->resident_peak_bytes)) return;
     runner->resident_peak_bytes = resident;
     runner->resident_peak_op = runner->stats.ops;

@@ -87,7 +87,7 @@ static void check_class(sw_audit *a, const sw_span *span) {
                  : !sw_meta_owns(&heap->meta, span->words, sw_words_bytes(cls->size, slots)))
         SW_BROKEN(a, "span at page %u: its words are not the heap's", place(a, span)->page);
     else if (tracked != (slack != NULL) ||
-             (tracked && !sw_meta_owns(&heap->meta, slack, sw_slack_bytes(cls->size, slots))))
+             (tracked && !sw_meta_owns(heap->instrument, slack, sw_slack_bytes(cls->size, slots))))
         SW_BROKEN(a, "span at page %u: slack array and tracking disagree", place(a, span)->page);
 }
 

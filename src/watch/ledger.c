@@ -36,16 +36,16 @@ static uint64_t large_requested(const sw_heap *heap, const sw_span *span) {
 }
 
 sw_ledger_class sw_ledger_large_row(const sw_heap *heap, const sw_span *span) {
-    uint64_t bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
-    sw_ledger_class row = {.spans = 1, .span_bytes = bytes, .slots = 1};
+    sw_ledger_class row = {.cls = 0, .spans = 1, .slots = 1};
+    row.span_bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
     if (!sw_span_large_lives(span)) {
-        row.cached_bytes = bytes;
+        row.cached_bytes = row.span_bytes;
         row.occupancy[0] = 1;
         return row;
     }
     row.live_objects = 1;
     row.requested_bytes = large_requested(heap, span);
-    row.roundup_bytes = bytes - row.requested_bytes;
+    row.roundup_bytes = row.span_bytes - row.requested_bytes;
     row.occupancy[SW_OCCUPANCY_BINS - 1] = 1;
     return row;
 }
@@ -56,7 +56,9 @@ sw_ledger_class sw_ledger_slots_row(const sw_heap *heap, const sw_span *span) {
     uint64_t size = sw_slot_bytes(heap->table, span);
     uint64_t live_bytes = live * size, free_bytes = free_slots * size;
     bool cached = sw_walk_is_cached(span);
-    sw_ledger_class row = {.spans = 1, .slots = span->slots, .live_objects = live};
+    sw_ledger_class row = {.cls = span->span_class / 2, .spans = 1};
+    row.slots = span->slots;
+    row.live_objects = live;
     row.span_bytes = (uint64_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
     row.roundup_bytes = (heap->mode & SW_MODE_TRACKED) != 0 ? live_slack(heap, span) : 0;
     row.requested_bytes = live_bytes - row.roundup_bytes;
@@ -80,21 +82,25 @@ static void add_row(sw_ledger_class *to, const sw_ledger_class *row) {
     for (int i = 0; i < SW_OCCUPANCY_BINS; i++) to->occupancy[i] += row->occupancy[i];
 }
 
+void sw_ledger_add(sw_ledger *l, sw_ledger_class *rows, const sw_ledger_class *span) {
+    bool large = span->cls == 0;
+    l->live_objects += span->live_objects;
+    l->requested_bytes += span->requested_bytes;
+    *(large ? &l->large_rounding_bytes : &l->roundup_bytes) += span->roundup_bytes;
+    l->tail_bytes += span->tail_bytes;
+    l->free_slot_bytes += span->free_slot_bytes;
+    l->cached_bytes += span->cached_bytes;
+    l->large_objects += large ? span->live_objects : 0;
+    l->large_bytes += large && span->live_objects != 0 ? span->span_bytes : 0;
+    l->spans += large ? 0 : span->spans;
+    if (rows != NULL) add_row(&rows[span->cls], span);
+}
+
 static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     tally *t = arg;
-    sw_ledger *l = t->ledger;
     bool large = sw_span_state_seen(span) == SW_SPAN_LARGE;
     sw_ledger_class row = large ? sw_ledger_large_row(heap, span) : sw_ledger_slots_row(heap, span);
-    l->spans += !large;
-    l->large_objects += large ? row.live_objects : 0;
-    l->large_bytes += large && row.live_objects != 0 ? row.span_bytes : 0;
-    l->live_objects += row.live_objects;
-    l->requested_bytes += row.requested_bytes;
-    *(large ? &l->large_rounding_bytes : &l->roundup_bytes) += row.roundup_bytes;
-    l->tail_bytes += row.tail_bytes;
-    l->free_slot_bytes += row.free_slot_bytes;
-    l->cached_bytes += row.cached_bytes;
-    if (t->rows != NULL) add_row(&t->rows[large ? 0 : span->span_class / 2], &row);
+    sw_ledger_add(t->ledger, t->rows, &row);
     return true;
 }
 
@@ -110,23 +116,22 @@ static void add_pages(const sw_heap *heap, sw_ledger *ledger) {
     ledger->retry_bytes = pages->retry_bytes;
 }
 
-static void name_rows(const sw_heap *heap, sw_ledger_class *rows) {
-    for (uint32_t cls = 0; cls < heap->table->class_count; cls++) {
-        memset(&rows[cls], 0, sizeof rows[cls]);
-        rows[cls].cls = cls;
-        rows[cls].size_bytes = heap->table->classes[cls].size;
-    }
+void sw_ledger_begin(const sw_heap *heap, sw_ledger *out, sw_ledger_class *rows) {
+    memset(out, 0, sizeof *out);
+    out->struct_bytes = sizeof *out;
+    out->caches = heap->cache_count;
+    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    for (uint32_t cls = 0; rows != NULL && cls < heap->table->class_count; cls++)
+        rows[cls] = (sw_ledger_class){.cls = cls, .size_bytes = heap->table->classes[cls].size};
 }
 
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows) {
     tally t = {.ledger = out, .rows = rows};
-    memset(out, 0, sizeof *out);
-    out->struct_bytes = sizeof *out;
-    if (rows != NULL) name_rows(heap, rows);
+    sw_ledger_begin(heap, out, rows);
     (void)sw_walk_spans(heap, add_span, &t);
     add_pages(heap, out);
-    out->caches = heap->cache_count;
-    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    if (heap->instrument != NULL)
+        out->instrument_bytes = heap->instrument->held_bytes + sizeof *heap->instrument;
 }
 
 uint64_t sw_ledger_sum(const sw_ledger *l) {

@@ -12,6 +12,11 @@ void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
  * pages is the row's round-up; a freed one that a cache keeps is cached. Under the heap's lock. */
 sw_ledger_class sw_ledger_slots_row(const sw_heap *heap, const sw_span *span);
 sw_ledger_class sw_ledger_large_row(const sw_heap *heap, const sw_span *span);
+/* Zeroes a ledger and its rows (NULL: none), and fills in what needs no walk over the spans. */
+void sw_ledger_begin(const sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
+/* Adds a span to the ledger and to the row of its class. One of class 0 is a large object, whose roundup_bytes
+ * are its rounding to whole pages. */
+void sw_ledger_add(sw_ledger *ledger, sw_ledger_class *rows, const sw_ledger_class *span);
 /* The sum of every part, which is held_bytes. */
 uint64_t sw_ledger_sum(const sw_ledger *ledger);
 /* The rule that does not hold, or NULL (base/assert.h):  the parts sum to held_bytes */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger of touched bytes (touched.h). A byte counts when its page of the system was written to: in a dry
- * heap as the run noted, in a real one as mincore tells. Metadata counts whole. */
+ * heap as the run noted, in a real one as mincore tells. Metadata has a rule of its own. */
 #include "watch/touched.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static uint64_t span_bytes(const sw_heap *heap, const sw_span_cold *cold) {
 static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint64_t start = sw_page_start(&heap->pages, cold->page), bytes = span_bytes(heap, cold);
-    sw_ledger_class row = {.spans = 1, .slots = 1};
+    sw_ledger_class row = {.cls = 0, .spans = 1, .slots = 1};
     row.span_bytes = sw_touch_map_within(t->touch, start, bytes);
     if (!sw_span_large_lives(span)) {
         row.cached_bytes = row.span_bytes;
@@ -44,7 +44,7 @@ static sw_ledger_class slots_row(const sw_heap *heap, const sw_span *span, const
     uint64_t start = sw_page_start(&heap->pages, cold->page);
     uint32_t size = sw_slot_bytes(heap->table, span), slots = span->slots;
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0, cached = sw_walk_is_cached(span);
-    sw_ledger_class row = {.spans = 1, .slots = slots};
+    sw_ledger_class row = {.cls = span->span_class / 2, .spans = 1, .slots = slots};
     row.span_bytes = sw_touch_map_within(t->touch, start, span_bytes(heap, cold));
     for (uint32_t slot = 0; row.span_bytes != 0 && slot < slots; slot++) {
         uint64_t at = start + (uint64_t)slot * size;
@@ -64,33 +64,11 @@ static sw_ledger_class slots_row(const sw_heap *heap, const sw_span *span, const
     return row;
 }
 
-static void add_to_row(sw_ledger_class *to, const sw_ledger_class *row) {
-    to->spans += row->spans;
-    to->span_bytes += row->span_bytes;
-    to->slots += row->slots;
-    to->live_objects += row->live_objects;
-    to->requested_bytes += row->requested_bytes;
-    to->roundup_bytes += row->roundup_bytes;
-    to->tail_bytes += row->tail_bytes;
-    to->free_slot_bytes += row->free_slot_bytes;
-    to->cached_bytes += row->cached_bytes;
-}
-
 static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     touched_tally *t = arg;
     bool large = sw_span_state_seen(span) == SW_SPAN_LARGE;
     sw_ledger_class row = large ? large_row(heap, span, t) : slots_row(heap, span, t);
-    sw_ledger *l = t->ledger;
-    l->live_objects += row.live_objects;
-    l->requested_bytes += row.requested_bytes;
-    *(large ? &l->large_rounding_bytes : &l->roundup_bytes) += row.roundup_bytes;
-    l->tail_bytes += row.tail_bytes;
-    l->free_slot_bytes += row.free_slot_bytes;
-    l->cached_bytes += row.cached_bytes;
-    l->large_objects += large && row.live_objects != 0;
-    l->large_bytes += large && row.live_objects != 0 ? row.span_bytes : 0;
-    l->spans += !large;
-    if (t->rows != NULL) add_to_row(&t->rows[large ? 0 : span->span_class / 2], &row);
+    sw_ledger_add(t->ledger, t->rows, &row);
     return true;
 }
 
@@ -111,15 +89,11 @@ static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
 void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows) {
     touched_tally t = {.ledger = out, .rows = rows, .touch = touch};
-    memset(out, 0, sizeof *out);
-    out->struct_bytes = sizeof *out;
-    for (uint32_t cls = 0; rows != NULL && cls < heap->table->class_count; cls++)
-        rows[cls] = (sw_ledger_class){.cls = cls, .size_bytes = heap->table->classes[cls].size};
+    sw_ledger_begin(heap, out, rows);
     (void)sw_walk_spans(heap, add_span, &t);
     add_free_pages(heap, &t);
-    out->metadata_bytes = sw_pages_metadata_bytes(&heap->pages);
-    out->caches = heap->cache_count;
-    out->tracked = (heap->mode & SW_MODE_TRACKED) != 0;
+    out->metadata_bytes = sw_pages_metadata_bytes(&heap->pages) -
+                          sw_meta_untouched_bytes(&heap->meta, touch->grain_shift);
     out->held_bytes = sw_ledger_sum(out);
 }
 

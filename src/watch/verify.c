@@ -91,6 +91,8 @@ static void check_bits(sw_audit *a) {
         SW_BROKEN(a, "page runs: a summary disagrees with the bitmap");
     else if (!sw_meta_adds_up(&a->heap->meta))
         SW_BROKEN(a, "metadata pool: held bytes disagree with its chunks");
+    else if (a->heap->instrument != NULL && !sw_meta_adds_up(a->heap->instrument))
+        SW_BROKEN(a, "pool of slack arrays: held bytes disagree with its chunks");
 }
 
 /* What the heap knows of a class's spans decides how long the next one is. */
@@ -119,6 +121,8 @@ static void check_rules(sw_audit *a) {
     sw_audit_rule(a, "pages", sw_pages_check(pages));
     sw_audit_rule(a, "page runs", sw_runs_check(&pages->runs));
     sw_audit_rule(a, "metadata pool", sw_meta_check(&a->heap->meta));
+    if (a->heap->instrument != NULL)
+        sw_audit_rule(a, "pool of slack arrays", sw_meta_check(a->heap->instrument));
     for (uint32_t i = 0; i < pages->window_count; i++)
         sw_audit_rule(a, "window", sw_window_check(&pages->windows[i]));
 }

@@ -45,6 +45,12 @@ def test_ledger_equals_the_prediction(face: Face, tmp_path: Path) -> None:
         assert getattr(result.peak, name) == getattr(predicted, name), name
     assert (result.peak.classes == predicted.classes).all()
     assert result.peak_held_bytes == predicted.held_bytes
+    assert predicted.instrument_bytes == result.peak.instrument_bytes > 0
+    assert result.peak.resident is not None and predicted.resident is not None
+    resident = result.peak.resident
+    assert resident.held_bytes == sum(getattr(resident, name) for name in PARTS)
+    assert resident.metadata_bytes == predicted.resident.metadata_bytes
+    assert 0 < resident.held_bytes <= result.peak.held_bytes
 
 
 def test_text(face: Face) -> None:
@@ -54,7 +60,7 @@ def test_text(face: Face) -> None:
     assert lines[0] == "err"
     assert any(" at peak: " in line for line in lines)
     assert any(" at end: " in line for line in lines)
-    assert "peak held " in lines[-2]
+    assert lines[-2].startswith("peak resident ") and "; peak held " in lines[-2]
     assert lines[-1] == "the program exited with 5"
 
 

@@ -356,6 +356,17 @@ static void lost_meta(void) {
     refill();
 }
 
+static void lost_slack(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.tracked = 1;
+    if (sw_heap_create(&options, &heap) != SW_OK) abort();
+    cache = sw_thread_cache(heap);
+    (void)sw_cache_alloc(cache, 64, 0);
+    heap->instrument->held_bytes += 64;
+    refill();
+}
+
 static void lost_runs(void) {
     sw_runs *runs = &heap->pages.runs;
     runs->tree[2 * runs->leaves - 1].max = 7;
@@ -469,6 +480,7 @@ static const struct {
     {2, "array->count <= array->capacity", damage_gc_array},
     {2, "gc->types.count >= 1", damage_gc},
     {3, "metadata pool: held bytes disagree with its chunks", lost_meta},
+    {3, "pool of slack arrays: held bytes disagree with its chunks", lost_slack},
     {3, "page runs: a summary disagrees with the bitmap", lost_runs},
     {3, "and on: one is dirty that the OS has", lost_pages},
     {3, "free, but mapped", lost_window},

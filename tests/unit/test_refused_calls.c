@@ -161,6 +161,7 @@ static void work(void) {
         uint64_t before = all_calls();
         sw_heap_options_init(&options);
         options.decay_ns = SW_DECAY_NEVER;
+        options.tracked = heaps == 1;
         sw_status status = sw_heap_create(&options, &heap);
         if (status == SW_OK) {
             live(heap);

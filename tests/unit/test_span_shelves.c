@@ -15,9 +15,10 @@ enum { PAGE = 8192, SECOND = 1000000000, MOST = 8 }; /* spans of one page on she
 static sw_heap *heap;
 static sw_cache *cache;
 
-static void make(uint64_t limit_bytes, bool dry) {
+static void make_kind(uint64_t limit_bytes, bool dry, bool tracked) {
     sw_heap_options options;
     sw_heap_options_init(&options);
+    options.tracked = tracked;
     options.table = sw_table_go(); /* every span of a class has one length */
     options.manual_clock = 1;
     options.dry = dry;
@@ -25,6 +26,8 @@ static void make(uint64_t limit_bytes, bool dry) {
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
 }
+
+static void make(uint64_t limit_bytes, bool dry) { make_kind(limit_bytes, dry, false); }
 
 static void end(void) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
@@ -259,10 +262,33 @@ static void upper_half_is_none(void) {
     end();
 }
 
+/* A tracked heap has a slack array for each span, which changes its length with the class: of one slot, then of
+ * 64. The requested bytes are those of the new objects. */
+static void tracked(bool dry) {
+    enum { MANY = 128, FEW = 5 };
+    void *many[MANY];
+    make_kind(0, dry, true);
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < FEW; i++) objects[i] = take(PAGE - 7);
+        CHECK_EQ(ledger().requested_bytes, FEW * (PAGE - 7));
+        CHECK_EQ(ledger().roundup_bytes, FEW * 7);
+        for (int i = 0; i < FEW; i++) sw_cache_free(cache, objects[i]);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        CHECK_EQ(ledger().cached_bytes, (uint64_t)FEW * PAGE + (turn == 0 ? 0 : PAGE));
+        for (int i = 0; i < MANY; i++) many[i] = take(i < 64 ? 120 : 125); /* a span of each */
+        CHECK_EQ(ledger().requested_bytes, 64 * (120 + 125));
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        for (int i = 0; i < MANY; i++) sw_cache_free(cache, many[i]);
+        CHECK_EQ(ledger().requested_bytes + ledger().roundup_bytes, 0);
+    }
+    end();
+}
+
 int main(void) {
     for (int dry = 0; dry < 2; dry++) {
         serves_every_class(dry);
         is_cached(dry);
+        tracked(dry);
     }
     is_cleared();
     is_bounded();

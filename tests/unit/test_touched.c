@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes of a heap are resident: the map of touched pages beside an array of truth values, and the
  * ledger of touched bytes of a dry heap beside that of a real one, which the system is asked for. */
+#include "base/bits.h"
 #include "check.h"
+#include "ds/meta.h"
 #include "os/os.h"
 #include "page/touch_map.h"
 #include "sanitizer.h"
@@ -157,6 +159,86 @@ static void peak(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* Requested sizes are an instrument: a tracked heap holds what one holds that keeps none, in each term, and
+ * refuses what that refuses. What they take, 2 bytes a slot, is told apart. */
+static void instrument(void) {
+    enum { STEPS = 9000 };
+    sw_ledger l[2];
+    make_ops(11);
+    for (int tracked = 0; tracked < 2; tracked++) {
+        sw_heap *heap = make(true, tracked == 1, sw_table_c16());
+        sw_runner *runner;
+        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        CHECK_EQ(sw_runner_run(runner, ops, STEPS, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+        CHECK_EQ(sw_heap_ledger(heap, &l[tracked], NULL, 0), SW_OK);
+        CHECK_EQ(sw_heap_verify(heap), SW_OK);
+        sw_runner_destroy(runner);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
+    CHECK_EQ(l[0].held_bytes, l[1].held_bytes);
+    CHECK_EQ(l[0].metadata_bytes, l[1].metadata_bytes);
+    CHECK_EQ(l[0].free_slot_bytes, l[1].free_slot_bytes);
+    CHECK_EQ(l[0].requested_bytes, l[1].requested_bytes + l[1].roundup_bytes +
+                                       (l[1].large_rounding_bytes - l[0].large_rounding_bytes));
+    CHECK_EQ(l[0].instrument_bytes, 0);
+    CHECK(l[1].instrument_bytes >= 2 * l[1].live_objects && l[1].instrument_bytes < 1 << 20);
+}
+
+/* The end of the newest chunk of metadata, as the system tells: nobody has written to it. */
+static void untouched_metadata(void) {
+    enum { PAGES = 64 };
+    sw_meta meta;
+    uint8_t resident[PAGES];
+    uint64_t page = sw_os_page_bytes();
+    sw_meta_init(&meta);
+    CHECK_EQ(sw_meta_untouched_bytes(&meta, 12), 0);
+    for (int i = 0; i < 400; i++) {
+        size_t block = 64 * (1 + (size_t)i % 9);
+        memset(sw_meta_alloc(&meta, block), 1, block);
+        uint64_t bytes = meta.chunks == NULL ? 0 : (uint64_t)(meta.bump_end - (char *)meta.chunks);
+        uint64_t absent = 0, told = sw_meta_untouched_bytes(&meta, sw_log2_floor(page));
+        if (bytes / page > PAGES || !sw_os_resident_pages(meta.chunks, bytes / page, resident))
+            break;
+        for (uint64_t n = 0; n < bytes / page; n++) absent += resident[n] ? 0 : page;
+        if (absent != told) CHECK_EQ(i, -1);
+    }
+    CHECK(meta.held_bytes > 64 << 10);
+    sw_meta_destroy(&meta);
+}
+
+/* Of a large object of 1,000,000 bytes 25 % are written: 250,000 bytes, which lie in 62 pages of 4 KiB. An
+ * object in a slot is written whole. */
+static void part_of_large_objects(void) {
+    if (sw_os_page_bytes() != 4096) return;
+    sw_heap_options options;
+    sw_heap *heap = NULL;
+    sw_runner *runner;
+    sw_ledger l = {.struct_bytes = sizeof l};
+    sw_op two[] = {{.kind = SW_OP_ALLOC, .size = 1000000},
+                   {.kind = SW_OP_ALLOC, .object = 1, .size = 32768}};
+    sw_heap_options_init(&options);
+    options.table = sw_table_go();
+    options.dry = options.touch_map = options.tracked = 1;
+    options.large_touched_percent = 25;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    CHECK_EQ(sw_runner_run(runner, two, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.requested_bytes, 62 * 4096);
+    CHECK_EQ(sw_runner_run(runner, two + 1, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.requested_bytes, 62 * 4096 + 32768);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    options.large_touched_percent = 101;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
+    CHECK(strstr(sw_last_error()->message, "large_touched_percent 101 is above 100") != NULL);
+    options.large_touched_percent = 25;
+    options.touch_map = 0;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
+    CHECK(strstr(sw_last_error()->message, "is for heaps with touch_map") != NULL);
+}
+
 static void refused(void) {
     sw_heap_options options;
     sw_heap *heap = NULL;
@@ -229,10 +311,13 @@ int main(void) {
     map_equals_an_array();
     one_object();
     peak();
+    instrument();
+    part_of_large_objects();
     refused();
     uint8_t known;
     static _Alignas(65536) char page[65536];
     page[0] = 1;
+    if (sw_os_resident_pages(page, 1, &known)) untouched_metadata();
     if (sw_os_resident_pages(page, 1, &known))
         for (uint64_t seed = 1; seed <= 2; seed++) {
             dry_equals_real(sw_table_c16(), seed);

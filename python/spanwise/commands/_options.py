@@ -42,7 +42,15 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
     )
     add_valid_prefix_option(parser)
-    add_placement_options(parser.add_argument_group("placement"))
+    heap = parser.add_argument_group("placement")
+    add_placement_options(heap)
+    heap.add_argument(
+        "--large-touched",
+        type=int,
+        default=100,
+        metavar="PERCENT",
+        help="of a large object's bytes so many the program is taken to write (default 100)",
+    )
 
 
 def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +80,9 @@ def add_placement_options(group: Group) -> None:
 
 
 def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None) -> HeapOptions:
-    """What `add_placement_options` declared, and a limit."""
-    return HeapOptions(limit_bytes, options.placement, options.decay_ms, options.batch)
+    """What `add_placement_options` declared, a limit, and what a simulation assumes."""
+    percent = getattr(options, "large_touched", 100)
+    return HeapOptions(limit_bytes, options.placement, options.decay_ms, options.batch, percent)
 
 
 def add_table_option(parser: argparse.ArgumentParser) -> None:

@@ -163,10 +163,10 @@ def _children(result: RunResult) -> str:
 def _closing_lines(
     result: RunResult, main: ProcessLedger, options: argparse.Namespace
 ) -> list[str]:
-    lines = [f"peak held {_format.size(main.peak_held_bytes)}"]
+    resident, held = _format.size(main.peak_rss_bytes), _format.size(main.peak_held_bytes)
+    lines = [f"peak resident {resident}, of the whole process; peak held {held}"]
     if main.stats is not None:
         lines[0] += f", peak requested {_format.size(main.stats.peak_requested_bytes)}"
-    lines[0] += f", peak resident {_format.size(main.peak_rss_bytes)}"
     if not main.tracked:
         lines.append("requested counts whole slots: --plain keeps no requested sizes")
     if result.others and not options.children:

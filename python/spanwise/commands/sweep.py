@@ -20,6 +20,7 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
+from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings.moments import parse_seconds
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording import Recording
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         plots.check_place(options.plot)
     tables = expand(options.table or ("go", "c16"))
-    at = options.at if options.at in ("peak", "end") else parse_seconds(options.at, "peak, end")
+    at = options.at if options.at in MOMENTS else parse_seconds(options.at)
     Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
     try:
         with _executor(options.executor, options.workers) as executor:

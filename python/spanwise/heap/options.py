@@ -30,6 +30,8 @@ class HeapOptions(Result):
         decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
             500; math.inf: never.
         batch_spans: wholly free spans that a thread keeps per class.
+        large_touched_percent: of a simulation: so many percent of each large object's bytes, the
+            first ones, the program is taken to write, 1 to 100.
 
     Raises:
         TypeError, InvalidError: for a value that is not allowed.
@@ -39,6 +41,7 @@ class HeapOptions(Result):
     placement: str = "lifo"
     decay_ms: float | None = None
     batch_spans: int = 0
+    large_touched_percent: int = 100
 
     def __post_init__(self) -> None:
         if self.limit_bytes is not None:
@@ -57,6 +60,10 @@ class HeapOptions(Result):
             object.__setattr__(self, "decay_ms", _decay(self.decay_ms))
         batch = _lib.as_index(self.batch_spans, "batch_spans", 65535)
         object.__setattr__(self, "batch_spans", batch)
+        percent = _lib.as_index(self.large_touched_percent, "large_touched_percent", 100)
+        if percent == 0:
+            raise errors.InvalidError("large_touched_percent 0: give 1 to 100")
+        object.__setattr__(self, "large_touched_percent", percent)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -98,6 +105,18 @@ def as_options(options: HeapOptions | None) -> HeapOptions:
     return options
 
 
+def check_real(options: HeapOptions, dry: bool = False) -> None:
+    """Refuses for a real heap what only a simulation can assume.
+
+    Raises:
+        InvalidError: there is such an option.
+    """
+    if options.large_touched_percent != 100 and not dry:
+        raise errors.InvalidError(
+            "large_touched_percent is for simulations; a program that runs writes what it writes"
+        )
+
+
 def c_options(
     table: SizeClassTable,
     options: HeapOptions,
@@ -108,7 +127,12 @@ def c_options(
     manual_clock: bool = False,
     touch_map: bool = False,
 ) -> Any:
-    """A filled sw_heap_options; arguments as of `Heap`; touch_map: a dry heap notes writes."""
+    """A filled sw_heap_options; arguments as of `Heap`; touch_map: a dry heap notes writes.
+
+    Raises:
+        InvalidError: an option of simulations, and the heap is real.
+    """
+    check_real(options, dry)
     made = ffi.new("sw_heap_options *")
     lib.sw_heap_options_init(made)
     made.table = table._c
@@ -122,4 +146,6 @@ def c_options(
     made.tiny = bool(tiny)
     made.manual_clock = bool(manual_clock)
     made.touch_map = bool(touch_map)
+    if touch_map:
+        made.large_touched_percent = options.large_touched_percent
     return made

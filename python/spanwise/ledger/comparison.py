@@ -102,7 +102,7 @@ class Comparison(Result, Value, Tabular):
         return (
             f"{best.table} holds least: {_format.size(saved)}"
             f" ({_format.share(saved, next_.held_bytes)}) less than {next_.table}"
-            f"{_resident(best, next_)}."
+            f"{resident_clause(best, next_)}."
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -112,7 +112,7 @@ class Comparison(Result, Value, Tabular):
         return plots.ledgers(self.ledgers, ax=ax)
 
 
-def _resident(best: Ledger, other: Ledger) -> str:
+def resident_clause(best: Ledger, other: Ledger) -> str:
     """How much less of the one that holds less is resident; "" where that is not known."""
     if best.resident_bytes is None or other.resident_bytes is None:
         return ""

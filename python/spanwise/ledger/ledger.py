@@ -47,13 +47,14 @@ class Ledger(Result, Value, Tabular):
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, by the system's account; None: not a live heap.
         resident: the same ledger of resident bytes only: of each part the bytes that lie in pages
-            of the system that were written to, metadata whole (docs/design/ledger.md); its
-            held_bytes is `resident_bytes`. None: not known.
+            of the system that were written to (docs/design/ledger.md); its held_bytes is
+            `resident_bytes`. None: not known.
         events: operations that led here, without ends of threads.
         live_objects: objects live; large_objects of them on pages of their own.
         spans: spans of slots.
         largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
         returned_bytes: given back to the system so far.
+        instrument_bytes: what the heap keeps to know requested sizes; in no other number.
         classes: one row a class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
         at: the moment: "peak", "peak-resident", "end", "now" or a time.
@@ -94,6 +95,7 @@ class Ledger(Result, Value, Tabular):
     parts: tuple[Ledger, ...] = field(default=())
     remark: str = ""
     resident: Ledger | None = None
+    instrument_bytes: int = 0
 
     # --- sums ---
 
@@ -125,7 +127,7 @@ class Ledger(Result, Value, Tabular):
         value.update({name: getattr(self, name) for name in names})
         for name in ("events", "time_ns", "live_objects", "large_objects", "spans", "tracked"):
             value[name] = getattr(self, name)
-        for name in ("largest_hole_bytes", "free_runs", "returned_bytes"):
+        for name in ("largest_hole_bytes", "free_runs", "returned_bytes", "instrument_bytes"):
             value[name] = getattr(self, name)
         columns = self.classes.dtype.names or ()
         value["classes"] = [
@@ -262,7 +264,7 @@ ROW_FIELDS = (
     "resident_bytes",
     "rss_bytes",
     *("events", "time_ns", "live_objects", "large_objects", "spans"),
-    *("largest_hole_bytes", "free_runs", "returned_bytes"),
+    *("largest_hole_bytes", "free_runs", "returned_bytes", "instrument_bytes"),
 )
 """Columns of `Ledger.array` and `Comparison.array`."""
 

@@ -30,5 +30,6 @@ SUMS = (
     "largest_hole_bytes",
     "free_runs",
     "returned_bytes",
+    "instrument_bytes",
 )
 """The numbers of a ledger that are of the whole heap, as sw_ledger of include/spanwise/stats.h."""

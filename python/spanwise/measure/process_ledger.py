@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format, errors
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
-from spanwise.ledger.parts import SUMS
+from spanwise.ledger.parts import PARTS, SUMS
 from spanwise.ledger.run_stats import C_NAMES, RunStats
 from spanwise.results.rows import as_rows
 from spanwise.results.values import Result, Value
@@ -122,9 +122,10 @@ def _stats(value: dict[str, int]) -> RunStats:
 
 def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
     part = value[at]
-    numbers: dict[str, Any] = {name: part[name] for name in SUMS}
-    return Ledger(
+    numbers: dict[str, Any] = {name: part[name] for name in SUMS if name != "instrument_bytes"}
+    ledger = Ledger(
         **numbers,
+        instrument_bytes=part.get("instrument_bytes", 0),  # libraries of before 0.3 tell none
         rss_bytes=value["rss_bytes"] if at == "end" else None,
         events=part["ops"],
         classes=as_rows(_rows(part["classes"])),
@@ -134,6 +135,11 @@ def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
         tracked=bool(value["tracked"]),
         stats=stats,
     )
+    if "resident" not in part:
+        return ledger
+    touched = {name: part["resident"][name] for name in (*PARTS, "held_bytes")}
+    resident = replace(ledger, **touched, classes=ledger.classes[:0], stats=None, rss_bytes=None)
+    return replace(ledger, resident=resident)
 
 
 def _rows(lists: list[list[int]]) -> NDArray[np.void]:

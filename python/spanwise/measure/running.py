@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spanwise import _format, _lib, errors
-from spanwise.heap.options import HeapOptions, as_options
+from spanwise.heap.options import HeapOptions, as_options, check_real
 from spanwise.ledger.ledger import Ledger
 from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
 from spanwise.recordings.preload import (
@@ -161,6 +161,7 @@ def heap_variables(
 
     Those with default values are left to the environment.
     """
+    check_real(options)
     variables = {"SPANWISE_TRACKED": str(int(tracked))}
     if options.placement != "lifo":
         variables["SPANWISE_PLACEMENT"] = options.placement

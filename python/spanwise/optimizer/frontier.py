@@ -74,6 +74,8 @@ def peak_ledger(
     table: SizeClassTable,
     caches: int = AS_RECORDED,
     progress: Step | None = None,
+    *,
+    resident: bool = False,
 ) -> Ledger:
     """The ledger at the peak of requested bytes (the sum over the recordings' own peaks).
 
@@ -82,16 +84,21 @@ def peak_ledger(
         table: size classes.
         caches: AS_RECORDED, or a number of caches to which the objects are dealt out.
         progress: called with the number of operations done since its last call.
+        resident: whether the ledger has what is resident.
     """
-    ledgers = [_one_ledger(one, table, caches, progress) for one in recordings]
+    ledgers = [_one_ledger(one, table, caches, progress, resident) for one in recordings]
     return add_ledgers(ledgers, "recordings")
 
 
 def _one_ledger(
-    recording: Recording, table: SizeClassTable, caches: int, progress: Step | None
+    recording: Recording,
+    table: SizeClassTable,
+    caches: int,
+    progress: Step | None,
+    resident: bool,
 ) -> Ledger:
     """Runs up to the peak only: what comes after it does not matter here."""
-    simulation = Simulation(table)
+    simulation = Simulation(table, resident=resident)
     try:
         before = 0
         for done in _run_to(simulation, recording, caches):

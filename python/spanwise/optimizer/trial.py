@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanwise import _format
-from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.comparison import Comparison, resident_clause
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.frontier import peak_ledger
@@ -91,6 +91,7 @@ class Trial(Result, Value, Tabular):
                 f"{found.table} holds least: {_format.size(found.held_bytes)},"
                 f" {_format.size(self.saved_bytes)}"
                 f" ({_format.share(self.saved_bytes, stock.held_bytes)}) less than {stock.table}"
+                f"{resident_clause(found, stock)}"
             )
         else:
             text = (
@@ -109,6 +110,7 @@ class Trial(Result, Value, Tabular):
                 f"on {self.name}, held out, {found.table} holds"
                 f" {_format.size(found.held_bytes)}, {_format.size(self.saved_bytes)}"
                 f" ({_format.share(self.saved_bytes, stock.held_bytes)}) less than {stock.table}"
+                f"{resident_clause(found, stock)}"
             )
         return (
             f"on {self.name}, held out, {found.table} loses: {stock.table} holds"
@@ -124,7 +126,7 @@ class Trial(Result, Value, Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = (*PARTS, "held_bytes", "waste_bytes")
+        names = (*PARTS, "held_bytes", "resident_bytes", "waste_bytes")
         return {
             "recording": self.name,
             "stock": self.stock_ledger.table,
@@ -154,7 +156,7 @@ def simulate(
     recordings: Sequence[Recording], tables: Iterable[SizeClassTable], progress: Step | None
 ) -> list[Ledger]:
     """The ledger of each table at the peaks of recordings, added up."""
-    return [peak_ledger(recordings, table, progress=progress) for table in tables]
+    return [peak_ledger(recordings, table, progress=progress, resident=True) for table in tables]
 
 
 def work(recordings: Iterable[Recording], tables: int) -> int:

@@ -32,10 +32,10 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     A row is a dictionary: recording, recording_sha256, table, table_hash (hexadecimal), classes,
     at, the parts of the ledger in bytes (requested_bytes to free_page_bytes), held_bytes,
-    waste_bytes, live_objects, spans, time_ns, and of the whole run events, failed, skipped,
-    peak_requested_bytes, peak_held_bytes, held_at_peak_bytes, mean_held_over_requested; seconds of
-    work, worker (host and process), error. In a failed row error is a line of text, the values are
-    None.
+    resident_bytes (None in rows of a spanwise before 0.3), waste_bytes, live_objects, spans,
+    time_ns, and of the whole run events, failed, skipped, peak_requested_bytes, peak_held_bytes,
+    held_at_peak_bytes, mean_held_over_requested; seconds of work, worker (host and process), error.
+    In a failed row error is a line of text, the values are None.
 
     Attributes:
         path: the file with the rows; None: there is none.
@@ -131,7 +131,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         """Tables from least to most of a field, summed over recordings.
 
         Args:
-            by: a field of numbers, e.g. held_bytes, waste_bytes, roundup_bytes, peak_held_bytes.
+            by: a field of numbers, e.g. held_bytes, resident_bytes, roundup_bytes, peak_held_bytes.
             recording: name of one; None: all of them that have a row without an error. A table
                 that failed with one of these, or refused more allocations than another (with a
                 limit), is left out.
@@ -174,7 +174,8 @@ class Sweep(Sequence[Row], Result, Tabular):
         found: dict[str, dict[str, int | float]] = {}
         for row in fine:
             sha256 = row["recording_sha256"]
-            if row["failed"] == least[sha256]:
+            told = row[by] is not None or by != "resident_bytes"
+            if row["failed"] == least[sha256] and told:
                 found.setdefault(row["table_hash"], {})[sha256] = row[by] or 0
         wanted = set(least)
         whole = [(key, sum(v.values())) for key, v in found.items() if len(v) == len(wanted)]
@@ -203,7 +204,9 @@ class Sweep(Sequence[Row], Result, Tabular):
         sums = {name: sum(row[name] for row in rows) for name in names}
         source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
         more = {"table": self._specs_name(key), "source": source, "at": str(rows[0]["at"])}
-        return SimpleNamespace(**sums, **more, resident_bytes=None)
+        known = [row["resident_bytes"] for row in rows if row["resident_bytes"] is not None]
+        resident = sum(known) if len(known) == len(rows) else None
+        return SimpleNamespace(**sums, **more, resident_bytes=resident)
 
     # --- other forms ---
 
@@ -221,7 +224,8 @@ class Sweep(Sequence[Row], Result, Tabular):
     @property
     def _text_head(self) -> tuple[str, ...]:
         """Titles of `_text_rows`."""
-        return ("table", "held", "round-up", "tail", "free slots", "cached", "waste", "of held")
+        of_held = ("round-up", "tail", "free slots", "cached", "waste", "of held")
+        return ("table", "resident", "held", *of_held)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
         """The tables as text, least held first, summed over recordings."""
@@ -230,7 +234,11 @@ class Sweep(Sequence[Row], Result, Tabular):
             bar = self._bar(key, None)
             names = ("held", "roundup", "tail", "free_slot", "cached", "waste")
             cells = [_format.number(getattr(bar, f"{name}_bytes")) for name in names]
-            lines.append((bar.table, *cells, _format.share(bar.waste_bytes, bar.held_bytes)))
+            told = bar.resident_bytes is not None
+            resident = _format.number(bar.resident_bytes) if told else "unknown"
+            lines.append(
+                (bar.table, resident, *cells, _format.share(bar.waste_bytes, bar.held_bytes))
+            )
         return lines
 
     @property

@@ -89,6 +89,10 @@ def _renamed(value: dict[str, Any]) -> dict[str, Any]:
         knobs = value.pop("knobs")
         given = {_OPTION_NAMES.get(name, name): item for name, item in knobs.items()}
         value["options"] = HeapOptions(**given).to_dict()
+    if value.get("kind") == "row":
+        value.setdefault("resident_bytes", None)  # a spanwise before 0.3 did not know
+    if isinstance(value.get("options"), dict):
+        value["options"].setdefault("large_touched_percent", 100)
     return value
 
 

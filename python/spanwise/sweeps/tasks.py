@@ -16,7 +16,15 @@ from spanwise.ledger.parts import PARTS
 from spanwise.tables.classes import file_specs
 from spanwise.tables.table import SizeClassTable
 
-LEDGER_FIELDS = (*PARTS, "held_bytes", "waste_bytes", "live_objects", "spans", "time_ns")
+LEDGER_FIELDS = (
+    *PARTS,
+    "held_bytes",
+    "resident_bytes",
+    "waste_bytes",
+    "live_objects",
+    "spans",
+    "time_ns",
+)
 STATS_FIELDS = (
     "failed",
     "skipped",

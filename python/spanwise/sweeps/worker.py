@@ -56,6 +56,8 @@ class _Lane:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
+        self.stop_op: int | None = None
+        self.stop_ns: int | None = None
         self.simulation: Simulation | None = None
         self.ledger: Ledger | None = None
         self.seconds = 0.0
@@ -75,13 +77,34 @@ class _Lane:
 
     def start(self, task: Task, end_ns: int) -> None:
         """Makes the table and its dry heap."""
-        self.simulation = Simulation(spec_table(self.spec), HeapOptions(**task.options))
+        self.close()
+        options = HeapOptions(**task.options)
+        self.simulation = Simulation(spec_table(self.spec), options, resident=True)
         self.simulation.time_ns = end_ns
 
     def run(self, batch: Batch) -> None:
         """Runs operations."""
         assert self.simulation is not None
         self.simulation.run(batch)
+
+    def run_through(self, batch: Batch, at: str, name: str) -> None:
+        """Runs operations, and takes the ledger if its moment is among them."""
+        assert self.simulation is not None
+        done = self.simulation.done
+        stop = None
+        if self.ledger is None:
+            stop = before_stop(batch, done, self.stop_op, self.stop_ns)
+        if stop is None or stop >= batch.count:
+            self.run(batch)
+            return
+        self.run(batch.first(stop))
+        self.take(at, name)
+        self.run(batch.from_(stop))
+
+    def stop_at_resident_peak(self) -> None:
+        """The moment is that at which most was resident so far."""
+        assert self.simulation is not None
+        self.stop_op = self.simulation.resident_peak()[1]
 
     def take(self, at: str, name: str) -> None:
         """Takes the ledger, unless it was taken before."""
@@ -173,34 +196,42 @@ def _row_of(task: Task, lane: _Lane, worker: str) -> Row:
 def _run_lanes(
     task: Task, recording: Recording, lanes: Sequence[_Lane], cancelled: Callable[[], bool]
 ) -> None:
-    """Runs all operations, decoded once, in all heaps, and takes the ledgers at their moment."""
+    """Runs all operations, decoded once, in all heaps, and takes the ledgers at their moment.
+
+    When most is resident depends on the table, so a first pass finds it.
+    """
     at, stop_op, stop_ns = recording._moment(task.at)
     end_ns = recording.summary.duration_ns if task.at == "end" else 0
     for lane in lanes:
+        lane.stop_op, lane.stop_ns = stop_op, stop_ns
         lane.do(functools.partial(lane.start, task, end_ns))
-    done, taken = 0, stop_op is None and stop_ns is None
+    if at == "peak-resident":
+        _pass(recording, lanes, cancelled, lambda lane, batch: lane.run(batch))
+        for lane in lanes:
+            lane.do(lane.stop_at_resident_peak)
+            lane.do(functools.partial(lane.start, task, end_ns))
+    name = recording.name
+    _pass(recording, lanes, cancelled, lambda lane, batch: lane.run_through(batch, at, name))
+    for lane in lanes:
+        lane.do(functools.partial(lane.take, at, name))
+
+
+def _pass(
+    recording: Recording,
+    lanes: Sequence[_Lane],
+    cancelled: Callable[[], bool],
+    step: Callable[[_Lane, Batch], None],
+) -> None:
+    """One pass over the operations; each lane has its share of the time that reading takes."""
     mark = time.perf_counter()
     reading = 0.0
     for batch in _blocks(recording):
         reading += time.perf_counter() - mark
-        before = None if taken else before_stop(batch, done, stop_op, stop_ns)
-        taken = taken or (before is not None and before < batch.count)
         for lane in lanes:
             if cancelled():
                 raise CancelledTaskError
-            lane.do(functools.partial(_step, lane, batch, before, at, recording.name))
-        done += batch.count
+            lane.do(functools.partial(step, lane, batch))
         mark = time.perf_counter()
     reading += time.perf_counter() - mark
     for lane in lanes:
-        lane.do(functools.partial(lane.take, at, recording.name))
         lane.seconds += reading / len(lanes)
-
-
-def _step(lane: _Lane, batch: Batch, before: int | None, at: str, name: str) -> None:
-    if before is None or before >= batch.count:
-        lane.run(batch)
-        return
-    lane.run(batch.first(before))
-    lane.take(at, name)
-    lane.run(batch.from_(before))

@@ -34,7 +34,9 @@ def test_one_object_by_hand() -> None:
     assert ledger.resident.requested_bytes == 5000
     assert ledger.resident.roundup_bytes == 376
     assert ledger.resident.cached_bytes == 8192 - 5376
-    assert ledger.resident_bytes == 8192 + ledger.metadata_bytes
+    assert ledger.resident_bytes == 8192 + ledger.resident.metadata_bytes
+    unwritten = ledger.metadata_bytes - ledger.resident.metadata_bytes
+    assert 0 < unwritten < 32768 and unwritten % 4096 == 0  # of the pool's second chunk, 32 KiB
     assert ledger.cached_bytes == 2 * 5376
     assert "resident" in str(ledger) and "resident" in ledger._repr_html_()
     told = json.loads(ledger.to_json())
@@ -93,7 +95,7 @@ def test_a_time_line_of_classes() -> None:
             assert here[f"resident_{name}"].sum() == moment[f"resident_{name}"]
         assert small["roundup_bytes"].sum() == moment["roundup_bytes"]
         spans = np.asarray(here["resident_bytes"]).sum() + moment["resident_free_page_bytes"]
-        assert spans + moment["metadata_bytes"] == moment["resident_bytes"]
+        assert spans + moment["resident_metadata_bytes"] == moment["resident_bytes"]
 
 
 def test_what_no_time_line_shows() -> None:
@@ -130,6 +132,29 @@ def test_ledgers_that_are_added_up() -> None:
     one = sw.Recording.from_ops(random_ops(6, 400))
     ledger, both = one.ledger(), sw.RecordingSet([one, one]).ledger()
     assert ledger.resident_bytes is not None and both.resident_bytes == 2 * ledger.resident_bytes
+
+
+def test_a_share_of_large_objects(tmp_path: Path) -> None:
+    """Of 1,000,000 bytes 25 % lie in 62 pages of 4 KiB; objects in slots are written whole."""
+    path = tmp_path / "a.swt"
+    recording = sw.Recording.from_ops(make_ops((ALLOC, 0, 1_000_000), (ALLOC, 1, 5000)), path)
+    quarter = sw.HeapOptions(large_touched_percent=25)
+    ledger = recording.ledger("go", options=quarter)
+    assert ledger.resident is not None
+    assert ledger.resident.requested_bytes == 62 * 4096 + 5000
+    assert ledger.held_bytes == recording.ledger("go").held_bytes
+    swept = sw.sweep(recording, "go", options=quarter)
+    assert swept[0]["resident_bytes"] == ledger.resident_bytes
+    words = ("ledger", "a.swt", "--table", "go", "--large-touched", "25", "--json")
+    done = spanwise(*words, cwd=tmp_path)
+    assert json.loads(done.stdout)["resident_bytes"] == ledger.resident_bytes
+    for percent in (0, 101, -1):
+        with pytest.raises(sw.InvalidError, match="large_touched_percent"):
+            sw.HeapOptions(large_touched_percent=percent)
+    with pytest.raises(sw.InvalidError, match="is for simulations"):
+        sw.Heap(options=quarter)
+    with pytest.raises(sw.InvalidError, match="is for simulations"):
+        sw.run(["true"], options=quarter)
 
 
 def test_a_live_heap_asks_the_system() -> None:

@@ -22,7 +22,7 @@ from tests.python.sweeps.sweep_tools import TABLES, settled
 FULLEST = sw.HeapOptions(placement="fullest")
 
 
-@pytest.mark.parametrize("at", ["peak", "end", 0.5, "250ms"])
+@pytest.mark.parametrize("at", ["peak", "peak-resident", "end", 0.5, "250ms"])
 @pytest.mark.parametrize("together", [1, 4])
 def test_rows_are_the_ledgers(
     files: list[str], at: str | float, together: int, monkeypatch: pytest.MonkeyPatch

@@ -73,10 +73,20 @@ def test_who_refuses_more_is_left_out() -> None:
     assert swept.ranking(recording="y") == [("a", 50), ("b", 60)]
 
 
+def test_ranking_of_resident_bytes() -> None:
+    """A row of a file that does not know them is in no ranking of them, and makes no bar's line."""
+    swept = sweep_of(row("x", "a", 100, resident_bytes=70), row("x", "b", 90, resident_bytes=80))
+    assert swept.ranking("resident_bytes") == [("a", 70), ("b", 80)]
+    assert swept.ranking() == [("b", 90), ("a", 100)]
+    old = sweep_of(row("x", "a", 100, resident_bytes=70), row("x", "b", 90, resident_bytes=None))
+    assert old.ranking("resident_bytes") == [("a", 70)]
+    assert "unknown" in str(old)
+
+
 def test_text_of_a_sweep() -> None:
     swept = sweep_of(*ROWS)
     assert swept.title == "sweep of 2 recordings under 3 tables at peak, 1 row failed"
-    assert [line[:2] for line in swept._text_rows()] == [("b", "295"), ("a", "300")]
+    assert [line[:3:2] for line in swept._text_rows()] == [("b", "295"), ("a", "300")]
     assert swept._text_rows()[1][-2:] == ("280", "93.3 %")
 
 
