@@ -16,6 +16,7 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.ledger.ledger import Ledger
+from spanwise.recordings.live_sites import SHOWN_SITES
 from spanwise.tables.table import SizeClassTable
 
 _MEASURES = (
@@ -54,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
     table = SizeClassTable.named(options.table)
     recordings = open_recordings(options)
     heap = _options.heap_options_of(options)
-    sites = recordings.live_sites(table, options.at, options=heap) if options.sites else None
+    sites = None
+    if options.sites:
+        sites = recordings.live_sites(table, options.at, options=heap)
+        sites = sites.named(None if options.json else SHOWN_SITES)
     ledger = (
         sites.ledger if sites is not None else recordings.ledger(table, options.at, options=heap)
     )

@@ -18,14 +18,17 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.recordings.names import name_frames
 from spanwise.recordings.simulate import Simulation, look_once
+from spanwise.recordings.sites import innermost, joined
 from spanwise.recordings.sources import Source
 from spanwise.results.progress import Step
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result, Value
 from spanwise.tables.table import SizeClassTable
 
-_SHOWN = 10
+SHOWN_SITES = 10
+"""How many sites are shown as text."""
 _HEAD = ("live", "requested", "round-up", "free slots kept", "innermost caller")
 _COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes")
 
@@ -41,6 +44,7 @@ class LiveSite(Result):
         roundup_bytes: what they occupy beyond that: round-up in slots, rounding to whole pages.
         kept_free_bytes: their share of the free slots and tails of the spans that they lie in.
         frames: as of `Site`.
+        names: as of `Site`; () before `LiveSites.named`.
     """
 
     id: int
@@ -49,6 +53,7 @@ class LiveSite(Result):
     roundup_bytes: int
     kept_free_bytes: int
     frames: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     @property
     def waste_bytes(self) -> int:
@@ -69,11 +74,29 @@ class LiveSites(Result, Value, Tabular):
         ledger: the ledger of that moment.
         no_site: bytes of the ledger that no live object keeps: `free_span_bytes` (wholly free spans
             and large objects that caches keep), `metadata_bytes`, `free_page_bytes`.
+        build_ids: of the modules, (path, id): names are taken from the same files only.
     """
 
     sites: tuple[LiveSite, ...]
     ledger: Ledger
     no_site: dict[str, int]
+    build_ids: tuple[tuple[str, str], ...] = ()
+
+    def named(self, sites: int | None = None) -> LiveSites:
+        """The same with names: of functions, with file and line where these are known.
+
+        They come from the modules' symbols and debug information as they are on this machine.
+
+        Args:
+            sites: only the first so many get names; None: all.
+        """
+        frames = (frame for site in self.sites[:sites] for frame in site.frames)
+        names = name_frames(frames, dict(self.build_ids))
+        named = [
+            replace(site, names=tuple(names[frame] for frame in site.frames))
+            for site in self.sites[:sites]
+        ]
+        return replace(self, sites=(*named, *self.sites[len(named) :]))
 
     def __len__(self) -> int:
         return len(self.sites)
@@ -86,9 +109,9 @@ class LiveSites(Result, Value, Tabular):
 
     @property
     def array(self) -> Rows:
-        """One row a site: its numbers, and its frames joined by ";"."""
-        rows = [{**site.to_dict(), "frames": ";".join(site.frames)} for site in self.sites]
-        return rows_of(rows, ("id", *_COUNTS, "frames"))
+        """One row a site: its numbers, its frames and names joined by ";"."""
+        rows = [{**site.to_dict(), **joined(site)} for site in self.sites]
+        return rows_of(rows, ("id", *_COUNTS, "frames", "names"))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -103,9 +126,9 @@ class LiveSites(Result, Value, Tabular):
             (
                 _format.number(site.live_objects),
                 *(_format.number(getattr(site, name)) for name in _COUNTS[1:]),
-                _format.short_end(site.frames[0] if site.frames else "unknown", 60),
+                innermost(site),
             )
-            for site in self.sites[:_SHOWN]
+            for site in self.sites[:SHOWN_SITES]
         ]
 
     def _title(self) -> str:
@@ -115,8 +138,8 @@ class LiveSites(Result, Value, Tabular):
 
     def __repr__(self) -> str:
         lines = [self._title(), _format.table(self._text_rows(), _HEAD, left=0, indent="  ")]
-        if len(self.sites) > _SHOWN:
-            lines.append(f"  ... {_format.plural(len(self.sites) - _SHOWN, 'site')} more")
+        if len(self.sites) > SHOWN_SITES:
+            lines.append(f"  ... {_format.plural(len(self.sites) - SHOWN_SITES, 'site')} more")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
@@ -225,7 +248,11 @@ def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> P
 
 
 def add_by_site(
-    placed: Placed, latest: Latest, table: SizeClassTable, frames: Mapping[int, tuple[str, ...]]
+    placed: Placed,
+    latest: Latest,
+    table: SizeClassTable,
+    frames: Mapping[int, tuple[str, ...]],
+    build_ids: Mapping[str, str],
 ) -> LiveSites:
     """Adds up what is live by site.
 
@@ -234,6 +261,7 @@ def add_by_site(
         latest: what each object was last asked for with, and where.
         table: size classes of the heap.
         frames: of each site.
+        build_ids: of the modules, by path.
     """
     slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
     spans = placed.spans
@@ -256,12 +284,13 @@ def add_by_site(
         "metadata_bytes": ledger.metadata_bytes,
         "free_page_bytes": ledger.free_page_bytes,
     }
-    return LiveSites(tuple(found), ledger, no_site)
+    return LiveSites(tuple(found), ledger, no_site, tuple(build_ids.items()))
 
 
 def _site(number: int, counts: Sequence[int], frames: tuple[str, ...]) -> LiveSite:
     """One with these numbers, in the order of _COUNTS."""
-    return LiveSite(id=number, frames=frames, **dict(zip(_COUNTS, counts, strict=True)))
+    live, requested, roundup, kept = counts
+    return LiveSite(number, live, requested, roundup, kept, frames)
 
 
 def _sum_by(place: NDArray[Any], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -293,4 +322,6 @@ def add_live_sites(found: Sequence[LiveSites], source: str) -> LiveSites:
     sites.sort(key=lambda site: (-site.waste_bytes, site.id))
     names = found[0].no_site
     no_site = {name: sum(one.no_site[name] for one in found) for name in names}
-    return LiveSites(tuple(sites), add_ledgers([one.ledger for one in found], source), no_site)
+    build_ids = dict(pair for one in found for pair in one.build_ids)
+    ledger = add_ledgers([one.ledger for one in found], source)
+    return LiveSites(tuple(sites), ledger, no_site, tuple(build_ids.items()))

@@ -24,6 +24,7 @@ from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import heap_maps, sources
 from spanwise.recordings.live_sites import LiveSites, add_by_site, look_at_live
 from spanwise.recordings.moments import is_after, parse_seconds
+from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import check_ops, summarize_ops
 from spanwise.recordings.simulate import Simulation, account
 from spanwise.recordings.sites import Site, Sites
@@ -400,10 +401,11 @@ class Recording(Result, Tabular):
     def sites(self) -> Sites:
         """Call sites at which anything was allocated, most bytes first."""
         counts = count_sites(self._watched_blocks("sites"))
-        return Sites(
+        sites = (
             Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
             for site, (allocs, allocated_bytes) in sorted(counts.items())
         )
+        return Sites(sites, build_ids_of(self.modules))
 
     @cached_property
     def _frames(self) -> dict[int, tuple[str, ...]]:
@@ -446,7 +448,7 @@ class Recording(Result, Tabular):
                 )
         finally:
             simulation.close()
-        sites = add_by_site(*found, made, self._frames)
+        sites = add_by_site(*found, made, self._frames, build_ids_of(self.modules))
         return replace(sites, ledger=replace(sites.ledger, remark=self.remark))
 
     def map(

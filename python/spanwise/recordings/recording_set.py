@@ -18,6 +18,7 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
+from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sites import Site, Sites
 from spanwise.recordings.sources import Module
@@ -217,7 +218,8 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
         for site in (site for one in self for site in one.sites):
             allocs, size = counts.get(site.frames, (0, 0))
             counts[site.frames] = allocs + site.allocs, size + site.allocated_bytes
-        return Sites(Site(i, *count, frames) for i, (frames, count) in enumerate(counts.items(), 1))
+        sites = (Site(i, *count, frames) for i, (frames, count) in enumerate(counts.items(), 1))
+        return Sites(sites, build_ids_of(self.modules))
 
     def live_sites(
         self,

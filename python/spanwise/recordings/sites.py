@@ -3,16 +3,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 from spanwise import _format
+from spanwise.recordings.names import name_frames
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result
 
 _SHOWN = 10
-_COLUMNS = ("id", "allocs", "allocated_bytes", "frames")
+_WIDTH = 60
+_COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
+
+
+class Framed(Protocol):
+    """What is of a call site."""
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """Return addresses."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, or ()."""
+
+
+def joined(site: Framed) -> dict[str, str]:
+    """Frames and names as columns have them."""
+    return {"frames": ";".join(site.frames), "names": ";".join(site.names)}
+
+
+def innermost(site: Framed) -> str:
+    """The innermost caller, short: the end of a path, the beginning of a name."""
+    if site.names:
+        return _format.clipped(site.names[0])[:_WIDTH]
+    return _format.short_end(site.frames[0] if site.frames else "unknown", _WIDTH)
 
 
 @dataclass(frozen=True)
@@ -24,19 +50,21 @@ class Site(Result):
         allocs: allocations; allocated_bytes is what they asked for.
         frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
             address in the module's file, as addr2line takes it.
+        names: of the frames, "function (file:line)" where that is known; () before `Sites.named`.
     """
 
     id: int
     allocs: int
     allocated_bytes: int
     frames: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return asdict(self)
 
     def __repr__(self) -> str:
-        where = " < ".join(self.frames[:2]) if self.frames else "unknown"
+        where = " < ".join((self.names or self.frames)[:2]) or "unknown"
         text = (
             f"<Site {self.id}: {_format.plural(self.allocs, 'allocation')},"
             f" {_format.size(self.allocated_bytes)}, {where}>"
@@ -45,23 +73,38 @@ class Site(Result):
 
 
 class Sites(Sequence[Site], Result, Tabular):
-    """Call sites, most bytes first."""
+    """Call sites, most bytes first.
 
-    def __init__(self, sites: Iterable[Site]) -> None:
+    Args:
+        sites: the sites.
+        build_ids: of the modules, by path: names are taken from the same files only.
+    """
+
+    def __init__(self, sites: Iterable[Site], build_ids: Mapping[str, str] | None = None) -> None:
         self._sites = tuple(sorted(sites, key=lambda site: -site.allocated_bytes))
+        self._build_ids = dict(build_ids or {})
+
+    def named(self) -> Sites:
+        """The same sites with names: of functions, with file and line where these are known.
+
+        They come from the modules' symbols and debug information as they are on this machine.
+        """
+        names = name_frames((f for site in self for f in site.frames), self._build_ids)
+        sites = [replace(site, names=tuple(names[f] for f in site.frames)) for site in self]
+        return Sites(sites, self._build_ids)
 
     def __getitem__(self, index: Any) -> Any:
         """A site, or `Sites` of a slice."""
         found = self._sites[index]
-        return Sites(found) if isinstance(index, slice) else found
+        return Sites(found, self._build_ids) if isinstance(index, slice) else found
 
     def __len__(self) -> int:
         return len(self._sites)
 
     @property
     def array(self) -> Rows:
-        """One row a site: id, allocs, allocated_bytes, frames (joined by ";")."""
-        rows = [{**site.to_dict(), "frames": ";".join(site.frames)} for site in self]
+        """One row a site: id, allocs, allocated_bytes, frames and names (joined by ";")."""
+        rows = [{**site.to_dict(), **joined(site)} for site in self]
         return rows_of(rows, _COLUMNS)
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +122,7 @@ class Sites(Sequence[Site], Result, Tabular):
             (
                 _format.number(site.allocs),
                 _format.number(site.allocated_bytes),
-                _format.short_end(site.frames[0] if site.frames else "unknown", 60),
+                innermost(site),
             )
             for site in self._sites[:_SHOWN]
         ]

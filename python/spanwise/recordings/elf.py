@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an ELF file says of its functions: symbols with their sizes, the build id, what it lacks.
+
+Of the format only what names need: 64 bits, little endian, as on x86-64 and arm64 (System V ABI,
+ELF-64 object file format). A file may be damaged, so each read is checked.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = np.dtype(
+    {
+        "names": ["name", "info", "section", "value", "size"],
+        "formats": ["<u4", "u1", "<u2", "<u8", "<u8"],
+        "offsets": [0, 4, 6, 8, 16],
+        "itemsize": 24,
+    }
+)
+_SYMTAB, _NOTE, _NOBITS, _DYNSYM = 2, 7, 8, 11
+_FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_NOTE_BUILD_ID = 3
+
+
+class ElfError(Exception):
+    """It is no ELF file of 64 bits, or a damaged one; the text says which."""
+
+
+class Section(NamedTuple):
+    """A section's header, with the name in place of its offset."""
+
+    name: str
+    type: int
+    offset: int
+    bytes: int
+    link: int
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions of a file, by rising address.
+
+    Attributes:
+        starts: their addresses; ends are behind their last bytes.
+        names: as the linker knows them.
+        complete: from the full symbol table; else only what the file shows to others.
+    """
+
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
+    names: tuple[str, ...]
+    complete: bool
+
+    def at(self, address: int) -> str | None:
+        """The function that an address lies in; None: in none that is known."""
+        i = int(np.searchsorted(self.starts, address, side="right")) - 1
+        return self.names[i] if i >= 0 and address < int(self.ends[i]) else None
+
+
+class ElfFile:
+    """An ELF file, mapped.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ElfError: it is none, or damaged.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            with Path(path).open("rb") as file:
+                self._raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise ElfError("an empty file") from None
+        if self._raw[:6] != b"\x7fELF\x02\x01":
+            raise ElfError("no ELF file of 64 bits")
+        try:
+            self._sections = self._read_sections()
+        except (struct.error, IndexError, ValueError) as error:
+            raise ElfError(f"damaged: {error}") from None
+
+    def _read_sections(self) -> list[Section]:
+        (start,) = struct.unpack_from("<Q", self._raw, 40)
+        _, count, names_at = struct.unpack_from("<HHH", self._raw, 58)
+        heads = [_SECTION.unpack_from(self._raw, start + i * _SECTION.size) for i in range(count)]
+        if not heads:
+            return []
+        texts = heads[names_at][4]
+        return [
+            Section(self._text(texts + head[0]), head[1], head[4], head[5], head[6])
+            for head in heads
+        ]
+
+    def _text(self, at: int) -> str:
+        end = self._raw.find(b"\0", at)
+        if end < 0:
+            raise ValueError("a name without end")
+        return self._raw[at:end].decode("utf-8", "replace")
+
+    def _bytes(self, section: Section) -> bytes:
+        found = self._raw[section.offset : section.offset + section.bytes]
+        if len(found) != section.bytes:
+            raise ElfError(f"damaged: section {section.name} ends behind the file")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether there is a section of that name with contents."""
+        return any(one.name == name and one.type != _NOBITS for one in self._sections)
+
+    @property
+    def build_id(self) -> str:
+        """In hexadecimal; "" without one."""
+        for section in self._sections:
+            if section.type == _NOTE and section.name == ".note.gnu.build-id":
+                note = self._bytes(section)
+                name_bytes, id_bytes, kind = struct.unpack_from("<III", note)
+                start = 12 + (name_bytes + 3) // 4 * 4
+                if kind == _NOTE_BUILD_ID:
+                    return note[start : start + id_bytes].hex()
+        return ""
+
+    def functions(self) -> Functions:
+        """The functions of the full symbol table, or of the dynamic one where there is no other.
+
+        Raises:
+            ElfError: a table is damaged.
+        """
+        for kind in (_SYMTAB, _DYNSYM):
+            for section in self._sections:
+                if section.type == kind and section.bytes >= _SYMBOL.itemsize:
+                    return self._functions_of(section, kind == _SYMTAB)
+        empty = np.zeros(0, np.uint64)
+        return Functions(empty, empty, (), False)
+
+    def _functions_of(self, section: Section, complete: bool) -> Functions:
+        raw = self._bytes(section)
+        rows = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
+        wanted = np.isin(rows["info"] & 15, _FUNCTIONS) & (rows["size"] > 0) & (rows["section"] > 0)
+        rows = rows[wanted]
+        rows = rows[np.argsort(rows["value"], kind="stable")]
+        try:
+            texts = self._bytes(self._sections[section.link])
+            names = tuple(
+                texts[at : texts.index(b"\0", at)].decode("utf-8", "replace")
+                for at in rows["name"].tolist()
+            )
+        except (IndexError, ValueError) as error:
+            raise ElfError(f"damaged: names of {section.name}: {error}") from None
+        return Functions(rows["value"], rows["value"] + rows["size"], names, complete)

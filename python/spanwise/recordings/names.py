@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of call sites: function and line of a return address, from symbols and debug information.
+
+Functions come from a symbol table, by address and size: the module's own where it was not stripped
+off, that of a debug package or of debuginfod's cache (nothing is fetched), else of what the module
+shows to others. Lines come from addr2line or llvm-symbolizer, where there is debug information.
+What has no name says why.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from spanwise.recordings.elf import ElfError, ElfFile, Functions
+from spanwise.recordings.sources import Module
+
+DEBUG_ROOT = Path("/usr/lib/debug")
+_TOOLS = (("addr2line",), ("llvm-symbolizer", "--output-style=GNU"))
+_SECONDS = 120
+
+
+def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str, str]:
+    """A name for each frame.
+
+    Args:
+        frames: return addresses as "module+0xoffset", as of `Site.frames`.
+        build_ids: the build id of each module, in hexadecimal, as it was when it was recorded.
+
+    Returns:
+        By frame "function (file:line)", "function in module" without debug information, or the
+        module's name and offset with the reason why there is no name.
+    """
+    by_module: dict[str, dict[str, int]] = {}
+    found: dict[str, str] = {}
+    for frame in dict.fromkeys(frames):
+        path, plus, offset = frame.rpartition("+0x")
+        if not plus:
+            found[frame] = frame
+            continue
+        # A return address is behind the call, and may be behind the function, too.
+        by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
+    for path, offsets in by_module.items():
+        module = _NamedModule(path, build_ids.get(path, ""))
+        found.update(module.names(offsets))
+    return _demangled(found)
+
+
+def _demangled(names: dict[str, str]) -> dict[str, str]:
+    """The same with the names of C++ and Rust as people write them, where c++filt is there."""
+    mangled = [name for name in names.values() if name.startswith("_Z")]
+    if not mangled or shutil.which("c++filt") is None:
+        return names
+    plain = _told(["c++filt", "--no-strip-underscore"], mangled)
+    if len(plain) != len(mangled):
+        return names
+    known = dict(zip(mangled, plain, strict=True))
+    return {frame: known.get(name, name) for frame, name in names.items()}
+
+
+def _told(words: list[str], lines: list[str]) -> list[str]:
+    """What a program answers to lines; [] if it does not."""
+    try:
+        done = subprocess.run(
+            words,
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines()
+
+
+def build_ids_of(modules: Iterable[Module]) -> dict[str, str]:
+    """The build id of each module, by path."""
+    return {module.path: module.build_id for module in modules}
+
+
+def debug_files(build_id: str) -> list[Path]:
+    """Where the debug information of a module may lie that does not have it itself."""
+    if len(build_id) < 4:
+        return []
+    cache = os.environ.get("DEBUGINFOD_CACHE_PATH")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    stored = Path(cache) if cache else home / "debuginfod_client"
+    return [
+        DEBUG_ROOT / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug",
+        stored / build_id / "debuginfo",
+    ]
+
+
+class _NamedModule:
+    """A module of a recorded program, and whatever file tells of its functions."""
+
+    def __init__(self, path: str, build_id: str) -> None:
+        self._path = path
+        self._build_id = build_id
+        self.trouble = ""  # why there are no names
+
+    @cached_property
+    def _files(self) -> list[tuple[Path, ElfFile]]:
+        """The module and the file with its debug information, as far as they are there."""
+        found = []
+        for path in (Path(self._path), *debug_files(self._build_id)):
+            try:
+                file = ElfFile(path)
+            except FileNotFoundError:
+                continue
+            except (ElfError, OSError) as error:
+                self.trouble = str(error) if isinstance(error, ElfError) else "cannot be read"
+                continue
+            if self._build_id and file.build_id != self._build_id:
+                self.trouble = "another file lies there now"
+                continue
+            found.append((path, file))
+        return found
+
+    @cached_property
+    def _functions(self) -> Functions | None:
+        """Of the file that knows most."""
+        known = []
+        for _, file in self._files:
+            try:
+                known.append(file.functions())
+            except ElfError as error:
+                self.trouble = str(error)
+        return max(known, key=lambda one: (one.complete, len(one.names)), default=None)
+
+    def names(self, offsets: Mapping[str, int]) -> dict[str, str]:
+        """The name of each frame, given the address of its call in the module's file."""
+        functions = self._functions
+        lines = self._lines(sorted(set(offsets.values())))
+        found = {}
+        for frame, offset in offsets.items():
+            symbol = functions.at(offset) if functions else None
+            function, where = lines.get(offset, (symbol, ""))
+            if function is None:
+                found[frame] = f"{self._short(frame)} ({self._why()})"
+            else:
+                found[frame] = f"{function} ({where})" if where else f"{function} in {self._base}"
+        return found
+
+    @property
+    def _base(self) -> str:
+        return Path(self._path).name
+
+    def _short(self, frame: str) -> str:
+        return f"{self._base}+0x{frame.rpartition('+0x')[2]}"
+
+    def _why(self) -> str:
+        if self._functions is None:
+            return self.trouble or "the file is not there"
+        return "no symbol" if self._functions.complete else "stripped"
+
+    def _lines(self, offsets: list[int]) -> dict[int, tuple[str | None, str]]:
+        """Function and "file:line" of the addresses that debug information knows."""
+        path = next((path for path, file in self._files if _has_lines(file)), None)
+        tool = next((words for words in _TOOLS if shutil.which(words[0])), None)
+        if path is None or tool is None:
+            return {}
+        words = [*tool, "-a", "-f", "-C", "-i", "-e", str(path)]
+        return _parse_lines(_told(words, [f"{offset:#x}" for offset in offsets]))
+
+
+def _has_lines(file: ElfFile) -> bool:
+    return file.has(".debug_line") or file.has(".zdebug_line")
+
+
+def _parse_lines(rows: list[str]) -> dict[int, tuple[str | None, str]]:
+    """Of addr2line -a -f -i: an address, then function and place of the innermost inlined call.
+
+    What it does not know is "??"; then the symbol table has the word.
+    """
+    found: dict[int, tuple[str | None, str]] = {}
+    for i, row in enumerate(rows):
+        if not row.startswith("0x") or i + 2 >= len(rows):
+            continue
+        function, place = rows[i + 1], rows[i + 2].partition(" (")[0]
+        file, _, line = place.rpartition(":")
+        if function != "??" and file not in ("", "??") and line.isdigit() and line != "0":
+            found[int(row, 16)] = function, f"{Path(file).name}:{line}"
+    return found
