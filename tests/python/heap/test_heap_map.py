@@ -59,7 +59,8 @@ def test_a_recording_has_a_map_at_each_moment(table: str, at: str) -> None:
     told, asked = one.ledger, RECORDING.ledger(table, at)
     assert replace(told, stats=None) == replace(asked, stats=None)
     touched = int(one.array["touched_bytes"].sum())
-    assert touched + asked.metadata_bytes == asked.resident_bytes
+    assert asked.resident is not None
+    assert touched + asked.resident.metadata_bytes == asked.resident_bytes
 
 
 def test_a_map_knows_every_live_object() -> None:
