@@ -7,7 +7,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
 # waiters.
 set(spanwise_needs_linux
-    "^(arena_refused|cfi|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(arena_refused|arena_safe|cfi|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
@@ -15,7 +15,7 @@ set(spanwise_needs_linux
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls).
 set(spanwise_needs_native
-    arena_grades arena_refused face_grades fail fork fork_arena fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
+    arena_grades arena_refused arena_safe face_grades fail fork fork_arena fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)

@@ -17,6 +17,8 @@
  *   SW_NOMEM    no memory, or a size above PTRDIFF_MAX
  *   SW_LIMIT    the arena's limit is reached, and its mode is SW_ARENA_FORCE
  *   SW_STATE    a savepoint that was released before
+ *   SW_BUSY     an arena is to be freed or reset that somebody holds
+ *   SW_OWNER    of a safe arena: a call by a thread that does not own it
  *
  * Thread rule: one thread at a time works with an arena; its objects may be read by every thread. With
  * the option `locked` every thread may call.
@@ -62,8 +64,19 @@ typedef struct sw_arena_options {
     uint64_t first_bytes;  /* of it; 0: none */
     sw_heap *heap;         /* of objects above a quarter of a chunk; NULL: the default heap */
     uint32_t locked;       /* 1: every thread may call, under a lock */
-    uint32_t pad;
+    uint32_t safe;         /* 1: what is used after its end is found; see below */
+    const char *tag;       /* for reports, a string that lives as long as the process; NULL: none */
 } sw_arena_options;
+
+/* A safe arena. The memory of its objects can be neither read nor written once the arena was freed or
+ * reset: such a use is misuse FREED_ARENA, which names the object, its type, and who allocated and freed
+ * it. The chunks wait in a quarantine, the oldest leave it beyond a bound of bytes. Unlike others, a safe arena
+ *   - shares no chunk with another arena before that, and takes no memory of the heap: big objects
+ *     have chunks of their own, and a chunk that is refused is an error, as in mode FORCE;
+ *   - belongs to the thread that made it, or last called sw_arena_adopt, unless it is a locked one;
+ *   - does not use the memory again that a savepoint gives back, and does not protect it either.
+ * It can have neither mode OFF nor a first chunk of the caller's (SW_UNSUPPORTED, as where the system does
+ * not tell of faults). */
 
 /* Mode DEFAULT, chunks of SW_ARENA_CHUNK_DEFAULT, no limit, no first chunk, default heap, unlocked. */
 SW_API void sw_arena_options_init(sw_arena_options *options);
@@ -95,6 +108,11 @@ SW_API void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, siz
  * An object of an arena that was freed is misuse (FREED_ARENA) as long as its chunk serves no other. */
 SW_API void *sw_arena_clone(sw_arena *arena, const void *object, size_t size, unsigned flags);
 
+/* As sw_arena_alloc; a safe arena remembers `type`, a string that lives as long as the process, for its
+ * reports. */
+SW_API void *sw_arena_alloc_typed(sw_arena *arena, size_t size, size_t align, unsigned flags,
+                                  const char *type);
+
 /* --- savepoints ------------------------------------------------------------------------------- */
 
 /* A moment in the life of an arena. */
@@ -114,6 +132,33 @@ SW_API sw_status sw_arena_release(sw_arena *arena, sw_arena_savepoint savepoint)
 /* An allocator, as range.h and others take one, whose memory is the arena's: released blocks stay until
  * the arena is freed or reset, which must be after the last use of what was given the allocator. */
 SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
+
+/* While an arena is held it can not be freed or reset: SW_BUSY. Every thread may call. Errors: SW_LIMIT
+ * at 2^31 holds; of unhold SW_STATE, it is not held. */
+SW_API sw_status sw_arena_hold(sw_arena *arena);
+SW_API sw_status sw_arena_unhold(sw_arena *arena);
+/* Holds the arena in whose chunk the object lies, for code that knows the object only, and returns it for
+ * sw_arena_unhold. NULL: no arena has the address (SW_STATE). */
+SW_API sw_arena *sw_arena_pin(const void *object);
+/* Makes the calling thread the owner of a safe arena. The former owner must have made its last call. */
+SW_API sw_status sw_arena_adopt(sw_arena *arena);
+
+/* A reference that tells whether its object is still there, at the price of one comparison. */
+typedef struct sw_arena_ref {
+    sw_arena *arena;
+    void *object;
+    uint64_t generation;
+} sw_arena_ref;
+
+/* object: of the arena. All zero after misuse of the arena's handle. */
+SW_API sw_arena_ref sw_arena_make_ref(sw_arena *arena, void *object);
+/* The object; NULL when the arena was reset or freed since, however long ago. (A savepoint does not
+ * tell.) No error, and no misuse. */
+SW_API void *sw_arena_get(sw_arena_ref ref);
+
+/* How many bytes of chunks of safe arenas stay without access after their end; default 64 MiB. At
+ * most 8192 chunks stay, so that the system's limit of mappings is not reached. */
+SW_API void sw_arena_set_quarantine(uint64_t bytes);
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
@@ -137,6 +182,8 @@ typedef struct sw_arena_pool_stats {
     uint64_t idle_chunk_bytes; /* chunks that no arena has, with their memory */
     uint64_t returned_bytes;   /* chunks whose memory went back to the system; addresses only */
     uint64_t reserved_bytes;   /* addresses in all */
+    uint64_t quarantine_bytes; /* chunks of safe arenas that ended */
+    uint64_t unprotected;      /* chunks whose access the system refused to take away, ever */
 } sw_arena_pool_stats;
 
 SW_API void sw_arena_get_pool_stats(sw_arena_pool_stats *out);
@@ -168,10 +215,10 @@ __attribute__((used)) static const uint32_t *const sw_arena_abi_needed = &sw_are
 /* Above it the library is called, which clears no slower. */
 #define SW_ARENA_INLINE_MAX 128
 
-/* As sw_arena_alloc. Where size, align and flags are constants it is a few instructions in line; the
+/* As sw_arena_alloc_typed. Where size, align and flags are constants it is a few instructions in line; the
  * arena must then live (a NULL one faults at an address below 4096). */
-static inline __attribute__((always_inline)) void *sw_arena_new(sw_arena *arena, size_t size,
-                                                                size_t align, unsigned flags) {
+static inline __attribute__((always_inline)) void *
+sw_arena_new_typed(sw_arena *arena, size_t size, size_t align, unsigned flags, const char *type) {
     if (__builtin_constant_p(size) && __builtin_constant_p(align) && size > 0 &&
         size <= SW_ARENA_INLINE_MAX && align > 0 && align <= 64 && (align & (align - 1)) == 0) {
         sw_arena_ends *ends = (sw_arena_ends *)(void *)arena;
@@ -194,15 +241,19 @@ static inline __attribute__((always_inline)) void *sw_arena_new(sw_arena *arena,
             }
         }
     }
-    return sw_arena_alloc(arena, size, align, flags);
+    return sw_arena_alloc_typed(arena, size, align, flags, type);
+}
+static inline __attribute__((always_inline)) void *sw_arena_new(sw_arena *arena, size_t size,
+                                                                size_t align, unsigned flags) {
+    return sw_arena_new_typed(arena, size, align, flags, NULL);
 }
 
 /* A zeroed object of a type, which may hold pointers. */
 #define SW_ARENA_NEW(arena, type)                                                                  \
-    ((type *)sw_arena_new((arena), sizeof(type), __alignof__(type), SW_SCAN))
+    ((type *)sw_arena_new_typed((arena), sizeof(type), __alignof__(type), SW_SCAN, #type))
 /* The same for a type without pointers. */
 #define SW_ARENA_NEW_PLAIN(arena, type)                                                            \
-    ((type *)sw_arena_new((arena), sizeof(type), __alignof__(type), SW_ZERO))
+    ((type *)sw_arena_new_typed((arena), sizeof(type), __alignof__(type), SW_ZERO, #type))
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include "arena/enter.h"
 #include "arena/own.h"
 #include "arena/refill.h"
+#include "arena/report.h"
 #include "base/bits.h"
 #include "base/fail.h"
 
@@ -59,35 +60,67 @@ static sw_cold void *refuse(size_t size, size_t align) {
     return NULL;
 }
 
+/* What one call asks for. */
+typedef struct request {
+    size_t size, align;
+    unsigned flags;
+    const char *type;
+    uintptr_t caller;
+} request;
+
 /* Whether the object is one of the heap, or of the C library, by the rules of the mode. */
-static bool is_own(const sw_arena *arena, size_t size, size_t align) {
+static bool is_own(const sw_arena *arena, const request *ask) {
     uint64_t most = (UINT64_C(1) << arena->log2) / 4;
-    return arena->mode == SW_ARENA_OFF || size > most || align > most - size;
+    return arena->mode == SW_ARENA_OFF || ask->size > most || ask->align > most - ask->size;
 }
 
 /* Out of the newest chunk, else of another one, else of the heap. */
-static void *take(sw_arena *arena, size_t size, size_t align, unsigned flags) {
-    void *object = cut_slow(arena, size, align, flags);
-    if (object != NULL) return cleared(object, size, flags);
-    if (is_own(arena, size, align)) return sw_arena_own_alloc(arena, size, align, flags);
+static void *take(sw_arena *arena, const request *ask) {
+    size_t size = ask->size, align = ask->align;
+    void *object = cut_slow(arena, size, align, ask->flags);
+    if (object != NULL) return cleared(object, size, ask->flags);
+    if (is_own(arena, ask)) return sw_arena_own_alloc(arena, size, align, ask->flags);
     if (sw_arena_refill(arena) == SW_OK)
-        return cleared(cut_slow(arena, size, align, flags), size, flags);
+        return cleared(cut_slow(arena, size, align, ask->flags), size, ask->flags);
     if (arena->mode == SW_ARENA_FORCE) return NULL;
-    object = sw_arena_own_alloc(arena, size, align, flags);
+    object = sw_arena_own_alloc(arena, size, align, ask->flags);
     if (object != NULL) arena->fallbacks++;
     return object;
 }
 
-static sw_noinline void *alloc_slow(sw_arena *arena, size_t size, size_t align, unsigned flags) {
-    if (align == 0) align = USUAL_ALIGN;
-    if (size == 0) size = 1;
-    if (!sw_is_pow2(align) || size > PTRDIFF_MAX || align > PTRDIFF_MAX) return refuse(size, align);
+/* A big object of a safe arena, in a chunk to itself. */
+static void *take_big(sw_arena *arena, const request *ask) {
+    sw_status status;
+    size_t extra = ask->align > sw_os_page_bytes() ? ask->align : 0;
+    sw_chunk *chunk = extra > PTRDIFF_MAX - ask->size
+                          ? NULL
+                          : sw_arena_take_big(arena, ask->size + extra, &status);
+    if (chunk == NULL) return NULL;
+    void *object = (void *)sw_align_up(chunk->base, ask->align);
+    sw_os_watch_forbid((const void *)chunk->base, chunk->bytes);
+    sw_os_watch_object(arena, object, ask->size);
+    return cleared(object, ask->size, ask->flags);
+}
+
+/* The same of a safe arena, with a note in its log. */
+static void *take_noted(sw_arena *arena, const request *ask) {
+    void *object = is_own(arena, ask) ? take_big(arena, ask) : take(arena, ask);
+    sw_log_object note = {(uintptr_t)object, ask->size, ask->type, ask->caller};
+    if (object == NULL || sw_arena_log_add(arena->log, &note)) return object;
+    (void)sw_fail(SW_NOMEM, "arena_alloc", "no memory for the log of a safe arena");
+    return NULL;
+}
+
+static sw_noinline void *alloc_slow(sw_arena *arena, request ask) {
+    if (ask.size == 0) ask.size = 1;
+    if (!sw_is_pow2(ask.align) || ask.size > PTRDIFF_MAX || ask.align > PTRDIFF_MAX)
+        return refuse(ask.size, ask.align);
     if (!sw_arena_has_entered(arena, "arena_alloc")) {
         errno = EINVAL;
         return NULL;
     }
     sw_check2(sw_arena_record_check(arena));
-    void *object = take(arena, size, align, flags);
+    void *object = arena->log != NULL ? take_noted(arena, &ask) : take(arena, &ask);
     sw_arena_leave(arena);
     if (object == NULL) errno = ENOMEM;
     return object;
@@ -100,12 +133,24 @@ static sw_always_inline bool is_plain(const sw_arena *arena, size_t size, size_t
            sw_is_pow2(align);
 }
 
-void *sw_arena_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags) {
+/* Inlined into each public call, so that the return address is the program's. */
+static sw_always_inline void *alloc(sw_arena *arena, size_t size, size_t align, unsigned flags,
+                                    const char *type) {
     if (align == 0) align = USUAL_ALIGN;
     void *object = NULL;
     if (sw_likely(is_plain(arena, size, align))) object = cut(&arena->open, size, align, flags);
-    if (sw_unlikely(object == NULL)) return alloc_slow(arena, size, align, flags);
-    return cleared(object, size, flags);
+    if (sw_likely(object != NULL)) return cleared(object, size, flags);
+    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    return alloc_slow(arena, (request){size, align, flags, type, caller});
+}
+
+void *sw_arena_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags) {
+    return alloc(arena, size, align, flags, NULL);
+}
+
+void *sw_arena_alloc_typed(sw_arena *arena, size_t size, size_t align, unsigned flags,
+                           const char *type) {
+    return alloc(arena, size, align, flags, type);
 }
 
 void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t align,
@@ -117,7 +162,7 @@ void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t ali
         errno = ENOMEM;
         return NULL;
     }
-    return sw_arena_alloc(arena, bytes, align, flags);
+    return alloc(arena, bytes, align, flags, NULL);
 }
 
 /* --- copies ----------------------------------------------------------------------------------- */
@@ -134,11 +179,7 @@ void *sw_arena_clone(sw_arena *arena, const void *object, size_t size, unsigned 
         return NULL;
     }
     if (is_gone(object)) {
-        sw_misuse_report(&(sw_fault){.code = SW_MISUSE_FREED_ARENA,
-                                     .op = "arena_clone",
-                                     .ptr = object,
-                                     .size = size,
-                                     .thread = sw_os_thread_id()});
+        sw_arena_report_use("arena_clone", object);
         errno = EINVAL;
         return NULL;
     }

@@ -18,15 +18,19 @@
  * Free: own objects go back to where they came from, chunks to the stash, the record to a ring in which
  * its mark still says for a while that it ended.                                          (life.c)
  *
- * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < stashes (stash.c) < pool (chunk.c).
- * Files, the lowest first: chunk, stash, checker, refill, own, life, savepoint, alloc, query; fork beside
- * them, and checks (rules of the structs).
+ * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*.
+ *
+ * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < stashes (stash.c) < quarantine
+ * (quarantine.c) < pool (chunk.c).
+ * Files, the lowest first: chunk, log, quarantine, report, stash, refill, own, savepoint, fork, life, alloc,
+ * hold, query; beside them checks (rules of the structs).
  * Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_ARENA_H
 #define SW_ARENA_ARENA_H
 
 #include "arena/chunk.h"
+#include "arena/log.h"
 #include "spanwise/arena.h"
 
 /* An object in no chunk. */
@@ -46,12 +50,15 @@ typedef struct sw_arena_saved {
     sw_arena_own *own; /* the newest one then */
 } sw_arena_saved;
 
+#define SW_ARENA_ENDING (UINT32_C(1) << 31)
+
 /* The thread that works with the arena, or whoever holds its lock, has all of it.
  *   ends == &open, or &hidden, and then open.front == open.back == 0
  *   chunks != NULL: chunks->base <= ends->front <= ends->back <= chunks->base + chunks->bytes
  *   chunks == NULL: ends->front == ends->back == 0
  *   limit_bytes == 0 or held_bytes <= limit_bytes;  1 <= mode < SW_ARENA_MODE_COUNT
- *   (own == NULL) == (own_objects == 0) */
+ *   (own == NULL) == (own_objects == 0)
+ *   log == NULL, or own == NULL and ends == &hidden */
 struct sw_arena {
     sw_arena_ends open; /* inline code reads and writes it */
     uint64_t mark;      /* ds/handle.h */
@@ -74,6 +81,11 @@ struct sw_arena {
     uint32_t log2; /* of chunks */
     uint32_t is_locked;
     uint32_t is_watched; /* a memory checker is at work */
+    uint32_t holds; /* atomic: how often it is held; SW_ARENA_ENDING: it is being freed or reset */
+    uint64_t generation; /* atomic: of objects; never the same again, whosever the record is */
+    uint64_t owner;    /* atomic: number of the thread of a safe arena; 0: every thread may call */
+    sw_arena_log *log; /* of a safe arena; NULL: it is none */
+    const char *tag;
     sw_os_lock lock;
     struct sw_arena *next_locked, **back_locked; /* the list of locked arenas */
     struct sw_arena *next;                       /* in the list of records that wait for use */

@@ -29,6 +29,12 @@ const char *sw_arena_stash_check(const sw_arena_stash *stash) {
     return broken ? broken : SW_RULE(is_empty == (stash->kept_bytes == 0));
 }
 
+const char *sw_arena_log_check(const sw_arena_log *log) {
+    const char *broken = SW_RULE(__atomic_load_n(&log->uses, __ATOMIC_RELAXED) >= 1);
+    broken = broken ? broken : SW_RULE(log->made.count <= SW_LOG_FRAMES);
+    return broken ? broken : SW_RULE(log->pages == NULL || log->pages->count <= SW_LOG_OBJECTS);
+}
+
 static const char *check_ends(const sw_arena *arena) {
     const sw_arena_ends *ends = arena->ends;
     const sw_chunk *chunk = arena->chunks;
@@ -46,6 +52,7 @@ const char *sw_arena_record_check(const sw_arena *arena) {
     broken = broken ? broken : check_ends(arena);
     broken = broken ? broken : SW_RULE(arena->mode >= 1 && arena->mode < SW_ARENA_MODE_COUNT);
     broken = broken ? broken : SW_RULE((arena->own == NULL) == (arena->own_objects == 0));
+    broken = broken ? broken : SW_RULE(arena->log == NULL || (arena->own == NULL && !is_open));
     return broken ? broken
                   : SW_RULE(arena->limit_bytes == 0 || arena->held_bytes <= arena->limit_bytes);
 }

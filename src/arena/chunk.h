@@ -35,7 +35,8 @@ typedef struct sw_chunk {
     uintptr_t base;
     uint64_t bytes;
     uint32_t log2;
-    uint32_t is_returned; /* 1: its memory went back to the system */
+    struct sw_arena_log *log; /* atomic: of a safe arena that has it, or had it; NULL: none */
+    uint32_t is_returned;     /* 1: its memory went back to the system */
 } sw_chunk;
 
 /* Chunks of one size in a row; only `taken` changes after it was made.

@@ -12,6 +12,14 @@
 
 #define SW_ARENA_MARK offsetof(sw_arena, mark)
 
+/* SW_OWNER, with the last error set: a safe arena belongs to another thread. */
+sw_status sw_arena_refuse_thread(const sw_arena *arena, const char *op);
+
+static inline sw_status sw_arena_check_thread(const sw_arena *arena, const char *op) {
+    if (sw_likely(__atomic_load_n(&arena->owner, __ATOMIC_RELAXED) == 0)) return SW_OK;
+    return sw_arena_refuse_thread(arena, op);
+}
+
 static inline void sw_arena_leave(sw_arena *arena) {
     if (sw_unlikely(arena->is_locked != 0)) sw_os_lock_release(&arena->lock);
 }
@@ -28,6 +36,7 @@ static inline bool sw_arena_enter_live(sw_arena *arena) {
 /* For calls that return a status. */
 static inline sw_status sw_arena_enter(sw_arena *arena, const char *op) {
     sw_status status = sw_handle_status(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+    if (status == SW_OK) status = sw_arena_check_thread(arena, op);
     if (status != SW_OK) return status;
     if (sw_likely(sw_arena_enter_live(arena))) return SW_OK;
     return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
@@ -36,6 +45,7 @@ static inline sw_status sw_arena_enter(sw_arena *arena, const char *op) {
 /* For calls that return none: NULL is reported, too. */
 static inline bool sw_arena_has_entered(sw_arena *arena, const char *op) {
     if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op)) return false;
+    if (sw_arena_check_thread(arena, op) != SW_OK) return false;
     if (sw_likely(sw_arena_enter_live(arena))) return true;
     sw_handle_report(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
     return false;

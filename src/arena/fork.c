@@ -2,6 +2,7 @@
 /* Forks of processes that have arenas (fork.h). */
 #include "arena/fork.h"
 
+#include "arena/quarantine.h"
 #include "arena/stash.h"
 
 static sw_os_lock lock;  /* of the list; the outermost */
@@ -12,11 +13,13 @@ static void prepare(void) {
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_acquire(&arena->lock);
     sw_arena_stash_lock();
+    sw_quarantine_lock();
     sw_chunk_lock();
 }
 
 static void parent(void) {
     sw_chunk_unlock();
+    sw_quarantine_unlock();
     sw_arena_stash_unlock();
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_release(&arena->lock);
@@ -25,6 +28,7 @@ static void parent(void) {
 
 static void child(void) {
     sw_chunk_reset_lock();
+    sw_quarantine_recover();
     sw_arena_stash_recover();
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_reset(&arena->lock);

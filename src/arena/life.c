@@ -6,7 +6,9 @@
 #include "arena/enter.h"
 #include "arena/fork.h"
 #include "arena/own.h"
+#include "arena/quarantine.h"
 #include "arena/refill.h"
+#include "arena/report.h"
 #include "arena/savepoint.h"
 #include "arena/stash.h"
 #include "base/bits.h"
@@ -38,6 +40,9 @@ static sw_status check_options(const sw_arena_options *options) {
         return sw_fail(SW_INVALID, "arena_create",
                        "a first chunk at %p of %llu bytes: give both or neither", options->first,
                        (unsigned long long)options->first_bytes);
+    if (options->safe != 0 && (options->mode == SW_ARENA_OFF || options->first != NULL))
+        return sw_fail(SW_UNSUPPORTED, "arena_create",
+                       "a safe arena has chunks of its own: use no mode OFF, and no first chunk");
     return SW_OK;
 }
 
@@ -67,18 +72,36 @@ static sw_misuse misuse_of(const void *ptr) {
 /* --- beginning -------------------------------------------------------------------------------- */
 
 static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mode) {
-    bool is_guarded = options->locked != 0 || sw_os_is_watched();
-    *arena =
-        (sw_arena){.heap = options->heap,
-                   .limit_bytes = options->limit_bytes,
-                   .mode = mode,
-                   .log2 = sw_log2_floor(options->chunk_bytes),
-                   .is_locked = options->locked != 0,
-                   .is_watched = sw_os_is_watched(),
-                   .first = {.base = (uintptr_t)options->first, .bytes = options->first_bytes}};
+    bool is_guarded = options->locked != 0 || options->safe != 0 || sw_os_is_watched();
+    uint64_t generation = arena->generation;
+    *arena = (sw_arena){.heap = options->heap, .tag = options->tag, .mode = mode};
+    arena->generation = generation;
+    arena->limit_bytes = options->limit_bytes;
+    arena->log2 = sw_log2_floor(options->chunk_bytes);
+    arena->is_locked = options->locked != 0;
+    arena->is_watched = sw_os_is_watched();
+    arena->first.base = (uintptr_t)options->first;
+    arena->first.bytes = options->first_bytes;
     arena->ends = is_guarded ? &arena->hidden : &arena->open;
     sw_os_watch_begin(arena);
     if (mode != SW_ARENA_OFF) sw_arena_use_first(arena);
+}
+
+static sw_arena_log *new_log(const sw_arena *arena) {
+    static uint64_t numbers; /* atomic */
+    return sw_arena_log_new(arena->tag, __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED));
+}
+
+/* The thread's stash has its number. */
+static sw_status make_safe(sw_arena *arena) {
+    const sw_arena_stash *stash = sw_arena_stash_own();
+    if (!sw_arena_report_install())
+        return sw_fail(SW_UNSUPPORTED, "arena_create", "the system does not tell of faults");
+    if (stash != NULL) arena->log = new_log(arena);
+    if (stash == NULL || arena->log == NULL)
+        return sw_fail(SW_NOMEM, "arena_create", "no memory for the log of a safe arena");
+    if (arena->is_locked == 0) arena->owner = stash->number;
+    return SW_OK;
 }
 
 sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
@@ -95,7 +118,14 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
     __atomic_store_n(&sw_target_foreign, misuse_of, __ATOMIC_RELEASE);
     sw_arena *arena = sw_arena_stash_record();
     if (arena == NULL) return sw_fail(SW_NOMEM, "arena_create", "no memory for an arena");
-    begin(arena, options, mode);
+    begin(arena, options, options->safe != 0 ? SW_ARENA_FORCE : mode);
+    if (options->safe != 0) status = make_safe(arena);
+    if (status != SW_OK) {
+        sw_os_watch_end(arena);
+        sw_handle_end(&arena->mark, SW_HANDLE_ARENA);
+        sw_arena_stash_retire(arena);
+        return status;
+    }
     if (arena->is_locked != 0) sw_arena_fork_add(arena);
     (void)__atomic_add_fetch(&live_arenas, 1, __ATOMIC_RELAXED);
     sw_handle_begin(&arena->mark, SW_HANDLE_ARENA);
@@ -105,11 +135,24 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* Nobody may hold it; from here on nobody can. */
+static sw_status begin_end(sw_arena *arena, const char *op) {
+    uint32_t holds = 0;
+    if (__atomic_compare_exchange_n(&arena->holds, &holds, SW_ARENA_ENDING, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED))
+        return SW_OK;
+    return sw_fail(SW_BUSY, op, "the arena is held %u times: call sw_arena_unhold as often first",
+                   holds & ~SW_ARENA_ENDING);
+}
+
 static void end_objects(sw_arena *arena, const sw_chunk *kept) {
+    (void)__atomic_add_fetch(&arena->generation, 1, __ATOMIC_RELEASE);
+    if (arena->log != NULL) sw_arena_log_end(arena->log);
     sw_arena_savepoint_drop(arena, NULL);
     sw_arena_own_free(arena, NULL);
     sw_os_watch_end(arena);
     sw_arena_drop_chunks(arena, kept);
+    if (arena->log != NULL) sw_arena_log_drop(arena->log);
     arena->slack_bytes = 0;
 }
 
@@ -118,6 +161,11 @@ sw_status sw_arena_free(sw_arena *arena) {
     sw_status status = sw_arena_enter(arena, "arena_free");
     if (status != SW_OK) return status;
     sw_check2(sw_arena_record_check(arena));
+    status = begin_end(arena, "arena_free");
+    if (status != SW_OK) {
+        sw_arena_leave(arena);
+        return status;
+    }
     if (!sw_handle_try_end(&arena->mark, SW_HANDLE_ARENA)) { /* another thread was quicker */
         sw_arena_leave(arena);
         return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_free");
@@ -135,9 +183,10 @@ sw_status sw_arena_free(sw_arena *arena) {
 
 /* The chunk that stays is the newest one, which the processor's caches still have, or the caller's. */
 static void keep_one(sw_arena *arena) {
-    sw_chunk *kept = arena->chunks;
+    sw_chunk *kept = arena->log != NULL ? NULL : arena->chunks;
     if (kept == NULL) {
         end_objects(arena, NULL);
+        sw_arena_set_ends(arena, 0, 0);
     } else if (arena->first.bytes != 0) {
         end_objects(arena, &arena->first);
         kept = &arena->first;
@@ -160,10 +209,21 @@ sw_status sw_arena_reset(sw_arena *arena) {
     sw_status status = sw_arena_enter(arena, "arena_reset");
     if (status != SW_OK) return status;
     sw_check2(sw_arena_record_check(arena));
-    keep_one(arena);
-    arena->resets++;
+    sw_arena_log *next = arena->log == NULL ? NULL : new_log(arena);
+    if (arena->log != NULL && next == NULL)
+        status = sw_fail(SW_NOMEM, "arena_reset", "no memory for the log of a safe arena");
+    else
+        status = begin_end(arena, "arena_reset");
+    if (status == SW_OK) {
+        keep_one(arena);
+        arena->log = next;
+        arena->resets++;
+        __atomic_store_n(&arena->holds, 0, __ATOMIC_RELEASE);
+    } else if (next != NULL) {
+        sw_arena_log_drop(next);
+    }
     sw_arena_leave(arena);
-    return SW_OK;
+    return status;
 }
 
 /* --- the process ------------------------------------------------------------------------------ */
@@ -171,12 +231,15 @@ sw_status sw_arena_reset(sw_arena *arena) {
 void sw_arena_get_pool_stats(sw_arena_pool_stats *out) {
     *out = (sw_arena_pool_stats){.arenas = __atomic_load_n(&live_arenas, __ATOMIC_RELAXED)};
     sw_chunk_add_stats(out);
+    sw_quarantine_add_stats(out);
 }
 
 void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes) {
     sw_arena_stash_set_limit(thread_bytes);
     sw_chunk_set_idle_limit(idle_bytes);
 }
+
+void sw_arena_set_quarantine(uint64_t bytes) { sw_quarantine_set_limit(bytes); }
 
 uint64_t sw_arena_trim(void) {
     sw_arena_stash_empty();

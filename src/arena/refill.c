@@ -2,7 +2,9 @@
 /* How an arena gets chunks and gives them up (refill.h). */
 #include "arena/refill.h"
 
+#include "arena/quarantine.h"
 #include "arena/stash.h"
+#include "base/bits.h"
 #include "base/fail.h"
 
 void sw_arena_set_ends(sw_arena *arena, uintptr_t front, uintptr_t back) {
@@ -24,22 +26,55 @@ void sw_arena_use_first(sw_arena *arena) {
     if (arena->first.bytes != 0) add(arena, &arena->first);
 }
 
-sw_status sw_arena_refill(sw_arena *arena) {
-    uint64_t bytes = UINT64_C(1) << arena->log2;
-    if (arena->limit_bytes != 0 && arena->held_bytes + bytes > arena->limit_bytes)
-        return sw_fail(SW_LIMIT, "arena",
-                       "the arena holds %llu bytes, a chunk has %llu, the limit is %llu: raise "
-                       "limit_bytes, or reset the arena",
-                       (unsigned long long)arena->held_bytes, (unsigned long long)bytes,
-                       (unsigned long long)arena->limit_bytes);
-    sw_chunk *chunk = sw_arena_stash_take(arena->log2);
-    if (chunk == NULL)
-        return sw_fail(SW_NOMEM, "arena", "no memory for a chunk of %llu bytes",
-                       (unsigned long long)bytes);
+/* A chunk that is the arena's, and in no list yet; NULL, with the status. */
+static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
+    uint64_t bytes = UINT64_C(1) << log2;
+    if (arena->limit_bytes != 0 && arena->held_bytes + bytes > arena->limit_bytes) {
+        *status = sw_fail(SW_LIMIT, "arena",
+                          "the arena holds %llu bytes, a chunk has %llu, the limit is %llu: raise "
+                          "limit_bytes, or reset the arena",
+                          (unsigned long long)arena->held_bytes, (unsigned long long)bytes,
+                          (unsigned long long)arena->limit_bytes);
+        return NULL;
+    }
+    sw_chunk *chunk = sw_arena_stash_take(log2);
+    if (chunk == NULL) {
+        *status = sw_fail(SW_NOMEM, "arena", "no memory for a chunk of %llu bytes",
+                          (unsigned long long)bytes);
+        return NULL;
+    }
+    if (arena->log != NULL) {
+        sw_arena_log_use(arena->log);
+        __atomic_store_n(&chunk->log, arena->log, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&chunk->arena, arena, __ATOMIC_RELEASE);
     arena->held_bytes += bytes;
-    add(arena, chunk);
-    return SW_OK;
+    return chunk;
+}
+
+sw_status sw_arena_refill(sw_arena *arena) {
+    sw_status status = SW_OK;
+    sw_chunk *chunk = take(arena, arena->log2, &status);
+    if (chunk != NULL) add(arena, chunk);
+    return status;
+}
+
+sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status) {
+    uint32_t log2 = bytes > UINT64_C(1) << SW_CHUNK_LOG2_MAX ? 0 : sw_log2_ceil(bytes);
+    if (log2 == 0)
+        *status = sw_fail(SW_NOMEM, "arena", "an object of %llu bytes: a safe arena has up to 2^30",
+                          (unsigned long long)bytes);
+    if (log2 == 0) return NULL;
+    if (arena->chunks == NULL) *status = sw_arena_refill(arena);
+    if (arena->chunks == NULL) return NULL;
+    sw_chunk *chunk = take(arena, log2 < SW_CHUNK_LOG2_MIN ? SW_CHUNK_LOG2_MIN : log2, status);
+    if (chunk == NULL) return NULL;
+    chunk->next = arena->chunks->next;
+    arena->chunks->next = chunk;
+    arena->chunk_count++;
+    arena->chunk_bytes += chunk->bytes;
+    arena->slack_bytes += chunk->bytes - bytes;
+    return chunk;
 }
 
 /* Where the newest chunk was left is known to who calls this: only savepoints, and the beginning. */
@@ -53,6 +88,9 @@ void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last) {
         arena->held_bytes -= chunk->bytes;
         sw_os_watch_forbid((const void *)chunk->base, chunk->bytes);
         __atomic_store_n(&chunk->arena, NULL, __ATOMIC_RELEASE);
-        sw_arena_stash_give(chunk);
+        if (__atomic_load_n(&chunk->log, __ATOMIC_RELAXED) != NULL)
+            sw_quarantine_put(chunk);
+        else
+            sw_arena_stash_give(chunk);
     }
 }

@@ -45,6 +45,10 @@ static sw_arena_saved *find(const sw_arena *arena, sw_arena_savepoint savepoint)
 }
 
 static void go_back(sw_arena *arena, sw_arena_saved *saved) {
+    if (arena->log != NULL) { /* no byte is used again before it was protected */
+        sw_arena_savepoint_drop(arena, saved->previous);
+        return;
+    }
     sw_arena_own_free(arena, saved->own);
     sw_arena_drop_chunks(arena, saved->chunk);
     arena->slack_bytes = saved->slack_bytes;

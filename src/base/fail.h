@@ -18,6 +18,10 @@ sw_status sw_fail(sw_status status, const char *op, const char *format, ...) sw_
  * and aborts. Returns only if the handler chose to leak and continue. Hold no lock. */
 sw_cold void sw_misuse_report(const sw_fault *fault);
 
+/* The same; what tell(arg) prints follows the text if the process aborts. */
+sw_cold void sw_misuse_report_told(const sw_fault *fault, void (*tell)(const void *arg),
+                                   const void *arg);
+
 /* Async-signal-safe line to fd 2: printf subset %s %u (uint64) %x (uint64) %p. */
 void sw_emergency_print(const char *format, ...);
 

@@ -100,6 +100,17 @@ void sw_os_watch_end(const void *pool);
 void sw_os_watch_forbid(const void *p, size_t bytes);
 void sw_os_watch_allow(const void *p, size_t bytes);
 
+/* --- faults: reads and writes of addresses without access ------------------------------------- */
+
+/* Whether a fault has been dealt with, so that the instruction is tried again. It runs in a handler of
+ * signals, in the thread that made the access. */
+typedef bool sw_os_fault_fn(void *address, bool is_write);
+/* Asks fn at each fault of the process from now on, before whoever was asked so far. False when
+ * refused, and where the system tells of none. */
+bool sw_os_at_fault(sw_os_fault_fn *fn);
+/* Return addresses of the calls that led here, the innermost first; the count. */
+size_t sw_os_call_stack(uint64_t *addresses, size_t max);
+
 /* --- time and identity ---------------------------------------------------------------------- */
 
 uint64_t sw_os_now_ns(void);        /* monotonic */

@@ -10,7 +10,7 @@
 
 #include "check.h"
 
-enum { DYING_WORDS_MAX = 600 };
+enum { DYING_WORDS_MAX = 1200 };
 
 /* Runs it in a child. `text` is room for DYING_WORDS_MAX bytes. Whether it ended by SIGABRT. */
 static inline bool died_with(void (*fn)(void), char *text) {

@@ -225,6 +225,12 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_arena_release, ARENA, STATUS, true, SW_INVALID,                                           \
       sw_arena_release(h, (sw_arena_savepoint){0}))                                                \
     X(sw_arena_allocator, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_allocator(h).context)         \
+    X(sw_arena_alloc_typed, ARENA, NAMED, false, 0,                                                \
+      (uintptr_t)sw_arena_alloc_typed(h, 33, 0, 0, "x"))                                           \
+    X(sw_arena_hold, ARENA, STATUS, true, SW_INVALID, sw_arena_hold(h))                            \
+    X(sw_arena_unhold, ARENA, STATUS, true, SW_INVALID, sw_arena_unhold(h))                        \
+    X(sw_arena_adopt, ARENA, STATUS, true, SW_INVALID, sw_arena_adopt(h))                          \
+    X(sw_arena_make_ref, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_make_ref(h, h).object)         \
     X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))      \
     X(sw_gc_start, GC, STATUS, true, SW_INVALID, sw_gc_start(h))                                   \
     X(sw_gc_step, GC, STATUS, true, SW_INVALID, sw_gc_step(h, 1))                                  \

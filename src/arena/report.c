@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports of memory that is used after its arena's end (report.h). All of it may run in a handler of
+ * signals: nothing is allocated, and the locks are held for a few instructions by whoever has them. */
+#include "arena/report.h"
+
+#include "arena/quarantine.h"
+#include "base/fail.h"
+
+/* What a report tells. */
+typedef struct told {
+    uintptr_t at;
+    const sw_arena_log *log;
+    const sw_log_object *object; /* NULL: between objects */
+} told;
+
+static void print_calls(const char *what, const sw_arena_calls *calls) {
+    sw_emergency_print("spanwise: arena %s by thread %u at", what, calls->thread);
+    for (uint64_t i = 0; i < calls->count && i < SW_LOG_FRAMES; i++)
+        sw_emergency_print(" %p", (const void *)(uintptr_t)calls->frames[i]);
+    sw_emergency_print("\n");
+}
+
+static void tell(const void *arg) {
+    const told *told = arg;
+    const sw_log_object *object = told->object;
+    const char *tag = told->log->tag;
+    if (object != NULL)
+        sw_emergency_print("spanwise: offset %u of %s, %u bytes, allocated at %p\n",
+                           (uint64_t)(told->at - object->at),
+                           object->type == NULL ? "an object" : object->type, object->bytes,
+                           (const void *)object->caller);
+    sw_emergency_print("spanwise: arena %u, tag %s\n", told->log->arena_id,
+                       tag == NULL ? "none" : tag);
+    print_calls("made", &told->log->made);
+    print_calls("freed", &told->log->freed);
+}
+
+static void report(const char *op, const void *p, const sw_arena_log *log) {
+    told details = {.at = (uintptr_t)p, .log = log};
+    if (log != NULL) details.object = sw_arena_log_find(log, details.at);
+    sw_fault fault = {.code = SW_MISUSE_FREED_ARENA,
+                      .op = op,
+                      .ptr = p,
+                      .size = details.object == NULL ? 0 : details.object->bytes,
+                      .thread = sw_os_thread_id()};
+    sw_misuse_report_told(&fault, log == NULL ? NULL : tell, &details);
+}
+
+void sw_arena_report_use(const char *op, const void *p) {
+    const sw_chunk *chunk = sw_chunk_find(p);
+    report(op, p, chunk == NULL ? NULL : __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE));
+}
+
+/* If the program's handler lets it go on, the memory is there again, for this and later uses. */
+static bool on_fault(void *address, bool is_write) {
+    sw_chunk *chunk = sw_chunk_find(address);
+    if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL) return false;
+    const sw_arena_log *log = __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE);
+    if (log == NULL) return false;
+    report(is_write ? "write" : "read", address, log);
+    return sw_quarantine_open(chunk);
+}
+
+bool sw_arena_report_install(void) { return sw_os_at_fault(on_fault); }

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Safe arenas: each way in which a program uses what an arena had, with the exact report; holds, owners and
+ * references; the quarantine's bounds. Full form: build/release/test_arena_safe 1000000 */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "check.h"
+#include "ds/handle.h"
+#include "dying_words.h"
+#include "faults.h"
+#include "os/os.h"
+#include "spanwise/spanwise.h"
+
+typedef struct message {
+    struct message *next;
+    char text[32];
+} message;
+
+static sw_arena *make(uint64_t chunk, uint32_t locked) {
+    sw_arena_options options;
+    sw_arena *arena = NULL;
+    sw_arena_options_init(&options);
+    options.chunk_bytes = chunk;
+    options.safe = 1;
+    options.locked = locked;
+    options.tag = "traps";
+    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
+    return arena;
+}
+
+/* Called where no compiler sees whom: the handler of a fault may change any variable. */
+static char read_it(const volatile char *p) { return *p; }
+static void write_it(volatile char *p) { *p = 1; }
+static char (*volatile read_byte)(const volatile char *) = read_it;
+static void (*volatile write_byte)(volatile char *) = write_it;
+
+/* --- the traps, each in a child -------------------------------------------------------------------- */
+
+static message *stale;
+
+static void free_one(void) {
+    sw_arena *arena = make(4096, 0);
+    (void)SW_ARENA_NEW(arena, message);
+    stale = SW_ARENA_NEW(arena, message);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+}
+
+static void *use_in_thread(void *arg) {
+    (void)read_byte((char *)arg + 8);
+    return NULL;
+}
+static void used_by_another_thread(void) {
+    pthread_t thread;
+    free_one();
+    if (pthread_create(&thread, NULL, use_in_thread, stale) == 0) (void)pthread_join(thread, NULL);
+}
+
+/* A library that was given a pointer before and has kept it. */
+static void kept_by_c_code(void) {
+    free_one();
+    volatile size_t bytes = 8;
+    char copy[8];
+    memcpy(copy, stale->text, bytes);
+    (void)read_byte(copy);
+}
+
+/* It takes what it is given for memory of malloc. */
+static void given_to_a_library(void) {
+    sw_arena *arena = make(4096, 0);
+    stale = SW_ARENA_NEW(arena, message);
+    sw_free(stale->text);
+}
+
+static void cast_to_a_slice(void) {
+    free_one();
+    struct {
+        const volatile char *at;
+        size_t bytes;
+    } slice = {stale->text, 32};
+    stale = NULL;
+    (void)read_byte(slice.at);
+}
+
+/* Hands out places in the arena that it reads from. */
+static const char *read_line(sw_arena *arena) {
+    char *line = sw_arena_alloc_typed(arena, 40, 1, 0, "message");
+    memcpy(line, "0123456789", 11);
+    return line + 8;
+}
+static void outlives_the_reader(void) {
+    sw_arena *arena = make(4096, 0);
+    const char *line = read_line(arena);
+    CHECK_EQ(sw_arena_reset(arena), SW_OK);
+    (void)read_byte(line);
+}
+
+static void kept_in_a_pool(void) {
+    free_one();
+    message *pool = stale; /* the head of a free list */
+    write_byte((char *)pool + 8);
+}
+
+static void cloned_when_stale(void) {
+    sw_arena *arena = make(4096, 0);
+    free_one();
+    (void)sw_arena_clone(arena, (char *)stale + 8, 8, 0);
+}
+
+static void freed_twice(void) {
+    sw_arena *arena = make(4096, 0);
+    (void)sw_arena_free(arena);
+    (void)sw_arena_free(arena);
+}
+
+/* What each says as it dies; after "ptr=" an address follows. */
+static const struct {
+    void (*fn)(void);
+    const char *first, *second;
+} traps[] = {
+    {used_by_another_thread, "FREED_ARENA op=read ptr=", "offset 8 of message, 40 bytes"},
+    {kept_by_c_code, "FREED_ARENA op=read ptr=", "offset 8 of message, 40 bytes"},
+    {given_to_a_library, "ARENA op=free ptr=", "belongs to an arena"},
+    {cast_to_a_slice, "FREED_ARENA op=read ptr=", "offset 8 of message, 40 bytes"},
+    {outlives_the_reader, "FREED_ARENA op=read ptr=", "offset 8 of message, 40 bytes"},
+    {kept_in_a_pool, "FREED_ARENA op=write ptr=", "offset 8 of message, 40 bytes"},
+    {cloned_when_stale, "FREED_ARENA op=arena_clone ptr=", "offset 8 of message, 40 bytes"},
+    {freed_twice, "STALE_HANDLE op=arena_free ptr=", "closed or destroyed before"},
+};
+
+/* How many addresses follow the words in the text. */
+static int addresses_behind(const char *text, const char *words) {
+    const char *at = strstr(text, words);
+    int count = 0;
+    if (at == NULL) return 0;
+    for (at = strstr(at, " at "); at != NULL && *at != '\0' && *at != '\n'; at++)
+        if (strncmp(at, " 0x", 3) == 0) count++;
+    return count;
+}
+
+static bool tells_all(const char *words, const char *first, const char *second) {
+    if (strstr(words, "spanwise: fatal: ") != words || strstr(words, second) == NULL) return false;
+    if (strncmp(words + 17, first, strlen(first)) != 0) return false;
+    if (strncmp(first, "FREED", 5) != 0) return true;
+    return strstr(words, "object belonged to an arena that was freed\n") != NULL &&
+           strstr(words, ", tag traps\n") != NULL && addresses_behind(words, "bytes, all") == 1 &&
+           addresses_behind(words, "arena made by thread ") >= 1 &&
+           addresses_behind(words, "arena freed by thread ") >= 1;
+}
+
+static void every_trap_is_reported(void) {
+    for (size_t i = 0; i < sizeof traps / sizeof *traps; i++) {
+        char words[DYING_WORDS_MAX];
+        bool died = died_with(traps[i].fn, words);
+        if (sw_os_is_watched() && strncmp(traps[i].first, "FREED", 5) == 0) {
+            CHECK(strlen(words) > 0); /* the memory checker was first */
+            continue;
+        }
+        CHECK(died);
+        CHECK(tells_all(words, traps[i].first, traps[i].second));
+        if (!died || !tells_all(words, traps[i].first, traps[i].second))
+            fprintf(stderr, "trap %d: \"%s\"\n", (int)i, words);
+    }
+}
+
+/* --- every use is found ------------------------------------------------------------------------------ */
+
+enum { REPEATS = 1000 };
+
+static void finds_every_use(void) {
+    if (sw_os_is_watched()) return;
+    for (uint64_t i = 0; i < REPEATS; i++) {
+        sw_arena *arena = make(i % 2 == 0 ? 4096 : 65536, i % 3 == 0);
+        size_t size = i % 10 == 0 ? 100000 : 1 + i % 300; /* some in chunks of their own */
+        char *object = sw_arena_alloc(arena, size, 8, i % 5 == 0 ? SW_SCAN : 0);
+        memset(object, 1, size);
+        CHECK_EQ(i % 4 == 0 ? sw_arena_reset(arena) : sw_arena_free(arena), SW_OK);
+        volatile char *use = object + i * 7 % size;
+        if (i % 2 == 0)
+            EXPECT_FAULT(FREED_ARENA, use, (void)read_byte(use));
+        else
+            EXPECT_FAULT(FREED_ARENA, use, write_byte(use));
+        CHECK_EQ(seen.size, size);
+        if (i % 4 == 0) CHECK_EQ(sw_arena_free(arena), SW_OK);
+    }
+}
+
+/* --- the quarantine ------------------------------------------------------------------------------------ */
+
+static int mappings(void) {
+    FILE *file = fopen("/proc/self/maps", "r");
+    int lines = 0, c;
+    if (file == NULL) return 0;
+    while ((c = fgetc(file)) != EOF) lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+static sw_arena_pool_stats pool_stats(void) {
+    sw_arena_pool_stats stats;
+    sw_arena_get_pool_stats(&stats);
+    return stats;
+}
+
+static void stays_within_bounds(uint64_t arenas) {
+    sw_arena_set_quarantine(1 << 20);
+    int most = 0;
+    for (uint64_t i = 0; i < arenas; i++) {
+        sw_arena *arena = make(4096 << i % 3, 0);
+        for (uint64_t k = 0; k <= i % 7; k++) write_byte(sw_arena_alloc(arena, 900, 8, 0));
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+        if (i % (arenas / 10) == arenas / 10 - 1) {
+            int now = mappings();
+            if (most == 0) most = now;
+            CHECK(now <= most + 300); /* 256 chunks of 4 KiB at most have access of their own */
+        }
+        if (i % 100 == 0) CHECK(pool_stats().quarantine_bytes <= 1 << 20);
+    }
+    CHECK(pool_stats().quarantine_bytes > (1 << 20) - 16384);
+    CHECK_EQ(pool_stats().unprotected, 0);
+    sw_arena_set_quarantine(0);
+    CHECK_EQ(pool_stats().quarantine_bytes, 0);
+    sw_arena_set_quarantine(64 << 20);
+}
+
+/* Big objects have chunks of their own, and nothing is shared or used again at once. */
+static void shares_nothing(void) {
+    sw_arena *first = make(4096, 0), *second = make(4096, 0);
+    char *a = sw_arena_alloc(first, 10, 1, 0), *b = sw_arena_alloc(second, 10, 1, 0);
+    CHECK((uintptr_t)a / 4096 != (uintptr_t)b / 4096);
+    char *big = sw_arena_alloc(first, 9000, 16384, SW_ZERO);
+    CHECK((uintptr_t)big % 16384 == 0);
+    for (int i = 0; i < 9000; i++) CHECK(big[i] == 0);
+    sw_arena_stats stats;
+    CHECK_EQ(sw_arena_get_stats(first, &stats), SW_OK);
+    CHECK_EQ(stats.own_objects, 0);
+    CHECK_EQ(stats.chunks, 2);
+    CHECK_EQ(sw_arena_reset(first), SW_OK);
+    for (int i = 0; i < 100; i++) {
+        char *c = sw_arena_alloc(first, 1000, 1, 0);
+        CHECK(c + 1000 <= a - 4096 || c >= a + 4096);
+    }
+    CHECK(sw_arena_alloc(first, (size_t)2 << 30, 1, 0) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_NOMEM);
+    CHECK(sw_arena_alloc(first, 9000, (size_t)1 << 62, 0) == NULL);
+    CHECK_EQ(sw_arena_free(first), SW_OK);
+    CHECK_EQ(sw_arena_free(second), SW_OK);
+}
+
+/* --- holds, owners, references --------------------------------------------------------------------------- */
+
+static void is_not_freed_while_held(void) {
+    sw_arena *arena = make(4096, 0);
+    char *object = sw_arena_alloc(arena, 10, 1, 0);
+    CHECK_EQ(sw_arena_hold(arena), SW_OK);
+    CHECK(sw_arena_pin(object + 5) == arena);
+    CHECK_EQ(sw_arena_free(arena), SW_BUSY);
+    CHECK_STR(sw_last_error()->message,
+              "the arena is held 2 times: call sw_arena_unhold as often first");
+    CHECK_EQ(sw_arena_reset(arena), SW_BUSY);
+    write_byte(object);
+    CHECK_EQ(sw_arena_unhold(arena), SW_OK);
+    CHECK_EQ(sw_arena_free(arena), SW_BUSY);
+    CHECK_EQ(sw_arena_unhold(arena), SW_OK);
+    CHECK_EQ(sw_arena_unhold(arena), SW_STATE);
+    CHECK_EQ(sw_arena_reset(arena), SW_OK);
+    CHECK_EQ(sw_arena_hold(arena), SW_OK); /* again after a reset */
+    CHECK_EQ(sw_arena_unhold(arena), SW_OK);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK(sw_arena_pin(object) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_STATE);
+    CHECK(sw_arena_pin(&arena) == NULL);
+    EXPECT_FAULT(STALE_HANDLE, arena, CHECK_EQ(sw_arena_hold(arena), SW_INVALID));
+}
+
+static void *call_from_outside(void *arg) {
+    sw_arena_savepoint point;
+    CHECK(sw_arena_alloc(arg, 10, 1, 0) == NULL);
+    CHECK_EQ(sw_last_error()->status, SW_OWNER);
+    CHECK(strstr(sw_last_error()->message, "belongs to another thread") != NULL);
+    CHECK_EQ(sw_arena_free(arg), SW_OWNER);
+    CHECK_EQ(sw_arena_reset(arg), SW_OWNER);
+    CHECK_EQ(sw_arena_mark(arg, &point), SW_OWNER);
+    CHECK_EQ(sw_arena_hold(arg), SW_OK);
+    CHECK_EQ(sw_arena_unhold(arg), SW_OK);
+    CHECK_EQ(sw_arena_adopt(arg), SW_OK);
+    CHECK(sw_arena_alloc(arg, 10, 1, 0) != NULL);
+    return NULL;
+}
+
+static void belongs_to_a_thread(void) {
+    sw_arena *arena = make(4096, 0);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, call_from_outside, arena), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_arena_free(arena), SW_OWNER);
+    CHECK_EQ(sw_arena_adopt(arena), SW_OK);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+}
+
+static void references_tell(void) {
+    sw_arena *arena = make(4096, 0), *plain = NULL;
+    CHECK_EQ(sw_arena_create(NULL, &plain), SW_OK);
+    sw_arena *both[] = {arena, plain};
+    for (int i = 0; i < 2; i++) {
+        void *object = sw_arena_alloc(both[i], 10, 1, 0);
+        sw_arena_ref ref = sw_arena_make_ref(both[i], object);
+        CHECK(sw_arena_get(ref) == object);
+        CHECK_EQ(sw_arena_reset(both[i]), SW_OK);
+        CHECK(sw_arena_get(ref) == NULL);
+        ref = sw_arena_make_ref(both[i], sw_arena_alloc(both[i], 10, 1, 0));
+        CHECK_EQ(sw_arena_free(both[i]), SW_OK);
+        CHECK(sw_arena_get(ref) == NULL);
+        for (int k = 0; k < 3 * SW_HANDLES_ENDED; k++) { /* the record serves others */
+            sw_arena *next = NULL;
+            CHECK_EQ(sw_arena_create(NULL, &next), SW_OK);
+            CHECK(sw_arena_get(ref) == NULL);
+            CHECK_EQ(sw_arena_free(next), SW_OK);
+        }
+    }
+    CHECK(sw_arena_get((sw_arena_ref){0}) == NULL);
+}
+
+static void refuses_what_it_can_not_be(void) {
+    sw_arena_options options;
+    sw_arena *arena = NULL;
+    char memory[100];
+    sw_arena_options_init(&options);
+    options.safe = 1;
+    options.mode = SW_ARENA_OFF;
+    CHECK_EQ(sw_arena_create(&options, &arena), SW_UNSUPPORTED);
+    options.mode = SW_ARENA_AUTO;
+    options.first = memory;
+    options.first_bytes = sizeof memory;
+    CHECK_EQ(sw_arena_create(&options, &arena), SW_UNSUPPORTED);
+    CHECK(arena == NULL);
+}
+
+int main(int argc, char **argv) {
+    every_trap_is_reported(); /* without a handler of this program's */
+    remember_faults();
+    finds_every_use();
+    shares_nothing();
+    is_not_freed_while_held();
+    belongs_to_a_thread();
+    references_tell();
+    refuses_what_it_can_not_be();
+    stays_within_bounds(argc > 1 ? strtoull(argv[1], NULL, 10) : 4000);
+    return check_result();
+}
