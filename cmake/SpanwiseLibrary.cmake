@@ -5,7 +5,7 @@
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                 "gc/*" "arena/*" "watch/*" "trace/*" "run/*" "optimize/*" "range/*" "buffer/*")
+                 "gc/*" "arena/*" "pool/*" "watch/*" "trace/*" "run/*" "optimize/*" "range/*" "buffer/*")
 add_library(spanwise_objects OBJECT ${core_sources})
 spanwise_compile(spanwise_objects)
 target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)

@@ -15,6 +15,7 @@
 #include <spanwise/memory.h>
 #include <spanwise/ops.h>
 #include <spanwise/optimize.h>
+#include <spanwise/pool.h>
 #include <spanwise/range.h>
 #include <spanwise/reader.h>
 #include <spanwise/replay.h>

@@ -8,7 +8,7 @@
 
 static const char *const names[SW_HANDLE_KIND_COUNT] = {
     "table",   "heap",      "cache", "runner",    "recording", "writer",
-    "profile", "optimizer", "range", "collector", "arena",
+    "profile", "optimizer", "range", "collector", "arena",     "pool",
 };
 
 /* --- misuse ----------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ typedef enum kind {
     RANGE,
     GC,
     ARENA,
+    POOL,
     KINDS
 } kind;
 
@@ -34,7 +35,7 @@ typedef enum kind {
 static const char *const types[KINDS] = {
     "sw_heap *",  "sw_cache *",        "sw_table *",   "sw_runner *",
     "sw_trace *", "sw_trace_writer *", "sw_profile *", "sw_optimizer *",
-    "sw_range *", "sw_gc *",           "sw_arena *",
+    "sw_range *", "sw_gc *",           "sw_arena *",   "sw_pool *",
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
@@ -70,6 +71,7 @@ static union {
     sw_gc_cycle cycle;
     sw_range_hole hole;
     sw_arena_stats arena;
+    sw_pool_stats pool;
     sw_arena_savepoint savepoint;
 } out;
 static sw_replay_sample sample;
@@ -231,6 +233,11 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_arena_unhold, ARENA, STATUS, true, SW_INVALID, sw_arena_unhold(h))                        \
     X(sw_arena_adopt, ARENA, STATUS, true, SW_INVALID, sw_arena_adopt(h))                          \
     X(sw_arena_make_ref, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_make_ref(h, h).object)         \
+    X(sw_pool_destroy, POOL, IGNORED, true, 0, (sw_pool_destroy(h), 0))                            \
+    X(sw_pool_get, POOL, NAMED, true, 0, (uintptr_t)sw_pool_get(h))                                \
+    X(sw_pool_put, POOL, STATUS, true, SW_INVALID, sw_pool_put(h, &out, 64))                       \
+    X(sw_pool_age, POOL, STATUS, true, SW_INVALID, sw_pool_age(h))                                 \
+    X(sw_pool_get_stats, POOL, STATUS, true, SW_INVALID, sw_pool_get_stats(h, &out.pool))          \
     X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))      \
     X(sw_gc_start, GC, STATUS, true, SW_INVALID, sw_gc_start(h))                                   \
     X(sw_gc_step, GC, STATUS, true, SW_INVALID, sw_gc_step(h, 1))                                  \
@@ -312,9 +319,10 @@ static int check_header(const char *name) {
 }
 
 static void every_function_has_rows(void) {
-    static const char *const headers[] = {
-        "arena.h", "fast.h",   "fast_abi.h", "heap.h",      "ops.h",   "gc.h",    "optimize.h",
-        "range.h", "replay.h", "status.h",   "sizeclass.h", "stats.h", "trace.h", "spanwise.h"};
+    static const char *const headers[] = {"arena.h", "fast.h",   "fast_abi.h", "heap.h",
+                                          "ops.h",   "gc.h",     "optimize.h", "pool.h",
+                                          "range.h", "replay.h", "status.h",   "sizeclass.h",
+                                          "stats.h", "trace.h",  "spanwise.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
@@ -332,6 +340,8 @@ static void *make(kind of) {
     static const sw_class_spec specs[] = {{16, 1, 0}, {48, 1, 0}};
     sw_optimize_options search;
     sw_optimize_options_init(&search);
+    sw_pool_options pool_options;
+    sw_pool_options_init(&pool_options);
     sw_heap *heap = live[HEAP];
     sw_status status = SW_OK;
     switch (of) {
@@ -345,6 +355,7 @@ static void *make(kind of) {
     case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
     case RANGE: status = sw_range_create(100, NULL, (sw_range **)&handle); break;
     case GC: status = sw_gc_create(NULL, (sw_gc **)&handle); break;
+    case POOL: status = sw_pool_create(&pool_options, (sw_pool **)&handle); break;
     case ARENA: status = sw_arena_create(NULL, (sw_arena **)&handle); break;
     case KINDS:
     default: abort();
@@ -366,6 +377,7 @@ static void end(kind of, void *handle) {
     case OPTIMIZER: sw_optimizer_destroy(handle); break;
     case RANGE: sw_range_destroy(handle); break;
     case GC: CHECK_EQ(sw_gc_destroy(handle), SW_OK); break;
+    case POOL: sw_pool_destroy(handle); break;
     case ARENA: CHECK_EQ(sw_arena_free(handle), SW_OK); break;
     case KINDS:
     default: abort();

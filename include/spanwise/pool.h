@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pools: items of one size that are used again instead of being freed.
+ *
+ *   sw_pool_options options;
+ *   sw_pool_options_init(&options);
+ *   options.item_bytes = sizeof(struct connection);
+ *   sw_pool_create(&options, &pool);
+ *   struct connection *c = sw_pool_get(pool);
+ *   sw_pool_put(pool, c, sizeof *c);
+ *
+ * Idle items lie in an array of the pool, so nothing is written into them but zeroes, where those are
+ * asked for. Items are objects of a heap: one that is not put back is freed there, with sw_heap_free.
+ * With the option `aged` an item that was not used between two calls of sw_pool_age is freed, as the
+ * Go runtime's sync.Pool drops what two collections have found idle.
+ *
+ * Thread rule: one thread at a time; with the option `locked` every thread may call.
+ */
+#ifndef SPANWISE_POOL_H
+#define SPANWISE_POOL_H
+
+#include <spanwise/heap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_pool sw_pool;
+
+/* Which idle item is used next. */
+typedef enum sw_pool_order {
+    SW_POOL_LIFO = 0, /* the one that was put last: the processor's caches still have it */
+    SW_POOL_FIFO,     /* the one that was put first */
+    SW_POOL_ORDER_COUNT
+} sw_pool_order;
+
+/* The most items that a pool may keep. */
+#define SW_POOL_CAPACITY_MAX (UINT64_C(1) << 32)
+
+typedef struct sw_pool_options {
+    uint32_t struct_bytes; /* sizeof(sw_pool_options), for later versions */
+    uint32_t order;        /* sw_pool_order; of an aged pool LIFO */
+    uint64_t item_bytes;   /* 1 .. PTRDIFF_MAX */
+    uint64_t
+        capacity;  /* idle items that are kept, 1 .. SW_POOL_CAPACITY_MAX; further ones are freed */
+    sw_heap *heap; /* NULL: the default heap */
+    uint32_t zero; /* 1: items are cleared when they are put, and zeroed when new */
+    uint32_t locked; /* 1: every thread may call, under a lock */
+    uint32_t aged;   /* 1: two generations; see sw_pool_age */
+    uint32_t pad;
+} sw_pool_options;
+
+/* LIFO, items of 64 bytes, capacity 1024, default heap, neither cleared, locked nor aged. */
+SW_API void sw_pool_options_init(sw_pool_options *options);
+
+/* An empty pool. Errors: SW_INVALID for options outside their limits, SW_UNSUPPORTED (aged and FIFO), SW_NOMEM. */
+SW_API sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out);
+/* Frees the idle items and the pool. NULL is ignored. */
+SW_API void sw_pool_destroy(sw_pool *pool);
+
+/* An idle item, else a new one. NULL: no memory (errno ENOMEM). */
+SW_API void *sw_pool_get(sw_pool *pool);
+/* Takes an item that sw_pool_get gave. bytes: what the caller takes its size to be; SW_INVALID, and the item
+ * stays the caller's, if that is not the pool's. NULL is SW_INVALID. That an item is put twice is not
+ * found. */
+SW_API sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes);
+
+/* Frees the items that have been idle since the last call, and begins a new generation: what is idle now
+ * is freed by the next call, unless it is used before. Errors: SW_UNSUPPORTED, the pool is not aged. */
+SW_API sw_status sw_pool_age(sw_pool *pool);
+
+typedef struct sw_pool_stats {
+    uint64_t idle;    /* items */
+    uint64_t gets;    /* calls of get that gave an item */
+    uint64_t fresh;   /* of these, new ones */
+    uint64_t puts;    /* items that were put back */
+    uint64_t dropped; /* of these, freed at once because the pool was full */
+    uint64_t aged;    /* freed by sw_pool_age */
+} sw_pool_stats;
+
+SW_API sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pools of items of one size (spanwise/pool.h, pool.h). */
+#include "pool/pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/attributes.h"
+#include "base/fail.h"
+#include "ds/handle.h"
+
+#define MARK offsetof(sw_pool, mark)
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+void sw_pool_options_init(sw_pool_options *options) {
+    *options =
+        (sw_pool_options){.struct_bytes = sizeof *options, .item_bytes = 64, .capacity = 1024};
+}
+
+static sw_status check_options(const sw_pool_options *options) {
+    if (options->struct_bytes != sizeof *options)
+        return sw_fail(SW_INVALID, "pool_create",
+                       "options of %u bytes: fill them with sw_pool_options_init first",
+                       options->struct_bytes);
+    if (options->order >= SW_POOL_ORDER_COUNT)
+        return sw_fail(SW_INVALID, "pool_create", "order %u: use one of sw_pool_order",
+                       options->order);
+    if (options->item_bytes == 0 || options->item_bytes > PTRDIFF_MAX)
+        return sw_fail(SW_INVALID, "pool_create", "items of %llu bytes: use 1 to PTRDIFF_MAX",
+                       (unsigned long long)options->item_bytes);
+    if (options->capacity == 0 || options->capacity > SW_POOL_CAPACITY_MAX)
+        return sw_fail(SW_INVALID, "pool_create", "a capacity of %llu items: use 1 to 2^32",
+                       (unsigned long long)options->capacity);
+    if (options->aged != 0 && options->order != SW_POOL_LIFO)
+        return sw_fail(SW_UNSUPPORTED, "pool_create",
+                       "an aged pool is LIFO: the oldest items are those that it frees");
+    return SW_OK;
+}
+
+sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out) {
+    if (options == NULL)
+        return sw_fail(SW_INVALID, "pool_create", "options are NULL: they tell the item's size");
+    sw_status status = check_options(options);
+    if (status != SW_OK) return status;
+    sw_pool *pool = sw_os_map(sizeof *pool);
+    void **items = pool == NULL ? NULL : sw_os_map(options->capacity * sizeof(void *));
+    if (items == NULL) {
+        if (pool != NULL) (void)sw_os_release(pool, sizeof *pool);
+        return sw_fail(SW_NOMEM, "pool_create", "no memory for a pool of %llu items",
+                       (unsigned long long)options->capacity);
+    }
+    pool->items = items;
+    pool->capacity = options->capacity;
+    pool->item_bytes = options->item_bytes;
+    pool->order = options->order;
+    pool->zero = options->zero != 0;
+    pool->locked = options->locked != 0;
+    pool->aged = options->aged != 0;
+    pool->heap = options->heap;
+    sw_handle_begin(&pool->mark, SW_HANDLE_POOL);
+    *out = pool;
+    return SW_OK;
+}
+
+static void free_item(const sw_pool *pool, void *item) {
+    sw_heap_free(pool->heap != NULL ? pool->heap : sw_heap_default(), item);
+}
+
+static void *new_item(const sw_pool *pool) {
+    sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
+    if (heap == NULL) errno = ENOMEM;
+    return heap == NULL ? NULL
+                        : sw_heap_alloc(heap, pool->item_bytes, pool->zero != 0 ? SW_ZERO : 0);
+}
+
+/* The item that get gives next. There is one. */
+static void *take(sw_pool *pool) {
+    pool->count--;
+    if (sw_likely(pool->order == SW_POOL_LIFO)) {
+        if (sw_unlikely(pool->victims > pool->count)) pool->victims = pool->count;
+        return pool->items[pool->count];
+    }
+    void *item = pool->items[pool->first];
+    pool->first = pool->first + 1 == pool->capacity ? 0 : pool->first + 1;
+    return item;
+}
+
+void sw_pool_destroy(sw_pool *pool) {
+    if (pool == NULL || !sw_handle_check(pool, MARK, SW_HANDLE_POOL, "pool_destroy")) return;
+    if (!sw_handle_try_end(&pool->mark, SW_HANDLE_POOL)) return;
+    while (pool->count > 0) free_item(pool, take(pool));
+    (void)sw_os_release(pool->items, pool->capacity * sizeof(void *));
+    sw_handle_retire(pool, sizeof *pool, sizeof pool->mark, SW_HANDLE_POOL);
+}
+
+/* --- items ------------------------------------------------------------------------------------ */
+
+static sw_always_inline void enter(sw_pool *pool) {
+    if (sw_unlikely(pool->locked != 0)) sw_os_lock_acquire(&pool->lock);
+}
+static sw_always_inline void leave(sw_pool *pool) {
+    if (sw_unlikely(pool->locked != 0)) sw_os_lock_release(&pool->lock);
+}
+
+static sw_noinline void *get_fresh(sw_pool *pool) {
+    sw_check2(sw_pool_record_check(pool));
+    void *item = new_item(pool);
+    if (item != NULL) {
+        pool->gets++;
+        pool->fresh++;
+    }
+    leave(pool);
+    return item;
+}
+
+void *sw_pool_get(sw_pool *pool) {
+    if (sw_unlikely(!sw_handle_check(pool, MARK, SW_HANDLE_POOL, "pool_get"))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    enter(pool);
+    if (sw_unlikely(pool->count == 0)) return get_fresh(pool);
+    pool->gets++;
+    void *item = take(pool);
+    leave(pool);
+    return item;
+}
+
+static sw_cold sw_status refuse_item(const sw_pool *pool, const void *item, size_t bytes) {
+    if (item == NULL) return sw_fail(SW_INVALID, "pool_put", "the item is NULL");
+    return sw_fail(SW_INVALID, "pool_put", "an item of %llu bytes in a pool of items of %llu",
+                   (unsigned long long)bytes, (unsigned long long)pool->item_bytes);
+}
+
+static sw_always_inline void keep(sw_pool *pool, void *item) {
+    uint64_t at = pool->count++;
+    if (sw_unlikely(pool->order == SW_POOL_FIFO)) {
+        at += pool->first;
+        if (at >= pool->capacity) at -= pool->capacity;
+    }
+    pool->items[at] = item;
+}
+
+sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_put");
+    if (sw_unlikely(status != SW_OK)) return status;
+    if (sw_unlikely(item == NULL || bytes != pool->item_bytes))
+        return refuse_item(pool, item, bytes);
+    if (pool->zero != 0) memset(item, 0, bytes);
+    enter(pool);
+    pool->puts++;
+    bool is_full = pool->count == pool->capacity;
+    if (sw_likely(!is_full))
+        keep(pool, item);
+    else
+        pool->dropped++;
+    leave(pool);
+    if (sw_unlikely(is_full)) free_item(pool, item);
+    return SW_OK;
+}
+
+sw_status sw_pool_age(sw_pool *pool) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_age");
+    if (status != SW_OK) return status;
+    if (pool->aged == 0)
+        return sw_fail(SW_UNSUPPORTED, "pool_age", "the pool has one generation: make it aged");
+    enter(pool);
+    sw_check2(sw_pool_record_check(pool));
+    for (uint64_t i = 0; i < pool->victims; i++) free_item(pool, pool->items[i]);
+    pool->count -= pool->victims;
+    pool->old += pool->victims;
+    memmove(pool->items, pool->items + pool->victims, pool->count * sizeof(void *));
+    pool->victims = pool->count;
+    leave(pool);
+    return SW_OK;
+}
+
+sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_stats");
+    if (status != SW_OK) return status;
+    enter(pool);
+    *out = (sw_pool_stats){.idle = pool->count,
+                           .gets = pool->gets,
+                           .fresh = pool->fresh,
+                           .puts = pool->puts,
+                           .dropped = pool->dropped,
+                           .aged = pool->old};
+    leave(pool);
+    return SW_OK;
+}
+
+/* --- rules ------------------------------------------------------------------------------------ */
+
+const char *sw_pool_record_check(const sw_pool *pool) {
+    const char *broken = SW_RULE(pool->count <= pool->capacity);
+    broken = broken ? broken : SW_RULE(pool->victims <= pool->count);
+    broken = broken ? broken : SW_RULE(pool->order == SW_POOL_LIFO || pool->victims == 0);
+    broken = broken ? broken : SW_RULE(pool->order == SW_POOL_FIFO || pool->first == 0);
+    broken = broken ? broken : SW_RULE(pool->first < pool->capacity);
+    broken = broken ? broken : SW_RULE(pool->fresh <= pool->gets);
+    return broken ? broken : SW_RULE(pool->dropped <= pool->puts);
+}
