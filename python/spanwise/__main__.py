@@ -15,10 +15,13 @@ from spanwise.commands import (
     _completion,
     _start,
     build,
+    check,
     classes,
     compare,
     demo,
+    diff,
     explain,
+    export,
     ledger,
     optimize,
     record,
@@ -32,7 +35,7 @@ from spanwise.errors import SpanwiseError
 
 COMMANDS = (
     *(classes, explain, record, run, ledger, compare, optimize, build, replay, sweep),
-    *(report, demo),
+    *(report, export, check, diff, demo),
 )
 EXIT_BAD = 2
 EXIT_PIPE = 141

@@ -213,6 +213,12 @@ class Ledger(Result, Value, Tabular):
         )
         return _format.table([_class_cells(used[i]) for i in chosen], CLASS_HEAD, left=0)
 
+    def to_openmetrics(self) -> str:
+        """The ledger as OpenMetrics text, which Prometheus and others scrape: gauges."""
+        from spanwise.report import series  # noqa: PLC0415  reports know models
+
+        return series.openmetrics(self)
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the parts as a stacked bar; returns the matplotlib Axes."""
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures

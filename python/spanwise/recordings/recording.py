@@ -547,6 +547,37 @@ class Recording(Result, Tabular):
 
         return page.write(self, path, as_table(table), tuple(holdout), options, progress=progress)
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        to: str,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        value: str = "inuse-bytes",
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Writes what it says in a format of another tool (docs/design/export.md).
+
+        Args:
+            path: of the file, which appears whole; what is there is replaced.
+            to: "pprof", "speedscope", "collapsed", "perfetto", "openmetrics" or "npz".
+            table: size classes, or a table's name.
+            at: the moment, as of `ledger`; "npz" and "perfetto" are of the whole recording.
+            value: of each call site, for "collapsed": "inuse-bytes", "waste-bytes", ...
+            options: of the heap.
+            progress: as of `ledger`.
+
+        Raises:
+            OSError: the system refused to write.
+            InvalidError: for another format, value or moment.
+        """
+        from spanwise.report import export  # noqa: PLC0415  reports know models
+
+        wanted = export.Wanted(to, value, as_table(table), at)
+        export.write(self, path, wanted, options, progress)
+
     # --- pictures and text ---
 
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:

@@ -293,6 +293,25 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
         only = self._only("a report")
         return only.to_html(path, table, holdout=holdout, options=options, progress=progress)
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        to: str,
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        value: str = "inuse-bytes",
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Writes the only recording in a format of another tool; as `Recording.export`.
+
+        Raises:
+            InvalidError: there are several, each with a heap of its own.
+        """
+        only = self._only("an export")
+        only.export(path, to, table, at, value=value, options=options, progress=progress)
+
     # --- pictures and other forms ---
 
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text files that appear whole or not at all."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(path: str | os.PathLike[str], content: str) -> None:
-    """Writes a text file that appears whole or not at all.
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Writes a file that appears whole or not at all; a text in UTF-8.
 
     Raises:
         OSError: naming `path`; what was there before stays.
@@ -17,7 +17,7 @@ def write_whole(path: str | os.PathLike[str], content: str) -> None:
     place = Path(path)
     growing = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        growing.write_text(content, encoding="utf-8")
+        growing.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         growing.replace(place)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(place)) from None

@@ -24,7 +24,8 @@ from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
 SIZES = "4096, 4K and 4KiB are the same, 4KB is 4000"
 NAMES = (
     *("classes", "explain", "record", "run", "ledger", "compare"),
-    *("optimize", "build", "replay", "sweep", "report", "demo"),
+    *("optimize", "build", "replay", "sweep"),
+    *("report", "export", "check", "diff", "demo"),
 )
 
 

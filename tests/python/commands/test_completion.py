@@ -79,5 +79,6 @@ def test_one_default_table() -> None:
             if "--table" in action.option_strings and not action.required:
                 defaults[name] = action.default
     one = {name: table for name, table in defaults.items() if table is not None}
-    assert one == dict.fromkeys(("classes", "explain", "ledger"), "c16")
+    takers = ("classes", "explain", "ledger", "report", "export", "check", "diff")
+    assert one == dict.fromkeys(takers, "c16")
     assert set(defaults) - set(one) == {"run", "compare", "optimize", "replay", "sweep"}

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports, each read back by its documented fields; limits for CI; what grew."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.__main__ import main
+from spanwise.report import proto
+from spanwise.report.export import FORMATS
+from spanwise.report.stacks import VALUES
+
+from tests.python.helpers import make_ops, needs_recorder, random_ops
+
+GO = shutil.which("go")
+PLAIN = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
+JOB = "import json; kept = json.loads(json.dumps([{'i': i} for i in range(2000)]))"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
+    """CPython with call sites."""
+    path = tmp_path_factory.mktemp("recorded") / "a.swt"
+    return sw.record(["python3", "-c", JOB], path, stacks=5)
+
+
+def exported(one: sw.Recording, to: str, folder: Path, **named: Any) -> bytes:
+    """What an export writes; it leaves nothing else, and writes the same again."""
+    path = folder / "exported"
+    one.export(path, to, "go", **named)
+    content = path.read_bytes()
+    one.export(path, to, "go", **named)
+    assert path.read_bytes() == content
+    assert [p.name for p in folder.iterdir()] == ["exported"]
+    path.unlink()
+    return content
+
+
+# --- pprof ----------------------------------------------------------------------------------------
+
+
+def fields(body: bytes) -> list[tuple[int, Any]]:
+    """The fields of a message of Protocol buffers: numbers, and bytes."""
+    found: list[tuple[int, Any]] = []
+    at = 0
+
+    def take() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = body[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(body):
+        key = take()
+        assert key & 7 in (0, 2)
+        value: Any = take()
+        if key & 7 == 2:
+            value, at = body[at : at + value], at + value
+        found.append((key >> 3, value))
+    return found
+
+
+def numbers(body: bytes) -> list[int]:
+    """Packed numbers: as fields whose keys are taken for values."""
+    found, value, shift = [], 0, 0
+    for byte in body:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(value)
+            value = shift = 0
+    return found
+
+
+def test_numbers_of_variable_length() -> None:
+    """The examples of the specification, and both ends."""
+    assert proto.varint(150) == b"\x96\x01" and proto.varint(0) == b"\x00"
+    assert proto.varint(-1) == b"\xff" * 9 + b"\x01" and proto.varint(127) == b"\x7f"
+    assert proto.content(2, b"testing") == b"\x12\x07testing"
+    assert proto.packed(6, (3, 270, 86942)) == bytes.fromhex("3206038e029ea705")
+    assert proto.number(1, 150) == b"\x08\x96\x01" and proto.number(1, 0) == b""
+
+
+@needs_recorder()
+def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) -> None:
+    profile = fields(gzip.decompress(exported(recorded, "pprof", tmp_path)))
+    of: dict[int, list[Any]] = {i: [v for k, v in profile if k == i] for i in range(1, 15)}
+    strings = [text.decode() for text in of[6]]
+    assert strings[0] == ""
+    types = [[strings[v] for _, v in fields(one)] for one in of[1]]
+    assert types == [list(names) for names in VALUES.values()]
+    functions = {dict(fields(one))[1]: strings[dict(fields(one))[2]] for one in of[5]}
+    locations = {}
+    for one in of[4]:
+        location = dict(fields(one))
+        locations[location[1]] = functions[dict(fields(location[4]))[1]]
+    live, sites = recorded.live_sites("go"), recorded.sites
+    wanted: Counter[tuple[str, ...]] = Counter()
+    for site in live:
+        wanted[site.frames or ("[unknown]",)] += site.requested_bytes
+    found: Counter[tuple[str, ...]] = Counter()
+    sums = np.zeros(5, np.int64)
+    for one in of[2]:
+        sample = dict(fields(one))
+        values = numbers(sample[2])
+        assert len(values) == 5
+        sums += values
+        found[tuple(locations[i] for i in numbers(sample[1]))] += values[3]
+    assert {frames: size for frames, size in found.items() if size} == {
+        frames: size for frames, size in wanted.items() if size
+    }
+    allocated = sum(site.allocs for site in sites), sum(site.allocated_bytes for site in sites)
+    waste = live.ledger.waste_bytes - sum(live.no_site.values())
+    ledger = live.ledger
+    assert sums.tolist() == [*allocated, ledger.live_objects, ledger.requested_bytes, waste]
+    assert of[10] == [recorded.summary.duration_ns]
+
+
+@pytest.mark.slow  # newer versions of Go build the tool at its first use
+@needs_recorder()
+@pytest.mark.skipif(GO is None, reason="Go is not installed")
+def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
+    path = tmp_path / "a.pb.gz"
+    recorded.export(path, "pprof", "go")
+    words = [str(GO), "tool", "pprof", "-top", "-flat", "-sample_index=inuse_space", "-unit=B"]
+    done = subprocess.run([*words, path], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode and "no such tool" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    total = recorded.live_sites("go").ledger.requested_bytes
+    (told,) = re.findall(r"of (\d+)B total", done.stdout)
+    assert int(told) == total
+    flat: Counter[str] = Counter()
+    for site in recorded.live_sites("go"):
+        flat[site.frames[0] if site.frames else "[unknown]"] += site.requested_bytes
+    first, most = flat.most_common(1)[0]
+    row = done.stdout.splitlines()[
+        next(i for i, line in enumerate(done.stdout.splitlines()) if "flat%" in line) + 1
+    ]
+    assert row.split()[0] == f"{most}B" and first.rpartition("/")[2] in row
+
+
+# --- stacks as text -------------------------------------------------------------------------------
+
+
+@needs_recorder()
+@pytest.mark.parametrize("value", VALUES)
+def test_collapsed_and_speedscope_say_the_same(
+    recorded: sw.Recording, value: str, tmp_path: Path
+) -> None:
+    lines = exported(recorded, "collapsed", tmp_path, value=value).decode().splitlines()
+    assert lines
+    wanted = []
+    for line in lines:
+        stack, _, count = line.rpartition(" ")
+        assert re.fullmatch(r"[1-9]\d*", count)
+        wanted.append((stack.split(";"), int(count)))
+    content = json.loads(exported(recorded, "speedscope", tmp_path))
+    assert content["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    names = [frame["name"] for frame in content["shared"]["frames"]]
+    (profile,) = (one for one in content["profiles"] if one["name"] == value)
+    assert profile["type"] == "sampled" and profile["unit"] in ("bytes", "none")
+    found = [[names[i] for i in chain] for chain in profile["samples"]]
+    assert list(zip(found, profile["weights"], strict=True)) == wanted
+    assert (profile["startValue"], profile["endValue"]) == (0, sum(profile["weights"]))
+    assert 0 <= content["activeProfileIndex"] < len(content["profiles"])
+
+
+def test_stacks_by_hand(tmp_path: Path) -> None:
+    """Two objects of 33 bytes: in a span of 170 slots of 48 bytes they keep all that is free."""
+    one = sw.Recording.from_ops(make_ops((0, 0, 33), (0, 1, 33), (0, 2, 9), (1, 2, 0)), name="a b")
+    told = {
+        value: exported(one, "collapsed", tmp_path, value=value, at="end").decode()
+        for value in VALUES
+    }
+    waste = 8192 - 2 * 33
+    assert told == {
+        "alloc-objects": "[unknown] 3\n",
+        "alloc-bytes": "[unknown] 75\n",
+        "inuse-objects": "[unknown] 2\n",
+        "inuse-bytes": "[unknown] 66\n",
+        "waste-bytes": f"[unknown] {waste}\n",
+    }
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_perfetto_has_the_time_line(tmp_path: Path) -> None:
+    content = json.loads(exported(PLAIN, "perfetto", tmp_path))
+    rows = PLAIN.timeline("go", samples=1000, detail="parts")
+    events = content["traceEvents"]
+    assert events[0] == {
+        **{"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": "mine"}}
+    }
+    assert {event["ph"] for event in events[1:]} == {"C"}
+    ledgers = [event for event in events if event["name"] == "ledger, bytes"]
+    assert [event["ts"] for event in ledgers] == (rows["time_ns"] / 1000).tolist()
+    assert [sum(event["args"].values()) for event in ledgers] == rows["held_bytes"].tolist()
+    growth = [event for event in events if event["name"] == "growth, bytes/s"]
+    assert growth and all(isinstance(event["args"]["requested"], int) for event in growth)
+
+
+def test_openmetrics_follows_the_specification(tmp_path: Path) -> None:
+    text = exported(PLAIN, "openmetrics", tmp_path).decode()
+    lines = text.splitlines()
+    assert lines[-1] == "# EOF" and text.endswith("# EOF\n") and "" not in lines
+    ledger, seen = PLAIN.ledger("go"), 0
+    for line in lines[:-1]:
+        if line.startswith("#"):
+            assert re.match(r"# (TYPE|UNIT|HELP) spanwise_[a-z_]+ \S", line)
+            continue
+        match = re.fullmatch(r'spanwise_([a-z_]+)\{table="go",source="mine"\} (\d+)', line)
+        assert match and getattr(ledger, match[1]) == int(match[2])
+        at = lines.index(line)
+        assert f"# TYPE spanwise_{match[1]} gauge" in lines[:at]
+        if match[1].endswith("_bytes"):
+            assert f"# UNIT spanwise_{match[1]} bytes" in lines[:at]
+        seen += 1
+    assert seen == 15
+    with sw.Heap("go") as heap:
+        heap.alloc(33)
+        assert 'spanwise_requested_bytes{table="go",source=""} 33' in heap.ledger().to_openmetrics()
+
+
+def test_names_are_escaped_in_labels(tmp_path: Path) -> None:
+    one = sw.Recording.from_ops(make_ops((0, 0, 33)), name='a"b\\c\nd')
+    assert b'source="a\\"b\\\\c\\nd"' in exported(one, "openmetrics", tmp_path)
+
+
+def test_npz_has_the_operations(tmp_path: Path) -> None:
+    one = sw.Recording.from_ops(PLAIN.ops, name="mine")
+    (tmp_path / "x.npz").write_bytes(exported(one, "npz", tmp_path))
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert set(arrays) == {*(sw.OPS_DTYPE.names or ()), "meta"}
+        for name in sw.OPS_DTYPE.names or ():
+            assert np.array_equal(arrays[name], one.ops[name])
+        assert json.loads(str(arrays["meta"])) == one.meta
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_an_empty_recording_and_one_without_sites(to: str, tmp_path: Path) -> None:
+    for one in (sw.Recording.from_ops(PLAIN.ops[:0], name="nothing"), PLAIN):
+        assert isinstance(exported(one, to, tmp_path), bytes)
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def test_what_export_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    swt, cut = tmp_path / "a.swt", tmp_path / "cut.swt"
+    sw.Recording.from_ops(random_ops(3, 2000), swt)
+    cut.write_bytes(swt.read_bytes()[:-900])
+    out = str(tmp_path / "x")
+    for words, said in (
+        ([str(cut), "--to", "pprof", "-o", out], "cut.swt"),
+        ([str(swt), "--to", "pprof", "-o", str(swt)], "is a recording"),
+        ([str(swt), "--to", "npz", "-o", "/proc/x"], "cannot be written"),
+        ([str(swt), "--to", "collapsed", "-o", out, "--at", "99s"], "after its end"),
+    ):
+        assert main(["export", *words]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.swt", "cut.swt"]
+    with pytest.raises(sw.InvalidError, match="format 'svg': use one of pprof"):
+        PLAIN.export(out, "svg")
+    with pytest.raises(sw.InvalidError, match="value 'size': use one of alloc-objects"):
+        PLAIN.export(out, "collapsed", value="size")
+    assert main(["export", str(swt), "--to", "openmetrics", "-o", out, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"file": out, "format": "openmetrics", "bytes": Path(out).stat().st_size}
+
+
+def test_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the limit is kept, a byte above is not."""
+    swt = str(tmp_path / "a.swt")
+    one = sw.Recording.from_ops(random_ops(3, 900), swt)
+    ledger = one.ledger("go")
+    for field in ("resident", "held", "requested"):
+        value = getattr(ledger, f"{field}_bytes")
+        for limit, status in ((value, 0), (value - 1, 1)):
+            words = ["check", swt, "--table", "go", f"--max-{field}", str(limit)]
+            assert main(words) == status
+            said = capsys.readouterr().out
+            assert said.startswith("ok: " if status == 0 else f"TOO MUCH: {field} ")
+            assert f"({value:,} bytes)" in said
+    percent = 100 * ledger.waste_bytes / ledger.held_bytes
+    for limit_percent, status in ((percent + 0.01, 0), (percent - 0.01, 1)):
+        words = ["check", swt, "--table", "go", "--max-waste", f"{limit_percent}%", "--json"]
+        assert main(words) == status
+        assert json.loads(capsys.readouterr().out)["kept"] is (status == 0)
+    assert main(["check", swt]) == 2
+    assert "nothing to check" in capsys.readouterr().err
+    for bad in ("101%", "much", "-1", "nan"):
+        with pytest.raises(SystemExit):
+            main(["check", swt, f"--max-waste={bad}"])
+        assert "is no percentage" in capsys.readouterr().err
+
+
+def test_what_grew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand: 10 objects of 100 bytes at site 1, then 50; one of 40,000 at site 2 in both."""
+    paths = []
+    for count in (10, 50):
+        ops = make_ops(*((0, i, 100) for i in range(count)), (0, count, 40_000))
+        paths.append(str(tmp_path / f"{count}.swt"))
+        sw.Recording.from_ops(ops, paths[-1])
+    assert main(["diff", *paths, "--table", "go", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    terms = {row["term"]: row["change"] for row in told["ledger"]}
+    assert terms["requested_bytes"] == 4000 and terms["live_objects"] == 40
+    assert terms["roundup_bytes"] == 40 * 12  # a slot of 112
+    assert terms["large_rounding_bytes"] == 0
+    assert told["classes"] == [
+        {"size_bytes": 112, "before": 8192, "after": 8192, "change": 0, "waste_change": -4000}
+    ]
+    assert told["sites"] == [
+        {"frames": [], "before": 41_000, "after": 45_000, "change": 4000, "waste_change": -4000}
+    ]
+    assert main(["diff", *paths, "--table", "go"]) == 0
+    said = capsys.readouterr().out
+    assert "from 10.swt to 50.swt, at peak, table go" in said and "+4,000" in said
+    assert main(["diff", paths[0], paths[0], "--json"]) == 0
+    same = json.loads(capsys.readouterr().out)
+    assert same["classes"] == same["sites"] == [] and not any(r["change"] for r in same["ledger"])
