@@ -19,8 +19,7 @@ DEFINITIONS: dict[str, str] = {
     "held": "The sum of all of the above, exactly: what the heap has from the system by its own"
     " account. Held minus requested is waste.",
     "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to:"
-    " what the program pays for. The simulated program writes all of each object; metadata counts"
-    " whole.",
+    " what the program pays for. The simulated program writes all of each object.",
     "peak": "The moment after the first operation that brings the requested bytes to their maximum."
     " It is the same under every table.",
     "waste": "Held minus requested, in bytes or as a share of held.",

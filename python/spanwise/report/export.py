@@ -81,7 +81,7 @@ def content_of(
         )
         return series.perfetto(rows, program)
     live = recording.live_sites(table, at, options=options, progress=progress)
-    found = stacks.stacks_of(recording.sites, live)
+    found = stacks.stacks_of(recording.sites.named(), live.named())
     name = f"{program} at {live.ledger.at}, table {table.name}"
     if wanted.form == "collapsed":
         return stacks.collapsed(found, wanted.value)

@@ -23,6 +23,8 @@ from spanwise.tables.table import SizeClassTable
 
 MOMENTS = 160
 FRAMES = 24
+SITES = 15
+"""Call sites that the page shows."""
 CLASSES = 32
 """At most so many classes has the table that is fitted to the recording."""
 
@@ -99,7 +101,7 @@ class Facts:
             "answer": self.answer(),
             "summary": self.recording.summary.to_dict(),
             "ledger": self.ledger.to_dict(),
-            "sites": [site.to_dict() for site in self.sites.sites[:15]],
+            "sites": [site.to_dict() for site in self.sites.sites[:SITES]],
             "advice": None if self.advice is None else self.advice.trial.held_bytes,
             "spanwise": _lib.version(),
         }
@@ -136,7 +138,8 @@ def gather(
         )
         done(None)
         maps = done(recording.maps(table, samples=FRAMES, options=options, progress=False))
-        sites = done(recording.live_sites(table, options=options, progress=False))
+        sites = recording.live_sites(table, options=options, progress=False)
+        sites = done(sites.named(SITES))
         histogram = done(recording.histogram())
         advice, why = _advise(recording, table, holdout)
         done(None)

@@ -17,7 +17,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.outputs import check_output
 from spanwise.report import charts, frames
 from spanwise.report.definitions import DEFINITIONS
-from spanwise.report.facts import Facts, gather
+from spanwise.report.facts import SITES, Facts, gather
 from spanwise.results.files import write_whole
 from spanwise.tables.table import SizeClassTable
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spanwise.results.progress import Progress
 
 _FOLDER = Path(__file__).parent
-_SITES = 15
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _MAP_KEYS = (
     ("key-low", "few slots in use"),
@@ -168,9 +167,9 @@ def _sites(facts: Facts) -> str:
             _format.size(site.kept_free_bytes),
             _format.size(site.requested_bytes),
             _format.number(site.live_objects),
-            "\n".join(_short(frame) for frame in site.frames[:4]) or "unknown",
+            "\n".join(_short(name) for name in (site.names or site.frames)[:4]) or "unknown",
         )
-        for site in facts.sites.sites[:_SITES]
+        for site in facts.sites.sites[:SITES]
     ]
     head = ("waste", "of it free bytes kept", "requested", "objects", "innermost callers")
     text = (
@@ -180,9 +179,10 @@ def _sites(facts: Facts) -> str:
     return _section("Call sites", text, _table(rows, head, 4))
 
 
-def _short(frame: str) -> str:
-    """A frame without the folder of its file."""
-    return frame.rpartition("/")[2]
+def _short(name: str) -> str:
+    """A name of a frame without the folders of its file."""
+    function, mark, place = name.rpartition(" (")
+    return f"{function}{mark}{place.rpartition('/')[2]}"
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str], numbers: int) -> str:

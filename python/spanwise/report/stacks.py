@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spanwise import _lib
-from spanwise.recordings.live_sites import LiveSites
-from spanwise.recordings.sites import Sites
+from spanwise.recordings.live_sites import LiveSite, LiveSites
+from spanwise.recordings.sites import Site, Sites
 from spanwise.report import proto
 
 VALUES = {
@@ -43,15 +43,20 @@ def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
     """The sites of a recording, those with the same frames added up, in the order of frames."""
     found: dict[tuple[str, ...], list[int]] = {}
     for site in allocated:
-        values = found.setdefault(site.frames or (UNKNOWN,), [0] * len(VALUES))
+        values = found.setdefault(_chain(site), [0] * len(VALUES))
         values[0] += site.allocs
         values[1] += site.allocated_bytes
     for one in live:
-        values = found.setdefault(one.frames or (UNKNOWN,), [0] * len(VALUES))
+        values = found.setdefault(_chain(one), [0] * len(VALUES))
         values[2] += one.live_objects
         values[3] += one.requested_bytes
         values[4] += one.waste_bytes
     return [Stack(frames, tuple(values)) for frames, values in sorted(found.items())]
+
+
+def _chain(site: Site | LiveSite) -> tuple[str, ...]:
+    """Its frames by name, where they have names."""
+    return site.names or site.frames or (UNKNOWN,)
 
 
 def collapsed(stacks: Sequence[Stack], value: str) -> str:
