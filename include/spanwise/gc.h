@@ -121,6 +121,18 @@ SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
 /* Writes a pointer into an object of the heap: *at = value. Threads may call it at once. */
 SW_API void sw_gc_write(sw_gc *gc, void *at, void *value);
 
+/* Writes `count` pointers to words in a row, as sw_gc_write does. */
+SW_API void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t count);
+
+/* Makes a graph, for studies and tests: `nodes` objects of the type, allocated in order. Edge e of object i, which is in the
+ * type's e-th pointer word, goes to object edges[i * degree + e]; SW_GC_NO_EDGE: it is NULL. addresses, of
+ * `nodes` words: gets the objects. No root reaches them yet: nothing else may start a cycle before that.
+ * Errors: SW_INVALID: no such type, it has fewer than `degree` pointer words among its first 64 words, or an edge goes
+ * to no object; nothing is made. SW_NOMEM: the objects that were made are left to the collector. */
+#define SW_GC_NO_EDGE UINT32_MAX
+SW_API sw_status sw_gc_build(sw_gc *gc, uint32_t type, uint32_t degree, size_t nodes,
+                             const uint32_t *edges, void **addresses);
+
 /* --- looking for mistakes --------------------------------------------------------------------- */
 
 enum {

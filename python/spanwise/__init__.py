@@ -47,6 +47,10 @@ from spanwise.errors import (
     TraceFormatError,
     UnsupportedError,
 )
+from spanwise.gc.cycle import Cycle
+from spanwise.gc.graphs import binary_tree, linked_list, random_graph
+from spanwise.gc.heap import CollectedHeap
+from spanwise.gc.objects import CollectedObject, Graph, ObjectType
 from spanwise.heap.block import Block
 from spanwise.heap.heap import Heap
 from spanwise.heap.heap_map import HeapMap
@@ -95,11 +99,15 @@ __all__ = [
     "BuddyAllocator",
     "Build",
     "BuildError",
+    "CollectedHeap",
+    "CollectedObject",
     "Comparison",
     "Constraint",
     "CorruptionError",
+    "Cycle",
     "Explanation",
     "Frontier",
+    "Graph",
     "HandleError",
     "Heap",
     "HeapClosedError",
@@ -115,6 +123,7 @@ __all__ = [
     "Measure",
     "Memory",
     "MisuseError",
+    "ObjectType",
     "Optimum",
     "OutOfMemoryError",
     "OverlapError",
@@ -149,12 +158,15 @@ __all__ = [
     "TraceFormatError",
     "Trial",
     "UnsupportedError",
+    "binary_tree",
     "build",
     "check_ledger",
     "compare",
     "compare_peers",
+    "linked_list",
     "optimize",
     "plots",
+    "random_graph",
     "record",
     "recording",
     "replay",

@@ -253,3 +253,13 @@ void sw_gc_write(sw_gc *gc, void *at, void *value) {
         keep(gc, (uintptr_t)*word);
     *word = value;
 }
+
+void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t count) {
+    void **words = at;
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write_all")) return;
+    bool marking = sw_gc_phase_seen(gc) == SW_GC_MARKING;
+    for (size_t i = 0; i < count; i++) {
+        if (sw_unlikely(marking) && words[i] != NULL) keep(gc, (uintptr_t)words[i]);
+        words[i] = values[i];
+    }
+}

@@ -17,7 +17,7 @@
  * before that while a cycle sweeps, and leave explicit frees to the sweep.
  *
  * Files, the lowest first: type (layouts), annex (of spans), place (a walk over annexes), stack, mark,
- * second_mark (the check of a marking), sweep, hooks (what the heap calls), cycle (the driver), roots, verify,
+ * second_mark (the check of a marking), sweep, hooks (what the heap calls), cycle (the driver), roots, graph, verify,
  * collector (making, ending, typed new).
  */
 #ifndef SW_GC_GC_H

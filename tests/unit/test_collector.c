@@ -436,6 +436,43 @@ static void test_free_of_collected(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
+/* --- graphs by numbers ------------------------------------------------------------------------ */
+
+static void test_build(void) {
+    sw_gc *gc = make();
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    /* A ring of 0, 1 and 2, of which 1 names 3 as well; 4 names 3, and nothing names 4. */
+    const uint32_t edges[5][2] = {{1, SW_GC_NO_EDGE}, {2, 3}, {0, SW_GC_NO_EDGE}, {3, 3}, {3, 0}};
+    uint32_t wrong[2] = {0, 2}, id;
+    void **nodes[5], *root;
+    CHECK_EQ(sw_gc_build(gc, types[1], 2, 5, edges[0], (void **)nodes), SW_OK);
+    CHECK(nodes[0][1] == nodes[1] && nodes[0][3] == NULL && nodes[1][3] == nodes[3]);
+    CHECK(nodes[4][1] == nodes[3] && nodes[4][3] == nodes[0] && nodes[4][0] == NULL);
+    root = nodes[1];
+    CHECK_EQ(sw_gc_add_roots(gc, &root, sizeof root, &id), SW_OK);
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 4);
+    CHECK_EQ(cycle.freed_objects, 1);
+    CHECK_EQ(sw_gc_build(gc, types[1], 1, 2, wrong, (void **)nodes), SW_INVALID);
+    CHECK_EQ(sw_gc_build(gc, types[1], 5, 1, wrong, (void **)nodes), SW_INVALID);
+    CHECK_EQ(sw_gc_build(gc, types[2], 1, 1, wrong, (void **)nodes), SW_INVALID);
+    CHECK_EQ(sw_gc_build(gc, 0, 0, 1, NULL, (void **)nodes), SW_INVALID);
+    CHECK_EQ(sw_gc_build(gc, 99, 0, 1, NULL, (void **)nodes), SW_INVALID);
+    CHECK_EQ(sw_gc_build(gc, types[2], 0, 3, NULL, (void **)nodes), SW_OK);
+    CHECK_EQ(sw_gc_build(gc, types[2], 0, 0, NULL, NULL), SW_OK);
+    /* Words in a row: what they replace while a cycle marks is kept. */
+    void *four[4] = {nodes[0], nodes[1], nodes[2], NULL}, *none[4] = {NULL, NULL, NULL, nodes[2]};
+    void **list = root = sw_gc_new(gc, types[0], 1);
+    sw_gc_write_all(gc, list, four, 4);
+    CHECK_EQ(sw_gc_start(gc), SW_OK);
+    sw_gc_write_all(gc, list, none, 4);
+    CHECK(list[0] == NULL && list[3] == none[3]);
+    CHECK_EQ(sw_gc_finish(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 4);
+    CHECK_EQ(cycle.freed_objects, 4);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
 static void test_bad_input(void) {
     sw_gc *gc = make();
     uint64_t third = 4;
@@ -476,6 +513,7 @@ int main(void) {
     test_untyped();
     test_strange_words();
     test_free_of_collected();
+    test_build();
     test_bad_input();
     return check_result();
 }

@@ -246,6 +246,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_gc_current_phase, GC, NAMED, true, 0, sw_gc_current_phase(h))                             \
     X(sw_gc_last_cycle, GC, STATUS, true, SW_INVALID, sw_gc_last_cycle(h, &out.cycle))             \
     X(sw_gc_write, GC, NAMED, true, 0, (sw_gc_write(h, &out, NULL), 0))                            \
+    X(sw_gc_write_all, GC, NAMED, true, 0, (sw_gc_write_all(h, &out, NULL, 0), 0))                 \
+    X(sw_gc_build, GC, STATUS, true, SW_INVALID, sw_gc_build(h, 1, 0, 0, NULL, NULL))              \
     X(sw_gc_set_debug, GC, STATUS, true, SW_INVALID, sw_gc_set_debug(h, 0))                        \
     X(sw_gc_verify, GC, STATUS, true, SW_INVALID, sw_gc_verify(h))
 

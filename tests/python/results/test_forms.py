@@ -190,10 +190,14 @@ BIG: dict[str, Callable[[], Any]] = {
     "Memory": lambda: sw.Memory(*[b"x" * 1000] * 5000),
     "Reader": lambda: sw.Reader(bytes(1 << 20)),
     "Build": lambda: sw.Build(Path("/x"), {"table": {"name": "a", "hash": "b"}, "flags": [LONG]}),
+    "CollectedHeap": sw.CollectedHeap,
+    "CollectedObject": lambda: big_graph()[1],
     "Comparison": lambda: sw.Comparison(big_ledgers()),
     "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),
+    "Cycle": lambda: sw.CollectedHeap().collect(),
     "Explanation": lambda: sw.SizeClassTable.go().explain(33),
     "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
+    "Graph": lambda: big_graph()[2],
     "Heap": sw.Heap,
     "HeapMap": RECORDING.map,
     "HeapOptions": lambda: sw.HeapOptions(1 << 60, "address", math.inf, 65535),
@@ -203,6 +207,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "LiveSite": lambda: RECORDING.live_sites()[0],
     "LiveSites": RECORDING.live_sites,
     "Measure": lambda: LEDGER.measures["occupancy"],
+    "ObjectType": lambda: sw.CollectedHeap().add_type(LONG, 8000, range(1000)),
     "Optimum": big_optimum,
     "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),
     "PeerRow": functools.partial(PeerRow, "jemalloc", (5,), 1, "jemalloc", 4),
@@ -224,6 +229,12 @@ BIG: dict[str, Callable[[], Any]] = {
     "Sweep": big_sweep,
     "Trial": lambda: big_optimum().trial,
 }
+
+
+def big_graph() -> tuple[sw.CollectedHeap, sw.CollectedObject, sw.Graph]:
+    heap = sw.CollectedHeap()
+    kind = heap.add_type(LONG, 16, [0, 1])
+    return heap, heap.new(kind, 1 << 20), heap.build(kind, sw.binary_tree(10), keep=range(2047))
 
 
 def frontier_rows() -> np.ndarray[Any, np.dtype[np.void]]:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cycle did, and how long each call of it took."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from spanwise import _format, _lib
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import StateError
+from spanwise.results.values import Result
+
+PHASES = {lib.SW_GC_IDLE: "idle", lib.SW_GC_MARKING: "marking", lib.SW_GC_SWEEPING: "sweeping"}
+
+PAUSE_DTYPE = np.dtype(
+    [("cycle", np.uint64), ("phase", "U8"), ("ns", np.uint64), ("held_bytes", np.uint64)]
+)
+"""A call that worked on a cycle: its number, what it began with, its time, and what the heap held
+behind it."""
+
+
+@dataclass(frozen=True)
+class Cycle(Result):
+    """One cycle of a collector. While it runs, the figures are those so far.
+
+    Attributes:
+        number: 1, 2, ...
+        steps: calls that worked on it.
+        mark_ns: elapsed time of marking in those calls.
+        sweep_ns: and of sweeping.
+        longest_ns: of the longest such call.
+        marked_objects: that a root reached, or that were allocated since the cycle began.
+        marked_bytes: their slots.
+        freed_objects: that none reached.
+        freed_bytes: their slots.
+        pending_objects: freed by the program meanwhile, given back by the sweep.
+        pending_bytes: their slots.
+        overflows: objects for which the mark stack was refused memory.
+        given_up: the cycle freed pending objects only.
+    """
+
+    number: int
+    steps: int
+    mark_ns: int
+    sweep_ns: int
+    longest_ns: int
+    marked_objects: int
+    marked_bytes: int
+    freed_objects: int
+    freed_bytes: int
+    pending_objects: int
+    pending_bytes: int
+    overflows: int
+    given_up: bool
+
+    @property
+    def marked_objects_per_second(self) -> float:
+        """Objects marked in a second of marking; 0.0 when no time passed."""
+        return self.marked_objects * 1e9 / self.mark_ns if self.mark_ns else 0.0
+
+    def __str__(self) -> str:
+        end = ", given up" if self.given_up else ""
+        return (
+            f"cycle {self.number}: {_format.size(self.marked_bytes)} live in {self.marked_objects}"
+            f" objects, {_format.size(self.freed_bytes)} freed of {self.freed_objects}; marked in"
+            f" {self.mark_ns / 1e6:.3g} ms, swept in {self.sweep_ns / 1e6:.3g} ms, longest of"
+            f" {self.steps} calls {self.longest_ns / 1e6:.3g} ms{end}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def read_cycle(c_gc: Any) -> Cycle | None:
+    """The cycle under way, or the last one; None: there was none."""
+    record = ffi.new("sw_gc_cycle *")
+    record.struct_bytes = ffi.sizeof("sw_gc_cycle")
+    try:
+        check(lib.sw_gc_last_cycle(c_gc, record))
+    except StateError:
+        return None
+    fields = _lib.struct_dict(record)
+    del fields["struct_bytes"]
+    fields["given_up"] = bool(fields["given_up"])
+    return Cycle(**fields)

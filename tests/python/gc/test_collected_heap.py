@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collected heaps from Python, beside reachability by a search of numpy edges."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import spanwise as sw
+
+NONE = 2**32 - 1
+
+
+def reachable(edges: np.ndarray, roots: list[int]) -> int:
+    """How many nodes a search finds."""
+    seen, waiting = set(roots), list(roots)
+    while waiting:
+        for to in edges[waiting.pop()].tolist():
+            if to != NONE and to not in seen:
+                seen.add(to)
+                waiting.append(to)
+    return len(seen)
+
+
+def node_type(heap: sw.CollectedHeap, degree: int = 4) -> sw.ObjectType:
+    return heap.add_type("node", 64, range(degree))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_graph_keeps_what_a_search_finds(seed: int) -> None:
+    nodes, degree = 3000, 1 + seed % 3
+    edges = sw.random_graph(nodes, degree, seed=seed)
+    keep = [0, 7]
+    with sw.CollectedHeap() as heap:
+        graph = heap.build(node_type(heap, degree), edges, keep=keep)
+        cycle = heap.collect()
+        expected = reachable(edges, keep)
+        assert (cycle.marked_objects, cycle.freed_objects) == (expected, nodes - expected)
+        heap.verify()
+        graph.release()
+        assert heap.collect().freed_objects == expected
+        assert heap.ledger().live_objects == 0
+
+
+def test_a_tree_a_list_and_their_shapes() -> None:
+    tree = sw.binary_tree(2)
+    assert tree.tolist() == [[1, 2], [3, 4], [5, 6], *[[NONE, NONE]] * 4]
+    assert sw.linked_list(3).tolist() == [[1], [2], [NONE]]
+    shuffled = sw.linked_list(500, order="random", seed=3)
+    assert reachable(shuffled, [0]) == 500
+    assert (shuffled != sw.linked_list(500)).any()
+    assert sw.random_graph(0, 3).shape == (0, 3)
+    assert sw.linked_list(0).shape == (0, 1)
+
+
+def test_objects_are_roots_while_they_live() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("pair", 16, [0, 1])
+        parent, child = heap.new(kind), heap.new(kind)
+        parent[1] = child
+        assert parent[1] == child.address
+        assert parent[0] is None
+        del child
+        gc.collect()
+        assert heap.collect().marked_objects == 2
+        parent[1] = None
+        assert heap.collect().freed_objects == 1
+        parent.release()
+        parent.release()
+        assert heap.collect().freed_objects == 1
+        with pytest.raises(sw.BlockFreedError, match="released"):
+            parent[1] = None
+
+
+def test_a_cycle_in_steps_keeps_the_snapshot() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("pair", 16, [0, 1])
+        root = heap.new(kind)
+        chain = heap.build(kind, np.c_[sw.linked_list(1000), np.full(1000, NONE)].astype(np.uint32))
+        heap.set_debug(checkmark=True, clobber=True)
+        assert heap.start().number == 1
+        chain.release()  # it was a root when the cycle began
+        root[0] = heap.new(kind)
+        phases = set()
+        while heap.phase != "idle":
+            phases.add(heap.phase)
+            cycle = heap.step(50)
+        assert phases == {"marking", "sweeping"}
+        assert (cycle.marked_objects, cycle.freed_objects) == (1002, 0)
+        assert cycle.steps == len(heap.pauses) > 20
+        heap.verify()
+        assert heap.collect().freed_objects == 1000
+        assert [row["number"] for row in heap.cycles] == [1, 2]
+        assert heap.cycles["freed_objects"].tolist() == [0, 1000]
+        assert heap.pauses["phase"][0] == "idle"
+        assert heap.pauses["ns"].sum() == (heap.cycles["mark_ns"] + heap.cycles["sweep_ns"]).sum()
+
+
+def test_free_at_once_and_during_a_cycle() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = node_type(heap)
+        one, two = heap.new(kind), heap.new(kind)
+        one.free()
+        assert heap.ledger().live_objects == 1
+        heap.start()
+        two.free()
+        assert heap.ledger().live_objects == 1
+        cycle = heap.finish()
+        assert (cycle.pending_objects, cycle.pending_bytes) == (1, 64)
+        assert heap.ledger().live_objects == 0
+        with pytest.raises(sw.BlockFreedError, match="twice"):
+            two.free()
+
+
+def test_a_cycle_that_is_abandoned_frees_nothing() -> None:
+    with sw.CollectedHeap() as heap:
+        heap.new(node_type(heap))
+        gc.collect()
+        heap.start()
+        heap.abandon()
+        cycle = heap.finish()
+        assert cycle.given_up
+        assert (cycle.marked_objects, cycle.freed_objects) == (1, 0)
+        assert "given up" in str(cycle)
+
+
+def test_states_are_told() -> None:
+    with sw.CollectedHeap() as heap:
+        for call in (heap.finish, heap.abandon):
+            with pytest.raises(sw.StateError, match=r"under way|no cycle"):
+                call()
+        with pytest.raises(sw.StateError, match="no cycle yet"):
+            heap.step()
+        heap.start()
+        with pytest.raises(sw.StateError, match="under way"):
+            heap.start()
+        assert heap.collect().number == 2
+        assert len(heap.cycles) == 2
+    with pytest.raises(sw.HeapClosedError):
+        heap.collect()
+    assert "closed" in repr(heap)
+    assert len(heap.cycles) == 2
+    heap.close()
+
+
+def test_bad_arguments_are_told() -> None:
+    with sw.CollectedHeap() as heap, sw.CollectedHeap() as other:
+        kind, foreign = heap.add_type("pair", 16, [0]), other.add_type("pair", 16, [0])
+        with pytest.raises(sw.InvalidError, match="word 2"):
+            heap.add_type("past", 16, [2])
+        with pytest.raises(sw.InvalidError, match="multiple of 8"):
+            heap.add_type("odd", 20, [0])
+        with pytest.raises(sw.InvalidError):
+            heap.add_type("empty", 0)
+        with pytest.raises(TypeError, match="integer"):
+            heap.add_type("text", 16, ["0"])  # type: ignore[list-item]
+        with pytest.raises(sw.InvalidError, match="belongs to heap"):
+            heap.new(foreign)
+        with pytest.raises(TypeError, match="add_type"):
+            heap.new(3)  # type: ignore[arg-type]
+        with pytest.raises(sw.InvalidError, match="0 objects"):
+            heap.new(kind, 0)
+        with pytest.raises(sw.InvalidError, match="row"):
+            heap.new(kind, 2**62)
+        obj = heap.new(kind, 3)
+        obj[4] = obj
+        for word in (1, 6, 2**70):
+            with pytest.raises(sw.InvalidError, match=r"word|too large"):
+                obj[word] = None
+        with pytest.raises(sw.InvalidError, match="negative"):
+            obj[-1] = None
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            obj[0] = other.new(foreign)
+        with pytest.raises(TypeError, match="object or None"):
+            obj[0] = 5  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("edges", "error", "words"),
+    [
+        ([[1], [2]], sw.InvalidError, "edge 0 of object 1 goes to 2"),
+        ([[0, 0]], sw.InvalidError, "fewer than 2 pointers"),
+        ([1, 2], sw.InvalidError, "shape"),
+        ([[0.5]], TypeError, "integers"),
+        ([[-1]], sw.InvalidError, "-1 is not a node"),
+    ],
+)
+def test_bad_edges_are_told(edges: object, error: type[Exception], words: str) -> None:
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("one", 16, [1])
+        with pytest.raises(error, match=words):
+            heap.build(kind, edges)
+        with pytest.raises(sw.InvalidError, match="node 2 is none of 2"):
+            heap.build(kind, [[1], [0]], keep=[2])
+        assert heap.collect().marked_objects == 0
+
+
+def test_a_limit_is_an_error_and_a_collection_helps() -> None:
+    options = sw.HeapOptions(limit_bytes=8 << 20)
+    with sw.CollectedHeap(options=options) as heap:
+        row = heap.add_type("row", 1 << 20)
+        with pytest.raises(sw.LimitError):
+            for _ in range(20):
+                heap.new(row)
+        heap.collect()
+        assert heap.new(row).count == 1
+
+
+def test_threads_share_a_heap() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("pair", 16, [0, 1])
+        kept: list[sw.CollectedObject] = []
+
+        def work(number: int) -> None:
+            head = heap.new(kind)
+            kept.append(head)
+            for i in range(200):
+                node = heap.new(kind)
+                head[0] = node
+                if i % 20 == number:
+                    heap.collect()
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        gc.collect()
+        heap.verify()
+        assert heap.collect().marked_objects == 8
+
+
+def test_text_is_short_and_says_what_it_is() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("pair", 16, [0, 1])
+        obj, graph = heap.new(kind, 3), heap.build(kind, sw.binary_tree(3))
+        assert repr(kind) == "<ObjectType pair, 16 B, pointers at words (0, 1)>"
+        assert repr(obj) == f"<CollectedObject 3 x pair, {obj.address:#x}>"
+        assert repr(graph) == "<Graph of 15 objects, pair, 1 root>"
+        graph.release()
+        assert "released" in repr(graph)
+        assert "0 cycles, idle" in repr(heap)
+
+
+def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    with sw.CollectedHeap() as heap:
+        graph = heap.build(node_type(heap, 2), sw.binary_tree(9))
+        heap.start()
+        while heap.phase != "idle":
+            heap.step(100)
+        graph.release()
+        heap.collect()
+        bars: list[Any] = list(heap.plot_cycles().patches)
+        assert sum(bar.get_height() > 0 for bar in bars) == 2
+        lines = heap.plot_pauses().lines
+        names = [str(line.get_label()).split(" ")[0] for line in lines]
+        assert names == ["idle", "marking", "sweeping"]
+        assert len(np.asarray(lines[0].get_xdata())) == 2
