@@ -100,8 +100,10 @@ target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
 
 # Multi-buffer memory and readers, beside plain ones after the same library.
-bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_static)
-target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers")
+bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_internal)
+target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_scalable.c"
+                                     "${bench_dir}/ranges/reference_single.c")
+target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench_dir}/ranges")
 
 # What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})

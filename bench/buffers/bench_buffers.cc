@@ -7,10 +7,11 @@
 #include <cstdlib>
 #include <vector>
 
-#include "spanwise/reader.h"
+#include "spanwise/recyclable.h"
 
 extern "C" {
 #include "reference_memory.h"
+#include "reference_scalable.h"
 }
 
 namespace {
@@ -207,6 +208,58 @@ void theirs_copy_to(State &state) {
     }
 }
 
+// A pair, and how many blocks of 1 KiB are recycled together.
+constexpr size_t PAIR = 64, BATCH = 10;
+
+void ours_scalable(State &state) {
+    sw_scalable *scalable = nullptr;
+    if (sw_scalable_create(nullptr, &scalable) != SW_OK) abort();
+    for (auto _ : state) {
+        void *bytes = sw_scalable_alloc(scalable, PAIR);
+        benchmark::DoNotOptimize(bytes);
+        if (sw_scalable_free(scalable, bytes, PAIR) != SW_OK) abort();
+    }
+    sw_scalable_destroy(scalable);
+}
+
+void theirs_scalable(State &state) {
+    reference_scalable scalable;
+    reference_scalable_begin(&scalable, 16 << 10);
+    for (auto _ : state) {
+        uint8_t *bytes = reference_scalable_malloc(&scalable, PAIR);
+        benchmark::DoNotOptimize(bytes);
+        if (!reference_scalable_free(&scalable, bytes, PAIR)) abort();
+    }
+    reference_scalable_end(&scalable);
+}
+
+void ours_batch(State &state) {
+    sw_scalable *scalable = nullptr;
+    if (sw_scalable_create(nullptr, &scalable) != SW_OK) abort();
+    sw_recyclable recyclable;
+    sw_recyclable_init(&recyclable, scalable);
+    for (auto _ : state) {
+        for (size_t i = 0; i < BATCH; i++)
+            benchmark::DoNotOptimize(sw_recyclable_next(&recyclable, KIB));
+        if (sw_recyclable_recycle(&recyclable) != SW_OK) abort();
+    }
+    if (sw_recyclable_end(&recyclable) != SW_OK) abort();
+    sw_scalable_destroy(scalable);
+}
+
+void theirs_batch(State &state) {
+    reference_scalable scalable;
+    reference_scalable_begin(&scalable, 16 << 10);
+    reference_recyclable recyclable{{}, &scalable};
+    for (auto _ : state) {
+        for (size_t i = 0; i < BATCH; i++)
+            benchmark::DoNotOptimize(reference_next_n(&recyclable, KIB));
+        reference_recycle(&recyclable);
+    }
+    free(recyclable.memory.buffers);
+    reference_scalable_end(&scalable);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -226,6 +279,10 @@ int main(int argc, char **argv) {
         {"reference/buffer/append", theirs_append},
         {"spanwise/buffer/to_bytes", ours_to_bytes},
         {"reference/buffer/to_bytes", theirs_to_bytes},
+        {"spanwise/buffer/scalable_pair", ours_scalable},
+        {"reference/buffer/scalable_pair", theirs_scalable},
+        {"spanwise/buffer/batch", ours_batch},
+        {"reference/buffer/batch", theirs_batch},
         {"spanwise/buffer/copy_to", ours_copy_to},
         {"reference/buffer/copy_to", theirs_copy_to},
     };

@@ -34,6 +34,8 @@ ROWS = (
     _row("push x 100", "push"),
     _row("append, 10 x 100 buffers", "append"),
     _row("to_bytes, 100 KiB", "to_bytes"),
+    _row("scalable pair", "scalable_pair"),
+    _row("batch of ten 1 KiB", "batch"),
     _row("copy_to, 100 KiB", "copy_to"),
 )
 

@@ -18,7 +18,9 @@
 #include <spanwise/pool.h>
 #include <spanwise/range.h>
 #include <spanwise/reader.h>
+#include <spanwise/recyclable.h>
 #include <spanwise/replay.h>
+#include <spanwise/scalable.h>
 #include <spanwise/sizeclass.h>
 #include <spanwise/stats.h>
 #include <spanwise/status.h>

@@ -9,7 +9,7 @@
  *     aborts.
  *
  * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers,
- * ranges, arenas and pools. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
+ * ranges, arenas, pools and scalable allocators. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
  * returns SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
  * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it reports
  * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns

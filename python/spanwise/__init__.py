@@ -74,6 +74,7 @@ from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
 from spanwise.ranges.handle import RangeStats
 from spanwise.ranges.memory import Memory
 from spanwise.ranges.reader import Reader
+from spanwise.ranges.scalable import RecyclableMemory, ScalableAllocator, ScalableStats
 from spanwise.recordings.compare import compare
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recorder import record
@@ -141,11 +142,14 @@ __all__ = [
     "RecordingIOError",
     "RecordingNotFoundError",
     "RecordingSet",
+    "RecyclableMemory",
     "Replay",
     "Rows",
     "Run",
     "RunResult",
     "RunStats",
+    "ScalableAllocator",
+    "ScalableStats",
     "ShortError",
     "Site",
     "Sites",

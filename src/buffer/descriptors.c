@@ -7,8 +7,7 @@
 #include "buffer/memory.h"
 #include "os/os.h"
 
-/* The status of a negative result of sw_os_read_buffers or sw_os_write_buffers. */
-static sw_cold sw_status refuse(const char *op, int descriptor, int64_t reason) {
+sw_status sw_memory_refuse_descriptor(const char *op, int descriptor, int64_t reason) {
     if (reason == SW_OS_NO_CALL)
         return sw_fail(SW_UNSUPPORTED, op, "this build makes no system calls");
     if (reason == SW_OS_WOULD_BLOCK)
@@ -31,7 +30,7 @@ sw_status sw_memory_read_from(sw_memory *memory, int descriptor, uint64_t *got) 
         return sw_fail(SW_INVALID, "memory_read_from",
                        "a memory without bytes: add the buffers that are to be filled");
     int64_t done = sw_os_read_buffers(descriptor, pieces, count);
-    if (done < 0) return refuse("memory_read_from", descriptor, done);
+    if (done < 0) return sw_memory_refuse_descriptor("memory_read_from", descriptor, done);
     *got = (uint64_t)done;
     return SW_OK;
 }
@@ -44,7 +43,7 @@ sw_status sw_reader_write_to(sw_reader *reader, int descriptor, uint64_t limit, 
         sw_buffer pieces[SW_OS_BUFFERS_MAX];
         size_t count = gather(*reader, limit, pieces);
         int64_t done = sw_os_write_buffers(descriptor, pieces, count);
-        if (done < 0) return refuse("reader_write_to", descriptor, done);
+        if (done < 0) return sw_memory_refuse_descriptor("reader_write_to", descriptor, done);
         *written += (uint64_t)done;
         limit -= (uint64_t)done;
         status = sw_reader_skip(reader, (uint64_t)done);

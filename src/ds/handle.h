@@ -28,6 +28,7 @@ typedef enum sw_handle_kind {
     SW_HANDLE_GC,
     SW_HANDLE_ARENA,
     SW_HANDLE_POOL,
+    SW_HANDLE_SCALABLE,
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 

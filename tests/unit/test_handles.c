@@ -28,14 +28,15 @@ typedef enum kind {
     GC,
     ARENA,
     POOL,
+    SCALABLE,
     KINDS
 } kind;
 
 /* The types by kind, as headers write them. */
 static const char *const types[KINDS] = {
-    "sw_heap *",  "sw_cache *",        "sw_table *",   "sw_runner *",
-    "sw_trace *", "sw_trace_writer *", "sw_profile *", "sw_optimizer *",
-    "sw_range *", "sw_gc *",           "sw_arena *",   "sw_pool *",
+    "sw_heap *",         "sw_cache *",   "sw_table *",     "sw_runner *", "sw_trace *",
+    "sw_trace_writer *", "sw_profile *", "sw_optimizer *", "sw_range *",  "sw_gc *",
+    "sw_arena *",        "sw_pool *",    "sw_scalable *",
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
@@ -70,6 +71,8 @@ static union {
     sw_range_stats range;
     sw_gc_cycle cycle;
     sw_range_hole hole;
+    sw_scalable_stats scalable;
+    sw_buffer buffer;
     sw_arena_stats arena;
     sw_pool_stats pool;
     sw_arena_savepoint savepoint;
@@ -197,6 +200,19 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_profile_weights, PROFILE, NAMED, true, 0, (uintptr_t)sw_profile_weights(h, 0))            \
     X(sw_profile_get_large, PROFILE, STATUS, true, SW_INVALID,                                     \
       sw_profile_get_large(h, SW_WEIGH_PEAK, &out.large))                                          \
+    X(sw_scalable_destroy, SCALABLE, IGNORED, true, 0, (sw_scalable_destroy(h), 0))                \
+    X(sw_scalable_alloc, SCALABLE, NAMED, true, 0, (uintptr_t)sw_scalable_alloc(h, 33))            \
+    X(sw_scalable_borrow, SCALABLE, NAMED, true, 0, (uintptr_t)sw_scalable_borrow(h, 33))          \
+    X(sw_scalable_free, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_free(h, NULL, 33))         \
+    X(sw_scalable_shrink, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_shrink(h, NULL, 33, 3))  \
+    X(sw_scalable_read, SCALABLE, STATUS, true, SW_INVALID,                                        \
+      sw_scalable_read(h, -1, 33, &out.buffer))                                                    \
+    X(sw_scalable_trim, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_trim(h))                   \
+    X(sw_scalable_reset, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_reset(h))                 \
+    X(sw_scalable_get_stats, SCALABLE, STATUS, true, SW_INVALID,                                   \
+      sw_scalable_get_stats(h, &out.scalable))                                                     \
+    X(sw_scalable_adopt, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_adopt(h))                 \
+    X(sw_scalable_verify, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_verify(h))               \
     X(sw_range_destroy, RANGE, IGNORED, true, 0, (sw_range_destroy(h), 0))                         \
     X(sw_range_alloc, RANGE, NAMED, true, SW_RANGE_NONE, sw_range_alloc(h, 33))                    \
     X(sw_range_find, RANGE, NAMED, true, SW_RANGE_NONE, sw_range_find(h, 33))                      \
@@ -324,7 +340,7 @@ static void every_function_has_rows(void) {
     static const char *const headers[] = {"arena.h", "fast.h",   "fast_abi.h", "heap.h",
                                           "ops.h",   "gc.h",     "optimize.h", "pool.h",
                                           "range.h", "replay.h", "status.h",   "sizeclass.h",
-                                          "stats.h", "trace.h",  "spanwise.h"};
+                                          "stats.h", "trace.h",  "spanwise.h", "scalable.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
@@ -356,6 +372,7 @@ static void *make(kind of) {
     case PROFILE: status = sw_profile_create(0, (sw_profile **)&handle); break;
     case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
     case RANGE: status = sw_range_create(100, NULL, (sw_range **)&handle); break;
+    case SCALABLE: status = sw_scalable_create(NULL, (sw_scalable **)&handle); break;
     case GC: status = sw_gc_create(NULL, (sw_gc **)&handle); break;
     case POOL: status = sw_pool_create(&pool_options, (sw_pool **)&handle); break;
     case ARENA: status = sw_arena_create(NULL, (sw_arena **)&handle); break;
@@ -378,6 +395,7 @@ static void end(kind of, void *handle) {
     case PROFILE: sw_profile_destroy(handle); break;
     case OPTIMIZER: sw_optimizer_destroy(handle); break;
     case RANGE: sw_range_destroy(handle); break;
+    case SCALABLE: sw_scalable_destroy(handle); break;
     case GC: CHECK_EQ(sw_gc_destroy(handle), SW_OK); break;
     case POOL: sw_pool_destroy(handle); break;
     case ARENA: CHECK_EQ(sw_arena_free(handle), SW_OK); break;

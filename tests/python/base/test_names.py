@@ -131,6 +131,8 @@ def test_every_result_becomes_json() -> None:
         "RangeAllocator",
         "Memory",
         "Reader",
+        "RecyclableMemory",
+        "ScalableAllocator",
     }
     for kind in PUBLIC_TYPES:
         assert (kind.__name__ in others) or issubclass(kind, Result), kind
