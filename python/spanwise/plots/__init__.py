@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from spanwise.plots.classes import frontier
 from spanwise.plots.maps import heap_map, save_frames
-from spanwise.plots.memory import ledgers, replays, timeline
+from spanwise.plots.memory import ledgers, occupancy, replays, timeline
 from spanwise.plots.saving import check_place, save
-from spanwise.plots.sizes import histogram, waste
+from spanwise.plots.sizes import boundaries, histogram, waste
 from spanwise.plots.style import PART_COLOURS, STYLE, new_axes
 
 __all__ = [
     "PART_COLOURS",
     "STYLE",
+    "boundaries",
     "check_place",
     "frontier",
     "heap_map",
     "histogram",
     "ledgers",
     "new_axes",
+    "occupancy",
     "replays",
     "save",
     "save_frames",

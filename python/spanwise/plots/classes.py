@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise.plots.style import MARKERS, in_style, new_axes, scale_of
+from spanwise.plots.style import COLOURS, MARKERS, in_style, new_axes, scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from spanwise.optimizer.frontier import Frontier
-
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F47")
 
 
 @in_style
@@ -40,7 +38,7 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
             curve["classes"],
             waste_bytes,
             label=" = ".join(names),
-            color=_COLOURS[i % len(_COLOURS)],
+            color=COLOURS[i % len(COLOURS)],
             marker=MARKERS[i % len(MARKERS)],
             markersize=3.5,
             linewidth=1.2,

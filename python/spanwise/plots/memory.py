@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.ledger.parts import MOMENTS, PARTS
-from spanwise.plots.style import LINES, PART_COLOURS, in_style, new_axes, scale_of, time_scale_of
+from spanwise.plots.style import (
+    LINES,
+    PART_COLOURS,
+    PART_HATCHES,
+    in_style,
+    new_axes,
+    scale_of,
+    time_scale_of,
+)
 from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
@@ -22,7 +30,13 @@ if TYPE_CHECKING:
 
 
 @in_style
-def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[str] = ()) -> Axes:
+def ledgers(
+    rows: Sequence[Ledger],
+    ax: Axes | None = None,
+    *,
+    labels: Sequence[str] = (),
+    waste_only: bool = False,
+) -> Axes:
     """Ledgers as stacked bars, one a ledger; parts of 0 bytes in all of them are left out.
 
     A black line in each bar is how much of it is resident, where that is known.
@@ -31,26 +45,43 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
         rows: the ledgers.
         ax: where to draw; None makes a new figure.
         labels: names of the bars; none: the tables' names.
+        waste_only: leave out what was requested, which else squeezes all other parts.
     """
     own = ax is None
     ax = ax or new_axes(height=1.5 + 0.55 * len(rows))
     names = list(labels) or [ledger.table for ledger in rows]
-    scale, unit = scale_of(max((ledger.held_bytes for ledger in rows), default=0))
+    field = "waste_bytes" if waste_only else "held_bytes"
+    scale, unit = scale_of(max((getattr(ledger, field) for ledger in rows), default=0))
     places = np.arange(len(rows))
     left = np.zeros(len(rows))
     for name, title in PARTS.items():
+        if waste_only and name == "requested_bytes":
+            continue
         lengths = np.array([getattr(ledger, name) for ledger in rows]) / scale
         if lengths.any():
-            ax.barh(places, lengths, left=left, color=PART_COLOURS[name], label=title, height=0.62)
+            ax.barh(
+                places,
+                lengths,
+                left=left,
+                color=PART_COLOURS[name],
+                hatch=PART_HATCHES.get(name),
+                edgecolor="white",
+                linewidth=0,
+                label=title,
+                height=0.62,
+            )
             left += lengths
     resident = [ledger.resident_bytes for ledger in rows]
     known = np.array([count for count in resident if count is not None]) / scale
-    if len(known) == len(rows) > 0:
+    if len(known) == len(rows) > 0 and not waste_only:
         ax.vlines(known, places - 0.31, places + 0.31, colors="black", lw=1.5, label="resident")
     for place, ledger, end in zip(places, rows, left, strict=True):
         wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
+        waste = _format.size(ledger.waste_bytes)
         ax.annotate(
-            f"{_format.size(ledger.held_bytes)}, {wasted} waste",
+            f"{waste}, {wasted} of held"
+            if waste_only
+            else f"{_format.size(ledger.held_bytes)}, {wasted} waste",
             (end, place),
             xytext=(4, 0),
             textcoords="offset points",
@@ -58,14 +89,40 @@ def ledgers(rows: Sequence[Ledger], ax: Axes | None = None, *, labels: Sequence[
         )
     ax.set_yticks(places, names)
     ax.invert_yaxis()
-    ax.set_xlim(0, max(left.max(initial=0) * 1.32, 1e-9))
+    ax.set_xlim(0, max(left.max(initial=0) * (1.45 if waste_only else 1.32), 1e-9))
     ax.grid(axis="y", visible=False)
-    ax.set_xlabel(f"held, {unit}")
+    ax.set_xlabel(f"held beyond requested, {unit}" if waste_only else f"held, {unit}")
     first = rows[0] if rows else None
     if first is not None:
         when = f" at {first.at}" if first.at in MOMENTS else ""
         ax.set_title(f"{first.source or 'where the bytes are'}{when}")
     _add_legend(ax, own, columns=5)
+    return ax
+
+
+@in_style
+def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
+    """How full spans of slots are: spans by live slots of all slots, in tenths; full ones apart.
+
+    Args:
+        one: the ledger.
+        ax: where to draw; None makes a new figure.
+    """
+    ax = ax or new_axes(height=3.4)
+    counts = np.array(one.measures["occupancy"].value)
+    bars = ax.bar(np.arange(len(counts)), counts, color="#0072B2", width=0.86)
+    bars[-1].set_hatch("//")
+    bars[-1].set_edgecolor("white")
+    for place, count in enumerate(counts.tolist()):
+        if count:
+            ax.annotate(f"{count:,}", (place, count), ha="center", va="bottom", fontsize=8)
+    names = [f"{10 * k}-{10 * k + 10}" for k in range(len(counts) - 1)]
+    ax.set_xticks(np.arange(len(counts)), [*names, "full"], fontsize=8)
+    ax.grid(axis="x", visible=False)
+    ax.set_xlabel("slots in use, % of the span's slots")
+    ax.set_ylabel("spans")
+    spans = _format.plural(int(counts.sum()), "span")
+    ax.set_title(f"{one.source or 'heap'} at {one.at}, table {one.table}: {spans} of slots")
     return ax
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spanwise import _format
-from spanwise.plots.style import in_style, new_axes
+from spanwise.plots.style import COLOURS, in_style, new_axes
 from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
@@ -72,4 +72,39 @@ def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes
     ax.set_xlabel("requested size")
     ax.set_ylabel("requests")
     ax.set_title(title or "requests by size")
+    return ax
+
+
+@in_style
+def boundaries(
+    rows: AnyRows,
+    tables: Sequence[SizeClassTable],
+    ax: Axes | None = None,
+    *,
+    title: str = "",
+) -> Axes:
+    """Requests by size above the classes of tables: one row of ticks a table.
+
+    Args:
+        rows: what `Recording.histogram` gave.
+        tables: the tables, such as the one in use and one that was found.
+        ax: where to draw; None makes a new figure.
+        title: the picture's title.
+    """
+    ax = histogram(rows, ax or new_axes(height=3.4 + 0.3 * len(tables)), title=title)
+    low, high = ax.get_ylim()
+    step = (high / low) ** (0.09 if len(tables) < 4 else 0.3 / len(tables))
+    names = []
+    for i, table in enumerate(tables):
+        bottom, top = low / step ** (i + 1), low / step ** (i + 0.3)
+        sizes = table.classes["size_bytes"]
+        ax.vlines(sizes, bottom, top, color=COLOURS[i % len(COLOURS)], linewidth=1.1)
+        names.append((float(np.sqrt(bottom * top)), f"{table.name} ({len(table)})"))
+    ax.set_ylim(low / step ** (len(tables) + 0.2), high)
+    ax.axhline(low, color="#444444", linewidth=0.8)
+    decades = [mark for mark in ax.get_yticks() if low <= mark <= high]
+    ax.set_yticks([*decades, *(place for place, _ in names)])
+    ax.set_yticklabels([*(f"{mark:,.0f}" for mark in decades), *(name for _, name in names)])
+    ax.minorticks_off()
+    ax.set_ylabel("requests; below them the classes of each table")
     return ax

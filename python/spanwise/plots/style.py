@@ -39,6 +39,16 @@ PART_COLOURS = {
 }
 
 
+PART_HATCHES = {
+    "roundup_bytes": "////",
+    "free_slot_bytes": "....",
+    "cached_bytes": "||||",
+    "large_rounding_bytes": "xxxx",
+    "free_page_bytes": "----",
+}
+"""Parts whose colours are as light as another's are told apart by these in grey."""
+
+
 _SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
@@ -92,6 +102,9 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
 
 
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
+
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F47")
+"""Of lines, in this order."""
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

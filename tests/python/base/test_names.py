@@ -33,8 +33,9 @@ ARGUMENTS_OF_REQUESTS = {"size", "waste"}  # alloc(size), table.waste(size): as 
 OF_ANY_UNIT = {("Constraint", "waste")}  # bytes or byte-seconds: Optimum.unit says which
 OF_THE_CALLERS_UNIT = {"BuddyAllocator", "RangeAllocator", "RangeStats"}  # not always bytes
 TEXT_OR_COUNT = {("workloads.draw", "count"), ("Recording.blocks", "rows")}
-EXCEPT = {*OF_ANY_UNIT, *TEXT_OR_COUNT, ("RecordingSet.blocks", "rows"), ("Sweep", "rows")}
-PLOTS_OF_ROWS = ("plots.histogram", "plots.ledgers", "plots.replays")
+TRUTHS = {("plots.ledgers", "waste_only")}
+EXCEPT = {*OF_ANY_UNIT, *TEXT_OR_COUNT, ("RecordingSet.blocks", "rows"), ("Sweep", "rows"), *TRUTHS}
+PLOTS_OF_ROWS = ("plots.boundaries", "plots.histogram", "plots.ledgers", "plots.replays")
 
 
 def _script() -> ModuleType:

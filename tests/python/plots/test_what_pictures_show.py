@@ -104,3 +104,40 @@ def test_replays_are_drawn_over_the_recordings_time() -> None:
 
 def test_a_picture_of_waste_names_its_table() -> None:
     assert "under go" in sw.SizeClassTable.go().plot_waste().get_title(loc="left")
+
+
+def test_waste_alone_is_the_waste() -> None:
+    one, other = RECORDING.ledger("go"), RECORDING.ledger("pow2")
+    ax = plots.ledgers([one, other], waste_only=True)
+    ends = np.zeros(2)
+    for bar in ax.patches:
+        ends[round(bar.get_y() + bar.get_height() / 2)] += bar.get_width()  # type: ignore[attr-defined]
+    unit = {"KiB": 1 << 10, "MiB": 1 << 20}[ax.get_xlabel().rpartition(" ")[2]]
+    assert ends * unit == pytest.approx([one.waste_bytes, other.waste_bytes])
+    labels = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert "requested" not in labels and "resident" not in labels
+
+
+def test_occupancy_has_each_span_once() -> None:
+    """Go's class of 1024 bytes has 8 slots: spans with 8, 8, 4 and 1 live objects."""
+    with sw.Heap("go", dry=True) as heap:
+        blocks = [heap.alloc(1000) for _ in range(32)]
+        for kept, first in ((4, 16), (1, 24)):
+            for block in blocks[first + kept : first + 8]:
+                block.free()
+        ax = plots.occupancy(heap.ledger())
+    heights = [bar.get_height() for bar in ax.patches]  # type: ignore[attr-defined]
+    assert heights == [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 2]
+    assert ax.get_title(loc="left") == "heap at now, table go: 4 spans of slots"
+
+
+def test_classes_of_tables_lie_below_the_sizes() -> None:
+    tables = [sw.SizeClassTable.go(), sw.SizeClassTable.pow2()]
+    ax = plots.boundaries(RECORDING.histogram(), tables, title="mine")
+    _, *ticks = ax.collections
+    for table, lines in zip(tables, ticks, strict=True):
+        places = [float(np.asarray(path.vertices)[0, 0]) for path in lines.get_paths()]
+        assert places == table.classes["size_bytes"].tolist()
+        assert all(np.asarray(path.vertices)[:, 1].max() < 0.5 for path in lines.get_paths())
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names[-2:] == [f"{table.name} ({len(table)})" for table in tables]
