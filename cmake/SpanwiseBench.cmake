@@ -4,6 +4,7 @@
 #
 #   bench_malloc         malloc through the dynamic linker; links nothing of ours
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
+#   bench_arenas         arenas and pools, beside a loop that bumps and clears
 #   bench_ranges         range allocators, beside plain references in C
 #   bench_buffers        multi-buffer memory and readers, beside plain ones in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
@@ -98,6 +99,9 @@ target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
                                     "${bench_dir}/ranges/reference_two.c"
                                     "${bench_dir}/ranges/reference_buddy.c")
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
+
+# Arenas and pools, beside a loop that bumps and clears, and the heap.
+bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_static)
 
 # Multi-buffer memory and readers, beside plain ones after the same library.
 bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_internal)

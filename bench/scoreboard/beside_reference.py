@@ -2,7 +2,7 @@
 """Ours over a plain reference in C, in one process of a bench that has both.
 
 A value is the ratio of two CPU times of one run; the limit of targets.toml is the ratio asked for.
-`range_speed.py` and `buffer_speed.py` say which rows there are.
+`range_speed.py`, `buffer_speed.py` and `arena_speed.py` say which rows there are.
 """
 
 from __future__ import annotations
@@ -51,13 +51,16 @@ class Bench:
         Raises:
             BenchError: a contender has no such row.
         """
+        *mine, theirs = self._told_times(told, row, (*ours, reference))
+        return min(mine) / theirs
+
+    def _told_times(self, told: str, row: str, contenders: tuple[str, ...]) -> list[float]:
         times = {each["name"]: float(each["cpu_time"]) for each in json.loads(told)["benchmarks"]}
-        wanted = [f"{name}/{self.subject}/{row}" for name in (*ours, reference)]
+        wanted = [f"{name}/{self.subject}/{row}" for name in contenders]
         for name in wanted:
             if name not in times:
                 raise BenchError(f"{self.program.name} has no row {name}; build it again")
-        *mine, theirs = (times[name] for name in wanted)
-        return min(mine) / theirs
+        return [times[name] for name in wanted]
 
     def compare(self, row: str, ours: tuple[str, ...], reference: str, setting: Setting) -> float:
         """Runs the contenders of a row once, one after the other.
@@ -65,9 +68,20 @@ class Bench:
         Raises:
             BenchError: the program is not there, or failed.
         """
+        return self.ratio(self._run(row, (*ours, reference), setting), row, ours, reference)
+
+    def times(self, row: str, contenders: tuple[str, ...], setting: Setting) -> list[float]:
+        """Nanoseconds an iteration of each contender of a row, run once.
+
+        Raises:
+            BenchError: the program is not there, or failed.
+        """
+        return self._told_times(self._run(row, contenders, setting), row, contenders)
+
+    def _run(self, row: str, contenders: tuple[str, ...], setting: Setting) -> str:
         if not self.program.is_file():
             raise BenchError(f"{self.program}: not there; ./dev bench builds it")
-        names = "|".join((*ours, reference))
+        names = "|".join(contenders)
         seconds = SECONDS if setting.judged else QUICK_SECONDS
         words = [f"--benchmark_filter=^({names})/{self.subject}/{row}$"]
         words += [f"--benchmark_min_time={seconds}", "--benchmark_format=json"]
@@ -76,7 +90,7 @@ class Bench:
         )
         if done.returncode != 0:
             raise BenchError(f"{self.program.name} ended with {done.returncode}")
-        return self.ratio(done.stdout, row, ours, reference)
+        return done.stdout
 
     def row(self, name: str, row: str, ours: tuple[str, ...], reference: str) -> Row:
         """A row of the scoreboard."""

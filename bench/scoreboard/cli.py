@@ -47,6 +47,7 @@ EXAMPLE = """examples:
   ./dev bench --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --rows 'range*'  range allocators beside plain references
+  ./dev bench --scoreboard --rows 'arena*'  arenas beside a loop that bumps and clears, and Go
   ./dev bench --scoreboard --rows 'buffer*' readers and multi-buffer memory beside plain ones
   ./dev bench --scoreboard --rows 'field*'  programs of bench/field beside seven allocators
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short

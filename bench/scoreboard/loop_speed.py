@@ -31,12 +31,13 @@ from typing import Any
 import numpy as np
 import spanwise as sw
 from numpy.typing import NDArray
+from runner.errors import NoPeerError
 from runner.stats import Interval, interval
 from spanwise import _lib
 from spanwise.recordings.sources import write_ops
 
 from scoreboard import targets_file
-from scoreboard.judge import MET, MISSED, REPORTED
+from scoreboard.judge import MET, MISSED, NO_PEER, REPORTED
 
 EVENTS, QUICK_EVENTS = 10_000_000, 100_000
 LIVE_OBJECTS = 10_000
@@ -171,16 +172,20 @@ def limits() -> dict[str, float | None]:
 def measured(row: Row, setting: Setting, limit: float | None) -> dict[str, Any]:
     """The row in the form of the scoreboard; a failure is its note."""
     found: Interval | None = None
+    reached = REPORTED
     note = "" if setting.judged else "small input: not judged"
     try:
         found = interval([row.measure(setting) for _ in range(setting.rounds)])
+    except NoPeerError as error:
+        note = str(error)
+        reached = NO_PEER
     except Exception as error:
         note = " ".join(f"{type(error).__name__}: {error}".split())
+        reached = "failed"
     ratio = None
     if found is not None and limit is not None:
         low, high = found.low / limit, found.high / limit
         ratio = Interval(found.median / limit, low, high, found.coverage, found.count)
-    reached = "failed" if found is None else REPORTED
     if ratio is not None and setting.judged:
         reached = MET if ratio.high <= 1 else MISSED
     return {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from runner.errors import BenchError
 from scoreboard import (
+    arena_speed,
     buffer_speed,
     cli,
     loop_speed,
@@ -59,6 +60,21 @@ def test_range_targets_are_those_of_the_script() -> None:
     assert list(found) == [row.name for row in range_speed.ROWS]
     limits = [row.limit for row in found.values()]
     assert limits == [0.8, 0.8, 0.6, 0.7, 0.7, 0.7, 1.0, 0.5]
+
+
+def test_arena_targets_are_those_of_the_script() -> None:
+    found = {row.bench: row for row in TARGETS if row.script == "arena_speed.py"}
+    assert list(found) == [row.name for row in arena_speed.ROWS]
+    assert [row.limit for row in found.values()] == [1.5, 1.5, 0.05, 0.08, 0.1, 0.4, 2.0]
+
+
+def test_rows_without_a_peer_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    arena_speed.go_program.cache_clear()
+    row = next(row for row in arena_speed.ROWS if row.name == "new 32 B, Go arena")
+    found = loop_speed.measured(row, loop_speed.Setting(Path("none"), 1, True), 0.05)
+    assert (found["verdict"], found["ours"], found["ratio"]) == ("no peer", None, None)
+    assert found["note"] == "there is no Go toolchain"
 
 
 def test_buffer_targets_are_those_of_the_script() -> None:
@@ -167,7 +183,7 @@ def test_paths_of_a_row() -> None:
         ),
         (
             '[[row]]\nname = "a"\nbench = "x"\nscript = "a.py"\nunit = "s"',
-            "row 1 (a): the name of a row with a script begins with 'loop' or 'range'",
+            "row 1 (a): the name of a row with a script begins with 'arena' or 'loop' or 'range'",
         ),
         (
             '[[row]]\nname = "loop"\nbench = "x"\nlimit = 3',

@@ -1,0 +1,3 @@
+module spanwise.example/arenas
+
+go 1.21

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast arenas are: ours over a loop that bumps and clears, and over Go's arenas and heap.
+
+Ours and the loop run in one process of bench_arenas. Go's figures come from bench/arenas/go, which
+is built with GOEXPERIMENT=arenas where there is a Go toolchain, and run right after ours; without
+one its rows say `no peer`. A value is a ratio of CPU times of one repetition (Go's: wall time of
+one goroutine), but for the pool's, which is in nanoseconds. Exit 1: a limit is missed.
+
+Examples:
+    ./dev bench --scoreboard --rows 'arena*'           all rows, a minute
+    ./dev bench --scoreboard --rows 'arena*' --quick   short, once: that it runs, not how fast
+
+It is a module, which `bench/scoreboard/scripted.py` starts as a process of its own:
+    PYTHONPATH=bench .venv/bin/python -m scoreboard.arena_speed --json
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from runner.errors import BenchError, NoPeerError
+
+from scoreboard.beside_reference import Bench
+from scoreboard.loop_speed import Row, Setting
+
+BENCH = Bench("arena")
+GO_SOURCE = Path(__file__).resolve().parents[1] / "arenas/go"
+OBJECTS = {"new_32": 1024, "slice_1k": 32, "pool_pair": 1}
+"""Objects in one iteration of a row of bench_arenas."""
+
+
+@functools.cache
+def go_program() -> Path:
+    """Go's side, built.
+
+    Raises:
+        NoPeerError: there is no toolchain, or it has no arenas.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise NoPeerError("there is no Go toolchain")
+    out = Path(tempfile.mkdtemp(prefix="spanwise-go-")) / "arenas"
+    env = {**os.environ, "GOEXPERIMENT": "arenas", "GOFLAGS": "-mod=mod", "GOWORK": "off"}
+    words = [go, "build", "-o", str(out), "."]
+    done = subprocess.run(words, cwd=GO_SOURCE, env=env, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise NoPeerError("this Go toolchain does not build arenas")
+    return out
+
+
+def go_times(setting: Setting) -> dict[str, float]:
+    """Nanoseconds an object by heap/ROW and arena/ROW.
+
+    Raises:
+        BenchError: it failed.
+    """
+    words = [str(go_program())] if setting.judged else [str(go_program()), "quick"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"Go's side ended with {done.returncode}")
+    return {name: float(ns) for name, ns in json.loads(done.stdout).items()}
+
+
+def ours_ns(row: str, setting: Setting) -> float:
+    """Nanoseconds an object of ours."""
+    return BENCH.times(row, ("spanwise",), setting)[0] / OBJECTS[row]
+
+
+def over_go(row: str, side: str, setting: Setting) -> float:
+    """Ours over Go's `side`, heap or arena."""
+    go_program()
+    return ours_ns(row, setting) / go_times(setting)[f"{side}/{row}"]
+
+
+ROWS = (
+    BENCH.row("new 16 B, limit loop", "new_16", ("spanwise",), "limit"),
+    BENCH.row("new 32 B, limit loop", "new_32", ("spanwise",), "limit"),
+    Row("new 32 B, Go arena", "x", functools.partial(over_go, "new_32", "arena")),
+    Row("new 32 B, Go heap", "x", functools.partial(over_go, "new_32", "heap")),
+    Row("slice 1 KiB, Go arena", "x", functools.partial(over_go, "slice_1k", "arena")),
+    Row("slice 1 KiB, Go heap", "x", functools.partial(over_go, "slice_1k", "heap")),
+    Row("pool get and put", "ns", functools.partial(ours_ns, "pool_pair")),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(BENCH.main(ROWS, Path(__file__).name, __doc__))
