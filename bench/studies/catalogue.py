@@ -68,6 +68,11 @@ STUDIES = {
         "how far the simulated peaks of other allocators are from their real ones",
         PACKAGE,
     ),
+    "resident": Study(
+        "studies.resident",
+        "how far predicted resident bytes are from measured ones, and where they are",
+        PACKAGE,
+    ),
     "record-cost": Study(
         "studies.record_cost",
         "what recording costs: a program plain, recorded, and under heaptrack",

@@ -70,6 +70,14 @@ SW_API void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out);
 /* The most bytes of the heap that were resident after an operation, as sw_heap_touched_read counts them, and
  * in *op (may be NULL) the first operation after which they were: only of a dry heap with touch_map, else 0. */
 SW_API uint64_t sw_runner_resident_peak(const sw_runner *runner, uint64_t *op);
+/* From the first operation on after which so many requested bytes are live, operations count in
+ * sw_runner_steady_mean; 0, as it begins: none do. The start of a program, when little is live, swamps a
+ * mean over all of it. */
+SW_API void sw_runner_steady_from(sw_runner *runner, uint64_t requested_bytes);
+/* The mean of held / requested over these operations, as far as anything was live after them: the first of
+ * the four ratios of Johnstone and Wilson, "The memory fragmentation problem: solved?" (1998), without the
+ * start. 0: there is no such operation. */
+SW_API double sw_runner_steady_mean(const sw_runner *runner);
 /* Takes a sample every `every` operations (0: none). Whenever there are 2048 samples, every second one
  * is dropped and `every` doubles. */
 SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);

@@ -253,6 +253,15 @@ static inline void note_resident_peak(sw_runner *runner, uint64_t metadata) {
     runner->resident_peak_op = runner->stats.ops;
 }
 
+static inline void note_steady(sw_runner *runner, double ratio) {
+    if (runner->steady_from != SW_RUNNER_STEADY) {
+        if (runner->steady_from == 0 || runner->stats.requested_bytes < runner->steady_from) return;
+        runner->steady_from = SW_RUNNER_STEADY;
+    }
+    runner->steady_sum += ratio;
+    runner->steady_count++;
+}
+
 static void note_peaks(sw_runner *runner) {
     sw_replay_stats *s = &runner->stats;
     const sw_pages *pages = &runner->heap->pages;
@@ -269,8 +278,10 @@ static void note_peaks(sw_runner *runner) {
     }
     note_resident_peak(runner, metadata);
     if (s->requested_bytes == 0) return;
-    s->held_over_requested_sum += (double)held / (double)s->requested_bytes;
+    double ratio = (double)held / (double)s->requested_bytes;
+    s->held_over_requested_sum += ratio;
     s->held_over_requested_count++;
+    note_steady(runner, ratio);
 }
 
 /* --- looking ahead ---------------------------------------------------------------------------------
@@ -383,6 +394,16 @@ uint64_t sw_runner_resident_peak(const sw_runner *runner, uint64_t *op) {
     if (!sw_runner_check(runner, "runner_resident_peak")) return 0;
     if (op != NULL) *op = runner->resident_peak_op;
     return runner->resident_peak_bytes;
+}
+
+void sw_runner_steady_from(sw_runner *runner, uint64_t requested_bytes) {
+    if (!sw_runner_check(runner, "runner_steady_from")) return;
+    runner->steady_from = requested_bytes;
+}
+
+double sw_runner_steady_mean(const sw_runner *runner) {
+    if (!sw_runner_check(runner, "runner_steady_mean")) return 0;
+    return runner->steady_count == 0 ? 0 : runner->steady_sum / (double)runner->steady_count;
 }
 
 void *sw_runner_address(const sw_runner *runner, uint32_t id) {

@@ -12,6 +12,7 @@
 #include "spanwise/replay.h"
 
 enum { SW_RUNNER_SAMPLES_MAX = 2048 };
+#define SW_RUNNER_STEADY UINT64_MAX /* value of steady_from once operations count */
 
 /* What an id of the operations stands for now. */
 typedef struct sw_runner_object {
@@ -21,7 +22,8 @@ typedef struct sw_runner_object {
 
 /* One thread at a time has it.
  *   objects and caches are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
- *   unread != NULL where unread_count != 0;  resident_peak_op <= stats.ops */
+ *   unread != NULL where unread_count != 0;  resident_peak_op <= stats.ops
+ *   steady_count <= stats.held_over_requested_count */
 struct sw_runner {
     uint64_t mark; /* ds/handle.h */
     sw_heap *heap;
@@ -32,6 +34,9 @@ struct sw_runner {
     size_t cache_capacity;
     sw_replay_stats stats;
     uint64_t resident_peak_bytes, resident_peak_op; /* of a heap that notes writes, else 0 */
+    uint64_t steady_from; /* requested bytes; 0: none counts as steady; or SW_RUNNER_STEADY */
+    uint64_t steady_count;
+    double steady_sum; /* of held / requested, over steady_count operations */
     sw_replay_sample *samples;
     size_t sample_count;
     uint64_t sample_every; /* operations between two samples; 0: none are taken */

@@ -146,6 +146,14 @@ def test_model_error(tmp_path: Path) -> None:
     assert json.loads(figures.read_text())
 
 
+def test_resident(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = study("resident", "--quick", "--only", "sqlite", "--repeat", "1", "-o", page)
+    assert text == page.read_text(encoding="utf-8")
+    assert text.count("| sqlite, 10,000 |") == 5
+    assert re.search(r"whole process, peak RSS, plain malloc: median error \d", text)
+
+
 def test_record_cost() -> None:
     said = study("record-cost", "--quick")
     assert "spanwise record" in said and "recorder alone" in said

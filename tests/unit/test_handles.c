@@ -169,6 +169,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
       sw_runner_run_trace(live[RUNNER], h, 1, 0, NULL, NULL))                                      \
     X(sw_runner_stats, RUNNER, NAMED, true, 0, (sw_runner_stats(h, &out.stats), 0))                \
     X(sw_runner_resident_peak, RUNNER, NAMED, true, 0, sw_runner_resident_peak(h, NULL))           \
+    X(sw_runner_steady_from, RUNNER, NAMED, true, 0, (sw_runner_steady_from(h, 1), 0))             \
+    X(sw_runner_steady_mean, RUNNER, NAMED, true, 0, (uint64_t)sw_runner_steady_mean(h))           \
     X(sw_runner_sample_every, RUNNER, STATUS, true, SW_INVALID, sw_runner_sample_every(h, 1))      \
     X(sw_runner_samples, RUNNER, NAMED, true, 0, sw_runner_samples(h, &sample, 1))                 \
     X(sw_runner_address, RUNNER, NAMED, true, 0, (uintptr_t)sw_runner_address(h, 0))               \

@@ -9,6 +9,7 @@ enum { ALLOC = SW_OP_ALLOC, FREE = SW_OP_FREE, REALLOC = SW_OP_REALLOC, STEPS_MA
 static sw_heap *heap;
 static sw_runner *runner;
 static uint64_t held[STEPS_MAX]; /* after each operation */
+static uint64_t steady_from;
 
 /* Runs operations one by one. */
 static sw_replay_stats run(const sw_op *ops, size_t count) {
@@ -20,6 +21,7 @@ static sw_replay_stats run(const sw_op *ops, size_t count) {
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
     CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
+    sw_runner_steady_from(runner, steady_from);
     for (size_t i = 0; i < count; i++) {
         CHECK_EQ(sw_runner_run(runner, &ops[i], 1, 0, NULL, NULL), SW_OK);
         held[i] = sw_heap_held_bytes(heap);
@@ -87,6 +89,34 @@ static void mean_of_held_over_requested(void) {
     end();
 }
 
+/* The start has no part in the steady mean: it begins with the third operation, after which 200 bytes are
+ * live, and goes on where fewer are. */
+static void mean_without_the_start(void) {
+    const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 40},
+                         {.kind = ALLOC, .object = 1, .size = 150},
+                         {.kind = ALLOC, .object = 2, .size = 10},
+                         {.kind = FREE, .object = 1},
+                         {.kind = ALLOC, .object = 3, .size = 1000}};
+    (void)run(ops, 5);
+    CHECK(sw_runner_steady_mean(runner) == 0);
+    uint64_t seen[5];
+    memcpy(seen, held, sizeof seen);
+    end();
+    static const uint64_t live[] = {40, 190, 200, 50, 1050}, from[] = {1, 190, 200, 201, 1051};
+    static const size_t first[] = {0, 1, 2, 4, 5};
+    for (size_t i = 0; i < 5; i++) {
+        double sum = 0;
+        for (size_t k = first[i]; k < 5; k++) sum += (double)seen[k] / (double)live[k];
+        double mean = first[i] == 5 ? 0 : sum / (double)(5 - first[i]);
+        steady_from = from[i];
+        (void)run(ops, 5);
+        steady_from = 0;
+        double told = sw_runner_steady_mean(runner);
+        CHECK(told >= mean * 0.9999999 && told <= mean * 1.0000001);
+        end();
+    }
+}
+
 /* Slots: 100 bytes take 112, 50 take 64; 40,000 take five pages. */
 static void rows_of_the_time_line(void) {
     const sw_op ops[] = {{.kind = ALLOC, .object = 0, .size = 100, .time_ns = 5},
@@ -116,6 +146,7 @@ int main(void) {
     first_of_equal_peaks();
     first_of_equal_held_peaks();
     mean_of_held_over_requested();
+    mean_without_the_start();
     rows_of_the_time_line();
     return check_result();
 }

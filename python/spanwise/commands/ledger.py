@@ -24,6 +24,7 @@ _MEASURES = (
     ("unused_share", "free and cached, of held"),
     ("mean_occupancy", "slots in use, of all slots"),
     ("jw_mean", "held over requested, mean over the run"),
+    ("jw_mean_steady", "  from half of the peak on"),
     ("jw_at_peak_requested", "  when most is requested"),
     ("jw_at_peak_held", "  when most is held"),
     ("jw_of_peaks", "  most held over most requested"),

@@ -59,6 +59,11 @@ def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
             s.mean_held_over_requested if s else None,
             "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
         ),
+        "jw_mean_steady": Measure(
+            s.steady_held_over_requested if s else None,
+            "Johnstone-Wilson 1 without the start: the mean from the first operation on after which"
+            " half of the peak of requested bytes is live",
+        ),
         "jw_at_peak_requested": Measure(
             _ratio(s.held_at_peak_bytes, s.peak_requested_bytes) if s else None,
             "Johnstone-Wilson 2: held / requested when requested is at its peak",
@@ -69,6 +74,6 @@ def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
         ),
         "jw_of_peaks": Measure(
             _ratio(s.peak_held_bytes, s.peak_requested_bytes) if s else None,
-            "Johnstone-Wilson 4: peak of held / peak of requested",
+            "Johnstone-Wilson 4: peak of held / peak of requested; Hoard calls it fragmentation",
         ),
     }

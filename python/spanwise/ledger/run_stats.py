@@ -34,6 +34,8 @@ class RunStats(Result):
         held_at_peak_bytes: held when requested bytes were at their peak.
         requested_at_peak_held_bytes: requested when held bytes were at their peak.
         mean_held_over_requested: mean over all operations after which anything was live.
+        steady_held_over_requested: the same without the start: from the first operation on after
+            which half of the peak was live; None: the peak was not known before the run.
         shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
             which stays with the heap.
         thread_ends: caches that closed because their thread ended; of a run, 0.
@@ -58,6 +60,7 @@ class RunStats(Result):
     mean_held_over_requested: float | None
     shared_frees: int = 0
     thread_ends: int = 0
+    steady_held_over_requested: float | None = None
 
     @property
     def events(self) -> int:
@@ -71,9 +74,10 @@ class RunStats(Result):
         lib.sw_runner_stats(runner, out)
         count = out.held_over_requested_count
         mean = out.held_over_requested_sum / count if count else None
-        names = [n for n in cls.__dataclass_fields__ if n != "mean_held_over_requested"]
+        names = [n for n in cls.__dataclass_fields__ if not n.endswith("_held_over_requested")]
         counts = {n: getattr(out, C_NAMES.get(n, n)) for n in names}
-        return cls(**counts, mean_held_over_requested=mean)
+        steady = lib.sw_runner_steady_mean(runner) or None
+        return cls(**counts, mean_held_over_requested=mean, steady_held_over_requested=steady)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""

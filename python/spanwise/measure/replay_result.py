@@ -144,11 +144,19 @@ class Replay(Result, Value, Tabular):
         return int(median(run.peak_rss_bytes for run in self.runs))
 
     @property
-    def blow_up(self) -> float | None:
-        """Peak resident over peak live bytes; None where nothing was ever live."""
+    def fragmentation(self) -> float | None:
+        """Peak resident over peak live bytes; None where nothing was ever live.
+
+        So Berger and others define it, "Hoard: a scalable memory allocator" (2000).
+        """
         return (
             self.peak_rss_bytes / self.peak_requested_bytes if self.peak_requested_bytes else None
         )
+
+    @property
+    def blow_up(self) -> float | None:
+        """The name of `fragmentation` before 0.3; Hoard's blowup is `Recording.blowup`."""
+        return self.fragmentation
 
     @property
     def left_bytes(self) -> dict[float, int]:
@@ -209,6 +217,7 @@ class Replay(Result, Value, Tabular):
             ns_range=list(self.ns_range),
             overhead_ns_per_op=self.overhead_ns_per_op,
             peak_rss_bytes=self.peak_rss_bytes,
+            fragmentation=self.fragmentation,
             blow_up=self.blow_up,
             left_bytes={f"{at:g}": left for at, left in self.left_bytes.items()},
             failed=self.failed,
@@ -225,14 +234,14 @@ class Replay(Result, Value, Tabular):
             self.allocator,
             f"{self.ns_per_op:.1f}{spread}",
             _format.size(self.peak_rss_bytes),
-            "-" if self.blow_up is None else f"{self.blow_up:.3f}",
+            "-" if self.fragmentation is None else f"{self.fragmentation:.3f}",
             *(_format.size(left) for left in self.left_bytes.values()),
         )
 
     def _head(self) -> tuple[str, ...]:
         """Titles of `_cells`."""
         after = (f"after {at:g} s" for at in self.left_bytes)
-        return ("allocator", "ns/op", "peak RSS", "blow-up", *after)
+        return ("allocator", "ns/op", "peak RSS", "fragmentation", *after)
 
     def __str__(self) -> str:
         return describe([self])

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
-from spanwise._lib import OPS_DTYPE
 from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.heap.runner import as_ops
@@ -22,34 +19,24 @@ from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import heap_maps, sources
+from spanwise.recordings.history import History
 from spanwise.recordings.live_sites import LiveSites, add_by_site, look_at_live
 from spanwise.recordings.moments import is_after, parse_seconds
 from spanwise.recordings.names import build_ids_of
-from spanwise.recordings.ops import check_ops, summarize_ops
+from spanwise.recordings.ops import check_ops
 from spanwise.recordings.simulate import Simulation, account
-from spanwise.recordings.sites import Site, Sites
 from spanwise.recordings.slices import slice_ops
-from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
-from spanwise.recordings.summary import (
-    Summary,
-    count_sites,
-    count_sizes,
-    count_threads,
-    frame_name,
-)
+from spanwise.recordings.sources import ArraySource, FileSource, OneThread
 from spanwise.recordings.timeline import check_detail, take_timeline
 from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.results.rows import AnyRows, Rows, Tabular, as_rows
-from spanwise.results.values import Result
+from spanwise.results.rows import AnyRows, Rows
 from spanwise.tables.table import STOCK, SizeClassTable, as_table, as_tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_KEPT_OPS = 1 << 21
 
-
-class Recording(Result, Tabular):
+class Recording(History):
     """A history of allocation events: a `.swt` file, or an array of operations.
 
     Make one with `open()`, `from_ops()`, `spanwise.record()`, `spanwise.synthesize()` or
@@ -59,13 +46,6 @@ class Recording(Result, Tabular):
         path: the file; None for an array.
         name: what pictures and ledgers call it.
     """
-
-    def __init__(self, source: Source, *, path: str | None = None, name: str = "") -> None:
-        if isinstance(source, str | os.PathLike):
-            raise TypeError(f"to open a recording: spanwise.Recording.open({str(source)!r})")
-        self._source = source
-        self.path = path
-        self.name = name
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], valid_prefix: bool = False) -> Recording:
@@ -112,88 +92,7 @@ class Recording(Result, Tabular):
         sources.write_ops(path, iter([rows]), [("program", name)])
         return cls.open(path)
 
-    # --- what it says of itself ---
-
-    @cached_property
-    def _head(self) -> tuple[dict[str, int], list[tuple[str, str]]]:
-        if not isinstance(self._source, FileSource):
-            return {}, []
-        trace = self._source.open()
-        return sources.read_info(trace), sources.read_meta(trace)
-
-    @property
-    def info(self) -> dict[str, int]:
-        """The head of the file (sw_trace_info): version, pid, stack_depth, ...; {} of an array."""
-        return self._head[0]
-
-    @property
-    def meta(self) -> list[tuple[str, str]]:
-        """Metadata as pairs of strings; keys may repeat."""
-        return self._head[1]
-
-    @property
-    def arguments(self) -> list[str]:
-        """The recorded program's command line."""
-        return [value for key, value in self.meta if key == "arg"]
-
-    @property
-    def program(self) -> str:
-        """The recorded program's file, or the name of the recording."""
-        return next((value for key, value in self.meta if key == "program"), self.name)
-
-    @cached_property
-    def summary(self) -> Summary:
-        """Totals. A raw recording is read through for them, once."""
-        if isinstance(self._source, ArraySource):
-            return Summary(**summarize_ops(self._source.ops))
-        assert isinstance(self._source, FileSource)
-        return Summary(**sources.read_summary(self._source.open(), self.path))
-
-    def __len__(self) -> int:
-        """Operations: events, and ends of threads."""
-        return self.summary.ops
-
-    @property
-    def events(self) -> int:
-        """Allocations, frees and reallocations."""
-        return self.summary.events
-
-    @property
-    def remark(self) -> str:
-        """A sentence that every user of the recording must know; mostly empty."""
-        raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
-        if raw and self.info["version"] > 1:
-            return ""  # known without reading the recording
-        return self.summary.remark
-
-    # --- operations ---
-
-    @property
-    def ops(self) -> Rows:
-        """All operations, read-only rows of `spanwise.OPS_DTYPE`, 32 bytes each.
-
-        Decoded straight into the array; kept for the next time when it is small. Go through
-        `blocks()` where there is no room for all.
-        """
-        if isinstance(self._source, ArraySource):
-            view = as_rows(self._source.ops)
-            view.flags.writeable = False
-            return view
-        return self._kept_ops if len(self) <= _KEPT_OPS else self._read_ops()
-
-    @cached_property
-    def _kept_ops(self) -> Rows:
-        return self._read_ops()
-
-    def _read_ops(self) -> Rows:
-        block = next(self._source.blocks(len(self) + 1), np.empty(0, OPS_DTYPE))
-        block.flags.writeable = False
-        return as_rows(block)
-
-    @property
-    def array(self) -> Rows:
-        """The same as `ops`."""
-        return self.ops
+    # --- parts ---
 
     def __getitem__(self, index: Any) -> Any:
         """An operation; or the recording of operations `first` to `last` - 1, `[first:last]`.
@@ -213,13 +112,6 @@ class Recording(Result, Tabular):
         last = max(first, last)
         ops = slice_ops(np.asarray(self.ops), first, last)
         return Recording.from_ops(ops, name=f"{self.name}[{first}:{last}]")
-
-    def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
-        """The operations in order, as arrays of at most `rows` rows: memory stays bounded."""
-        rows = _lib.as_index(rows, "rows", 1 << 26)
-        if rows == 0:
-            raise errors.InvalidError("rows 0: give at least 1")
-        return self._source.blocks(rows)
 
     # --- accounts ---
 
@@ -258,10 +150,6 @@ class Recording(Result, Tabular):
         ) as tell:
             return self._ledger(made, at, as_options(options), tell)
 
-    def _about_ops(self) -> int:
-        """About how many operations there are, without reading them: for progress bars."""
-        return self.info.get("ops", 0) or (len(self) if self.path is None else 0)
-
     def _check_moment(self, at: str | float) -> None:
         """Refuses a time after the end, where the ledger would silently be that of the end."""
         if at not in MOMENTS and is_after(at, self.summary.duration_ns):
@@ -278,25 +166,33 @@ class Recording(Result, Tabular):
         progress: Step | None = None,
     ) -> Ledger:
         """As `ledger`; of a time after the end, the ledger of the end."""
-        name, stop_op, stop_ns = self._moment(at)
-        if at == "peak-resident":
-            stop_op = self._resident_peak_op(table, options)
-        simulation = Simulation(table, options, resident=True)
+        simulation, name, stop = self._simulation_for(table, at, options)
         try:
-            if at == "end":
-                simulation.time_ns = self.summary.duration_ns
             found = account(
                 self._source,
                 simulation,
                 at=name,
                 name=self.name,
-                stop_op=stop_op,
-                stop_ns=stop_ns,
+                stop_op=stop[0],
+                stop_ns=stop[1],
                 progress=progress,
             )
             return replace(found, remark=self.remark)
         finally:
             simulation.close()
+
+    def _simulation_for(
+        self, table: SizeClassTable, at: str | float, options: HeapOptions
+    ) -> tuple[Simulation, str, tuple[int | None, int | None]]:
+        """A fresh simulation for a look at a moment; the moment's name, and where to stop."""
+        name, stop_op, stop_ns = self._moment(at)
+        if at == "peak-resident":
+            stop_op = self._resident_peak_op(table, options)
+        simulation = Simulation(table, options, resident=True)
+        simulation.steady_from(-(-self.summary.peak_requested_bytes // 2))
+        if at == "end":
+            simulation.time_ns = self.summary.duration_ns
+        return simulation, name, (stop_op, stop_ns)
 
     def _resident_peak_op(self, table: SizeClassTable, options: HeapOptions) -> int:
         """After how many operations most was resident. It depends on the table."""
@@ -331,6 +227,39 @@ class Recording(Result, Tabular):
             return Comparison(
                 [self.ledger(table, at, options=options, progress=tell) for table in made]
             )
+
+    def blowup(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> float | None:
+        """Hoard's blowup: the most held, over the most that one thread would hold for all of it.
+
+        Berger and others, "Hoard: a scalable memory allocator" (2000), with the same heap, its
+        operations all done by one thread, as the ideal allocator. The arguments are those of
+        `ledger`; None where nothing was ever held.
+        """
+        made, given = as_table(table), as_options(options)
+        title = f"blowup, {made.name}"
+        with progress_bar(progress, 2 * self._about_ops(), title, "operations") as tell:
+            most, alone = self._most_held(made, given, tell)
+        return most / alone if alone else None
+
+    def _most_held(
+        self, table: SizeClassTable, options: HeapOptions, progress: Step | None
+    ) -> tuple[int, int]:
+        """The most held, with the threads as recorded and with one for all; 0: no operations."""
+        most = []
+        for source in (self._source, OneThread(self._source)):
+            simulation = Simulation(table, options)
+            try:
+                account(source, simulation, at="end", name=self.name, progress=progress)
+                most.append(simulation.stats().peak_held_bytes)
+            finally:
+                simulation.close()
+        return most[0], most[1]
 
     def timeline(
         self,
@@ -370,54 +299,6 @@ class Recording(Result, Tabular):
             finally:
                 simulation.close()
 
-    def histogram(self) -> Rows:
-        """Requests by size, of allocations and reallocations.
-
-        Returns:
-            Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
-        """
-        return as_rows(count_sizes(self._watched_blocks("sizes")))
-
-    @cached_property
-    def threads(self) -> Rows:
-        """What each thread did, rows of THREADS_DTYPE."""
-        return as_rows(count_threads(self._watched_blocks("threads")))
-
-    def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
-        """As `blocks`, with a progress bar."""
-        with progress_bar(None, self._about_ops(), what, "operations") as tell:
-            for block in self.blocks():
-                yield block
-                tell(len(block))
-
-    @cached_property
-    def modules(self) -> list[Module]:
-        """The recorded program's modules."""
-        if not isinstance(self._source, FileSource):
-            return []
-        return sources.read_modules(self._source.open())
-
-    @cached_property
-    def sites(self) -> Sites:
-        """Call sites at which anything was allocated, most bytes first."""
-        counts = count_sites(self._watched_blocks("sites"))
-        sites = (
-            Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
-            for site, (allocs, allocated_bytes) in sorted(counts.items())
-        )
-        return Sites(sites, build_ids_of(self.modules))
-
-    @cached_property
-    def _frames(self) -> dict[int, tuple[str, ...]]:
-        """The frames of each site, by name."""
-        if not isinstance(self._source, FileSource):
-            return {}
-        modules = self.modules
-        return {
-            site: tuple(frame_name(address, modules) for address in frames)
-            for site, frames in sources.read_sites(self._source.open()).items()
-        }
-
     def live_sites(
         self,
         table: SizeClassTable | str = "c16",
@@ -434,18 +315,11 @@ class Recording(Result, Tabular):
         """
         self._check_moment(at)
         made, given = as_table(table), as_options(options)
-        name, stop_op, stop_ns = self._moment(at)
-        if at == "peak-resident":
-            stop_op = self._resident_peak_op(made, given)
-        simulation = Simulation(made, given, resident=True)
-        if at == "end":
-            simulation.time_ns = self.summary.duration_ns
+        simulation, name, stop = self._simulation_for(made, at, given)
         title = f"live sites, {made.name}"
         try:
             with progress_bar(progress, self._about_ops(), title, "operations") as tell:
-                found = look_at_live(
-                    self._source, simulation, (name, self.name), (stop_op, stop_ns), tell
-                )
+                found = look_at_live(self._source, simulation, (name, self.name), stop, tell)
         finally:
             simulation.close()
         sites = add_by_site(*found, made, self._frames, build_ids_of(self.modules))
@@ -465,14 +339,9 @@ class Recording(Result, Tabular):
         """
         self._check_moment(at)
         made, given = as_table(table), as_options(options)
-        name, stop_op, stop_ns = self._moment(at)
-        if at == "peak-resident":
-            stop_op = self._resident_peak_op(made, given)
-        simulation = Simulation(made, given, resident=True)
-        if at == "end":
-            simulation.time_ns = self.summary.duration_ns
+        simulation, name, stop = self._simulation_for(made, at, given)
         title = f"heap map, {made.name}"
-        names, stop = (name, self.name), (stop_op, stop_ns)
+        names = (name, self.name)
         try:
             with progress_bar(progress, self._about_ops(), title, "operations") as tell:
                 return heap_maps.map_at(self._source, simulation, names, stop, tell)

@@ -173,6 +173,21 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
                 [self.ledger(table, at, options=options, progress=tell) for table in made]
             )
 
+    def blowup(
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> float | None:
+        """Hoard's blowup, of the sums over the recordings; as `Recording.blowup`."""
+        made, given = as_table(table), as_options(options)
+        total = 2 * sum(one._about_ops() for one in self)
+        with progress_bar(progress, total, f"blowup, {made.name}", "operations") as tell:
+            found = [one._most_held(made, given, tell) for one in self]
+        alone = sum(one for _, one in found)
+        return sum(most for most, _ in found) / alone if alone else None
+
     def timeline(
         self,
         table: SizeClassTable | str = "c16",

@@ -85,6 +85,10 @@ class Simulation:
         rows = self.samples()
         self.time_ns = int(rows["time_ns"][-1]) if len(rows) else 0
 
+    def steady_from(self, requested_bytes: int) -> None:
+        """From the first operation on after which so much is live, the steady mean is taken."""
+        lib.sw_runner_steady_from(self._runner, requested_bytes)
+
     def stats(self) -> RunStats:
         """Counts so far."""
         return RunStats.read(self._runner)

@@ -107,6 +107,28 @@ class FileSource:
                 return
 
 
+class OneThread:
+    """The same operations, all of one thread."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def batches(self) -> Iterator[Batch]:
+        """The operations but for ends of threads, from the first to the last."""
+        for batch in self._source.batches():
+            rows = batch.array()
+            ops = rows[rows["kind"] != lib.SW_OP_THREAD_END]
+            ops["thread"] = 0
+            yield Batch(_lib.pointer(ops, "const sw_op *"), len(ops))
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.void]]:
+        """The same as arrays."""
+        for block in self._source.blocks(rows):
+            ops = block[block["kind"] != lib.SW_OP_THREAD_END]
+            ops["thread"] = 0
+            yield ops
+
+
 class Module(NamedTuple):
     """A mapped range of a module of the recorded program."""
 

@@ -35,6 +35,7 @@ STATS = RunStats(
         "held_at_peak_bytes": 2400,
         "requested_at_peak_held_bytes": 800,
         "mean_held_over_requested": 1.75,
+        "steady_held_over_requested": 1.125,
     }  # type: ignore[arg-type]
 )
 
@@ -101,6 +102,7 @@ MEASURES: dict[str, Any] = {
     "largest_hole_bytes": 160,
     "free_runs": 3,
     "jw_mean": 1.75,
+    "jw_mean_steady": 1.125,
     "jw_at_peak_requested": 2400 / 1600,
     "jw_at_peak_held": 4000 / 800,
     "jw_of_peaks": 4000 / 1600,

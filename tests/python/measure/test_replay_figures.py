@@ -70,11 +70,11 @@ def test_time_is_processor_time_an_operation() -> None:
     assert seen.overhead_ns_per_op == 2.0
 
 
-def test_blow_up_is_peak_resident_over_peak_live() -> None:
+def test_fragmentation_is_peak_resident_over_peak_live() -> None:
     """What was resident at the start is part of it: a user pays for that too."""
     assert replay(*THREE).peak_rss_bytes == 150_000
-    assert replay(*THREE).blow_up == 1.5
-    assert replay(*THREE, peak_requested_bytes=0).blow_up is None
+    assert replay(*THREE).fragmentation == replay(*THREE).blow_up == 1.5
+    assert replay(*THREE, peak_requested_bytes=0).fragmentation is None
 
 
 def test_what_is_left_is_the_median_at_each_time() -> None:

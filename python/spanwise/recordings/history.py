@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording says of itself: totals, operations, sizes, threads, modules, call sites."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib, errors
+from spanwise._lib import OPS_DTYPE
+from spanwise.recordings import sources
+from spanwise.recordings.names import build_ids_of
+from spanwise.recordings.ops import summarize_ops
+from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
+from spanwise.recordings.summary import (
+    Summary,
+    count_sites,
+    count_sizes,
+    count_threads,
+    frame_name,
+)
+from spanwise.results.progress import progress_bar
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result
+
+_KEPT_OPS = 1 << 21
+
+
+class History(Result, Tabular):
+    """A history of allocation events: what it says of itself, its operations, and counts of these.
+
+    Attributes:
+        path: the file; None for an array.
+        name: what pictures and ledgers call it.
+    """
+
+    def __init__(self, source: Source, *, path: str | None = None, name: str = "") -> None:
+        if isinstance(source, str | os.PathLike):
+            raise TypeError(f"to open a recording: spanwise.Recording.open({str(source)!r})")
+        self._source = source
+        self.path = path
+        self.name = name
+
+    # --- what it says of itself ---
+
+    @cached_property
+    def _head(self) -> tuple[dict[str, int], list[tuple[str, str]]]:
+        if not isinstance(self._source, FileSource):
+            return {}, []
+        trace = self._source.open()
+        return sources.read_info(trace), sources.read_meta(trace)
+
+    @property
+    def info(self) -> dict[str, int]:
+        """The head of the file (sw_trace_info): version, pid, stack_depth, ...; {} of an array."""
+        return self._head[0]
+
+    @property
+    def meta(self) -> list[tuple[str, str]]:
+        """Metadata as pairs of strings; keys may repeat."""
+        return self._head[1]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The recorded program's command line."""
+        return [value for key, value in self.meta if key == "arg"]
+
+    @property
+    def program(self) -> str:
+        """The recorded program's file, or the name of the recording."""
+        return next((value for key, value in self.meta if key == "program"), self.name)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Totals. A raw recording is read through for them, once."""
+        if isinstance(self._source, ArraySource):
+            return Summary(**summarize_ops(self._source.ops))
+        assert isinstance(self._source, FileSource)
+        return Summary(**sources.read_summary(self._source.open(), self.path))
+
+    def __len__(self) -> int:
+        """Operations: events, and ends of threads."""
+        return self.summary.ops
+
+    @property
+    def events(self) -> int:
+        """Allocations, frees and reallocations."""
+        return self.summary.events
+
+    @property
+    def remark(self) -> str:
+        """A sentence that every user of the recording must know; mostly empty."""
+        raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
+        if raw and self.info["version"] > 1:
+            return ""  # known without reading the recording
+        return self.summary.remark
+
+    # --- operations ---
+
+    @property
+    def ops(self) -> Rows:
+        """All operations, read-only rows of `spanwise.OPS_DTYPE`, 32 bytes each.
+
+        Decoded straight into the array; kept for the next time when it is small. Go through
+        `blocks()` where there is no room for all.
+        """
+        if isinstance(self._source, ArraySource):
+            view = as_rows(self._source.ops)
+            view.flags.writeable = False
+            return view
+        return self._kept_ops if len(self) <= _KEPT_OPS else self._read_ops()
+
+    @cached_property
+    def _kept_ops(self) -> Rows:
+        return self._read_ops()
+
+    def _read_ops(self) -> Rows:
+        block = next(self._source.blocks(len(self) + 1), np.empty(0, OPS_DTYPE))
+        block.flags.writeable = False
+        return as_rows(block)
+
+    @property
+    def array(self) -> Rows:
+        """The same as `ops`."""
+        return self.ops
+
+    def blocks(self, rows: int = 65536) -> Iterator[NDArray[np.void]]:
+        """The operations in order, as arrays of at most `rows` rows: memory stays bounded."""
+        rows = _lib.as_index(rows, "rows", 1 << 26)
+        if rows == 0:
+            raise errors.InvalidError("rows 0: give at least 1")
+        return self._source.blocks(rows)
+
+    def histogram(self) -> Rows:
+        """Requests by size, of allocations and reallocations.
+
+        Returns:
+            Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
+        """
+        return as_rows(count_sizes(self._watched_blocks("sizes")))
+
+    @cached_property
+    def threads(self) -> Rows:
+        """What each thread did, rows of THREADS_DTYPE."""
+        return as_rows(count_threads(self._watched_blocks("threads")))
+
+    def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
+        """As `blocks`, with a progress bar."""
+        with progress_bar(None, self._about_ops(), what, "operations") as tell:
+            for block in self.blocks():
+                yield block
+                tell(len(block))
+
+    @cached_property
+    def modules(self) -> list[Module]:
+        """The recorded program's modules."""
+        if not isinstance(self._source, FileSource):
+            return []
+        return sources.read_modules(self._source.open())
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Call sites at which anything was allocated, most bytes first."""
+        counts = count_sites(self._watched_blocks("sites"))
+        sites = (
+            Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
+            for site, (allocs, allocated_bytes) in sorted(counts.items())
+        )
+        return Sites(sites, build_ids_of(self.modules))
+
+    @cached_property
+    def _frames(self) -> dict[int, tuple[str, ...]]:
+        """The frames of each site, by name."""
+        if not isinstance(self._source, FileSource):
+            return {}
+        modules = self.modules
+        return {
+            site: tuple(frame_name(address, modules) for address in frames)
+            for site, frames in sources.read_sites(self._source.open()).items()
+        }
+
+    def _about_ops(self) -> int:
+        """About how many operations there are, without reading them: for progress bars."""
+        return self.info.get("ops", 0) or (len(self) if self.path is None else 0)
