@@ -60,6 +60,7 @@ from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.measures import Measure
 from spanwise.ledger.run_stats import RunStats
+from spanwise.lessons.growth import Growth, simulate_growth
 from spanwise.measure.ledger_check import LedgerCheck, check_ledger
 from spanwise.measure.peers import PeerComparison, PeerRow, compare_peers
 from spanwise.measure.process_ledger import ProcessLedger
@@ -109,6 +110,7 @@ __all__ = [
     "Explanation",
     "Frontier",
     "Graph",
+    "Growth",
     "HandleError",
     "Heap",
     "HeapClosedError",
@@ -175,6 +177,7 @@ __all__ = [
     "recording",
     "replay",
     "run",
+    "simulate_growth",
     "sweep",
     "synthesize",
     "workloads",

@@ -187,6 +187,7 @@ def big_sweep() -> sw.Sweep:
 BIG: dict[str, Callable[[], Any]] = {
     "Block": lambda: sw.Heap(dry=True).alloc(1 << 40),
     "BuddyAllocator": lambda: sw.BuddyAllocator(1 << 40),
+    "Growth": lambda: sw.simulate_growth([1] * 100),
     "Memory": lambda: sw.Memory(*[b"x" * 1000] * 5000),
     "RecyclableMemory": lambda: sw.RecyclableMemory(sw.ScalableAllocator()),
     "ScalableAllocator": sw.ScalableAllocator,
