@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the ledger of a demo into README.md, and draws what its table changed.
+"""Writes the ledger of a demo into README.md, and draws its three pictures.
 
 The figures are of one machine and one version; the names of the rows, their order and their sums
 are not, and --check compares those.
@@ -24,7 +24,7 @@ from spanwise.commands.demo import TABLES
 from spanwise.ledger.parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = "docs/demo-ledger.png"
+PICTURES = ("docs/demo-ledger.png", "docs/demo-classes.png", "docs/demo-map.png")
 BLOCK = re.compile(r"(?<=^```\n) +go +c16\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^  (?P<name>\S+(?: \S+)*?)  +(?P<cells>\S.*)$")
 
@@ -62,10 +62,17 @@ def faults(shown: str, printed: str) -> list[str]:
     return found
 
 
-def draw(recording: sw.Recording, found: sw.SizeClassTable) -> None:
-    """The ledgers before and after: under the library's own table and under the found one."""
+def draw(recording: sw.Recording, found: sw.SizeClassTable, folder: Path) -> None:
+    """Ledgers under the library's own table and the found one; sizes beside classes; a heap map."""
     recording.name = "python3, JSON and sqlite"
-    plots.save(recording.compare(["c16", found]).plot(), ROOT / PICTURE)
+    tables = [sw.SizeClassTable.c16(), found]
+    pictures = (
+        recording.compare(tables).plot(),
+        plots.boundaries(recording.histogram(), tables, title=f"requests of {recording.name}"),
+        recording.map(found, "end").plot(),
+    )
+    for name, picture in zip(PICTURES, pictures, strict=True):
+        plots.save(picture, folder / name)
 
 
 def small_recording() -> sw.Recording:
@@ -101,8 +108,8 @@ def main() -> int:
         return _fail(f"{recorded}: not there; run ./dev demo first", 2)
     table = table_of(sw.Recording.open(recorded))
     options.readme.write_text(text[: block.start()] + table + text[block.end() :], encoding="utf-8")
-    draw(sw.Recording.open(recorded), sw.SizeClassTable.named(str(options.out / "best.json")))
-    print(f"{options.readme} and {PICTURE} are those of {options.out}")
+    draw(sw.Recording.open(recorded), sw.SizeClassTable.named(str(options.out / "best.json")), ROOT)
+    print(f"{options.readme} and {', '.join(PICTURES)} are those of {options.out}")
     return 0
 
 

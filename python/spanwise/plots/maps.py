@@ -173,8 +173,8 @@ def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
     spans = int((one.array["kind"] == raster.SLOTS).sum())
     live = _format.number(one.ledger.live_objects)
     ax.set_title(
-        f"{one.ledger.source or 'heap'} at {one.ledger.at}, table {one.ledger.table}:"
-        f" {live} live objects in {_format.plural(spans, 'span')}"
+        f"{one.ledger.source or 'heap'} at {one.ledger.at}, table {one.ledger.table}:\n"
+        f"{live} live objects in {_format.plural(spans, 'span')}"
     )
     _explain(ax, grid, by, most)
 

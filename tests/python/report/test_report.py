@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
+from spanwise.ledger.parts import PARTS
+from spanwise.report.definitions import DEFINITIONS
 
-from tests.python.helpers import make_ops, random_ops
+from tests.python.helpers import ROOT, make_ops, random_ops
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 
@@ -216,3 +218,11 @@ def test_ctrl_c_leaves_no_part(tmp_path: Path) -> None:
         pytest.skip("it was done before it was interrupted")
     assert (going.returncode, told) == (130, "spanwise: interrupted\n")
     assert [one.name for one in tmp_path.iterdir()] == ["a.swt"]
+
+
+def test_the_page_of_definitions_has_each_term_of_a_report() -> None:
+    """The words are the same; docs/definitions.md says more of some."""
+    page = (ROOT / "docs/definitions.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| ([a-z -]+) \| (.+) \|$", page, re.MULTILINE))
+    assert set(DEFINITIONS) <= set(told)
+    assert set(PARTS.values()) <= set(told)
