@@ -51,6 +51,7 @@ from spanwise.gc.cycle import Cycle
 from spanwise.gc.graphs import binary_tree, linked_list, random_graph
 from spanwise.gc.heap import CollectedHeap
 from spanwise.gc.objects import CollectedObject, Graph, ObjectType
+from spanwise.gc.trace import GcTrace, parse_gctrace, read_gctrace
 from spanwise.heap.block import Block
 from spanwise.heap.heap import Heap
 from spanwise.heap.heap_map import HeapMap
@@ -109,6 +110,7 @@ __all__ = [
     "Cycle",
     "Explanation",
     "Frontier",
+    "GcTrace",
     "Graph",
     "Growth",
     "HandleError",
@@ -171,8 +173,10 @@ __all__ = [
     "compare_peers",
     "linked_list",
     "optimize",
+    "parse_gctrace",
     "plots",
     "random_graph",
+    "read_gctrace",
     "record",
     "recording",
     "replay",

@@ -22,6 +22,7 @@ from spanwise.commands import (
     diff,
     explain,
     export,
+    gctrace,
     ledger,
     optimize,
     record,
@@ -35,7 +36,7 @@ from spanwise.errors import SpanwiseError
 
 COMMANDS = (
     *(classes, explain, record, run, ledger, compare, optimize, build, replay, sweep),
-    *(report, export, check, diff, demo),
+    *(report, export, check, diff, gctrace, demo),
 )
 EXIT_BAD = 2
 EXIT_PIPE = 141

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "gc/annex.h"
 #include "gc/hooks.h"
+#include "gc/trace_line.h"
 #include "gc/type.h"
 
 /* --- making and ending ------------------------------------------------------------------------ */
@@ -36,6 +37,8 @@ sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
     sw_gc *gc = sw_os_map(sizeof *gc);
     if (gc == NULL) return sw_fail(SW_NOMEM, "gc_create", "no memory for a collector");
     gc->epoch = 1;
+    gc->born_ns = sw_os_now_ns();
+    gc->traced = sw_gc_trace_asked();
     sw_status status = SW_NOMEM;
     if (sw_gc_stack_start(&gc->stack) && sw_gc_types_start(gc))
         status = make_heap(options, gc);

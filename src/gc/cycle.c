@@ -8,6 +8,7 @@
 #include "gc/mark.h"
 #include "gc/second_mark.h"
 #include "gc/sweep.h"
+#include "gc/trace_line.h"
 #include "heap/cache.h"
 #include "heap/thread.h"
 
@@ -86,6 +87,13 @@ static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
     return done ? end_marking(gc, exact) : SW_OK;
 }
 
+static uint64_t spent_ns(const sw_gc *gc) { return gc->cycle.mark_ns + gc->cycle.sweep_ns; }
+
+static void end_cycle(sw_gc *gc) {
+    gc->spent_ns += spent_ns(gc);
+    if (gc->traced) sw_gc_trace_print(gc);
+}
+
 static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
     uint64_t begin = sw_os_now_ns();
     uint64_t *spent = &gc->cycle.mark_ns;
@@ -97,12 +105,11 @@ static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
         if (sw_gc_sweep(gc, cache, work)) enter_phase(gc, SW_GC_IDLE);
     }
     *spent += sw_os_now_ns() - begin;
+    if (gc->phase == SW_GC_IDLE) end_cycle(gc);
     return status;
 }
 
-/* A call that works on the cycle begins and ends. */
-static uint64_t spent_ns(const sw_gc *gc) { return gc->cycle.mark_ns + gc->cycle.sweep_ns; }
-
+/* A call that works on the cycle has ended. */
 static void note_call(sw_gc *gc, uint64_t before_ns) {
     uint64_t ns = spent_ns(gc) - before_ns;
     gc->cycle.steps++;
@@ -112,7 +119,8 @@ static void note_call(sw_gc *gc, uint64_t before_ns) {
 static void start(sw_gc *gc) {
     uint64_t begin = sw_os_now_ns();
     begin_marking(gc);
-    gc->cycle.mark_ns += sw_os_now_ns() - begin;
+    gc->start_ns = sw_os_now_ns() - begin;
+    gc->cycle.mark_ns += gc->start_ns;
 }
 
 /* The first error of what is left of the cycle. */

@@ -82,6 +82,10 @@ struct sw_gc {
     sw_gc_place sweep;  /* spans that steps have not swept */
     sw_gc_place sought; /* spans that allocations have not looked at */
     sw_gc_cycle cycle;  /* under way, or the last one */
+    bool traced;        /* SPANWISE_DEBUG=gctrace=1: a line at each end of a cycle */
+    uint64_t born_ns;   /* when the collector was made */
+    uint64_t start_ns;  /* of the cycle: what its start took */
+    uint64_t spent_ns;  /* in the cycles that have ended */
 };
 
 /* What an annex is stamped with in this epoch of the collector. */

@@ -25,7 +25,7 @@ SIZES = "4096, 4K and 4KiB are the same, 4KB is 4000"
 NAMES = (
     *("classes", "explain", "record", "run", "ledger", "compare"),
     *("optimize", "build", "replay", "sweep"),
-    *("report", "export", "check", "diff", "demo"),
+    *("report", "export", "check", "diff", "gctrace", "demo"),
 )
 
 

@@ -184,6 +184,11 @@ def big_sweep() -> sw.Sweep:
     return sw.sweep([short], tables, progress=False, workers=1)
 
 
+GC_LINES = [
+    "gc 1 @0.452s 3%: 0.026+12.3+0.012 ms clock, 0.21+0.21/2.1/12.3+0.098 ms cpu,"
+    " 12MB->13MB->8MB (16MB goal)"
+]
+
 BIG: dict[str, Callable[[], Any]] = {
     "Block": lambda: sw.Heap(dry=True).alloc(1 << 40),
     "BuddyAllocator": lambda: sw.BuddyAllocator(1 << 40),
@@ -201,6 +206,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "Cycle": lambda: sw.CollectedHeap().collect(),
     "Explanation": lambda: sw.SizeClassTable.go().explain(33),
     "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
+    "GcTrace": lambda: sw.parse_gctrace(GC_LINES * 500),
     "Graph": lambda: big_graph()[2],
     "Heap": sw.Heap,
     "HeapMap": RECORDING.map,

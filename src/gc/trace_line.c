@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Written without allocating: the line appears while the world is stopped. */
+#include "gc/trace_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "os/os.h"
+
+bool sw_gc_trace_asked(void) {
+    const char *asked = "gctrace=1", *text = getenv("SPANWISE_DEBUG");
+    size_t length = strlen(asked);
+    while (text != NULL && *text != '\0') {
+        if (strncmp(text, asked, length) == 0 && (text[length] == ',' || text[length] == '\0'))
+            return true;
+        text = strchr(text, ',');
+        if (text != NULL) text++;
+    }
+    return false;
+}
+
+enum { LINE = 320, MB = 1 << 20 };
+
+#define MS "%llu.%03llu" /* of nanoseconds */
+#define MS_OF(ns) (unsigned long long)(ns) / 1000000, (unsigned long long)(ns) / 1000 % 1000
+
+void sw_gc_trace_print(const sw_gc *gc) {
+    const sw_gc_cycle *cycle = &gc->cycle;
+    char line[LINE];
+    uint64_t age = sw_os_now_ns() - gc->born_ns, mark = cycle->mark_ns - gc->start_ns;
+    unsigned long long after = cycle->marked_bytes;
+    unsigned long long before = after + cycle->freed_bytes + cycle->pending_bytes;
+    (void)snprintf(line, sizeof line,
+                   "gc %llu @" MS "s %llu%%: " MS "+" MS "+" MS " ms clock, " MS "+0/" MS "/0+" MS
+                   " ms cpu, %llu->%llu->%llu MB, 0 MB goal, 1 P",
+                   (unsigned long long)cycle->number, MS_OF(age / 1000),
+                   (unsigned long long)(age == 0 ? 0 : gc->spent_ns * 100 / age),
+                   MS_OF(gc->start_ns), MS_OF(mark), MS_OF(cycle->sweep_ns), MS_OF(gc->start_ns),
+                   MS_OF(mark), MS_OF(cycle->sweep_ns), before / MB, before / MB, after / MB);
+    sw_emergency_print("%s\n", line);
+}
