@@ -23,6 +23,7 @@ if _start.is_command():
 
 from spanwise import plots, workloads
 from spanwise._lib import OPS_DTYPE, version
+from spanwise.arenas.arena import Arena, ArenaStats
 from spanwise.builds.build import Build, build
 from spanwise.builds.programs import BuildError
 from spanwise.errors import (
@@ -96,6 +97,8 @@ __version__ = version()
 
 __all__ = [
     "OPS_DTYPE",
+    "Arena",
+    "ArenaStats",
     "Block",
     "BlockBusyError",
     "BlockFreedError",

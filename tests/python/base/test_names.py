@@ -124,6 +124,7 @@ def test_every_result_becomes_json() -> None:
         "Measure",
         "Constraint",
         "RecordedPart",
+        "Arena",
         "BuddyAllocator",
         "CollectedHeap",
         "CollectedObject",

@@ -198,6 +198,8 @@ BIG: dict[str, Callable[[], Any]] = {
     "ScalableAllocator": sw.ScalableAllocator,
     "ScalableStats": lambda: sw.ScalableAllocator().stats(),
     "Reader": lambda: sw.Reader(bytes(1 << 20)),
+    "Arena": sw.Arena,
+    "ArenaStats": lambda: sw.Arena().stats(),
     "Build": lambda: sw.Build(Path("/x"), {"table": {"name": "a", "hash": "b"}, "flags": [LONG]}),
     "CollectedHeap": sw.CollectedHeap,
     "CollectedObject": lambda: big_graph()[1],
