@@ -193,6 +193,7 @@ static void refused(void) {
     CHECK_EQ(requested[9], 77);
     map.tile_count = 55;
     CHECK_EQ(sw_heap_map_read(heap, 1, &map), SW_STATE); /* dry, and no map of writes */
+    CHECK_EQ(map.tile_count, 55);
     map.tiles = NULL;
     CHECK_EQ(sw_heap_map_read(heap, 0, &map), SW_INVALID);
     map = (sw_heap_map){.slot_capacity = 1, .tile_count = 55};
