@@ -26,7 +26,7 @@ from spanwise.heap.stats import SPANS_DTYPE
 from spanwise.ledger import ledger
 from spanwise.measure import replay_result, replayer
 from spanwise.optimizer import frontier
-from spanwise.recordings import summary
+from spanwise.recordings import lifetimes, summary
 from spanwise.sweeps import tasks
 from spanwise.tables import classes
 
@@ -37,6 +37,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "Recording.ops": spanwise.OPS_DTYPE.names or (),
     "Recording.timeline": spanwise._lib.RUN_SAMPLE_DTYPE.names or (),
     "Recording.histogram": summary.HISTOGRAM_DTYPE.names or (),
+    "Recording.lifetimes": lifetimes.LIFETIMES_DTYPE.names or (),
     "Recording.threads": summary.THREADS_DTYPE.names or (),
     "Recording.sites": ("id", "allocs", "allocated_bytes", "frames"),
     "SizeClassTable.classes": classes.CLASSES_DTYPE.names or (),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spanwise import _lib, errors
 from spanwise._lib import OPS_DTYPE
 from spanwise.recordings import sources
+from spanwise.recordings.lifetimes import check_group, take_lifetimes
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import summarize_ops
 from spanwise.recordings.sites import Site, Sites
@@ -27,6 +28,7 @@ from spanwise.recordings.summary import (
 from spanwise.results.progress import progress_bar
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
+from spanwise.tables.table import SizeClassTable, as_table
 
 _KEPT_OPS = 1 << 21
 
@@ -143,6 +145,26 @@ class History(Result, Tabular):
             Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
         """
         return as_rows(count_sizes(self._watched_blocks("sizes")))
+
+    def lifetimes(self, by: str = "class", table: SizeClassTable | str = "c16") -> Rows:
+        """How long objects lived, in powers of two of nanoseconds, by class, call site or size.
+
+        An object that is resized lives on; it counts with its last size, for the site of its birth.
+
+        Args:
+            by: "class"; "site"; "size": the size in powers of two.
+            table: the classes, or the name of a table.
+
+        Returns:
+            Rows of LIFETIMES_DTYPE: cls (0: large), site, size_bytes (of the class, or at least),
+            lifetime_ns (at least), freed, count, total_bytes. Objects that are not freed have
+            their age at the end, so `recording[:n].lifetimes()` has the ages after n operations.
+
+        Raises:
+            InvalidError: for another `by`.
+        """
+        check_group(by)
+        return as_rows(take_lifetimes(self._watched_blocks("lifetimes"), by, as_table(table)))
 
     @cached_property
     def threads(self) -> Rows:

@@ -17,6 +17,7 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.recordings.lifetimes import add_lifetimes
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.recording import Recording
@@ -215,6 +216,17 @@ class RecordingSet(Sequence[Recording], Result, Tabular):
     def histogram(self) -> Rows:
         """Requests by size of all of them; as `Recording.histogram`."""
         return add_histograms([one.histogram() for one in self])
+
+    def lifetimes(self, by: str = "class", table: SizeClassTable | str = "c16") -> Rows:
+        """Lifetimes of all, each process's ages at its own end; as `Recording.lifetimes`.
+
+        Raises:
+            InvalidError: by "site", whose numbers are those of one recording.
+        """
+        if by == "site":
+            raise errors.InvalidError("numbers of sites are those of one recording; ask one")
+        made = as_table(table)
+        return as_rows(add_lifetimes([np.asarray(one.lifetimes(by, made)) for one in self]))
 
     @property
     def threads(self) -> Rows:

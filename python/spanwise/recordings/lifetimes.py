@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long objects live, by size class, by call site or by size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import errors
+from spanwise._lib import lib
+from spanwise.tables.table import SizeClassTable
+
+GROUPS = ("class", "site", "size")
+"""By what lifetimes are told."""
+
+LIFETIMES_DTYPE = np.dtype(
+    [
+        ("cls", "<u4"),
+        ("site", "<u4"),
+        ("size_bytes", "<u8"),
+        ("lifetime_ns", "<u8"),
+        ("freed", "?"),
+        ("count", "<u8"),
+        ("total_bytes", "<u8"),
+    ]
+)
+"""Objects of a group that lived about as long; what is not the group's is 0."""
+
+
+def check_group(by: str) -> None:
+    """Refuses what lifetimes are not told by.
+
+    Raises:
+        InvalidError: it is none of `GROUPS`.
+    """
+    if by not in GROUPS:
+        raise errors.InvalidError(f"by {by!r}: use one of {', '.join(GROUPS)}")
+
+
+def take_lifetimes(
+    blocks: Iterator[NDArray[np.void]], by: str, table: SizeClassTable
+) -> NDArray[np.void]:
+    """Rows of LIFETIMES_DTYPE, by rising key and lifetime, those of freed objects first.
+
+    Args:
+        blocks: the operations in order.
+        by: one of `GROUPS`.
+        table: the classes.
+    """
+    objects, found, end_ns = _Objects(), _Counts(by, table), 0
+    for block in blocks:
+        rows = block[block["kind"] != lib.SW_OP_THREAD_END]
+        if len(rows):
+            end_ns = int(rows["time_ns"][-1])
+            found.add(*objects.run(rows), freed=True)
+    found.add(*objects.left(end_ns), freed=False)
+    return found.rows()
+
+
+Key = tuple[int, int, int, int, bool]
+"""Class, site, size, lifetime, whether it was freed."""
+
+Lived = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]
+"""Of some objects: how long they lived, ns; last size, bytes; site of birth."""
+
+
+class _Objects:
+    """Objects by id, as of the operations so far: birth, last size, site of birth."""
+
+    def __init__(self) -> None:
+        self._born = np.zeros(0, np.uint64)
+        self._size = np.zeros(0, np.uint64)
+        self._site = np.zeros(0, np.uint32)
+        self._live = np.zeros(0, bool)
+
+    def run(self, rows: NDArray[np.void]) -> Lived:
+        """Goes through operations; what died in them."""
+        self._widen(int(rows["object"].max()) + 1)
+        rows = rows[np.argsort(rows["object"], kind="stable")]
+        ids, kind = rows["object"], rows["kind"]
+        first = np.searchsorted(ids, ids)  # the first operation here on the same object
+        allocs = kind == lib.SW_OP_ALLOC
+        birth = _latest(allocs, first)
+        sized = _latest(allocs | (kind == lib.SW_OP_REALLOC), first)
+        born = np.where(birth < 0, self._born[ids], rows["time_ns"][birth])
+        site = np.where(birth < 0, self._site[ids], rows["site"][birth])
+        size = np.where(sized < 0, self._size[ids], rows["size"][sized])
+        last = np.append(ids[1:] != ids[:-1], True)
+        dead = kind == lib.SW_OP_FREE
+        for kept, values in ((self._born, born), (self._size, size), (self._site, site)):
+            kept[ids[last]] = values[last]
+        self._live[ids[last]] = ~dead[last]
+        return rows["time_ns"][dead] - born[dead], size[dead], site[dead]
+
+    def left(self, now_ns: int) -> Lived:
+        """What is live; its lifetime is its age."""
+        live = self._live
+        return np.uint64(now_ns) - self._born[live], self._size[live], self._site[live]
+
+    def _widen(self, count: int) -> None:
+        more = count - len(self._live)
+        if more > 0:
+            more = max(more, len(self._live))
+            self._born, self._size, self._site, self._live = (
+                np.concatenate([one, np.zeros(more, one.dtype)])
+                for one in (self._born, self._size, self._site, self._live)
+            )
+
+
+def _latest(wanted: NDArray[np.bool_], first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each operation the latest wanted one on its object until then; -1: none here."""
+    places = np.maximum.accumulate(np.where(wanted, np.arange(len(wanted)), -1))
+    return np.where(places >= first, places, -1)
+
+
+def _floor_pow2(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The highest power of two that is not above; of 0, 0."""
+    _, exponent = np.frexp(values.astype(np.float64))
+    powers = np.left_shift(np.uint64(1), np.maximum(exponent - 1, 0).astype(np.uint64))
+    found: NDArray[np.uint64] = np.where(values > 0, powers, np.uint64(0))
+    return found
+
+
+@dataclass
+class _Counts:
+    """Objects and their bytes by group, lifetime and end."""
+
+    by: str
+    table: SizeClassTable
+    sums: dict[Key, list[int]] = field(default_factory=dict)
+
+    def add(
+        self,
+        lived: NDArray[np.uint64],
+        size: NDArray[np.uint64],
+        site: NDArray[np.uint32],
+        *,
+        freed: bool,
+    ) -> None:
+        """Adds objects."""
+        keys = self._keys(size, site)
+        told = np.stack([*keys, _floor_pow2(lived)]).astype(np.uint64)
+        unique, place = np.unique(told, axis=1, return_inverse=True)
+        counts = np.bincount(place.ravel(), minlength=unique.shape[1])
+        total = np.zeros(unique.shape[1], np.uint64)
+        np.add.at(total, place.ravel(), size)
+        columns = zip(unique.T.tolist(), counts.tolist(), total.tolist(), strict=True)
+        for (cls, number, size_bytes, lifetime), count, total_bytes in columns:
+            one = self.sums.setdefault((cls, number, size_bytes, lifetime, freed), [0, 0])
+            one[0] += count
+            one[1] += total_bytes
+
+    def _keys(
+        self, size: NDArray[np.uint64], site: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.uint64], ...]:
+        """Class, site and size of each object, as far as the group is by them."""
+        none = np.zeros(len(size), np.uint64)
+        if self.by == "site":
+            return none, site.astype(np.uint64), none
+        if self.by == "size":
+            return none, none, _floor_pow2(size)
+        slots = np.asarray(self.table.classes["size_bytes"]).astype(np.uint64)
+        cls = np.searchsorted(slots, size) + 1
+        large = cls > len(slots)
+        slot_bytes = np.where(large, 0, slots[np.minimum(cls, len(slots)) - 1])
+        return np.where(large, 0, cls).astype(np.uint64), none, slot_bytes.astype(np.uint64)
+
+    def rows(self) -> NDArray[np.void]:
+        """All of them."""
+        return _in_order(self.sums)
+
+
+def _in_order(sums: Mapping[Key, Sequence[int]]) -> NDArray[np.void]:
+    order = sorted(sums, key=lambda key: (key[:3], not key[4], key[3]))
+    return np.array([(*key, *sums[key]) for key in order], LIFETIMES_DTYPE)
+
+
+def add_lifetimes(found: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """The sum of several."""
+    sums: dict[Key, list[int]] = {}
+    for row in (row for rows in found for row in rows.tolist()):
+        one = sums.setdefault(row[:5], [0, 0])
+        one[0] += row[5]
+        one[1] += row[6]
+    return _in_order(sums)
