@@ -353,7 +353,7 @@ def test_run_takes_strided_arrays(heap: sw.Heap) -> None:
 
 
 def test_long_run_equals_many_short_ones() -> None:
-    ops = random_ops(5, 300_000)
+    ops = random_ops(5, 60_000)
     with sw.Heap("go", manual_clock=True) as whole, sw.Heap("go", manual_clock=True) as parts:
         stats = whole.run(ops)
         for part in np.array_split(ops, 7):
