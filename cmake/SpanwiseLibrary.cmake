@@ -93,7 +93,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   # What runs once, at the start or at the end, is short rather than fast: it is resident as well.
   set_source_files_properties(
     src/malloc/start.c src/malloc/report.c src/malloc/json.c src/malloc/options.c src/malloc/info.c
-    src/watch/touched.c PROPERTIES COMPILE_OPTIONS -Os)
+    src/size/table.c src/heap/fork.c src/watch/verify.c src/watch/touched.c PROPERTIES COMPILE_OPTIONS -Os)
   # A program that opens it with dlopen may close it while its objects live.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)

@@ -36,6 +36,12 @@ FACE_FLAGS = (
         "-fdata-sections",
     ),
 )
+SHORT_FLAG = "-Os"
+SHORT_SOURCES = (
+    *("malloc/start.c", "malloc/report.c", "malloc/json.c", "malloc/options.c", "malloc/info.c"),
+    *("size/table.c", "heap/fork.c", "watch/verify.c", "watch/touched.c"),
+)
+"""What runs once, at the start or at the end, is short rather than fast: it is resident as well."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     "-Wl,-z,defs",
@@ -165,6 +171,14 @@ def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:
 # --- compiling ------------------------------------------------------------------------------------
 
 
+def _named(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _own_flags(path: Path) -> list[str]:
+    return [SHORT_FLAG] if _named(path) in SHORT_SOURCES else []
+
+
 def compile_all(
     compiler: Compiler,
     files: Sequence[Path],
@@ -181,7 +195,7 @@ def compile_all(
     made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
     words = [*compiler.words, *COMMON_FLAGS, *flags]
     steps = [
-        Step([*words, "-c", path, "-o", to], f"compiling {path.parent.name}/{path.name}")
+        Step([*words, *_own_flags(path), "-c", path, "-o", to], f"compiling {_named(path)}")
         for path, to in zip(files, made, strict=True)
     ]
     run_steps(steps, jobs)

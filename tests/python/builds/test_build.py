@@ -21,6 +21,8 @@ from spanwise.builds.steps import (
     FACE_LINK_FLAGS,
     FACE_ROOMS,
     SHARED_FLAGS,
+    SHORT_FLAG,
+    SHORT_SOURCES,
     core_rooms,
     source_root,
 )
@@ -329,6 +331,12 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
             assert flag in targets, flag
     for flag in (*FACE_FLAGS, *FACE_LINK_FLAGS):
         assert flag.removeprefix("-D") in library, flag
+    short = re.findall(
+        r"set_source_files_properties\((.*?) PROPERTIES COMPILE_OPTIONS (\S+)\)", library, re.DOTALL
+    )
+    assert [(sorted(names.split()), flag) for names, flag in short] == [
+        (sorted(f"src/{name}" for name in SHORT_SOURCES), SHORT_FLAG)
+    ]
     floor = {"base", "os/linux", "ds"}
     for name, rooms in (("core", core_rooms(ROOT, True)), ("malloc", FACE_ROOMS)):
         words = re.findall(rf"spanwise_sources\({name}_sources (.*?)\)", library, re.DOTALL)[0]
