@@ -111,8 +111,27 @@ def test_free_at_once_and_during_a_cycle() -> None:
         cycle = heap.finish()
         assert (cycle.pending_objects, cycle.pending_bytes) == (1, 64)
         assert heap.ledger().live_objects == 0
+        assert repr(two) == "<CollectedObject node, freed>"
         with pytest.raises(sw.BlockFreedError, match="twice"):
             two.free()
+
+
+def test_what_a_write_replaces_is_part_of_the_snapshot() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = node_type(heap)
+        parent, child = heap.new(kind), heap.new(kind)
+        parent[0] = child
+        child.release()
+        heap.start()
+        parent[0] = None
+        assert heap.finish().marked_objects == 2
+        assert heap.collect().freed_objects == 1
+
+
+def test_a_rate_is_objects_by_the_time_of_marking() -> None:
+    cycle = sw.Cycle(1, 1, 1500, 0, 1500, 3, 0, 0, 0, 0, 0, 0, False)
+    assert cycle.marked_objects_per_second == 2e6
+    assert sw.Cycle(1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, False).marked_objects_per_second == 0.0
 
 
 def test_a_cycle_that_is_abandoned_frees_nothing() -> None:
