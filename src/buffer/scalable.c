@@ -155,8 +155,11 @@ static void *take(sw_scalable *scalable, size_t size, const char *op) {
     if (sw_unlikely(check_size(size, op) != SW_OK)) return NULL;
     sw_child *child = child_for(scalable, size, op);
     if (sw_unlikely(child == NULL)) return NULL;
-    uint64_t offset = sw_range_alloc(range_of(child), size);
-    if (sw_unlikely(offset == SW_RANGE_NONE)) return NULL;
+    uint64_t offset;
+    if (!sw_range_alloc_only(child->range, size, &offset)) {
+        offset = sw_range_alloc(range_of(child), size);
+        if (sw_unlikely(offset == SW_RANGE_NONE)) return NULL;
+    }
     scalable->allocated_bytes += size;
     return child->bytes + offset;
 }
@@ -184,9 +187,11 @@ static sw_status give(sw_scalable *scalable, void *bytes, size_t size, const cha
     if (sw_unlikely(child == NULL))
         return sw_fail(SW_INVALID, op, "%zu bytes at %p: they are in no child of this allocator",
                        size, bytes);
-    sw_status status =
-        sw_range_free(range_of(child), (uint64_t)((uint8_t *)bytes - child->bytes), size);
-    if (sw_unlikely(status != SW_OK)) return status;
+    uint64_t offset = (uint64_t)((uint8_t *)bytes - child->bytes);
+    if (size == 0 || !sw_range_free_only(child->range, offset, size)) {
+        sw_status status = sw_range_free(range_of(child), offset, size);
+        if (sw_unlikely(status != SW_OK)) return status;
+    }
     scalable->freed_bytes += size;
     if (sw_unlikely(sw_child_is_idle(child)) && (child->is_own || scalable->count > 1)) {
         if (child->is_own) {

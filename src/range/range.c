@@ -133,17 +133,13 @@ static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
 uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
     if (sw_unlikely(!sw_range_has_entered(range, "range_alloc"))) return SW_RANGE_NONE;
     if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
-    uint64_t offset = range->only.start;
-    if (size < range->only.size) {
-        range->only.start = offset + size;
-        range->only.size -= size;
-        range->free_size -= size;
-    } else {
+    uint64_t offset;
+    if (!sw_range_alloc_only(range, size, &offset)) {
         offset = alloc_by_ops(range, size);
         if (sw_unlikely(offset == SW_RANGE_NONE)) return refuse_size(range, size, "range_alloc");
+        range->allocs++;
+        range->rover = offset + size;
     }
-    range->allocs++;
-    range->rover = offset + size;
     sw_range_leave(range);
     return offset;
 }
@@ -190,29 +186,16 @@ static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint6
     return status;
 }
 
-/* What touches the one hole becomes a part of it. False: it does not touch it, or there are others. */
-static sw_always_inline bool joins_only(sw_range *range, uint64_t offset, uint64_t size) {
-    if (range->only.size == 0) return false;
-    if (offset + size == range->only.start) {
-        range->only.start = offset;
-    } else if (offset != range->only.start + range->only.size) {
-        return false;
-    }
-    range->only.size += size;
-    range->free_size += size;
-    return true;
-}
-
 sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
     sw_status status = sw_range_enter(range, "range_free");
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(size - 1 >= range->size || offset > range->size - size))
         return refuse_free(range, SW_INVALID, offset, size);
-    if (!joins_only(range, offset, size)) {
+    if (!sw_range_free_only(range, offset, size)) {
         status = free_by_ops(range, offset, size);
         if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
+        range->frees++;
     }
-    range->frees++;
     sw_range_leave(range);
     return SW_OK;
 }

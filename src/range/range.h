@@ -70,6 +70,32 @@ struct sw_range {
     } as;
 };
 
+/* Takes the front of the one hole, if it is longer than that. The size is not 0. Callers: range.c, and
+ * buffer/, whose ranges nobody else calls. */
+static inline bool sw_range_alloc_only(sw_range *range, uint64_t size, uint64_t *offset) {
+    if (size >= range->only.size) return false;
+    *offset = range->only.start;
+    range->only.start += size;
+    range->only.size -= size;
+    range->free_size -= size;
+    range->allocs++;
+    range->rover = range->only.start;
+    return true;
+}
+/* What touches the one hole becomes a part of it. False: it does not touch it, or there are others. The part
+ * lies in the range, and its size is not 0. */
+static inline bool sw_range_free_only(sw_range *range, uint64_t offset, uint64_t size) {
+    if (range->only.size == 0) return false;
+    if (offset + size == range->only.start) {
+        range->only.start = offset;
+    } else if (offset != range->only.start + range->only.size) {
+        return false;
+    }
+    range->only.size += size;
+    range->free_size += size;
+    range->frees++;
+    return true;
+}
 /* Tells the back end of the one hole. */
 static inline void sw_range_settle(sw_range *range) {
     if (range->only.size != 0) range->ops->set_only(range, range->only);

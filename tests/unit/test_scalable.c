@@ -180,6 +180,7 @@ static void wrong_arguments(void) {
     CHECK_EQ(sw_scalable_free(scalable, other, 4), SW_INVALID);
     CHECK_EQ(sw_scalable_free(scalable, NULL, 4), SW_INVALID);
     CHECK_EQ(sw_scalable_free(scalable, block, 0), SW_INVALID);
+    CHECK_EQ(sw_scalable_free(scalable, block + 100, 0), SW_INVALID); /* at the hole */
     CHECK_EQ(sw_scalable_free(scalable, block, KIB + 1), SW_INVALID);
     CHECK_EQ(sw_scalable_free(scalable, block, SIZE_MAX), SW_INVALID);
     CHECK_EQ(sw_scalable_free(scalable, block - 1, 2), SW_INVALID);
