@@ -90,10 +90,12 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
   spanwise_face(malloc ${malloc_sources})
   target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0)
-  # What runs once, at the start or at the end, is short rather than fast: it is resident as well.
+  # What runs once, at the start or at the end, or in tracked heaps only, is short rather than fast: it is
+  # resident as well.
   set_source_files_properties(
     src/malloc/start.c src/malloc/report.c src/malloc/json.c src/malloc/options.c src/malloc/info.c
-    src/size/table.c src/heap/fork.c src/watch/verify.c src/watch/touched.c PROPERTIES COMPILE_OPTIONS -Os)
+    src/malloc/account.c src/malloc/slow.c src/heap/options.c src/size/table.c src/heap/fork.c
+    src/watch/verify.c src/watch/touched.c PROPERTIES COMPILE_OPTIONS -Os)
   # A program that opens it with dlopen may close it while its objects live.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
