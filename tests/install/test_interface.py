@@ -17,7 +17,7 @@ HEAP, STATUS = "include/spanwise/heap.h", "include/spanwise/status.h"
 STATS, VERSION = "include/spanwise/stats.h", "include/spanwise/spanwise.h"
 NOW = (ROOT / RECORD).read_text(encoding="utf-8").splitlines()[0]
 LIMIT = "    uint64_t limit_bytes;  "
-TOUCH = "    uint8_t touch_map;    "
+LAST = "} sw_heap_options;"
 THREAD = "    uint64_t thread;  /* the"
 
 GONE, NEW = f"gone within version {NOW}: ", "not on record: "
@@ -31,8 +31,8 @@ CHANGES = {
     ),
     "a field at the end of a sized struct": (
         HEAP,
-        TOUCH,
-        [NEW + "struct sw_heap_options 12 later: uint64_t"],
+        LAST,
+        [NEW + "struct sw_heap_options 13 later: uint64_t"],
     ),
     "a field in the midst of it": (
         HEAP,
@@ -60,7 +60,7 @@ CHANGES = {
 }
 INSTEAD = {
     "a function more": "SW_API int sw_heap_new(void);\nSW_API uint32_t sw_heap_id(",
-    "a field at the end of a sized struct": "    uint8_t touch_map; uint64_t later; ",
+    "a field at the end of a sized struct": "    uint64_t later;\n} sw_heap_options;",
     "a field in the midst of it": "    uint64_t earlier; uint64_t limit_bytes; ",
     "a field at the end of another": "    uint64_t thread; uint64_t later; /* the",
     "another type": "SW_API uint32_t sw_heap_held_bytes(",
