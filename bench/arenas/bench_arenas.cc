@@ -93,9 +93,9 @@ void pool_pair(State &state) {
     sw_pool_options_init(&options);
     if (sw_pool_create(&options, &pool) != SW_OK) abort();
     for (auto _ : state) {
-        void *item = sw_pool_get(pool);
+        void *item = sw_pool_fast_get(pool);
         benchmark::DoNotOptimize(item);
-        if (sw_pool_put(pool, item, 64) != SW_OK) abort();
+        if (sw_pool_fast_put(pool, item, 64) != SW_OK) abort();
     }
     sw_pool_destroy(pool);
 }

@@ -79,6 +79,42 @@ typedef struct sw_pool_stats {
 
 SW_API sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out);
 
+/* --- inline ----------------------------------------------------------------------------------- */
+
+/* The beginning of a sw_pool, which inline code reads and writes; part of the binary interface. */
+typedef struct sw_pool_front {
+    uint64_t mark;
+    void *newest; /* the item that was put last and is taken next; NULL: the library is asked */
+    uint64_t
+        plain_bytes; /* bytes of an item; 0: the pool is FIFO, locked, aged, or clears its items */
+    uint64_t puts;
+} sw_pool_front;
+
+/* A library whose pools begin in another way lacks this symbol, so that code which was compiled with
+ * this header fails to link or to load. */
+SW_API extern const uint32_t sw_pool_abi_1;
+__attribute__((used)) static const uint32_t *const sw_pool_abi_needed = &sw_pool_abi_1;
+
+/* As sw_pool_get and sw_pool_put, for a pool that lives: of a plain one the item that was put last is kept
+ * and taken by a few instructions in line. */
+static inline __attribute__((always_inline)) void *sw_pool_fast_get(sw_pool *pool) {
+    sw_pool_front *front = (sw_pool_front *)(void *)pool;
+    void *item = front->newest;
+    if (__builtin_expect(item == NULL, 0)) return sw_pool_get(pool);
+    front->newest = NULL;
+    return item;
+}
+static inline __attribute__((always_inline)) sw_status sw_pool_fast_put(sw_pool *pool, void *item,
+                                                                        size_t bytes) {
+    sw_pool_front *front = (sw_pool_front *)(void *)pool;
+    if (__builtin_expect(
+            front->newest != NULL || item == NULL || bytes == 0 || bytes != front->plain_bytes, 0))
+        return sw_pool_put(pool, item, bytes);
+    front->newest = item;
+    front->puts++;
+    return SW_OK;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,5 +2,7 @@
 /* The versions of records that inline code of public headers reads, as names: what was compiled for
  * another version does not find its name. */
 #include "spanwise/arena.h"
+#include "spanwise/pool.h"
 
 const uint32_t sw_arena_abi_1 = 1;
+const uint32_t sw_pool_abi_1 = 1;

@@ -10,7 +10,8 @@
 #include "base/fail.h"
 #include "ds/handle.h"
 
-#define MARK offsetof(sw_pool, mark)
+_Static_assert(offsetof(sw_pool, front) == 0, "inline code finds the front at the handle");
+#define MARK offsetof(sw_pool, front.mark)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -59,7 +60,9 @@ sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out) {
     pool->locked = options->locked != 0;
     pool->aged = options->aged != 0;
     pool->heap = options->heap;
-    sw_handle_begin(&pool->mark, SW_HANDLE_POOL);
+    bool plain = pool->order == SW_POOL_LIFO && !pool->zero && !pool->locked && !pool->aged;
+    pool->front.plain_bytes = plain ? options->item_bytes : 0;
+    sw_handle_begin(&pool->front.mark, SW_HANDLE_POOL);
     *out = pool;
     return SW_OK;
 }
@@ -75,7 +78,7 @@ static void *new_item(const sw_pool *pool) {
                         : sw_heap_alloc(heap, pool->item_bytes, pool->zero != 0 ? SW_ZERO : 0);
 }
 
-/* The item that get gives next. There is one. */
+/* The next item of the array. There is one. */
 static void *take(sw_pool *pool) {
     pool->count--;
     if (sw_likely(pool->order == SW_POOL_LIFO)) {
@@ -89,10 +92,13 @@ static void *take(sw_pool *pool) {
 
 void sw_pool_destroy(sw_pool *pool) {
     if (pool == NULL || !sw_handle_check(pool, MARK, SW_HANDLE_POOL, "pool_destroy")) return;
-    if (!sw_handle_try_end(&pool->mark, SW_HANDLE_POOL)) return;
+    if (!sw_handle_try_end(&pool->front.mark, SW_HANDLE_POOL)) return;
+    if (pool->front.newest != NULL) free_item(pool, pool->front.newest);
+    pool->front.newest = NULL; /* inline code asks the library, which names the misuse */
+    pool->front.plain_bytes = 0;
     while (pool->count > 0) free_item(pool, take(pool));
     (void)sw_os_release(pool->items, pool->capacity * sizeof(void *));
-    sw_handle_retire(pool, sizeof *pool, sizeof pool->mark, SW_HANDLE_POOL);
+    sw_handle_retire(pool, sizeof *pool, sizeof pool->front.mark, SW_HANDLE_POOL);
 }
 
 /* --- items ------------------------------------------------------------------------------------ */
@@ -107,10 +113,7 @@ static sw_always_inline void leave(sw_pool *pool) {
 static sw_noinline void *get_fresh(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
     void *item = new_item(pool);
-    if (item != NULL) {
-        pool->gets++;
-        pool->fresh++;
-    }
+    if (item != NULL) pool->fresh++;
     leave(pool);
     return item;
 }
@@ -121,9 +124,13 @@ void *sw_pool_get(sw_pool *pool) {
         return NULL;
     }
     enter(pool);
-    if (sw_unlikely(pool->count == 0)) return get_fresh(pool);
-    pool->gets++;
-    void *item = take(pool);
+    void *item = pool->front.newest;
+    if (item != NULL) {
+        pool->front.newest = NULL;
+    } else {
+        if (sw_unlikely(pool->count == 0)) return get_fresh(pool);
+        item = take(pool);
+    }
     leave(pool);
     return item;
 }
@@ -134,13 +141,26 @@ static sw_cold sw_status refuse_item(const sw_pool *pool, const void *item, size
                    (unsigned long long)bytes, (unsigned long long)pool->item_bytes);
 }
 
-static sw_always_inline void keep(sw_pool *pool, void *item) {
-    uint64_t at = pool->count++;
-    if (sw_unlikely(pool->order == SW_POOL_FIFO)) {
+static uint64_t idle_items(const sw_pool *pool) {
+    return pool->count + (pool->front.newest != NULL);
+}
+
+/* False: the pool is full. */
+static bool keep(sw_pool *pool, void *item) {
+    if (idle_items(pool) == pool->capacity) return false;
+    uint64_t at = pool->count;
+    if (pool->front.plain_bytes != 0) {
+        void *older = pool->front.newest;
+        pool->front.newest = item;
+        if (older == NULL) return true;
+        item = older;
+    } else if (pool->order == SW_POOL_FIFO) {
         at += pool->first;
         if (at >= pool->capacity) at -= pool->capacity;
     }
     pool->items[at] = item;
+    pool->count++;
+    return true;
 }
 
 sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
@@ -150,14 +170,11 @@ sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
         return refuse_item(pool, item, bytes);
     if (pool->zero != 0) memset(item, 0, bytes);
     enter(pool);
-    pool->puts++;
-    bool is_full = pool->count == pool->capacity;
-    if (sw_likely(!is_full))
-        keep(pool, item);
-    else
-        pool->dropped++;
+    pool->front.puts++;
+    bool is_kept = keep(pool, item);
+    if (sw_unlikely(!is_kept)) pool->dropped++;
     leave(pool);
-    if (sw_unlikely(is_full)) free_item(pool, item);
+    if (sw_unlikely(!is_kept)) free_item(pool, item);
     return SW_OK;
 }
 
@@ -181,10 +198,11 @@ sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {
     sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_stats");
     if (status != SW_OK) return status;
     enter(pool);
-    *out = (sw_pool_stats){.idle = pool->count,
-                           .gets = pool->gets,
+    uint64_t idle = idle_items(pool), again = pool->front.puts - pool->dropped - pool->old - idle;
+    *out = (sw_pool_stats){.idle = idle,
+                           .gets = pool->fresh + again,
                            .fresh = pool->fresh,
-                           .puts = pool->puts,
+                           .puts = pool->front.puts,
                            .dropped = pool->dropped,
                            .aged = pool->old};
     leave(pool);
@@ -194,11 +212,14 @@ sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {
 /* --- rules ------------------------------------------------------------------------------------ */
 
 const char *sw_pool_record_check(const sw_pool *pool) {
-    const char *broken = SW_RULE(pool->count <= pool->capacity);
+    const char *broken = SW_RULE(idle_items(pool) <= pool->capacity);
     broken = broken ? broken : SW_RULE(pool->victims <= pool->count);
     broken = broken ? broken : SW_RULE(pool->order == SW_POOL_LIFO || pool->victims == 0);
+    broken = broken ? broken
+                    : SW_RULE(pool->front.plain_bytes == pool->item_bytes ||
+                              (pool->front.plain_bytes == 0 && pool->front.newest == NULL));
     broken = broken ? broken : SW_RULE(pool->order == SW_POOL_FIFO || pool->first == 0);
     broken = broken ? broken : SW_RULE(pool->first < pool->capacity);
-    broken = broken ? broken : SW_RULE(pool->fresh <= pool->gets);
-    return broken ? broken : SW_RULE(pool->dropped <= pool->puts);
+    uint64_t gone = pool->dropped + pool->old;
+    return broken ? broken : SW_RULE(idle_items(pool) + gone <= pool->front.puts);
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool from the inside: an array of its idle items, which is a stack (LIFO) or a ring (FIFO).
  *
- *   stack, aged:  | victims | primary | free places |      get takes the last item, age frees the victims
+ *   stack, aged:  | victims | primary | free places |      age frees the victims
  *                 0      victims     count     capacity
  *   ring:         items at first, first + 1, ... modulo capacity
+ *
+ * A plain pool (LIFO, nothing else asked for) has the item that it was given last in `front.newest` instead. A
+ * get that follows a put reads and writes that field alone: the processor guesses whether it is NULL,
+ * and waits for no number that the call before it stored, as it would for the top of a stack.
  *
  * Used by pool.c alone. Design: docs/design/arena.md, "Pools".
  */
@@ -14,11 +18,12 @@
 #include "spanwise/pool.h"
 
 /* Whoever may call has it, or who holds the lock.
- *   count <= capacity;  victims <= count;  order == SW_POOL_LIFO or victims == 0
- *   order == SW_POOL_FIFO or first == 0;  first < capacity
- *   fresh <= gets;  dropped <= puts */
+ *   front.plain_bytes == item_bytes or front.plain_bytes == 0 and front.newest == NULL
+ *   count + (front.newest != NULL) <= capacity;  victims <= count
+ *   order == SW_POOL_LIFO or victims == 0;  order == SW_POOL_FIFO or first == 0;  first < capacity
+ *   idle items + dropped + old <= front.puts */
 struct sw_pool {
-    uint64_t mark; /* ds/handle.h */
+    sw_pool_front front; /* mark: ds/handle.h */
     void **items;
     uint64_t count;
     uint64_t capacity;
@@ -29,8 +34,8 @@ struct sw_pool {
     uint32_t zero;
     uint32_t locked;
     uint32_t aged;
-    sw_heap *heap; /* NULL: the default one */
-    uint64_t gets, fresh, puts, dropped, old;
+    sw_heap *heap;                /* NULL: the default one */
+    uint64_t fresh, dropped, old; /* counts; calls of get follow from them */
     sw_os_lock lock;
 };
 

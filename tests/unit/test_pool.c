@@ -44,9 +44,9 @@ static void gives_in_order(void) {
     for (uint32_t order = SW_POOL_LIFO; order <= SW_POOL_FIFO; order++) {
         sw_pool *pool = make(order, 4, 0, 0);
         void *items[6];
-        for (int i = 0; i < 6; i++) items[i] = sw_pool_get(pool);
+        for (int i = 0; i < 6; i++) items[i] = sw_pool_fast_get(pool);
         CHECK_EQ(live_objects(), 6);
-        for (int i = 0; i < 6; i++) CHECK_EQ(sw_pool_put(pool, items[i], 48), SW_OK);
+        for (int i = 0; i < 6; i++) CHECK_EQ(sw_pool_fast_put(pool, items[i], 48), SW_OK);
         CHECK_EQ(live_objects(), 4); /* two were above the capacity */
         CHECK_EQ(stats_of(pool).dropped, 2);
         CHECK_EQ(stats_of(pool).idle, 4);
@@ -74,13 +74,43 @@ static void gives_in_order(void) {
     sw_pool_destroy(NULL);
 }
 
+/* Random calls, in line and not, beside a plain stack of at most three items. */
+static void walks_as_a_stack(void) {
+    enum { CAPACITY = 3, OUT = 8, STEPS = 4000 };
+    sw_pool *pool = make(SW_POOL_LIFO, CAPACITY, 0, 0);
+    void *stack[CAPACITY], *out[OUT];
+    uint64_t idle = 0, outside = 0, gets = 0, puts = 0, seed = 7;
+    for (int step = 0; step < STEPS; step++) {
+        bool put = outside == OUT || (outside > 0 && (check_random(&seed) & 1) != 0);
+        if (put) {
+            void *item = out[--outside];
+            bool fast = (check_random(&seed) & 1) != 0;
+            CHECK_EQ(fast ? sw_pool_fast_put(pool, item, 48) : sw_pool_put(pool, item, 48), SW_OK);
+            if (idle < CAPACITY) stack[idle++] = item;
+            puts++;
+        } else {
+            bool fast = (check_random(&seed) & 1) != 0;
+            void *item = fast ? sw_pool_fast_get(pool) : sw_pool_get(pool);
+            if (idle > 0) CHECK(item == stack[--idle]);
+            out[outside++] = item;
+            gets++;
+        }
+        sw_pool_stats stats = stats_of(pool);
+        CHECK(stats.idle == idle && stats.gets == gets && stats.puts == puts);
+    }
+    CHECK_EQ(live_objects(), idle + outside);
+    while (outside > 0) sw_heap_free(heap, out[--outside]);
+    sw_pool_destroy(pool);
+    CHECK_EQ(live_objects(), 0);
+}
+
 static void clears_items(void) {
     sw_pool *pool = make(SW_POOL_LIFO, 4, 1, 0);
     char *item = sw_pool_get(pool);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 48; i++) CHECK_EQ(item[i], 0);
         memset(item, 1, 48);
-        CHECK_EQ(sw_pool_put(pool, item, 48), SW_OK);
+        CHECK_EQ(sw_pool_fast_put(pool, item, 48), SW_OK);
         for (int i = 0; i < 48; i++) CHECK_EQ(item[i], 0); /* at once, not at the next get */
         CHECK(sw_pool_get(pool) == item);
     }
@@ -120,10 +150,14 @@ static void refuses_what_is_wrong(void) {
     CHECK_STR(sw_last_error()->message, "an item of 47 bytes in a pool of items of 48");
     CHECK_EQ(item[0], 7); /* it is still the caller's */
     CHECK_EQ(sw_pool_put(pool, NULL, 48), SW_INVALID);
+    CHECK_EQ(sw_pool_fast_put(pool, NULL, 48), SW_INVALID);
+    CHECK_EQ(sw_pool_fast_put(pool, item, 47), SW_INVALID);
     CHECK_EQ(stats_of(pool).puts, 0);
     CHECK_EQ(sw_pool_put(pool, item, 48), SW_OK);
     sw_pool_destroy(pool);
     EXPECT_FAULT(STALE_HANDLE, pool, CHECK(sw_pool_get(pool) == NULL));
+    EXPECT_FAULT(STALE_HANDLE, pool, CHECK(sw_pool_fast_get(pool) == NULL));
+    EXPECT_FAULT(STALE_HANDLE, pool, CHECK_EQ(sw_pool_fast_put(pool, item, 48), SW_INVALID));
     sw_pool_options options;
     sw_pool *none = NULL;
     CHECK_EQ(sw_pool_create(NULL, &none), SW_INVALID);
@@ -152,11 +186,11 @@ enum { THREADS = 4, TURNS = 5000 };
 
 static void *turn(void *arg) {
     for (int i = 0; i < TURNS; i++) {
-        uint64_t *item = sw_pool_get(arg);
+        uint64_t *item = sw_pool_fast_get(arg);
         if (item == NULL || item[0] != 0) return item; /* another thread has it, too */
         item[0] = 1;
         item[0] = 0;
-        if (sw_pool_put(arg, item, 64) != SW_OK) return item;
+        if (sw_pool_fast_put(arg, item, 64) != SW_OK) return item;
     }
     return NULL;
 }
@@ -199,6 +233,7 @@ int main(void) {
     remember_faults();
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
     gives_in_order();
+    walks_as_a_stack();
     clears_items();
     ages();
     refuses_what_is_wrong();
