@@ -13,9 +13,9 @@ set(spanwise_needs_linux
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
 # threads upset it (threads, thread_births, fork, fork_large, purge_unlocked), some would take it minutes (runner,
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
-# affair (populate, refused_calls).
+# affair (populate, refused_calls, refused_collector).
 set(spanwise_needs_native
-    arena_grades arena_refused arena_safe face_grades fail fork fork_arena fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls runner thread_births threads
+    arena_grades arena_refused arena_safe face_grades fail fork fork_arena fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births threads
     trace_damage)
 
 foreach(source IN LISTS unit_sources)
