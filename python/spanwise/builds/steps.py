@@ -39,9 +39,10 @@ FACE_FLAGS = (
 SHORT_FLAG = "-Os"
 SHORT_SOURCES = (
     *("malloc/start.c", "malloc/report.c", "malloc/json.c", "malloc/options.c", "malloc/info.c"),
-    *("size/table.c", "heap/fork.c", "watch/verify.c", "watch/touched.c"),
+    *("malloc/account.c", "malloc/slow.c", "heap/options.c", "size/table.c", "heap/fork.c"),
+    *("watch/verify.c", "watch/touched.c"),
 )
-"""What runs once, at the start or at the end, is short rather than fast: it is resident as well."""
+"""What runs once, or in tracked heaps only, is short rather than fast: it is resident as well."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     "-Wl,-z,defs",
