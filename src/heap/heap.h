@@ -87,7 +87,8 @@ struct sw_heap {
     sw_space *space;
     sw_meta meta;
     sw_pages pages;
-    sw_meta *instrument; /* of a tracked heap: the pool of slack arrays, which counts in no term of the
+    sw_meta
+        *instrument; /* of a tracked heap: the pool of slack arrays, which counts in no term of the
                           * ledger and in no limit; else NULL */
     sw_heap_options options;
     uint64_t mode;                 /* SW_MODE_... */

@@ -65,7 +65,7 @@ static inline int check_result(void) {
  * Test presets set it: `release`, `stress` and `asan-ubsan` so that together they do every case of an
  * exhaustive loop once. Every kind of case is done by each of them. */
 static inline unsigned check_share_(unsigned *part) {
-    static _Thread_local unsigned its_part, its_of; /* read once */
+    static __thread unsigned its_part, its_of; /* read once */
     if (its_of == 0) {
         const char *text = getenv("SPANWISE_TEST_SHARE");
         unsigned of = 1;

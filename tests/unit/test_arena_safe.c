@@ -207,7 +207,7 @@ static void stays_within_bounds(uint64_t arenas) {
     sw_arena_set_quarantine(1 << 20);
     int most = 0;
     for (uint64_t i = 0; i < arenas; i++) {
-        sw_arena *arena = make(4096 << i % 3, 0);
+        sw_arena *arena = make((uint64_t)4096 << i % 3, 0);
         for (uint64_t k = 0; k <= i % 7; k++) write_byte(sw_arena_alloc(arena, 900, 8, 0));
         CHECK_EQ(sw_arena_free(arena), SW_OK);
         if (i % (arenas / 10) == arenas / 10 - 1) {
