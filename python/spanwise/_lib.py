@@ -9,8 +9,12 @@ from __future__ import annotations
 import errno
 import operator
 import os
+import threading
+import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, SupportsIndex
+from types import TracebackType
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -20,6 +24,7 @@ from spanwise._spanwise import ffi, lib
 __all__ = [
     "OPS_DTYPE",
     "RUN_SAMPLE_DTYPE",
+    "Owner",
     "as_bytes_size",
     "as_index",
     "c_path",
@@ -204,3 +209,56 @@ RUN_SAMPLE_DTYPE = dtype_of("sw_replay_sample")
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
     """A C pointer to an array's memory; the array must outlive its use."""
     return ffi.cast(ctype, array.ctypes.data)
+
+
+# --- objects of C ---------------------------------------------------------------------------------
+
+OwnerT = TypeVar("OwnerT", bound="Owner")
+
+
+class Owner:
+    """Owns one object of C until `close`, or until nobody has the owner any more.
+
+    Every call holds the lock, so that none meets an object that is being closed.
+    """
+
+    def __init__(self, c_object: Any, end: Callable[[Any], object]) -> None:
+        self._lock = threading.RLock()
+        self._c: Any = c_object
+        self._finalizer = weakref.finalize(self, end, c_object)
+        self._finalizer.atexit = False  # when the process ends, the system takes all memory
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        return self._c is None
+
+    def close(self) -> None:
+        """Ends it; a second call does nothing."""
+        with self._lock:
+            if self._c is not None:
+                self._end()
+                self._c = None
+
+    def _end(self) -> None:
+        """What close does once. What it raises leaves the object open."""
+        self._finalizer()
+
+    def __enter__(self: OwnerT) -> OwnerT:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self) -> Any:
+        if self._c is None:
+            raise errors.StateError(f"the {self._named()} is closed; make another")
+        return self._c
+
+    def _named(self) -> str:
+        return type(self).__name__

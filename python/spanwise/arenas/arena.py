@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import math
-import threading
-import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import InvalidError, StateError
+from spanwise.errors import InvalidError
 from spanwise.results.values import Result
 
 MODES = ("default", "off", "auto", "force")
@@ -57,7 +54,7 @@ def _free(c_arena: Any) -> None:
     check(lib.sw_arena_free(c_arena))
 
 
-class Arena:
+class Arena(_lib.Owner):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array lives, or one that was derived from it, `reset`
@@ -102,17 +99,9 @@ class Arena:
         options.locked = 1
         out = ffi.new("sw_arena **")
         check(lib.sw_arena_create(options, out))
-        self._lock = threading.RLock()
-        self._c: Any = out[0]
-        self._finalizer = weakref.finalize(self, _free, out[0])
-        self._finalizer.atexit = False  # when the process ends, the system takes all memory
+        super().__init__(out[0], _free)
 
     # --- the end ---
-
-    @property
-    def closed(self) -> bool:
-        """Whether close was called."""
-        return self._c is None
 
     def close(self) -> None:
         """Frees the arena and all of its memory; a second call does nothing.
@@ -120,23 +109,11 @@ class Arena:
         Raises:
             BlockBusyError: an array of it lives; the arena stays as it was.
         """
-        with self._lock:
-            if self._c is None:
-                return
-            check(lib.sw_arena_free(self._c))
-            self._c = None
-            self._finalizer.detach()
+        super().close()
 
-    def __enter__(self) -> Arena:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _end(self) -> None:
+        check(lib.sw_arena_free(self._c))
+        self._finalizer.detach()
 
     def reset(self) -> None:
         """Ends all objects; the arena keeps a chunk for the next ones.
@@ -147,11 +124,6 @@ class Arena:
         """
         with self._lock:
             check(lib.sw_arena_reset(self._open()))
-
-    def _open(self) -> Any:
-        if self._c is None:
-            raise StateError("the arena is closed; make another")
-        return self._c
 
     # --- objects ---
 

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,6 @@ HOLE_DTYPE = _lib.dtype_of("sw_range_hole")
 NONE = 2**64 - 1  # SW_RANGE_NONE
 SIZE_MAX = 1 << 62  # SW_RANGE_SIZE_MAX
 BLOCK = 4096  # holes that are read in one call
-
-Self = TypeVar("Self", bound="RangeBase")
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,8 @@ def _destroy(c_range: Any) -> None:
     lib.sw_range_destroy(c_range)
 
 
-class RangeBase:
-    """Owns one sw_range. Every call holds a lock, so that none meets a range that is being closed.
+class RangeBase(_lib.Owner):
+    """Owns one sw_range.
 
     Whose thread may call is the C library's question: OwnerError for another thread than the one
     that made the range, or adopted it last.
@@ -84,17 +81,7 @@ class RangeBase:
         out = ffi.new("sw_range **")
         self._size = _lib.as_index(size, "size")
         check(lib.sw_range_create(self._size, options, out))
-        self._lock = threading.RLock()
-        self._c: Any = out[0]
-        self._finalizer = weakref.finalize(self, _destroy, out[0])
-        self._finalizer.atexit = False  # when the process ends, the system takes all memory
-
-    # --- the end ---
-
-    @property
-    def closed(self) -> bool:
-        """Whether close was called."""
-        return self._c is None
+        super().__init__(out[0], _destroy)
 
     def close(self) -> None:
         """Ends the range; a second call does nothing.
@@ -102,28 +89,14 @@ class RangeBase:
         Raises:
             OwnerError: it belongs to another thread.
         """
-        with self._lock:
-            if self._c is None:
-                return
-            self._stats()  # refuses another thread
-            self._c = None
-            self._finalizer()
+        super().close()
 
-    def __enter__(self: Self) -> Self:
-        return self
+    def _end(self) -> None:
+        self._stats()  # refuses another thread
+        super()._end()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _open(self) -> Any:
-        if self._c is None:
-            raise StateError(f"{type(self).__name__} of size {self._size} is closed; make another")
-        return self._c
+    def _named(self) -> str:
+        return f"{type(self).__name__} of size {self._size}"
 
     # --- calls ---
 

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import BlockBusyError, StateError
+from spanwise.errors import BlockBusyError
 from spanwise.ranges.memory import Memory
 from spanwise.results.values import Result
 
@@ -45,7 +42,7 @@ class ScalableStats(Result):
         return asdict(self)
 
 
-class ScalableAllocator:
+class ScalableAllocator(_lib.Owner):
     """Bytes from a few large blocks, each twice as large as the one before, up to a cap.
 
     `RecyclableMemory` takes its blocks from one. Every thread may call.
@@ -79,15 +76,7 @@ class ScalableAllocator:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
         out = ffi.new("sw_scalable **")
         check(lib.sw_scalable_create(options, out))
-        self._lock = threading.RLock()
-        self._c: Any = out[0]
-        self._finalizer = weakref.finalize(self, lib.sw_scalable_destroy, out[0])
-        self._finalizer.atexit = False  # when the process ends, the system takes all memory
-
-    @property
-    def closed(self) -> bool:
-        """Whether close was called."""
-        return self._c is None
+        super().__init__(out[0], lib.sw_scalable_destroy)
 
     def close(self) -> None:
         """Ends it and gives all blocks back; a second call does nothing.
@@ -95,32 +84,13 @@ class ScalableAllocator:
         Raises:
             BlockBusyError: a memory still has blocks of it; recycle that first.
         """
-        with self._lock:
-            if self._c is None:
-                return
-            taken = self.stats().taken_bytes
-            if taken:
-                raise BlockBusyError(
-                    f"{taken} bytes are taken; recycle the memories that have them"
-                )
-            self._c = None
-            self._finalizer()
+        super().close()
 
-    def __enter__(self) -> ScalableAllocator:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _open(self) -> Any:
-        if self._c is None:
-            raise StateError("the ScalableAllocator is closed; make another")
-        return self._c
+    def _end(self) -> None:
+        taken = self.stats().taken_bytes
+        if taken:
+            raise BlockBusyError(f"{taken} bytes are taken; recycle the memories that have them")
+        super()._end()
 
     def _take(self, size: int) -> int:
         with self._lock:

@@ -41,7 +41,7 @@ def test_an_arena_with_arrays_is_not_freed() -> None:
     arena.close()
     assert arena.closed
     assert repr(arena) == "<Arena, closed>"
-    with pytest.raises(sw.StateError, match="the arena is closed"):
+    with pytest.raises(sw.StateError, match="the Arena is closed"):
         arena.zeros(1)
 
 
