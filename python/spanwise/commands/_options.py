@@ -35,12 +35,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings; several are added up"
     )
-    parser.add_argument(
-        "--at",
-        default="peak",
-        metavar="WHEN",
-        help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
-    )
+    add_at_option(parser)
     add_valid_prefix_option(parser)
     heap = parser.add_argument_group("placement")
     add_placement_options(heap)
@@ -50,6 +45,16 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         default=100,
         metavar="PERCENT",
         help="of a large object's bytes so many the program is taken to write (default 100)",
+    )
+
+
+def add_at_option(parser: argparse.ArgumentParser) -> None:
+    """The moment of a ledger."""
+    parser.add_argument(
+        "--at",
+        default="peak",
+        metavar="WHEN",
+        help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
     )
 
 

@@ -30,12 +30,7 @@ def add(commands: SubParsers) -> None:
     )
     parser.add_argument("before", metavar="A.swt", help="the first recording")
     parser.add_argument("after", metavar="B.swt", help="the second")
-    parser.add_argument(
-        "--at",
-        default="peak",
-        metavar="WHEN",
-        help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
-    )
+    _options.add_at_option(parser)
     _options.add_table_option(parser)
     _options.add_classes_option(parser)
     _options.add_valid_prefix_option(parser)

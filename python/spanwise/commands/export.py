@@ -36,12 +36,7 @@ def add(commands: SubParsers) -> None:
         default="inuse-bytes",
         help="of each call site, for collapsed (default inuse-bytes)",
     )
-    parser.add_argument(
-        "--at",
-        default="peak",
-        metavar="WHEN",
-        help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
-    )
+    _options.add_at_option(parser)
     _options.add_table_option(parser)
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
