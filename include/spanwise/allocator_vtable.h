@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a structure of this library gets the memory for its own data from: three pointers that its
  * user may replace, for instance to count the calls or to place the data in a region of their own.
- * Used by: range.h, memory.h.
+ * Used by: range.h, memory.h, scalable.h, stack.h.
  */
 #ifndef SPANWISE_ALLOCATOR_VTABLE_H
 #define SPANWISE_ALLOCATOR_VTABLE_H

@@ -77,16 +77,16 @@ typedef struct sw_hint {
  * never copies it, so that frees by other threads, walks and verify see the same bits. A bin is a
  * cache line, whose fields are placed by the rule of sw_cache. */
 typedef struct sw_cache_bin {
-    sw_span *span;  /* NULL when there is none */
-    sw_word *word;  /* never NULL; an always-empty word when there is no span */
-    sw_hint *hints; /* the oldest first */
-    uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
-    uint64_t unused;
-    uint32_t hinted;     /* bytes of the hints that there are: the offset behind the newest one */
+    sw_span *span;   /* NULL when there is none */
+    sw_word *word;   /* never NULL; an always-empty word when there is no span */
+    sw_hint *hints;  /* the oldest first */
+    uintptr_t base;  /* address of that word's slot 0; far from any object when there is no span */
+    uint64_t unused; /* but in collected heaps: sw_gc_bin_next_bit */
+    uint32_t hinted; /* bytes of the hints that there are: the offset behind the newest one */
     uint32_t hinted_max; /* bytes of the most hints that are kept */
-    uint64_t unused_too;
-    uint32_t bytes; /* of a slot of the class */
-    uint32_t unused_end;
+    uint64_t unused_too; /* but in collected heaps: sw_gc_bin_next_at */
+    uint32_t bytes;      /* of a slot of the class */
+    uint32_t unused_end; /* but in collected heaps: sw_gc_bin_type */
 } sw_cache_bin;
 
 #define SW_NO_BASE (UINTPTR_MAX / 2 + 1)

@@ -34,6 +34,9 @@ typedef enum sw_placement {
     SW_PLACE_LIFO = 0,    /* the one that last became partial (fast, default) */
     SW_PLACE_ADDRESS = 1, /* the lowest address */
     SW_PLACE_FULLEST = 2, /* the one with the fewest free slots, then the lowest address */
+    SW_PLACE_LASTING = 3, /* the one that will be empty last, by the history of its class: of n live
+                           * objects, each of which dies at the rate that objects of the class had in
+                           * spans that waited as long, the last one dies after H(n) / rate */
 } sw_placement;
 
 /* sw_heap_options_init fills it in; then the caller changes what it wants. Later versions add fields at
@@ -56,6 +59,11 @@ typedef struct sw_heap_options {
     uint8_t
         large_touched_percent; /* with touch_map: of a large object's bytes so many are written, the
                                     * first ones; 1 to 100; 0: 100 */
+    uint8_t batch_by_use; /* 1: of each class a cache keeps as many wholly free spans as it would
+                           * lately have taken again, at most batch_spans, which is not 0 then */
+    /* With touch_map: of a large object's bytes so many millionths are written, the first ones; 1 to
+     * 1000000; 0: large_touched_percent counts. One of the two is 0. */
+    uint64_t large_touched_ppm;
 } sw_heap_options;
 
 enum { SW_DECAY_DEFAULT_MS = 500 };
@@ -105,7 +113,8 @@ SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
 SW_API void *sw_heap_alloc(sw_heap *heap, size_t size, unsigned flags);
 /* Which path serves a request of this heap: a function that was generated for the class (in plain heaps
  * of a built-in table, for sizes up to the cut-off, unless a sanitizer is at work), packing of tiny
- * objects, the generic path, or whole pages. */
+ * objects, the generic path, or whole pages. While the requests of a cache vary in class, it looks up the
+ * class of those without pointers instead of calling the function of the class: the outcome is the same. */
 typedef enum sw_path { SW_PATH_SPECIALISED, SW_PATH_TINY, SW_PATH_GENERIC, SW_PATH_LARGE } sw_path;
 SW_API sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags);
 /* align: a power of two (else NULL, EINVAL). */

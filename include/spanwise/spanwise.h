@@ -10,6 +10,7 @@
 
 #include <spanwise/allocator_vtable.h>
 #include <spanwise/arena.h>
+#include <spanwise/backing.h>
 #include <spanwise/gc.h>
 #include <spanwise/heap.h>
 #include <spanwise/memory.h>
@@ -22,9 +23,12 @@
 #include <spanwise/replay.h>
 #include <spanwise/scalable.h>
 #include <spanwise/sizeclass.h>
+#include <spanwise/slab.h>
+#include <spanwise/stack.h>
 #include <spanwise/stats.h>
 #include <spanwise/status.h>
 #include <spanwise/trace.h>
+#include <spanwise/tracker.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -43,6 +43,9 @@ typedef struct sw_ledger {
     uint32_t caches;
     uint8_t tracked;           /* 1: requested and roundup are known apart */
     uint64_t instrument_bytes; /* requested sizes of a tracked heap; outside of held_bytes */
+    /* Of requested_bytes, what the sweep of the cycle under way will free; 0 in heaps without a collector: */
+    uint64_t pending_bytes; /* objects that the program has freed since the cycle began */
+    uint64_t unswept_bytes; /* other objects that no root reached; 0 until marking has ended */
 } sw_ledger;
 
 /* What a heap has done since it was created, beside its ledger: counts that only grow. */
@@ -90,8 +93,8 @@ static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_
 /* As sw_heap_ledger_read, but of each term only the bytes in pages of the system that were written to:
  * held_bytes is then what is resident of the heap. A dry heap knows it from runs, and only with the option
  * touch_map; a real one asks the system. Metadata counts but for pages of its pool that
- * nothing was cut from. largest_hole_bytes, free_runs, returned_bytes, retry_bytes, instrument_bytes and
- * occupancy are 0. Errors besides: SW_STATE (a dry heap without touch_map),
+ * nothing was cut from. largest_hole_bytes, free_runs, returned_bytes, retry_bytes, instrument_bytes, pending_bytes,
+ * unswept_bytes and occupancy are 0. Errors besides: SW_STATE (a dry heap without touch_map),
  * SW_NOMEM, SW_UNSUPPORTED (the system does not tell). */
 SW_API sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                       size_t capacity);
@@ -124,9 +127,19 @@ typedef enum sw_tile_kind {
     SW_TILE_FREE,  /* free pages in a row that are held */
 } sw_tile_kind;
 
-enum { SW_TILE_FLAG_CACHED = 1, SW_TILE_FLAG_CURRENT = 2, SW_TILE_FLAG_SCAN = 4 };
+enum {
+    SW_TILE_FLAG_CACHED = 1,
+    SW_TILE_FLAG_CURRENT = 2,
+    SW_TILE_FLAG_SCAN = 4,
+    SW_TILE_FLAG_PENDING = 8,
+    SW_TILE_FLAG_UNSWEPT = 16,
+};
 #define SW_TOUCHED_UNKNOWN UINT64_MAX
 #define SW_SLOT_FREE UINT32_MAX
+/* In a collected heap, of slots that count as live: the program has freed them, or no root has reached them, and the sweep of the
+ * cycle under way will free them (sw_ledger.pending_bytes, unswept_bytes). */
+#define SW_SLOT_PENDING (UINT32_MAX - 1)
+#define SW_SLOT_UNSWEPT (UINT32_MAX - 2)
 
 /* A piece of a heap map: pages in a row of one use. The pieces of a map and the ledger's metadata_bytes add
  * up to held_bytes; what a field says of all tiles adds up to the ledger's term.
@@ -146,7 +159,8 @@ typedef struct sw_tile {
     uint32_t cache;      /* owner's number, 0: none */
     uint32_t kind;       /* sw_tile_kind */
     uint32_t flags; /* CACHED: its free bytes are cached_bytes of the ledger; CURRENT: its cache
-                             * allocates from it now; SCAN: its objects may hold pointers */
+                             * allocates from it now; SCAN: its objects may hold pointers; PENDING, UNSWEPT:
+                             * a large object that waits for the sweep, as SW_SLOT_PENDING and SW_SLOT_UNSWEPT */
 } sw_tile;
 
 /* The caller sets the first four, and the call the last two: how many there are, which may be more than
@@ -154,8 +168,8 @@ typedef struct sw_tile {
 typedef struct sw_heap_map {
     sw_tile *tiles; /* NULL where tile_capacity is 0 */
     size_t tile_capacity;
-    uint32_t
-        *requested; /* one a slot: bytes asked for, or SW_SLOT_FREE. NULL where its capacity is 0 */
+    uint32_t *
+        requested; /* one a slot: bytes asked for, or SW_SLOT_FREE, _PENDING, _UNSWEPT. NULL where its capacity is 0 */
     size_t slot_capacity;
     size_t tile_count;
     size_t slot_count; /* slots of spans of slots */

@@ -9,7 +9,7 @@
  *     aborts.
  *
  * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers,
- * ranges, arenas, pools and scalable allocators. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
+ * ranges, arenas and their trackers, pools, slabs, scalable allocators and stacks. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
  * returns SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
  * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it reports
  * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns
@@ -49,7 +49,9 @@ extern "C" {
     X(BUSY, "busy")                                                                                \
     X(OVERLAP, "part of it is free already")                                                       \
     X(OWNER, "belongs to another thread")                                                          \
-    X(SHORT, "fewer bytes are left")
+    X(SHORT, "fewer bytes are left")                                                               \
+    X(OVERFLOW, "the stack is full")                                                               \
+    X(ESCAPE, "a pointer would outlive what it points to")
 
 /* X(name, text): every kind of misuse; the order is the ABI. */
 #define SW_MISUSE_LIST(X)                                                                          \
@@ -67,7 +69,8 @@ extern "C" {
     X(FOREIGN_HANDLE, "handle is not one of this kind")                                            \
     X(BUSY_HANDLE, "handle is in use, so it can not be destroyed")                                 \
     X(ARENA, "object belongs to an arena, which frees all of its objects together")                \
-    X(FREED_ARENA, "object belonged to an arena that was freed")
+    X(FREED_ARENA, "object belonged to an arena that was freed")                                   \
+    X(DOUBLE_PUT, "item is in its pool already")
 
 #define SW_STATUS_ENUM_(name, text) SW_##name,
 typedef enum sw_status { SW_STATUS_LIST(SW_STATUS_ENUM_) SW_STATUS_COUNT } sw_status;

@@ -7,8 +7,23 @@
 #include "os/os.h"
 
 static const char *const names[SW_HANDLE_KIND_COUNT] = {
-    "table", "heap",      "cache", "runner", "recording",          "writer", "profile", "optimizer",
-    "range", "collector", "arena", "pool",   "scalable allocator",
+    "table",
+    "heap",
+    "cache",
+    "runner",
+    "recording",
+    "writer",
+    "profile",
+    "optimizer",
+    "range",
+    "collector",
+    "arena",
+    "pool",
+    "scalable allocator",
+    "stack",
+    "slabs",
+    "tracker",
+    "shadow stack",
 };
 
 /* --- misuse ----------------------------------------------------------------------------------- */

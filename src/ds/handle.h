@@ -29,6 +29,10 @@ typedef enum sw_handle_kind {
     SW_HANDLE_ARENA,
     SW_HANDLE_POOL,
     SW_HANDLE_SCALABLE,
+    SW_HANDLE_STACK,
+    SW_HANDLE_SLABS,
+    SW_HANDLE_TRACKER,
+    SW_HANDLE_SHADOW,
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 

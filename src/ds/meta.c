@@ -104,6 +104,14 @@ void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes) {
     return take(meta, rounded(bytes), &stale);
 }
 
+sw_cold void *sw_meta_alloc_longer(sw_meta *meta, const void *old, size_t had, size_t bytes) {
+    char *block = sw_meta_alloc_stale(meta, bytes);
+    if (block == NULL) return NULL;
+    if (had > 0) memcpy(block, old, had);
+    if (bytes <= SW_META_POOLED_MAX) memset(block + had, 0, rounded(bytes) - had);
+    return block;
+}
+
 void sw_meta_unmap(sw_meta *meta, void *mapping, size_t bytes) {
     size_t size = sw_align_up(bytes, sw_os_page_bytes());
     if (mapping != NULL && sw_os_release(mapping, size))
@@ -128,12 +136,6 @@ void sw_meta_destroy(sw_meta *meta) {
         chunk = next;
     }
     sw_meta_init(meta);
-}
-
-uint64_t sw_meta_untouched_bytes(const sw_meta *meta, uint32_t grain_shift) {
-    uint64_t first = sw_div_up((uintptr_t)meta->bump, 1ull << grain_shift);
-    uint64_t end = (uintptr_t)meta->bump_end >> grain_shift;
-    return end > first ? (end - first) << grain_shift : 0;
 }
 
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes) {

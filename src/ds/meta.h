@@ -46,6 +46,9 @@ void sw_meta_init(sw_meta *meta);
 void *sw_meta_alloc(sw_meta *meta, size_t bytes);
 /* The same, but the block may hold old bytes: for callers who write every byte before they read it. */
 void *sw_meta_alloc_stale(sw_meta *meta, size_t bytes);
+/* An array of `bytes` that begins with the `had` bytes of another one and is zero behind them. As far as it is cut
+ * from a chunk all of it is written, so that what is cut is touched (sw_meta_untouched_bytes). */
+void *sw_meta_alloc_longer(sw_meta *meta, const void *old, size_t had, size_t bytes);
 /* Zeroed whole pages, in a mapping of their own. sw_meta_destroy does not release it. */
 void *sw_meta_map(sw_meta *meta, size_t bytes);
 /* NULL is ignored. */
@@ -57,7 +60,11 @@ void sw_meta_destroy(sw_meta *meta);
 
 /* Bytes of the system's pages (of 2^grain_shift bytes) at the end of the newest chunk from which no block was
  * cut yet: nobody has written to them. */
-uint64_t sw_meta_untouched_bytes(const sw_meta *meta, uint32_t grain_shift);
+static inline uint64_t sw_meta_untouched_bytes(const sw_meta *meta, uint32_t grain_shift) {
+    uint64_t first = ((uintptr_t)meta->bump + (1ull << grain_shift) - 1) >> grain_shift;
+    uint64_t end = (uintptr_t)meta->bump_end >> grain_shift;
+    return end > first ? (end - first) << grain_shift : 0;
+}
 
 /* True when a pooled block could lie at p: aligned, and inside a chunk. */
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes);

@@ -17,6 +17,7 @@
 #include "heap/refill.h"
 #include "heap/template.h"
 #include "heap/thread.h"
+#include "heap/variety.h"
 
 /* The thread's first allocation: the path was given the cache that has no heap. It begins anew. */
 static sw_noinline void *alloc_first(size_t size, unsigned flags) {
@@ -27,9 +28,20 @@ static sw_noinline void *alloc_first(size_t size, unsigned flags) {
 /* Where an inline path found nothing in its bin. In a series of allocations one in 64 gets here, and
  * most often the next word of the span has free slots. So that is done here, as is the newest hint
  * for paths that look at the word first; everything else is one call away. */
-void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+static sw_always_inline void *alloc_slow(sw_cache *cache, size_t size, unsigned flags,
+                                         uint32_t span_class) {
     return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
                                           : alloc_first(size, flags);
+}
+
+void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    return alloc_slow(cache, size, flags, span_class);
+}
+
+/* The same where a specialised path or the look-up of the class serves, whichever is quicker. */
+void *sw_alloc_slow_path(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    sw_variety_note(cache, size, span_class);
+    return alloc_slow(cache, size, flags, span_class);
 }
 
 /* --- generic path ----------------------------------------------------------------------------- */
@@ -90,6 +102,13 @@ static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
     return alloc_plain_size(cache, size, SW_ZERO, sw_refill_alloc);
 }
 
+/* A small object of a plain heap with pointers, where cache->paths does not serve it. */
+static sw_noinline void *alloc_scanned(sw_cache *cache, size_t size, unsigned flags) {
+    const sw_paths *paths = cache->heap->paths;
+    if (paths != NULL && size <= paths->cutoff) return paths->scan[size](cache, size, flags);
+    return alloc_by_table(cache, size, flags);
+}
+
 /* Any request of an open cache. */
 static sw_always_inline void *alloc_from_cache(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->paths;
@@ -98,9 +117,8 @@ static sw_always_inline void *alloc_from_cache(sw_cache *cache, size_t size, uns
         return by_size[size](cache, size, flags);
     }
     if (sw_unlikely(size >= cache->plain_end)) return sw_alloc_by_table(cache, size, flags);
-    if (flags == 0) return alloc_plain_size(cache, size, 0, sw_alloc_slow);
-    return (flags & SW_SCAN) != 0 ? sw_alloc_by_table(cache, size, flags)
-                                  : alloc_zeroed(cache, size);
+    if (flags == 0) return alloc_plain_size(cache, size, 0, sw_alloc_slow_path);
+    return (flags & SW_SCAN) != 0 ? alloc_scanned(cache, size, flags) : alloc_zeroed(cache, size);
 }
 
 /* --- tiny objects ----------------------------------------------------------------------------- */

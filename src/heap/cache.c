@@ -4,14 +4,16 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/fail.h"
 #include "heap/central.h"
 #include "heap/hazard.h"
 #include "heap/hint.h"
-#include "heap/paths.h"
+#include "heap/idle.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
 #include "heap/shelf.h"
+#include "heap/variety.h"
 #include "heap/verify_point.h"
 
 /* --- layout ----------------------------------------------------------------------------------- */
@@ -43,9 +45,31 @@ static size_t cache_bytes(const sw_heap *heap) {
            heap->span_classes * (sizeof(sw_cache_bin) + SW_HINTS_MAX / 2 * sizeof(sw_hint));
 }
 
+size_t sw_cache_record_bytes(const sw_heap *heap) {
+    return sw_align_up(cache_bytes(heap), sw_os_page_bytes());
+}
+
+_Static_assert(sizeof(sw_cache) + 2 * SW_TABLE_CLASSES_MAX *
+                                      (sizeof(sw_cache_bin) + SW_HINTS_MAX / 2 * sizeof(sw_hint)) <=
+                   64 * 4096,
+               "64 bits for the pages of a record");
+
+sw_cold uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_shift) {
+    uint32_t span_classes = cache->heap->span_classes;
+    uintptr_t bins = (uintptr_t)&cache->bins[span_classes] - (uintptr_t)cache;
+    uint64_t pages = sw_low_mask((uint32_t)((bins - 1) >> grain_shift) + 1);
+    for (uint32_t i = 0; i < span_classes / 2; i++) {
+        const sw_hint *hint = &cache->hints[(size_t)i << SW_HINTS_LOG2];
+        for (uint32_t n = 0; n < SW_HINTS_MAX && hint[n].at != 0; n++)
+            pages |= sw_cache_hint_pages(cache, &hint[n], grain_shift);
+    }
+    return pages;
+}
+
 static size_t cold_bytes(const sw_heap *heap) {
+    size_t use = heap->options.batch_by_use ? sizeof(sw_batch_use) : 0;
     return sizeof(struct sw_cache_cold) +
-           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t));
+           heap->span_classes * (2 * sizeof(sw_span_list) + sizeof(uint16_t) + use);
 }
 
 static void link_cache(sw_cache **list, sw_cache *cache) {
@@ -110,7 +134,8 @@ static void set_view(sw_cache *cache) {
     cache->table = heap->table;
     cache->small_map = heap->table->small_map;
     cache->plain_end = sw_heap_plain_end(heap);
-    cache->paths = sw_paths_for(heap->table, heap->mode);
+    sw_variety_reset(cache);
+    sw_idle_reset(cache);
     cache->mode = heap->mode;
     sw_hint_reset(cache);
 }
@@ -164,6 +189,7 @@ static sw_cache *fresh_cache(sw_heap *heap) {
     cache->heap = heap;
     cache->hints = (sw_hint *)&cache->bins[heap->span_classes];
     cache->cold = cold;
+    sw_cache_reset_bins(cache);
     __atomic_store_n(&heap->caches, cache, __ATOMIC_RELEASE); /* see sw_hazard_is_on_idle */
     return cache;
 }
@@ -176,12 +202,12 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
     if (cache == NULL) cache = fresh_cache(heap);
     if (cache == NULL && sw_reclaim_for_metadata(heap)) cache = fresh_cache(heap);
     if (cache != NULL) {
-        sw_cache_reset_bins(cache);
         link_cache(&heap->open_caches, cache);
         heap->cache_count++;
         set_view(cache);
         cache->cold->holder = (uint16_t)holder;
         cache->cold->exhausted = 0;
+        cache->cold->been_central = 0;
         __atomic_store_n(&cache->cold->closed, 0, __ATOMIC_SEQ_CST);
         sw_handle_begin(&cache->mark, SW_HANDLE_CACHE);
     }
@@ -197,6 +223,14 @@ static void disown(sw_heap *heap, sw_span *span) {
     span->idle = 0;
     sw_span_set_owner(span, NULL, SW_MARK_NONE);
     sw_central_put(heap, span);
+}
+
+/* The same of a current span, of which an idle one may be kept for the next thread. A cache that a user
+ * closes keeps none: what is in use afterwards is what its user sees in the ledger. */
+static void disown_current(sw_cache *cache, sw_span *span) {
+    bool thread_ends = cache->cold->holder != SW_CACHE_OF_USER;
+    sw_span_set_owner(span, NULL, SW_MARK_NONE);
+    if (!thread_ends || !sw_central_keep(cache->heap, span)) sw_central_put(cache->heap, span);
 }
 
 /* The span that the cache would have taken next comes last, so that whoever adopts one takes it
@@ -227,6 +261,33 @@ void sw_cache_set_closed(sw_cache *cache) {
     __atomic_store_n(&cache->cold->closed, 1, __ATOMIC_SEQ_CST);
 }
 
+static void disown_class(sw_cache *cache, uint32_t span_class) {
+    struct sw_cache_cold *cold = cache->cold;
+    sw_cache_bin *bin = &cache->bins[span_class];
+    disown_list(cache->heap, &cold->full[span_class]);
+    disown_list(cache->heap, &cold->partial[span_class]);
+    if (bin->span != NULL) disown_current(cache, bin->span); /* the warmest last */
+    sw_bin_empty(bin);
+    cold->idle_spans[span_class] = 0;
+    bin->hinted = 0;
+}
+
+static void disown_all(sw_cache *cache) {
+    struct sw_cache_cold *cold = cache->cold;
+    for (uint32_t w = 0; w * 64 < cache->heap->span_classes; w++) {
+        for (uint64_t bits = cold->classes[w]; bits != 0; bits &= bits - 1)
+            disown_class(cache, w * 64 + sw_ctz(bits));
+        cold->classes[w] = 0;
+    }
+}
+
+/* A shelf is in use only after one of these turns. */
+static void clear_shelves(sw_cache *cache) {
+    struct sw_cache_cold *cold = cache->cold;
+    if ((cold->span_turns | cold->large_turns) != 0) sw_shelf_clear(cache);
+    cold->span_turns = cold->large_turns = 0;
+}
+
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
@@ -234,17 +295,10 @@ void sw_cache_shut(sw_cache *cache) {
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
     sw_os_lock_acquire(&heap->lock);
-    for (uint32_t i = 0; i < heap->span_classes; i++) {
-        disown_list(heap, &cold->full[i]);
-        disown_list(heap, &cold->partial[i]);
-        if (cache->bins[i].span != NULL) disown(heap, cache->bins[i].span); /* the warmest last */
-        sw_bin_empty(&cache->bins[i]);
-        cold->idle_spans[i] = 0;
-        cache->bins[i].hinted = 0;
-    }
+    disown_all(cache);
     cold->tiny_block = 0;
     cold->tiny_used = 0;
-    sw_shelf_clear(cache);
+    clear_shelves(cache);
     sw_central_release_idle(heap);
     sw_cache_set_closed(cache);
     sw_verify_leave_begin(heap);

@@ -18,7 +18,6 @@ enum {
     SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
     SW_SPAN_SHELF_PAGES = 12,             /* the longest span that is shelved */
     SW_SPAN_SHELVES = 40, /* 8 for spans of one and of two pages, 4 of 3 and of 4, else 2 */
-    SW_CURRENT_WORDS = 2 * SW_TABLE_CLASSES_MAX / 64,
 };
 
 /* What only slow paths read of a cache. The record is never freed while the heap lives, because a
@@ -32,22 +31,44 @@ struct sw_cache_cold {
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t hazard_id;    /* atomic: id of sw_cache.hazard, for other threads; 0: none */
     uint16_t holder;       /* sw_cache_holder */
-    uint16_t exhausted;    /* 1: the central lists and the page heap had nothing at the last look */
+    uint8_t exhausted;     /* 1: the central lists and the page heap had nothing at the last look */
+    uint8_t been_central;  /* 1: there was such a look since it was opened */
     uint32_t scarcity;     /* of free slots in words: heap/hint.h. 0 while hints are on */
     uint32_t dropped;      /* hints in vain since a word served; 0 while hints are off */
+    uint32_t slow_class;   /* span class of the last slow end: heap/variety.h */
+    uint32_t variety;      /* account of changes of it */
+    uint32_t idle_credit;  /* for giving idle current spans up: heap/idle.h */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
-    uint16_t *idle_spans;               /* by span class: spans in `partial` that are idle */
-    uint32_t large_frees;               /* large objects that were put on shelves */
-    uint32_t large_turns;               /* which of the two shelves of a band was taken last */
-    uint64_t current[SW_CURRENT_WORDS]; /* a bit for each span class of which it adopted a span */
+    uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
+    uint32_t large_frees; /* large objects that were put on shelves */
+    uint32_t large_turns; /* which of the two shelves of a band was taken last */
+    uint64_t
+        classes[SW_SPAN_CLASS_WORDS];   /* a bit for each span class of which it has had a span */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
     uint32_t span_turns;                /* idle spans that the cache has given up, or shelved */
     uint32_t turning_id; /* a span that changes its class, and that the page map does not show; 0 */
     uint32_t span_shelves[SW_SPAN_SHELVES]; /* atomic: ids; 0: empty; see heap/span_shelf.h */
 };
+
+/* Of a class, where the kept idle spans follow use (batch_by_use): how many are kept, and how many were
+ * given up since the last tick. Written by the cache's thread.
+ *   allowed <= batch_spans of the heap's options */
+typedef struct sw_batch_use {
+    uint16_t allowed, given_up;
+} sw_batch_use;
+
+/* A span of the class becomes the cache's. The spans and hints of a cache are of such classes. */
+static inline void sw_cache_note_class(struct sw_cache_cold *cold, uint32_t span_class) {
+    cold->classes[span_class / 64] |= 1ull << span_class % 64;
+}
+
+/* They lie behind idle_spans. */
+static inline sw_batch_use *sw_cache_batch_use(const sw_cache *cache, uint32_t span_class) {
+    return (sw_batch_use *)(cache->cold->idle_spans + cache->heap->span_classes) + span_class;
+}
 
 /* --- bins and hints --------------------------------------------------------------------------- */
 
@@ -85,12 +106,24 @@ static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_clas
     return hinted ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
 }
 
+/* Bytes of a cache's record, whole pages of the system: a mapping of its own. */
+size_t sw_cache_record_bytes(const sw_heap *heap);
+/* The pages (of 2^grain_shift bytes) of a cache's record that were written to, a bit each: bins are written when it
+ * opens, hints one after the other from each class's first, and none of them is 0 afterwards. */
+uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_shift);
+/* The pages that hold a hint, as bits of such a map. */
+static inline uint64_t sw_cache_hint_pages(const sw_cache *cache, const sw_hint *hint,
+                                           uint32_t grain_shift) {
+    uintptr_t first = (uintptr_t)hint - (uintptr_t)cache, last = first + sizeof *hint - 1;
+    return 1ull << (first >> grain_shift) | 1ull << (last >> grain_shift);
+}
+
 /* --- lives ------------------------------------------------------------------------------------ */
 
 /* Opens or closes a cache. The registry's lock is not taken. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
-/* No bin has a current span or a hint. */
+/* No bin has a current span or a hint. A cache that has closed leaves its bins so. */
 void sw_cache_reset_bins(sw_cache *cache);
 /* Under the heap's lock: an open cache that owns nothing any more counts as closed. */
 void sw_cache_set_closed(sw_cache *cache);

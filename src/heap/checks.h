@@ -9,15 +9,17 @@
 
 /* span_classes == 2 * table->class_count;  pages.page_shift == table->page_shift
  * cache_count <= cache_numbers;  (cache_count == 0) == (open_caches == NULL)
- * closed_handle_count <= cache_numbers;  (closed_handle_count == 0) == (closed_handles == NULL) */
+ * closed_handle_count <= cache_numbers;  (closed_handle_count == 0) == (closed_handles == NULL)
+ * kept_pages * page <= SW_KEPT_BYTES;  kept_credit <= SW_KEPT_CREDIT */
 const char *sw_heap_record_check(const sw_heap *heap);
 /* Of an open cache:  table == heap->table;  mode == heap->mode
  * hints lie behind the last bin;  (hazard == NULL) == (cold->hazard_id == 0)
  * hints are off: unhinted_owner == cache, cold->dropped == 0
- * hints are on:  unhinted_owner == SW_NO_CACHE, cold->scarcity == 0 */
+ * hints are on:  unhinted_owner == SW_NO_CACHE, cold->scarcity == 0
+ * paths == heap->paths, or requests are varied: paths == &heap->varied, cold->variety != 0 */
 const char *sw_cache_record_check(const sw_cache *cache);
-/* closed <= 1;  exhausted <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
- * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  tiny_used == 0 where tiny_block == 0;  partial, full and idle_spans follow each other in the record */
+/* closed <= 1;  exhausted <= 1;  been_central <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
+ * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  variety <= SW_VARIETY_MAX;  tiny_used == 0 where tiny_block == 0;  partial, full and idle_spans follow each other in the record */
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes);
 /* (span == NULL) == (word == &sw_sentinel_word) == (base == SW_NO_BASE);  a span is current
  * hinted <= hinted_max;  hinted is whole hints */

@@ -15,6 +15,12 @@ typedef enum sw_deferral {
     SW_FREE_DOUBLE, /* the object was freed before, and waits for the sweep */
 } sw_deferral;
 
+/* Of 64 slots, a bit each: those that count as allocated, and that the sweep of the cycle under way will free. */
+typedef struct sw_dead_slots {
+    uint64_t pending; /* the program has freed them */
+    uint64_t unswept; /* of the others, those that no root reached; 0 until marking has ended */
+} sw_dead_slots;
+
 struct sw_heap_hooks {
     size_t record_bytes; /* that the collector has for each span record; metadata of the heap */
     /* Under the heap's lock: the record of a span is set up. False: no memory, the span is not made. */
@@ -31,8 +37,13 @@ struct sw_heap_hooks {
     sw_deferral (*deferred)(sw_heap *heap, sw_span *span, uint32_t slot);
     /* Whether the allocated slot was freed by the program and waits for the sweep. */
     bool (*waits)(const sw_heap *heap, const sw_span *span, uint32_t slot);
+    /* Under the collector's lock and the heap's, or in a quiet heap: what the sweep will free of slots 64 k to 64 k + 63 of a
+     * span. A large object is slot 0. */
+    sw_dead_slots (*dead)(const sw_heap *heap, const sw_span *span, uint32_t k);
     /* Whether spans, and pages of large objects, may be given up now. */
     bool (*may_release)(const sw_heap *heap);
+    /* In the child of a fork, where no other thread is. */
+    void (*forked)(sw_heap *heap);
 };
 
 /* As sw_heap_create. The hooks live as long as the heap. lock: the collector's, which is taken before the

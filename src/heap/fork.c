@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "heap/central.h"
+#include "heap/collected.h"
 #include "heap/default_heap.h"
 #include "heap/owned.h"
 #include "heap/registry.h"
@@ -71,9 +72,9 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         span->idle = 0;
-        sw_central_list_full(heap, span);        /* the lists of the torn cache are forgotten */
-    } else if (span->state == SW_SPAN_SHELVED) { /* the shelves are empty */
-        sw_central_list_full(heap, span);
+        sw_central_list_full(heap, span); /* the lists of the torn cache are forgotten */
+    } else if (span->state == SW_SPAN_SHELVED || span->state == SW_SPAN_KEPT) {
+        sw_central_list_full(heap, span); /* the shelves are empty, and none is kept */
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
         uintptr_t doubled; /* a drain may give the span up: its record is then unused */
@@ -131,6 +132,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
         cold->partial[i] = cold->full[i] = (sw_span_list){0};
         cold->idle_spans[i] = 0;
     }
+    memset(cold->classes, 0, sizeof cold->classes);
     cold->tiny_block = 0;
     cold->tiny_used = 0;
     if (cold->holder != SW_CACHE_OF_THREAD) return; /* its user may be the forking thread */
@@ -141,6 +143,7 @@ static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
     if (heap->collector_lock != NULL) sw_os_lock_reset(heap->collector_lock);
     heap->closing = heap->leaving = 0;
+    sw_central_forget_kept(heap);
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next) {
         memset(cache->cold->shelves, 0,
                sizeof cache->cold->shelves); /* or they are given up twice */
@@ -153,6 +156,7 @@ static void recover_heap(sw_heap *heap) {
     }
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
         recover_cache(heap, cache);
+    if (sw_heap_is_collected(heap) && heap->collector != NULL) heap->hooks->forked(heap);
 }
 
 static void fork_child(void) {

@@ -311,13 +311,13 @@ static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t si
     if (cache == NULL) return; /* no memory for a cache: it is leaked */
     sw_heap *heap = cache->heap;
     sw_target target = sw_target_find(heap, ptr);
-    if (target.misuse == SW_MISUSE_NONE && !size_matches(heap, target.span, size))
-        target.misuse = SW_MISUSE_SIZE_MISMATCH;
-    if (target.misuse == SW_MISUSE_NONE) {
+    if (target.misuse == SW_MISUSE_NONE && size_matches(heap, target.span, size)) {
         sw_template_free(cache, ptr, "free_sized", free_slow);
-    } else {
-        sw_target_report(heap, &target, "free_sized", ptr, size);
+        return;
     }
+    if (sw_target_is_shared(heap, &target)) target.misuse = SW_MISUSE_COLLECTED; /* of any size */
+    if (target.misuse == SW_MISUSE_NONE) target.misuse = SW_MISUSE_SIZE_MISMATCH;
+    sw_target_report(heap, &target, "free_sized", ptr, size);
 }
 
 /* A small size of the span's class, and the owner has not freed the slot. */

@@ -2,6 +2,7 @@
 /* Records, metadata and pages for spans of slots and for large objects. */
 #include "heap/fresh.h"
 
+#include "heap/central.h"
 #include "heap/collected.h"
 #include "heap/reclaim.h"
 #include "heap/record.h"
@@ -14,10 +15,30 @@ sw_span *sw_fresh_record(sw_heap *heap) {
     return span;
 }
 
+/* Pages where spans are kept (central.h): those that are long enough go for them one by one. The others stay where a short span
+ * finds no held pages and their credit is spent, but for shelves that are cleared, and before the heap refuses. */
+static sw_noinline sw_status take_beside_kept(sw_heap *heap, uint32_t n, size_t align,
+                                              uint32_t *page, bool *needzero) {
+    sw_pages *pages = &heap->pages;
+    bool is_short = (uint64_t)n << heap->table->page_shift <= SW_KEPT_SPAN_BYTES;
+    bool is_shelved = __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0;
+    if (align == 1 && sw_pages_alloc_held(pages, n, page, needzero)) return SW_OK;
+    if (align == 1 && sw_central_give_up_kept(heap, n) &&
+        sw_pages_alloc_held(pages, n, page, needzero))
+        return SW_OK;
+    if (is_shelved || !is_short) sw_shelf_clear_all(heap);
+    sw_status status = sw_pages_alloc(pages, n, align, page, needzero);
+    if (status == SW_OK || sw_heap_kept_pages(heap) == 0) return status;
+    sw_central_release_kept(heap);
+    return sw_pages_alloc(pages, n, align, page, needzero);
+}
+
 sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero) {
-    bool shelved = __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0;
-    if (shelved && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero)) return SW_OK;
-    if (shelved) sw_shelf_clear_all(heap);
+    if (sw_heap_kept_pages(heap) != 0) return take_beside_kept(heap, n, align, page, needzero);
+    bool is_shelved = __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0;
+    if (is_shelved && align == 1 && sw_pages_alloc_held(&heap->pages, n, page, needzero))
+        return SW_OK;
+    if (is_shelved) sw_shelf_clear_all(heap);
     return sw_pages_alloc(&heap->pages, n, align, page, needzero);
 }
 

@@ -3,9 +3,11 @@
 #include "heap/heap.h"
 
 #include "base/fail.h"
+#include "heap/central.h"
 #include "heap/collected.h"
 #include "heap/options.h"
 #include "heap/paths.h"
+#include "heap/placement.h"
 #include "heap/reclaim.h"
 #include "heap/registry.h"
 #include "heap/verify_point.h"
@@ -20,7 +22,13 @@ static bool make_central(sw_heap *heap) {
     size_t bytes = heap->span_classes * sizeof(sw_span_list);
     heap->central_partial = sw_meta_alloc(&heap->meta, bytes);
     heap->central_full = sw_meta_alloc(&heap->meta, bytes);
-    if (heap->central_partial == NULL || heap->central_full == NULL) return false;
+    heap->kept = sw_meta_alloc(&heap->meta, heap->span_classes * sizeof *heap->kept);
+    if (heap->central_partial == NULL || heap->central_full == NULL || heap->kept == NULL)
+        return false;
+    if (heap->options.placement == SW_PLACE_LASTING) {
+        heap->histories = sw_meta_alloc(&heap->meta, heap->span_classes * sizeof(sw_history));
+        if (heap->histories == NULL) return false;
+    }
     if (!sw_table_grows(heap->table)) return true;
     heap->class_pages = sw_meta_alloc(&heap->meta, heap->span_classes * sizeof(uint32_t));
     return heap->class_pages != NULL;
@@ -91,11 +99,18 @@ static void begin(sw_heap *heap, const sw_heap_options *options) {
     sw_meta_init(&heap->meta);
     sw_pages_init(&heap->pages, heap->space, &heap->meta, heap->table->page_shift);
     heap->pages.fixed_bytes = sizeof *heap;
+    heap->kept_credit = SW_KEPT_CREDIT;
     heap->pages.decay_ns = heap->options.decay_ns;
     heap->pages.huge = options->huge_pages != 0;
-    if (SW_TOUCH_MAPS && options->touch_map) sw_touch_map_begin(&heap->pages.touch);
+    if (SW_TOUCH_MAPS && options->touch_map) {
+        sw_touch_map_begin(&heap->pages.touch);
+        sw_touch_map_begin(&heap->space->map_touch);
+    }
     if (options->limit_bytes != 0) heap->pages.limit_bytes = options->limit_bytes;
     if (!options->manual_clock) heap->pages.tick_ns = sw_os_coarse_now_ns();
+    heap->paths = sw_paths_for(heap->table, heap->mode);
+    if (heap->paths != NULL) heap->varied = *heap->paths;
+    heap->varied.cutoff = 0;
     sw_handle_begin(&heap->mark, SW_HANDLE_HEAP);
 }
 

@@ -35,11 +35,12 @@
  * allocation and 1, 2, 4 and 5 of a free take none.
  *
  * Files, the lowest first. Each calls only files that stand before it in this list.
- *   misuse, record, hint, central, span_shelf, shelf, target    records, spans and large objects
- *                                                   that nobody owns
+ *   misuse, record, hint, placement, central, span_shelf, shelf, target
+ *                                                   records, spans and large objects that nobody owns
  *   object                                          a slot becomes an object: size, zeroes, type
  *   reclaim, fresh                                  what gives memory back, and what takes it
  *   owned, remote, idle, refill                     what a cache does with its spans
+ *   variety                                         whether a cache's requests vary in class
  *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
  *   sweep                                           what a collector has found dead
@@ -62,6 +63,7 @@
 #include "spanwise/fast.h"
 
 enum { SW_HEAPS_MAX = 4096 };
+enum { SW_SPAN_CLASS_WORDS = 2 * SW_TABLE_CLASSES_MAX / 64 }; /* a bit for each span class */
 
 /* How a heap differs from the plain one. Such heaps take the generic path. */
 enum {
@@ -76,6 +78,7 @@ enum {
 #define SW_COLLECTABLE 1
 #endif
 typedef struct sw_heap_hooks sw_heap_hooks; /* collected.h */
+typedef struct sw_history sw_history;       /* placement.h */
 
 struct sw_heap {
     uint64_t mark;   /* ds/handle.h */
@@ -93,12 +96,15 @@ struct sw_heap {
     sw_heap_options options;
     uint64_t mode;                 /* SW_MODE_... */
     sw_path_fn *const *tiny_paths; /* NULL: the generic code packs */
+    const sw_paths *paths;         /* of the table, in plain heaps; NULL: none */
+    sw_paths varied;               /* the same with cut-off 0 (heap/variety.h) */
     uint32_t large_shelved;        /* atomic; 0: most likely no shelf holds anything */
     uint32_t span_classes;         /* 2 * table->class_count */
     sw_span_list *central_partial; /* by span class: no owner, some slot free */
     sw_span_list *central_full;    /* by span class: no owner, no slot free */
     uint32_t *class_pages; /* by span class: pages of its spans, whoever owns them; atomic. NULL
                             * where the table's spans have one length each */
+    sw_history *histories; /* by span class, of SW_PLACE_LASTING; else NULL */
     uint32_t closing; /* threads that exit and are closing their cache; under the registry's lock */
     uint32_t
         leaving; /* grade 3: threads at work on a cache that they have closed; under the lock */
@@ -109,6 +115,9 @@ struct sw_heap {
     uint32_t closed_handle_count;
     uint32_t cache_count;
     uint32_t central_idle;   /* 0: no span of the central lists is idle */
+    uint32_t kept_pages;     /* atomic: pages of the spans that are kept (central.h) */
+    uint32_t kept_credit;    /* for giving them up one by one, until the next tick */
+    uint32_t *kept;          /* atomic, by span class: the id of a kept span; 0: none */
     uint32_t cache_numbers;  /* opened so far, for numbering */
     uint32_t free_records;   /* unused span records, linked by next */
     uint32_t batches;        /* first records of the batches taken from the space */
@@ -119,6 +128,11 @@ struct sw_heap {
     void *collector;            /* NULL: no collector, or it ends */
     sw_os_lock *collector_lock; /* as collector */
 };
+
+/* Exact for the holder of the heap's lock when no other thread is taking one. */
+static inline uint32_t sw_heap_kept_pages(const sw_heap *heap) {
+    return __atomic_load_n(&heap->kept_pages, __ATOMIC_RELAXED);
+}
 
 static sw_always_inline bool sw_heap_is_collected(const sw_heap *heap) {
     return SW_COLLECTABLE && sw_unlikely(heap->hooks != NULL);

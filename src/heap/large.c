@@ -193,7 +193,7 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
-    if (__atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0) sw_shelf_clear_all(heap);
+    if (sw_shelf_is_used(heap)) sw_shelf_clear_all(heap);
     if (!sw_pages_extend(&heap->pages, cold->page, cold->pages, more, &needzero)) return false;
     if (needzero) sw_span_dirty(span);
     if (needzero && scanned)

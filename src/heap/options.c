@@ -10,6 +10,7 @@
 #include "size/table.h"
 
 #define MEND "call sw_heap_options_init first"
+enum { LARGE_TOUCHED_ALL = 1000000 };
 
 static const sw_heap_options defaults = {.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull};
 
@@ -30,23 +31,41 @@ static bool can_pack(const sw_table *table) {
     return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
 }
 
-/* Whether a heap can be made with options that are whole. */
-static sw_status check_options(const sw_heap_options *options, const char *op) {
-    if ((uint32_t)options->placement > SW_PLACE_FULLEST)
-        return sw_fail(SW_INVALID, op,
-                       "placement %d is unknown: use 0 (LIFO), 1 (address) or 2 (fullest)",
-                       (int)options->placement);
-    if (options->batch_spans > UINT16_MAX)
-        return sw_fail(SW_INVALID, op, "batch_spans %u is above %u", options->batch_spans,
-                       (unsigned)UINT16_MAX);
-    if (!sw_table_check(options->table, op)) return SW_INVALID;
-    if (options->touch_map && !options->dry)
-        return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");
+/* The share of large objects that is written, told once and of a heap that notes writes. */
+static sw_status check_share(const sw_heap_options *options, const char *op) {
     if (options->large_touched_percent > 100)
         return sw_fail(SW_INVALID, op, "large_touched_percent %u is above 100",
                        options->large_touched_percent);
-    if (options->large_touched_percent != 0 && !options->touch_map)
-        return sw_fail(SW_INVALID, op, "large_touched_percent is for heaps with touch_map");
+    if (options->large_touched_ppm > LARGE_TOUCHED_ALL)
+        return sw_fail(SW_INVALID, op, "large_touched_ppm %llu is above %d",
+                       (unsigned long long)options->large_touched_ppm, LARGE_TOUCHED_ALL);
+    bool percent = options->large_touched_percent != 0, ppm = options->large_touched_ppm != 0;
+    if (percent && ppm)
+        return sw_fail(SW_INVALID, op,
+                       "large_touched_percent and large_touched_ppm: give one of them");
+    if ((percent || ppm) && !options->touch_map)
+        return sw_fail(SW_INVALID, op, "%s is for heaps with touch_map",
+                       percent ? "large_touched_percent" : "large_touched_ppm");
+    return SW_OK;
+}
+
+/* Whether a heap can be made with options that are whole. */
+static sw_status check_options(const sw_heap_options *options, const char *op) {
+    if ((uint32_t)options->placement > SW_PLACE_LASTING)
+        return sw_fail(
+            SW_INVALID, op,
+            "placement %d is unknown: use 0 (LIFO), 1 (address), 2 (fullest) or 3 (lasting)",
+            (int)options->placement);
+    if (options->batch_spans > UINT16_MAX)
+        return sw_fail(SW_INVALID, op, "batch_spans %u is above %u", options->batch_spans,
+                       (unsigned)UINT16_MAX);
+    if (options->batch_by_use && options->batch_spans == 0)
+        return sw_fail(SW_INVALID, op,
+                       "batch_by_use needs batch_spans, the most that a cache keeps of a class");
+    if (!sw_table_check(options->table, op)) return SW_INVALID;
+    if (options->touch_map && !options->dry)
+        return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");
+    if (check_share(options, op) != SW_OK) return SW_INVALID;
     if (options->tiny && !can_pack(options->table))
         return sw_fail(SW_INVALID, op, "tiny: table %s has no class of 16 bytes",
                        options->table->name);

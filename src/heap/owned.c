@@ -6,6 +6,7 @@
 
 #include "heap/central.h"
 #include "heap/hint.h"
+#include "heap/placement.h"
 #include "heap/reclaim.h"
 #include "heap/shelf.h"
 #include "heap/span_shelf.h"
@@ -27,13 +28,42 @@ static void release(sw_cache *cache, sw_span *span) {
     errno = saved_errno;
 }
 
+/* Whether the cache keeps one more idle span of the class. Where that follows use, what it gives up is
+ * counted: a fresh span would not have been needed so often (sw_owned_note_fresh). */
+static bool may_keep(sw_cache *cache, uint32_t span_class) {
+    const sw_heap_options *options = &cache->heap->options;
+    if (options->batch_spans == 0) return false;
+    uint32_t kept = cache->cold->idle_spans[span_class];
+    if (!options->batch_by_use) return kept < options->batch_spans;
+    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
+    if (kept < use->allowed) return true;
+    if (use->given_up < UINT16_MAX) use->given_up++;
+    return false;
+}
+
+void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class) {
+    const sw_heap_options *options = &cache->heap->options;
+    if (sw_likely(!options->batch_by_use)) return;
+    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
+    if (use->given_up == 0) return;
+    use->given_up--;
+    if (use->allowed < options->batch_spans) use->allowed++;
+}
+
+/* What was of use before the last tick counts half from now on. */
+static void forget_use(sw_cache *cache, uint32_t span_class) {
+    sw_batch_use *use = sw_cache_batch_use(cache, span_class);
+    use->allowed /= 2;
+    use->given_up = 0;
+}
+
 /* A partial span has become idle: keep it for its class, or give it up. */
 static void release_or_count_idle(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
     if (span->idle)
         return; /* it is counted: a free that raced with another had made it look used */
-    if (cold->idle_spans[span_class] < cache->heap->options.batch_spans) {
+    if (may_keep(cache, span_class)) {
         sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
         cold->idle_spans[span_class]++;
         span->idle = 1;
@@ -72,6 +102,7 @@ void sw_owned_release_idle(sw_cache *cache) {
     for (uint32_t i = 0; i < cache->heap->span_classes; i++) {
         sw_span *current = cache->bins[i].span;
         release_idle(cache, i);
+        if (cache->heap->options.batch_by_use) forget_use(cache, i);
         if (current == NULL || !sw_span_is_empty(current)) continue;
         sw_bin_empty(&cache->bins[i]);
         sw_hint_forget(cache, current);
@@ -94,7 +125,6 @@ void sw_owned_unmark(sw_cache *cache, sw_span *span) {
 
 void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
-    if (span == NULL) return;
     sw_span_enter(span, SW_SPAN_FULL);
     sw_span_dirty(span); /* what is freed from now on was in use: frees need not say so */
     sw_span_set_owner(span, cache, SW_MARK_FULL);
@@ -106,7 +136,7 @@ sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class) {
     struct sw_cache_cold *cold = cache->cold;
     sw_span_list *partial = &cold->partial[span_class];
     sw_heap *heap = cache->heap;
-    sw_span *span = sw_span_list_choose(partial, heap->space, heap->options.placement);
+    sw_span *span = sw_placement_choose(partial, heap->space, heap->options.placement);
     if (span == NULL) return NULL;
     if (span->idle) cold->idle_spans[span_class]--;
     span->idle = 0;

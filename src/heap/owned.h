@@ -14,6 +14,9 @@ void sw_owned_unmark(sw_cache *cache, sw_span *span);
 void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin);
 /* Takes the partial span that the placement policy chooses; NULL: there is none. */
 sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class);
+/* The class is about to take a fresh span. Where kept spans follow use, the class may keep one more if it
+ * has given up one since the last tick. */
+void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class);
 /* Under the heap's lock: gives up every idle span of the cache, and what is on its shelves. */
 void sw_owned_release_idle(sw_cache *cache);
 

@@ -3,6 +3,7 @@
  * limit. */
 #include "heap/reclaim.h"
 
+#include "heap/central.h"
 #include "heap/shelf.h"
 #include "heap/verify_point.h"
 
@@ -11,6 +12,7 @@ void sw_reclaim_decay(sw_heap *heap) {
     uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
     if (sw_likely(!sw_heap_decay_due(heap, now_ns))) return;
     sw_shelf_clear_all(heap); /* from now on idle, like every free page */
+    heap->kept_credit = SW_KEPT_CREDIT;
     sw_pages_decay(&heap->pages, now_ns);
     sw_verify_note(heap, SW_VERIFY_TICK);
 }

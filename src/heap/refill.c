@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order in which a cache looks for free slots: hints, words, partial spans, frees of other
- * threads, central spans, fresh spans. */
+ * threads, kept spans, central spans, fresh spans. */
 #include "heap/refill.h"
 
 #include "base/fail.h"
@@ -62,20 +62,27 @@ static void populate(const sw_cache *cache, const sw_span *span) {
         (void)sw_os_populate((void *)span->base, bytes);
 }
 
-/* Under the heap's lock: a span of the central lists, or a fresh one. It is the cache's from now
+/* A span that nobody owned becomes the cache's. */
+static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t span_class) {
+    sw_idle_note(cache, span_class);
+    sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* a racing free sees the owner before a live slot */
+    sw_span_enter(span, SW_SPAN_CURRENT);
+}
+
+/* Under the heap's lock: a span of the central lists, a kept one, or a fresh one. It is the cache's from now
  * on. NULL with *why set. */
 static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_reclaim_decay(heap);
     sw_span *span = sw_central_take_partial(heap, span_class);
+    if (span == NULL) span = sw_central_take_kept(heap, span_class);
     if (span == NULL) {
+        sw_owned_note_fresh(cache, span_class);
         sw_idle_give_up(cache, sw_heap_next_pages(heap, span_class));
         span = sw_fresh_span(heap, span_class, why);
     }
-    if (span == NULL) return NULL;
-    sw_idle_note(cache, span_class);
-    sw_span_enter(span, SW_SPAN_CURRENT);
-    sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
+    if (span != NULL) make_own(cache, span, span_class);
     return span;
 }
 
@@ -94,6 +101,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     if (span == NULL) span = adopt(cache, span_class, &why);
     cache->cold->tick_ns = heap->pages.tick_ns;
     cache->cold->exhausted = span == NULL;
+    cache->cold->been_central = 1;
     sw_reclaim_unlock(heap);
     if (span != NULL && !span->needzero) populate(cache, span);
     if (span == NULL)
@@ -109,9 +117,24 @@ static sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
     sw_span *span =
         sw_span_shelf_take(cache, span_class, sw_heap_next_pages(cache->heap, span_class));
     if (span == NULL) return NULL;
+    sw_cache_note_class(cache->cold, span_class);
     sw_span_set_owner(span, cache, SW_MARK_NONE);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* a racing free sees the owner before a live slot */
     sw_span_enter(span, SW_SPAN_CURRENT);
+    return span;
+}
+
+/* A span that the heap keeps for the class, without its lock. A cache's first span comes by the lock, and so
+ * does the one after a tick: there the clock is looked at, and idle spans are given up. */
+static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
+    sw_heap *heap = cache->heap;
+    uint64_t tick_ns = __atomic_load_n(&heap->pages.tick_ns, __ATOMIC_RELAXED);
+    if (!cache->cold->been_central || cache->cold->tick_ns != tick_ns) return NULL;
+    sw_span *span = sw_central_take_kept(heap, span_class);
+    if (span == NULL) return NULL;
+    sw_hazard_clear(cache);
+    cache->cold->exhausted = 0;
+    make_own(cache, span, span_class);
     return span;
 }
 
@@ -124,7 +147,8 @@ static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
     for (int look = 0; look < 2; look++) {
-        span = sw_owned_take_partial(cache, span_class);
+        span = cache->cold->partial[span_class].head != 0 ? sw_owned_take_partial(cache, span_class)
+                                                          : NULL;
         if (span == NULL && __atomic_load_n(remote, __ATOMIC_RELAXED) != 0) {
             if (cache->cold->exhausted) {
                 sw_remote_drain(cache);
@@ -137,6 +161,7 @@ static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
             cache->heap->hooks->sought(cache, span_class))
             span = sw_owned_take_partial(cache, span_class);
         if (span == NULL) span = take_shelved(cache, span_class);
+        if (span == NULL) span = take_kept(cache, span_class);
         if (span == NULL) span = take_unowned(cache, span_class);
         if (span != NULL || __atomic_load_n(remote, __ATOMIC_RELAXED) == 0) break;
     }
@@ -159,7 +184,7 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
 static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     sw_cache_bin *bin = &cache->bins[span_class];
     while (!point_at_word(cache, bin, doubled)) {
-        sw_owned_set_full(cache, bin);
+        if (bin->span != NULL) sw_owned_set_full(cache, bin);
         bin->span = take_span(cache, span_class);
         if (bin->span == NULL) return false;
         if (sw_heap_is_collected(cache->heap)) cache->heap->hooks->taken(cache, bin->span);

@@ -22,11 +22,14 @@ extern sw_tls_fast sw_thread *sw_tls_thread; /* NULL: the thread has none yet, o
  * (base/assert.h). */
 const char *sw_thread_check(const sw_thread *thread);
 
-/* This thread's cache of the heap; NULL: it has none. */
-static sw_always_inline sw_cache *sw_registry_own_cache(const sw_heap *heap) {
+/* This thread's cache of the heap with that index; NULL: it has none. */
+static sw_always_inline sw_cache *sw_registry_cache_at(uint32_t index) {
     sw_thread *thread = sw_tls_thread;
     if (sw_unlikely(thread == NULL)) return NULL;
-    return __atomic_load_n(&thread->caches[heap->index], __ATOMIC_RELAXED);
+    return __atomic_load_n(&thread->caches[index], __ATOMIC_RELAXED);
+}
+static sw_always_inline sw_cache *sw_registry_own_cache(const sw_heap *heap) {
+    return sw_registry_cache_at(heap->index);
 }
 
 /* --- heaps ------------------------------------------------------------------------------------ */

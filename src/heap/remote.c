@@ -24,15 +24,29 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
         !__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 
-/* Drains a popped half if nobody owns its span. Returns the owner, if there is one. A span that was
- * freed into twice at once may lie on a shelf; a cache that is taking it has it in a moment. */
+/* Under the heap's lock: whether a span that was seen without owner is in a central list, where it may be drained.
+ * One that was freed into twice at once may lie on a shelf or be kept, whence a cache takes it without the lock. If
+ * one is just taking it, or has it since the owner was looked at, it is not. */
+static bool is_listed(sw_heap *heap, sw_span *span) {
+    switch (sw_span_state_seen(span)) {
+    case SW_SPAN_SHELVED: return sw_span_shelf_remove(heap, span);
+    case SW_SPAN_KEPT: return sw_central_remove_kept(heap, span);
+    case SW_SPAN_CURRENT:
+    case SW_SPAN_PARTIAL:
+    case SW_SPAN_FULL: return false;
+    default: return true;
+    }
+}
+
+/* Drains a popped half if nobody owns its span. Returns the owner, if there is one. A cache that is taking
+ * it has it in a moment. */
 static sw_cache *drain_unowned(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled) {
     sw_cache *owner;
     bool drained = false;
     do {
         sw_os_lock_acquire(&heap->lock);
         owner = sw_span_owner(span); /* some cache may have adopted it meanwhile */
-        if (owner == NULL && (span->state != SW_SPAN_SHELVED || sw_span_shelf_remove(heap, span))) {
+        if (owner == NULL && is_listed(heap, span)) {
             sw_central_drain(heap, span, half, doubled);
             drained = true;
         }

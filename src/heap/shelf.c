@@ -2,6 +2,7 @@
 /* Shelves are cleared here; the paths of large objects inline the rest (shelf.h). */
 #include "heap/shelf.h"
 
+#include "heap/central.h"
 #include "heap/span_shelf.h"
 
 void sw_shelf_clear(sw_cache *cache) {
@@ -19,4 +20,5 @@ void sw_shelf_clear_all(sw_heap *heap) {
     __atomic_store_n(&heap->large_shelved, 0, __ATOMIC_SEQ_CST);
     for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
         sw_shelf_clear(cache);
+    sw_central_release_kept(heap);
 }

@@ -90,8 +90,14 @@ static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
     sw_verify_note(heap, SW_VERIFY_RELEASE);
 }
 
-/* So does what the cache, or every open cache, has on its shelves. */
+/* So does what the cache has on its shelves; what every open cache has there, and the spans that are kept for
+ * the next thread (central.h). */
 void sw_shelf_clear(sw_cache *cache);
 void sw_shelf_clear_all(sw_heap *heap);
+/* False: most likely there is nothing of all that. */
+static inline bool sw_shelf_is_used(const sw_heap *heap) {
+    return __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0 ||
+           sw_heap_kept_pages(heap) != 0;
+}
 
 #endif

@@ -18,6 +18,7 @@ void sw_cache_trim(sw_cache *cache) {
     sw_os_lock_acquire(&cache->heap->lock);
     sw_owned_release_idle(cache);
     sw_central_release_idle(cache->heap);
+    sw_central_release_kept(cache->heap);
     sw_os_lock_release(&cache->heap->lock);
     sw_verify_point(cache->heap, cache);
 }

@@ -26,5 +26,5 @@ const char *face_json_check(const face_json *json) {
 const char *face_options_check(const face_options *options) {
     return SW_RULE(options->ledger[0] == '/' || options->ledger[0] == '\0')
                ?: SW_RULE(options->ledger_file >= FACE_NO_FILE)
-               ?: SW_RULE((unsigned)options->heap.placement <= 2);
+               ?: SW_RULE((unsigned)options->heap.placement <= 3);
 }

@@ -16,7 +16,7 @@
 
 face_options face_option = {.ledger_file = FACE_NO_FILE};
 
-const char *const face_placements[3] = {"lifo", "address", "fullest"};
+const char *const face_placements[4] = {"lifo", "address", "fullest", "lasting"};
 
 /* --- values: each returns false when the text is malformed, and then changes nothing ---------- */
 
@@ -67,7 +67,7 @@ static bool set_decay(const char *text) {
 }
 
 static bool set_placement(const char *text) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         if (strcmp(text, face_placements[i]) != 0) continue;
         face_option.heap.placement = (sw_placement)i;
         return true;
@@ -76,9 +76,14 @@ static bool set_placement(const char *text) {
 }
 
 static bool set_batch(const char *text) {
+    static const char use[] = "use:";
+    bool by_use = strncmp(text, use, sizeof use - 1) == 0;
+    if (by_use) text += sizeof use - 1;
     uint64_t value;
     if (!parse_number(&text, &value) || *text != '\0' || value > UINT16_MAX) return false;
+    if (by_use && value == 0) return false;
     face_option.heap.batch_spans = (uint32_t)value;
+    face_option.heap.batch_by_use = by_use;
     return true;
 }
 
@@ -138,8 +143,8 @@ typedef struct option {
 static const option options[] = {
     {"LIMIT", set_limit, "bytes, such as 512M, 512MiB or 512MB", "no limit"},
     {"DECAY_MS", set_decay, "milliseconds, or never", "500"},
-    {"PLACEMENT", set_placement, "lifo, address or fullest", "lifo"},
-    {"BATCH", set_batch, "a number from 0 to 65535", "0"},
+    {"PLACEMENT", set_placement, "lifo, address, fullest or lasting", "lifo"},
+    {"BATCH", set_batch, "a number from 0 to 65535, or use: and one from 1 on", "0"},
     {"THP", set_huge, "off or advise", "off"},
     {"TRACKED", set_tracked, "0 or 1", "0"},
     {"LEDGER", set_ledger, "a path (%p in it: the process id) or a descriptor", "none"},
@@ -181,7 +186,8 @@ static void read_setting(const char *setting) {
 
 /* Whether the variable is an option of another part of spanwise. */
 static bool is_foreign(const char *setting) {
-    static const char *const others[] = {"RECORD_", "REPLAY_", "NATIVE_DIR=", "PEER_", "BENCH"};
+    static const char *const others[] = {
+        "RECORD_", "REPLAY_", "NATIVE_DIR=", "PEER_", "BENCH", "CACHE="};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strncmp(setting, others[i], strlen(others[i])) == 0) return true;
     return false;

@@ -29,6 +29,6 @@ extern face_options face_option;
  * default stays. */
 void face_read_options(void);
 /* The words for sw_placement, by its value. */
-extern const char *const face_placements[3];
+extern const char *const face_placements[4];
 
 #endif

@@ -70,6 +70,7 @@ int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t cou
 
 typedef struct sw_os_lock {
     uint32_t state;        /* 0 free, 1 held, 2 held with waiters; written with atomics only */
+    uint32_t sleepers;     /* atomic: threads that wait in the system's call, or are about to */
     uint64_t acquisitions; /* atomic: written by whoever holds the lock */
     uint64_t waits;        /* atomic: acquisitions that found it held */
 } sw_os_lock;
@@ -82,10 +83,49 @@ const char *sw_os_lock_check(const sw_os_lock *lock);
 void sw_os_lock_acquire(sw_os_lock *lock);
 void sw_os_lock_release(sw_os_lock *lock);
 void sw_os_lock_reset(sw_os_lock *lock); /* fork child only */
+void sw_os_lock_wake(sw_os_lock *lock);  /* one of its sleepers, who tries again */
 /* While `pass` is set, acquire and release do nothing in the calling thread. A thread that forks sets
  * it between its prepare handler, which has taken every lock, and its parent or child handler: fork
  * handlers of other libraries run in between and may allocate. */
 void sw_os_lock_pass(bool pass);
+
+/* What is set by it, of the calling thread. */
+extern sw_tls_fast bool sw_os_lock_passes;
+
+/* Whether a thread that is about to wait for a lock makes every other thread pass a memory barrier first. It never becomes
+ * false again. Without it, sw_os_lock_leave is sw_os_lock_release. */
+extern bool sw_os_lock_has_barrier;
+/* Asks the system for such barriers, once; later calls cost a load. Call it before locks that are left by sw_os_lock_leave exist. */
+void sw_os_lock_ask_barrier(void);
+
+/* As acquire and release, with the case that nobody else has the lock in line: for calls that take it each time. Leaving
+ * is a plain store, and a look at who sleeps; that no processor exchanges the two is up to whoever goes to sleep, as in
+ * Dice, Huang and Yang, "Asymmetric Dekker synchronization" (2001). */
+static inline void sw_os_lock_enter(sw_os_lock *lock) {
+    uint32_t expected = 0; /* it is not free while this thread may pass */
+    if (sw_likely(__atomic_compare_exchange_n(&lock->state, &expected, 1, false, __ATOMIC_ACQUIRE,
+                                              __ATOMIC_RELAXED))) {
+        __atomic_store_n(&lock->acquisitions, lock->acquisitions + 1, __ATOMIC_RELAXED);
+    } else {
+        sw_os_lock_acquire(lock);
+    }
+}
+static inline void sw_os_lock_leave(sw_os_lock *lock) {
+    if (sw_unlikely(sw_os_lock_passes) ||
+        sw_unlikely(!__atomic_load_n(&sw_os_lock_has_barrier, __ATOMIC_RELAXED))) {
+        sw_os_lock_release(lock);
+        return;
+    }
+    __atomic_store_n(&lock->state, 0, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (sw_unlikely(__atomic_load_n(&lock->sleepers, __ATOMIC_RELAXED) != 0)) sw_os_lock_wake(lock);
+}
+
+/* Waits until somebody wakes those who wait at the word, or so many nanoseconds have passed; not at all unless the word
+ * is `value`. It may end sooner for no reason. */
+void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns);
+/* Wakes every thread that waits at the word. */
+void sw_os_wake(const uint32_t *word);
 
 /* --- memory checkers: AddressSanitizer and valgrind, if the process runs with one ------------- */
 
@@ -117,9 +157,25 @@ uint64_t sw_os_now_ns(void);        /* monotonic */
 uint64_t sw_os_coarse_now_ns(void); /* monotonic, cheap, resolution of a scheduler tick */
 uint64_t sw_os_thread_id(void);
 uint64_t sw_os_process_id(void);
+uint32_t sw_os_node(void); /* of memory (NUMA), on which the calling thread runs; 0: not known */
 /* True when the process has no thread but the caller's; false when that is not known, and in builds
  * below grade 3, which never ask. */
 bool sw_os_is_single_threaded(void);
+
+/* --- a thread for a piece of work ----------------------------------------------------------- */
+
+/* Between start and join. */
+typedef struct sw_os_thread {
+    void (*fn)(void *arg);
+    void *arg;
+    uint64_t id; /* the system's */
+} sw_os_thread;
+
+/* Runs fn(arg) in another thread, until the end of which *thread must stay. False: refused, or this build makes
+ * no threads; nothing was run. */
+bool sw_os_thread_start(sw_os_thread *thread, void (*fn)(void *arg), void *arg);
+/* Waits for its end, once. */
+void sw_os_thread_join(sw_os_thread *thread);
 
 /* --- thread exit and fork ------------------------------------------------------------------- */
 

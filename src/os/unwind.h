@@ -32,10 +32,31 @@ typedef struct sw_os_frame {
 /* Maps the table. False: no memory, or no unwinder for this processor. Call once. */
 bool sw_os_unwind_init(void);
 
+/* The words of the stack on which the result of a walk depends, in the order in which it read them. From the same
+ * frame, with the same words there, a walk gives the same; of from.fp only where uses_fp.
+ *   count <= SW_OS_WORDS_MAX, or SW_OS_WORDS_MAX + 1: there were more */
+enum { SW_OS_WORDS_MAX = 10 };
+typedef struct sw_os_walk {
+    uint32_t count;
+    bool uses_fp;
+    struct sw_os_stack_word {
+        const uintptr_t *at;
+        uintptr_t value;
+    } words[SW_OS_WORDS_MAX];
+} sw_os_walk;
+
 /* Return addresses of `from` and its callers, innermost first, into addresses[0..max); the count,
  * at least 1 (max >= 1). Reads the stack in [from.sp, stack_high) only; stops at anything unusual.
- * Any thread, and signal handlers. */
-size_t sw_os_unwind(sw_os_frame from, uintptr_t stack_high, uint64_t *addresses, size_t max);
+ * walk: filled in; NULL: not asked for. Any thread, and signal handlers. */
+size_t sw_os_unwind(sw_os_frame from, uintptr_t stack_high, uint64_t *addresses, size_t max,
+                    sw_os_walk *walk);
+
+/* Whether the words are still what they were; of a walk whose words were all noted. */
+static inline bool sw_os_walk_holds(const sw_os_walk *walk) {
+    for (uint32_t i = 0; i < walk->count; i++)
+        if (*walk->words[i].at != walk->words[i].value) return false;
+    return true;
+}
 
 /* Empties the table. Call it when a module was unloaded, since other code may lie at its addresses. */
 void sw_os_unwind_forget(void);

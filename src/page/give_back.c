@@ -8,11 +8,10 @@
 #include "page/pages.h"
 #include "size/table.h"
 
-/* Finds the next run, at or after *from, of pages that are free and held, and idle if `idle_only`, in
- * the words below `words`. Sets *from to its start and returns its length; 0: there is none. */
-static uint32_t next_run_below(const sw_pages *pages, uint32_t words, uint32_t *from,
-                               bool idle_only) {
-    uint32_t start = *from, length = 0;
+/* Finds the next run, at or after *from, of pages that are free and held, and idle if `idle_only`. Sets
+ * *from to its start and returns its length; 0: there is none. */
+static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) {
+    uint32_t start = *from, length = 0, words = pages->capacity / 64;
     for (uint32_t w = start / 64; w < words; w++) {
         uint64_t bits = pages->runs.free[w] & pages->held[w];
         if (idle_only) bits &= pages->idle[w];
@@ -30,20 +29,6 @@ static uint32_t next_run_below(const sw_pages *pages, uint32_t words, uint32_t *
         }
     }
     return length;
-}
-
-static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) {
-    return next_run_below(pages, pages->capacity / 64, from, idle_only);
-}
-
-uint32_t sw_pages_held_from(const sw_pages *pages, uint32_t page, uint32_t n) {
-    enum { LOOK_WORDS = SW_HELD_LOOK / 64 };
-    uint32_t words = (uint32_t)sw_min_u64(page / 64 + LOOK_WORDS, pages->capacity / 64), run;
-    while ((run = next_run_below(pages, words, &page, false)) != 0) {
-        if (run >= n) return page;
-        page += run;
-    }
-    return SW_PAGE_NONE;
 }
 
 /* At the end of a tick: what is free and held from now on is idle at the next one, if it still is. */

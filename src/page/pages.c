@@ -30,6 +30,8 @@ void sw_pages_destroy(sw_pages *pages) {
         sw_meta_free(pages->meta, *maps[i], pages->capacity / 8);
         *maps[i] = NULL;
     }
+    sw_meta_free(pages->meta, pages->held_words, pages->capacity / 64 * sizeof(sw_held_word));
+    pages->held_words = NULL;
 }
 
 /* --- taking and giving ------------------------------------------------------------------------ */
@@ -39,6 +41,7 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool
     sw_check2(sw_pages_check(pages));
     *needzero = sw_bits_test(pages->dirty, page, n);
     sw_runs_set_used(&pages->runs, page, n);
+    if (held != 0) sw_pages_forget_held(pages, page, n);
     pages->free_held_pages -= held;
     if (sw_unlikely(n - held >= pages->take_out_pages) && pages->free_held_pages != 0)
         sw_pages_take_out_highest(pages, n - held);
@@ -180,5 +183,6 @@ void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n) {
     sw_check2(sw_pages_check(pages));
     sw_bits_set(pages->dirty, page, n);
     sw_runs_set_free(&pages->runs, page, n);
+    sw_pages_forget_held(pages, page, n);
     pages->free_held_pages += n;
 }

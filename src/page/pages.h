@@ -46,6 +46,13 @@ enum {
  * finishes them itself: it waits for the purge lock, under the heap's. */
 typedef enum sw_purge_state { SW_PURGE_NONE, SW_PURGE_TAKEN, SW_PURGE_RUNNING } sw_purge_state;
 
+/* The runs of pages that are free and held within one word of the bitmaps, as a sw_run_summary has them.
+ *   known == 0, or the lengths are those of (runs.free & held) in that word */
+typedef struct sw_held_word {
+    uint8_t start, max, end; /* pages */
+    uint8_t known;
+} sw_held_word;
+
 /* A run that was taken out. */
 typedef struct sw_purge_run {
     uint32_t page, pages;
@@ -65,6 +72,7 @@ typedef struct sw_pages {
     uint64_t *held;
     uint64_t *dirty;
     uint64_t *idle;
+    sw_held_word *held_words; /* one for each word of the bitmaps: held.c */
     uint32_t page_shift;
     uint32_t unit; /* pages that the system makes accessible and takes back together: 1, or
                         * as many as fit into one of its own pages (16 or 64 KiB) */
@@ -136,10 +144,23 @@ static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
 /* Every free page is taken out, as far as they fit; the others are by and by. */
 void sw_pages_take_out_all(sw_pages *pages);
-/* What sw_pages_find_held does, where `page` is the start of the lowest run of n free pages. */
-uint32_t sw_pages_held_from(const sw_pages *pages, uint32_t page, uint32_t n);
 /* Every free page goes back at once, under the lock; returns bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
+
+/* --- held.c ---------------------------------------------------------------------------------- */
+
+/* What sw_pages_find_held does, where `page` is the start of the lowest run of n free pages. Looks at no
+ * more than SW_HELD_LOOK / 64 words, and counts anew the runs of those that have changed. */
+uint32_t sw_pages_held_from(sw_pages *pages, uint32_t page, uint32_t n);
+/* Whoever changes which of the n pages from `page` are free and held says so. */
+static inline void sw_pages_forget_held(sw_pages *pages, uint32_t page, uint32_t n) {
+    sw_held_word *word = &pages->held_words[page / 64],
+                 *last = &pages->held_words[(page + n - 1) / 64];
+    do word->known = 0;
+    while (word++ != last);
+}
+/* Whether what is known of each word agrees with the bitmaps: looks at every word. */
+bool sw_pages_held_words_add_up(const sw_pages *pages);
 
 /* --- purge.c --------------------------------------------------------------------------------- */
 
@@ -193,6 +214,8 @@ uint64_t sw_pages_locate(const sw_pages *pages, uintptr_t address);
 void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes);
 /* Writes the span id into the page map for n pages. */
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
+/* The page-map entries of a window's accessible pages. */
+const void *sw_pages_window_map(const sw_pages *pages, const sw_window *window, uint64_t *bytes);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
 /* Bytes of metadata, of the pages that are held, and of both. They may be read without the lock, because the

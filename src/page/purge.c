@@ -31,6 +31,7 @@ static bool give_back(sw_pages *pages, uint32_t page, uint32_t n) {
 static void forget(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held) {
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
     sw_bits_clear(pages->held, page, n);
+    sw_pages_forget_held(pages, page, n);
     if (sw_touch_map_is_on(&pages->touch))
         sw_touch_map_remove(&pages->touch, sw_page_start(pages, page),
                             (uint64_t)n << pages->page_shift);
@@ -114,6 +115,7 @@ void sw_pages_purge_finish(sw_pages *pages) {
         const sw_purge_run *run = &pages->purging[i];
         if (run->refused) remember(pages, run);
         sw_runs_set_free(&pages->runs, run->page, run->pages);
+        sw_pages_forget_held(pages, run->page, run->pages);
     }
     pages->purge_count = 0;
     pages->purge_state = SW_PURGE_NONE;

@@ -34,7 +34,7 @@ uint32_t sw_bits_count_wide(const uint64_t *bits, uint32_t from, uint32_t n) {
 
 /* --- summaries -------------------------------------------------------------------------------- */
 
-static sw_run_summary summarise_word(uint64_t word) {
+sw_run_summary sw_run_summary_of(uint64_t word) {
     if (word == ~0ull) return (sw_run_summary){64, 64, 64};
     if (word == 0) return (sw_run_summary){0, 0, 0};
     sw_run_summary s = {.start = sw_ctz(~word), .end = sw_clz(~word)};
@@ -65,7 +65,7 @@ static bool same(sw_run_summary a, sw_run_summary b) {
 /* Computes the summaries above word w anew, up to the first node that stays the same. */
 static void refresh_word(sw_runs *runs, uint32_t w) {
     uint32_t i = runs->leaves + w;
-    sw_run_summary s = summarise_word(runs->free[w]);
+    sw_run_summary s = sw_run_summary_of(runs->free[w]);
     for (uint32_t half = 64; !same(runs->tree[i], s); half *= 2) {
         runs->tree[i] = s;
         i /= 2;
@@ -74,9 +74,10 @@ static void refresh_word(sw_runs *runs, uint32_t w) {
     }
 }
 
-static void refresh_all(sw_runs *runs) {
+/* Every summary anew; no page of the words from `used` on is free. */
+static sw_cold void refresh_all(sw_runs *runs, uint32_t used) {
     for (uint32_t w = 0; w < runs->leaves; w++)
-        runs->tree[runs->leaves + w] = summarise_word(runs->free[w]);
+        runs->tree[runs->leaves + w] = sw_run_summary_of(w < used ? runs->free[w] : 0);
     for (uint32_t level = runs->leaves / 2, half = 64; level >= 1; level /= 2, half *= 2)
         for (uint32_t i = level; i < 2 * level; i++)
             runs->tree[i] = join(runs->tree[2 * i], runs->tree[2 * i + 1], half);
@@ -101,21 +102,22 @@ void sw_runs_update_summaries(sw_runs *runs) {
 
 static size_t stale_bytes(uint32_t leaves) { return sw_div_up(leaves, 64) * sizeof(uint64_t); }
 
-bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages) {
+sw_cold bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages) {
     uint32_t leaves = 1u << sw_log2_ceil(sw_div_up(pages, 64));
     if (leaves <= runs->leaves) return true;
     sw_runs wider = {.leaves = leaves, .low = runs->low, .stale_first = UINT32_MAX};
-    wider.free = sw_meta_alloc(meta, leaves * sizeof *wider.free);
-    wider.tree = sw_meta_alloc(meta, 2 * leaves * sizeof *wider.tree);
-    wider.stale = sw_meta_alloc(meta, stale_bytes(leaves));
+    wider.free = sw_meta_alloc_longer(meta, runs->free, runs->leaves * sizeof *runs->free,
+                                      leaves * sizeof *wider.free);
+    wider.tree = sw_meta_alloc_longer(meta, NULL, 0, 2 * leaves * sizeof *wider.tree);
+    wider.stale = sw_meta_alloc_longer(meta, NULL, 0, stale_bytes(leaves));
     if (wider.free == NULL || wider.tree == NULL || wider.stale == NULL) {
         sw_runs_destroy(&wider, meta);
         return false;
     }
-    if (runs->leaves > 0) memcpy(wider.free, runs->free, runs->leaves * sizeof *runs->free);
+    uint32_t had = runs->leaves;
     sw_runs_destroy(runs, meta);
     *runs = wider;
-    refresh_all(runs);
+    refresh_all(runs, had);
     return true;
 }
 
@@ -138,6 +140,8 @@ static uint64_t starts_in_word(uint64_t word, uint32_t n) {
     return x;
 }
 
+uint32_t sw_run_fit_in(uint64_t word, uint32_t n) { return sw_ctz(starts_in_word(word, n)); }
+
 static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
     sw_check2(sw_runs_check(runs));
     sw_runs_update_summaries(runs);
@@ -155,7 +159,7 @@ static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
         }
         half /= 2;
     }
-    return first + sw_ctz(starts_in_word(runs->free[node - runs->leaves], n));
+    return first + sw_run_fit_in(runs->free[node - runs->leaves], n);
 }
 
 enum { LOOK_AHEAD = 16 }; /* words that are looked at before the tree is asked */
@@ -212,7 +216,7 @@ bool sw_runs_adds_up(const sw_runs *runs) {
     for (uint32_t w = 0; w < runs->low && w < runs->leaves; w++)
         if (runs->free[w] != 0) return false;
     for (uint32_t w = 0; w < runs->leaves; w++)
-        if (!same(runs->tree[runs->leaves + w], summarise_word(runs->free[w]))) return false;
+        if (!same(runs->tree[runs->leaves + w], sw_run_summary_of(runs->free[w]))) return false;
     for (uint32_t level = runs->leaves / 2, half = 64; level >= 1; level /= 2, half *= 2)
         for (uint32_t i = level; i < 2 * level; i++)
             if (!same(runs->tree[i], join(runs->tree[2 * i], runs->tree[2 * i + 1], half)))

@@ -54,6 +54,10 @@ uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_longest(sw_runs *runs);
 /* Brings every summary up to date. */
 void sw_runs_update_summaries(sw_runs *runs);
+/* The runs of set bits in one word of 64 pages. */
+sw_run_summary sw_run_summary_of(uint64_t word);
+/* The lowest bit that starts n set ones, 1 <= n <= 64, in a word that has such a run. */
+uint32_t sw_run_fit_in(uint64_t word, uint32_t n);
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_runs_check(const sw_runs *runs);
 /* True when every summary is up to date and agrees with the bitmap: looks at every word. */

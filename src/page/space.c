@@ -146,6 +146,7 @@ sw_space *sw_space_dry_create(void) {
 
 void sw_space_dry_destroy(sw_space *space) {
     release_space(space);
+    if (sw_touch_map_is_on(&space->map_touch)) sw_touch_map_end(&space->map_touch);
     (void)sw_os_release(space, sizeof *space);
 }
 

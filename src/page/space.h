@@ -16,6 +16,7 @@
 #define SW_PAGE_SPACE_H
 
 #include "os/os.h"
+#include "page/touch_map.h"
 #include "spanwise/fast_abi.h"
 
 enum {
@@ -29,7 +30,7 @@ enum {
 };
 
 /* What only slow paths read of a span. The holder of the heap's lock writes heap, page and pages;
- * the links belong to whoever has the list.
+ * the links and `looked` belong to whoever has the list.
  *   next == 0 or next != prev;  page + pages does not wrap round */
 typedef struct sw_span_cold {
     sw_heap *heap;
@@ -46,6 +47,7 @@ typedef struct sw_span_cold {
     uint32_t remote_next[2]; /* links of that stack */
     uint32_t batch_next;     /* first record of a batch: the next batch of the same heap */
     uint32_t next, prev;     /* links of the span's list; 0 ends it */
+    uint32_t looked;         /* what the last choice saw of it: heap/placement.c; 0: nothing */
 } sw_span_cold;
 
 _Static_assert(sizeof(sw_span_cold) == 64, "a cold record is one cache line");
@@ -84,6 +86,10 @@ typedef struct sw_space {
     uint32_t free_window_count;
     sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
     uint32_t extra_count;
+    /* Of a dry space whose heap notes writes, under the heap's lock: the written pages of the page map, by bytes of
+     * view.page_map; and of the entries of accessible pages the bytes that lie in such pages. */
+    sw_touch_map map_touch;
+    uint64_t map_touched_bytes;
 } sw_space;
 
 const char *sw_space_check(const sw_space *space);

@@ -42,6 +42,37 @@ void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes) {
     sw_touch_map_add(&pages->touch, sw_pages_locate(pages, address), bytes);
 }
 
+/* --- the page map as far as it is written ----------------------------------------------------- */
+
+const void *sw_pages_window_map(const sw_pages *pages, const sw_window *window, uint64_t *bytes) {
+    *bytes =
+        ((uint64_t)window->frontier << (pages->page_shift - SW_FRAME_SHIFT)) * sizeof *window->map;
+    return window->map;
+}
+
+/* Where an entry lies in the page map of a dry space, which is all of one reservation. */
+static uint64_t place_in_map(const sw_pages *pages, const void *entry) {
+    return (uintptr_t)entry - (uintptr_t)pages->space->view.page_map;
+}
+
+static void count_touched_map(const sw_pages *pages) {
+    uint64_t sum = 0, bytes;
+    for (uint32_t i = 0; i < pages->window_count; i++) {
+        const void *map = sw_pages_window_map(pages, &pages->windows[i], &bytes);
+        sum += sw_touch_map_within(&pages->space->map_touch, place_in_map(pages, map), bytes);
+    }
+    pages->space->map_touched_bytes = sum;
+}
+
+static sw_noinline void note_map_write(const sw_pages *pages, const uint32_t *entry,
+                                       uint64_t frames) {
+    sw_touch_map *touch = &pages->space->map_touch;
+    uint64_t before = touch->count, from = place_in_map(pages, entry);
+    sw_touch_map_reserve(touch, from + frames * sizeof *entry);
+    sw_touch_map_add(touch, from, frames * sizeof *entry);
+    if (touch->count != before) count_touched_map(pages);
+}
+
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) {
     const sw_window *window = sw_pages_window_of(pages, page);
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT;
@@ -54,30 +85,36 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
                              span_id, span_id, span_id, span_id};
     for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
     while (frames-- > 0) *entry++ = span_id;
+    if (sw_touch_map_is_on(&pages->touch))
+        note_map_write(pages, window->map + first, (uint64_t)n << shift);
 }
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
 /* Makes room in every bitmap for the pages below `end`. False: no memory; then at most the index of runs
  * has become longer. */
-static bool grow_maps(sw_pages *pages, uint32_t end) {
+static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
+    enum { MAPS = 4 };
+    static const size_t a_word[MAPS] = {8, 8, 8, sizeof(sw_held_word)};
     if (end <= pages->capacity) return true;
     if (!sw_runs_grow(&pages->runs, pages->meta, end)) return false;
-    size_t old_bytes = pages->capacity / 8, new_bytes = (size_t)pages->runs.leaves * 8;
-    uint64_t **maps[] = {&pages->held, &pages->dirty, &pages->idle};
-    uint64_t *wider[3] = {NULL, NULL, NULL};
-    for (size_t i = 0; i < 3; i++) wider[i] = sw_meta_alloc(pages->meta, new_bytes);
-    bool ok = wider[0] != NULL && wider[1] != NULL && wider[2] != NULL;
-    for (size_t i = 0; i < 3; i++) {
-        if (!ok) {
-            sw_meta_free(pages->meta, wider[i], new_bytes);
-            continue;
+    void *had[MAPS] = {pages->held, pages->dirty, pages->idle, pages->held_words}, *wider[MAPS];
+    bool ok = true;
+    for (size_t i = 0; i < MAPS; i++) {
+        wider[i] = sw_meta_alloc_longer(pages->meta, had[i], pages->capacity / 64 * a_word[i],
+                                        pages->runs.leaves * a_word[i]);
+        ok = ok && wider[i] != NULL;
+    }
+    for (size_t i = 0; i < MAPS; i++) {
+        if (ok) {
+            sw_meta_free(pages->meta, had[i], pages->capacity / 64 * a_word[i]);
+        } else {
+            sw_meta_free(pages->meta, wider[i], pages->runs.leaves * a_word[i]);
         }
-        if (old_bytes > 0) memcpy(wider[i], *maps[i], old_bytes);
-        sw_meta_free(pages->meta, *maps[i], old_bytes);
-        *maps[i] = wider[i];
     }
     if (!ok) return false;
+    pages->held = wider[0], pages->dirty = wider[1], pages->idle = wider[2];
+    pages->held_words = wider[3];
     pages->capacity = pages->runs.leaves * 64;
     if (sw_touch_map_is_on(&pages->touch))
         sw_touch_map_reserve(&pages->touch, (uint64_t)pages->capacity << pages->page_shift);
@@ -106,6 +143,7 @@ static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
     sw_runs_set_free(&pages->runs, window->first_page + window->frontier, n - window->frontier);
     sw_set_counter(&pages->frontier_pages, pages->frontier_pages + n - window->frontier);
     window->frontier = n;
+    if (sw_touch_map_is_on(&pages->touch)) count_touched_map(pages);
 }
 
 /* Takes a window of `bytes` whose first *ready pages are accessible: at least n, and some ahead of need

@@ -53,8 +53,15 @@ const sw_table *sw_table_builtin(const char *name) {
     return NULL;
 }
 
+/* 0: in the preloaded malloc, where the default one is the only table, and the others' constants would be
+ * resident for nothing. */
+#ifndef SW_OTHER_TABLES
+#define SW_OTHER_TABLES 1
+#endif
+
 static bool is_builtin(const sw_table *table) {
-    return table == &sw_table_go_data || table == &sw_table_c16_data || table == sw_table_default();
+    bool is_other = SW_OTHER_TABLES && (table == &sw_table_go_data || table == &sw_table_c16_data);
+    return is_other || table == sw_table_default();
 }
 
 /* --- tables as handles ------------------------------------------------------------------------ */

@@ -24,7 +24,8 @@ static const char *check_slots(const sw_span *span) {
 const char *sw_span_check(const sw_span *span) {
     return SW_RULE(span->state < SW_SPAN_STATE_COUNT)
                ?: SW_RULE(span->needzero <= 1)
-               ?: SW_RULE(span->idle == 0 || (span->idle == 1 && span->state == SW_SPAN_PARTIAL))
+               ?: SW_RULE(span->idle <= 1)
+               ?: SW_RULE(span->idle == 0 || span->state == SW_SPAN_PARTIAL)
                ?: (sw_span_is_large(span) ? check_large(span) : check_slots(span));
 }
 

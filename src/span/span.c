@@ -174,27 +174,6 @@ void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span) {
     list->count--;
 }
 
-/* True when the policy prefers a to b. Logical page numbers stand for addresses, so that the choice
- * is the same in a dry heap. */
-static bool better(sw_space *space, const sw_span *a, const sw_span *b, sw_placement placement) {
-    if (placement == SW_PLACE_FULLEST) {
-        uint32_t free_a = sw_span_free_slots(a), free_b = sw_span_free_slots(b);
-        if (free_a != free_b) return free_a < free_b;
-    }
-    return sw_space_cold(space, a)->page < sw_space_cold(space, b)->page;
-}
-
-sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_placement placement) {
-    if (list->head == 0) return NULL;
-    sw_span *best = sw_space_span(space, list->head);
-    if (placement == SW_PLACE_LIFO) return best;
-    for (uint32_t id = links(space, list->head)->next; id != 0; id = links(space, id)->next) {
-        sw_span *span = sw_space_span(space, id);
-        if (better(space, span, best, placement)) best = span;
-    }
-    return best;
-}
-
 sw_swept sw_span_sweep(sw_span *span, const uint64_t *marks) {
     sw_swept swept = {0};
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {

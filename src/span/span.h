@@ -27,6 +27,7 @@ typedef enum sw_span_state {
     SW_SPAN_CENTRAL_PARTIAL, /* no owner, in the heap's partial list */
     SW_SPAN_CENTRAL_FULL,    /* no owner, in the heap's full list */
     SW_SPAN_SHELVED,         /* idle, without owner, on a shelf of a cache; in no list */
+    SW_SPAN_KEPT,            /* idle, without owner, kept by the heap for its class; in no list */
     SW_SPAN_LARGE,           /* one large object; not in any list */
     SW_SPAN_STATE_COUNT
 } sw_span_state;
@@ -277,8 +278,5 @@ const char *sw_span_list_check(const sw_span_list *list);
 
 void sw_span_list_push(sw_span_list *list, sw_space *space, sw_span *span);
 void sw_span_list_remove(sw_span_list *list, sw_space *space, sw_span *span);
-/* The span that the placement policy takes next, which stays in the list; NULL when the list is empty.
- * LIFO takes constant time; the other policies, which are for research, walk the list. */
-sw_span *sw_span_list_choose(const sw_span_list *list, sw_space *space, sw_placement placement);
 
 #endif

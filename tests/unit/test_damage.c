@@ -143,6 +143,13 @@ static void damage_pages(sw_heap *heap) {
         DAMAGE_BIT(&pages->runs.tree[i], max, 2);
         DAMAGE_BIT(&pages->runs.tree[i], end, 0);
     }
+    CHECK_EQ(sw_pages_held_from(pages, 0, 1 << 20), SW_PAGE_NONE); /* now every word is known */
+    for (uint32_t w = 0; w < 4; w++) {
+        CHECK_EQ(pages->held_words[w].known, 1);
+        DAMAGE_BIT(&pages->held_words[w], start, 1);
+        DAMAGE_BIT(&pages->held_words[w], max, 2);
+        DAMAGE_BIT(&pages->held_words[w], end, 0);
+    }
     DAMAGE(pages, held_pages);
     DAMAGE(pages, free_held_pages);
     DAMAGE(pages, frontier_pages);
@@ -203,6 +210,11 @@ static void damage_cache(sw_heap *heap, sw_cache *cache) {
 static void damage_heap(sw_heap *heap) {
     DAMAGE_BIT(heap, cache_count, 0);
     DAMAGE(heap, free_records);
+    DAMAGE(heap, kept_pages);
+    for (uint32_t i = 0; i < heap->span_classes; i++) {
+        if (heap->kept[i] == 0) continue;
+        DAMAGE(heap, kept[i]);
+    }
     for (uint32_t i = 2; i < heap->span_classes; i += 9) {
         damage_list(heap, &heap->central_partial[i]);
         damage_list(heap, &heap->central_full[i]);
@@ -220,6 +232,15 @@ static bool damage_visit(sw_heap *heap, uint32_t window, uint32_t *n, sw_span **
     return false;
 }
 
+/* A thread's only span is idle when it ends. */
+static void keep_one(sw_heap *heap) {
+    sw_cache *ended;
+    CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_THREAD, &ended), SW_OK);
+    sw_cache_free(ended, sw_cache_alloc(ended, 2048, SW_SCAN));
+    sw_cache_close(ended);
+    CHECK(heap->kept_pages > 0);
+}
+
 /* A heap with spans of every state is damaged in every number that verify can know. */
 static void damaged_heap(bool tracked, bool dry) {
     sw_heap *heap = make_heap(sw_table_go(), tracked, dry);
@@ -235,6 +256,7 @@ static void damaged_heap(bool tracked, bool dry) {
         sw_cache_alloc(caches[0], 8192, 0); /* its span is shelved, the second's is current */
     CHECK(sw_cache_alloc(caches[0], 8192, 0) != NULL);
     sw_cache_free(caches[0], first);
+    keep_one(heap);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     unsigned seen[SW_SPAN_STATE_COUNT] = {0};
     uint32_t n = 0;

@@ -13,6 +13,7 @@
 #include "recorder/file.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
+#include "recorder/python.h"
 #include "recorder/site.h"
 #include "recorder/thread.h"
 
@@ -28,21 +29,25 @@ static record_thread thread = {
     .until_reading = 1,
 };
 static record_descriptor descriptor = {.fd = 3, .path = "/tmp/recording"};
-static record_options recording = {.stacks = 1, .file = "/tmp/recording"};
+static record_options recording = {.stacks = 1, .shallow = true, .file = "/tmp/recording"};
 static record_chunk chunk;
 static record_sites sites = {.bits = 17, .buffer = {.data = bytes, .capacity = sizeof bytes}};
+static record_walk kept_walk = {.site = 1};
 static record_areas areas = {.file = {.fd = -1}};
 static record_file output = {.at = {.fd = -1}};
 static record_modules modules;
+static record_interpreter interpreter;
 
 static void ask_thread(void) { sw_check2(record_thread_check(&thread)); }
 static void ask_descriptor(void) { sw_check2(record_descriptor_check(&descriptor)); }
 static void ask_recording(void) { sw_check2(record_options_check(&recording)); }
 static void ask_chunk(void) { sw_check2(record_chunk_check(&chunk)); }
 static void ask_sites(void) { sw_check2(record_sites_check(&sites)); }
+static void ask_walk(void) { sw_check2(record_walk_check(&kept_walk)); }
 static void ask_areas(void) { sw_check2(record_areas_check(&areas)); }
 static void ask_output(void) { sw_check2(record_file_check(&output)); }
 static void ask_modules(void) { sw_check2(record_modules_check(&modules)); }
+static void ask_interpreter(void) { sw_check2(record_interpreter_check(&interpreter)); }
 
 static void damage_thread(void) {
     thread.uncounted = 2;
@@ -64,6 +69,10 @@ static void damage_sites(void) {
     sites.count = 98305; /* 3/4 of 2^17 is 98304 */
     ask_sites();
 }
+static void damage_walk(void) {
+    kept_walk.walk.count = SW_OS_WORDS_MAX + 1;
+    ask_walk();
+}
 static void damage_areas(void) {
     areas.count = RECORD_AREAS_MAX + 1;
     ask_areas();
@@ -75,6 +84,11 @@ static void damage_output(void) {
 static void damage_modules(void) {
     modules.seen_count = RECORD_SEEN_MAX + 1;
     ask_modules();
+}
+
+static void damage_interpreter(void) {
+    interpreter.on = true; /* without a table */
+    ask_interpreter();
 }
 
 /* --- the malloc face -------------------------------------------------------------------------- */
@@ -143,9 +157,11 @@ static const struct {
     {"options->stacks <= SWT_SITE_DEPTH_MAX", ask_recording, damage_recording},
     {"chunk->next != NULL || chunk->left < sizeof(record_thread)", ask_chunk, damage_chunk},
     {"sites->count <= (1u << sites->bits) / 4 * 3", ask_sites, damage_sites},
+    {"walk->site == 0 || walk->walk.count <= SW_OS_WORDS_MAX", ask_walk, damage_walk},
     {"areas->count <= RECORD_AREAS_MAX", ask_areas, damage_areas},
     {"file->last_offset <= file->offset", ask_output, damage_output},
     {"modules->seen_count <= RECORD_SEEN_MAX", ask_modules, damage_modules},
+    {"!interpreter->on || interpreter->codes != NULL", ask_interpreter, damage_interpreter},
     {"counts->ops == counts->allocs + counts->frees + counts->reallocs", ask_counts, damage_counts},
     {"ledger->row_count <= FACE_CLASSES_MAX", ask_ledger, damage_ledger},
     {"json->used <= sizeof json->buffer", ask_json, damage_json},

@@ -37,7 +37,7 @@ static void in_child(void (*work)(void)) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* a hang is a failure, not a wait */
+        alarm(200); /* a hang is a failure, not a wait */
         work();
         _exit(check_failed());
     }

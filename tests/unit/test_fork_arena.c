@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks of a process whose threads are inside calls on arenas. */
+/* Forks of a process whose threads are inside calls on arenas, on their tracker and on slabs. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -10,6 +10,8 @@
 #include "spanwise/spanwise.h"
 
 static sw_arena *shared;
+static sw_tracker *tracker;
+static sw_slabs *slabs;
 
 static sw_arena *make(uint32_t locked) {
     sw_arena_options options;
@@ -29,6 +31,8 @@ static void *allocate_until_told(void *arg) {
         sw_arena *own = make(0);
         (void)sw_arena_alloc(own, 100, 0, 0);
         (void)sw_arena_free(own);
+        (void)sw_tracker_leaks(tracker, 0, NULL, NULL, 0);
+        (void)sw_slabs_free(slabs, sw_slabs_alloc(slabs, 100, 0));
         if (sw_arena_reset(arg) != SW_OK) abort();
     }
     return NULL;
@@ -36,6 +40,12 @@ static void *allocate_until_told(void *arg) {
 
 /* While other threads hold the locks of arenas, children begin; each can use all of it. */
 static void survives_forks(void) {
+    sw_slabs_options options;
+    sw_slabs_options_init(&options);
+    options.capacity = 100;
+    options.locked = 1;
+    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_OK);
+    CHECK_EQ(sw_tracker_create(NULL, &tracker), SW_OK);
     shared = make(1);
     pthread_t threads[2];
     stops = false;
@@ -44,12 +54,16 @@ static void survives_forks(void) {
     for (int i = 0; i < 40; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(200);
             sw_arena *arena = make(0);
             bool good = arena != NULL && sw_arena_alloc(arena, 1000, 0, 0) != NULL &&
                         sw_arena_alloc(shared, 1000, 0, 0) != NULL &&
                         sw_arena_alloc(shared, 100000, 0, 0) != NULL &&
+                        sw_tracker_leaks(tracker, 0, NULL, NULL, 0) >= 2 &&
                         sw_arena_free(shared) == SW_OK && sw_arena_free(arena) == SW_OK;
+            void *slot = sw_slabs_alloc(slabs, 1000, 0);
+            good = good && slot != NULL && sw_slabs_free(slabs, slot) == SW_OK;
+            sw_tracker_destroy(tracker);
             _exit(good ? 0 : 1);
         }
         int status = -1;
@@ -59,6 +73,8 @@ static void survives_forks(void) {
     __atomic_store_n(&stops, true, __ATOMIC_RELAXED);
     for (int i = 0; i < 2; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK_EQ(sw_arena_free(shared), SW_OK);
+    sw_tracker_destroy(tracker);
+    sw_slabs_destroy(slabs);
 }
 
 int main(void) {

@@ -25,7 +25,7 @@ static void in_child(void) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(200);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         CHECK_EQ(spans(), 1);
         CHECK(sw_cache_alloc(cache, PAGE, 0) != NULL);

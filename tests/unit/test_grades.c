@@ -5,9 +5,11 @@
 #include "base/assert.h"
 #include "dying_words.h"
 #include "gc/annex.h"
+#include "gc/shadow.h"
 #include "gc/stack.h"
 #include "gc/type.h"
 #include "heap/hint.h"
+#include "heap/placement.h"
 #include "heap/refill.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
@@ -102,6 +104,22 @@ static void damage_list(void) {
     sw_span_list_push(&list, heap->space, current_span());
 }
 
+/* Of a heap of its own, whose policy has histories: the first object's span is full when it is freed, and
+ * chosen when the current one is full. */
+static void damage_history(void) {
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.placement = SW_PLACE_LASTING;
+    sw_heap *other;
+    if (sw_heap_create(&options, &other) != SW_OK) abort();
+    void *first = sw_heap_alloc(other, 800, 0);
+    for (int i = 0; i < 1000; i++) (void)sw_heap_alloc(other, 800, 0);
+    uint32_t span_class = sw_span_class_of(sw_size_class(other->table, 800), true);
+    other->histories[span_class].gone[3] = SW_HISTORY_MAX;
+    sw_heap_free(other, first);
+    for (int i = 0; i < 1000; i++) (void)sw_heap_alloc(other, 800, 0);
+}
+
 static void damage_bin(void) {
     cache->bins[class_of(64)].hinted = cache->bins[class_of(64)].hinted_max + sizeof(sw_hint);
     (void)sw_refill_alloc(cache, 64, 0, class_of(64));
@@ -122,6 +140,28 @@ static void damage_scarcity(void) {
     take_spans();
 }
 
+static void damage_variety(void) {
+    cache->cold->variety = 33;
+    (void)sw_refill_alloc(cache, 64, 0, class_of(64));
+}
+
+static void damage_idle_credit(void) {
+    cache->cold->idle_credit = 64 * 64 + 1;
+    take_spans();
+}
+
+static void damage_paths(void) {
+    static const sw_paths other;
+    cache->paths = &other;
+    take_spans();
+}
+
+static void damage_varied(void) {
+    cache->cold->variety = 0;
+    cache->paths = &cache->heap->varied;
+    (void)sw_refill_alloc(cache, 64, 0, class_of(64));
+}
+
 static void damage_cache_cold(void) {
     cache->cold->tiny_used = 17;
     take_spans();
@@ -137,10 +177,10 @@ static void damage_thread(void) {
     sw_registry_leave(sw_tls_thread);
 }
 
-/* Below grade 2 it waits for ever, until the alarm. */
+/* Below grade 2 it waits for ever, until the alarm; above, the alarm must not come before the words. */
 static void damage_lock(void) {
     sw_os_lock lock = {.state = 7};
-    alarm(1);
+    alarm(SW_CHECK < 2 ? 1 : 200);
     sw_os_lock_acquire(&lock);
 }
 
@@ -327,14 +367,37 @@ static void damage_gc_stack(void) {
     (void)sw_gc_stack_grow(&stack);
 }
 
+static void damage_gc_refs(void) {
+    sw_gc *gc = make_gc();
+    sw_gc_ref ref;
+    gc->refs.hashed = 1;
+    (void)sw_gc_ref_new(gc, SW_GC_STRONG, NULL, &ref);
+}
+
 static void damage_gc_array(void) {
     sw_gc_array array = {.count = 1};
     (void)sw_gc_array_add(&array, 8);
 }
 
+static void damage_gc_thread(void) {
+    sw_gc *gc = make_gc();
+    (void)sw_gc_join(gc, "thread");
+    sw_gc_thread *thread = gc->threads.items;
+    *thread = (sw_gc_thread){.is_away = true};
+    (void)sw_gc_leave(gc);
+}
+
+static void damage_gc_shadow(void) {
+    sw_gc *gc = make_gc();
+    sw_gc_shadow *shadow;
+    (void)sw_gc_shadow_create(gc, &shadow);
+    shadow->depth = 1;
+    (void)sw_gc_shadow_destroy(shadow);
+}
+
 static void damage_gc(void) {
     sw_gc *gc = make_gc();
-    gc->types.count = 0;
+    gc->type_count = 0;
     (void)sw_gc_collect(gc, NULL);
 }
 
@@ -447,10 +510,15 @@ static const struct {
     {2, "cold->next == 0 || cold->next != cold->prev", damage_cold},
     {2, "(list->head == 0) == (list->count == 0)", damage_list},
     {2, "bin->hinted <= bin->hinted_max", damage_bin},
+    {2, "load(&history->gone[i]) < ", damage_history},
     {2, "(cache->hazard == NULL) == (cache->cold->hazard_id == 0)", damage_cache},
     {2, "cold->tiny_used <= 16", damage_cache_cold},
     {2, "cache->unhinted_owner == cache || cache->unhinted_owner == ", damage_hints},
     {2, "cold->scarcity < SW_SCARCITY_MAX", damage_scarcity},
+    {2, "cold->variety <= SW_VARIETY_MAX", damage_variety},
+    {2, "cold->idle_credit <= SW_IDLE_CREDIT_MAX", damage_idle_credit},
+    {2, "cache->paths == heap->paths || cache->paths == ", damage_paths},
+    {2, "cache->paths == heap->paths || cache->cold->variety != 0", damage_varied},
     {2, "heap->cache_count <= heap->cache_numbers", damage_heap},
     {2, "thread->used <= SW_HEAPS_MAX", damage_thread},
     {2, "__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= ", damage_lock},
@@ -477,8 +545,11 @@ static const struct {
     {2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX", damage_runner},
     {2, "annex->magic == span->magic", damage_annex},
     {2, "stack->top <= stack->end", damage_gc_stack},
+    {2, "refs->hashed <= refs->entries.count", damage_gc_refs},
     {2, "array->count <= array->capacity", damage_gc_array},
-    {2, "gc->types.count >= 1", damage_gc},
+    {2, "gc->type_count >= 1", damage_gc},
+    {2, "thread->at != 0 || !thread->is_away", damage_gc_thread},
+    {2, "(shadow->top == NULL) == (shadow->depth == 0)", damage_gc_shadow},
     {3, "metadata pool: held bytes disagree with its chunks", lost_meta},
     {3, "pool of slack arrays: held bytes disagree with its chunks", lost_slack},
     {3, "page runs: a summary disagrees with the bitmap", lost_runs},

@@ -29,14 +29,19 @@ typedef enum kind {
     ARENA,
     POOL,
     SCALABLE,
+    STACK,
+    SLABS,
+    TRACKER,
+    SHADOW,
     KINDS
 } kind;
 
 /* The types by kind, as headers write them. */
 static const char *const types[KINDS] = {
-    "sw_heap *",         "sw_cache *",   "sw_table *",     "sw_runner *", "sw_trace *",
-    "sw_trace_writer *", "sw_profile *", "sw_optimizer *", "sw_range *",  "sw_gc *",
-    "sw_arena *",        "sw_pool *",    "sw_scalable *",
+    "sw_heap *",         "sw_cache *",     "sw_table *",     "sw_runner *", "sw_trace *",
+    "sw_trace_writer *", "sw_profile *",   "sw_optimizer *", "sw_range *",  "sw_gc *",
+    "sw_arena *",        "sw_pool *",      "sw_scalable *",  "sw_stack *",  "sw_slabs *",
+    "sw_tracker *",      "sw_gc_shadow *",
 };
 
 /* What a call does with NULL. GRADED: builds that check local invariants name it, in others the
@@ -70,16 +75,24 @@ static union {
     sw_profile_large large;
     sw_range_stats range;
     sw_gc_cycle cycle;
+    sw_gc_shadow *shadow;
     sw_range_hole hole;
     sw_scalable_stats scalable;
     sw_buffer buffer;
     sw_arena_stats arena;
     sw_pool_stats pool;
     sw_arena_savepoint savepoint;
+    sw_stack_stats stack;
+    sw_slabs_stats slabs;
+    sw_slab_tier_stats tier;
+    sw_tracker_totals totals;
 } out;
 static sw_replay_sample sample;
 static const sw_gc_type text_type = {"text", 8, NULL};
 static uint32_t number;
+static sw_gc_ref ref;
+static sw_gc_frame frame;
+static void *referred;
 static sw_class_spec spec[8];
 static sw_optimize_result result;
 static const sw_op *ops;
@@ -173,6 +186,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_runner_steady_mean, RUNNER, NAMED, true, 0, (uint64_t)sw_runner_steady_mean(h))           \
     X(sw_runner_sample_every, RUNNER, STATUS, true, SW_INVALID, sw_runner_sample_every(h, 1))      \
     X(sw_runner_samples, RUNNER, NAMED, true, 0, sw_runner_samples(h, &sample, 1))                 \
+    X(sw_runner_addresses, RUNNER, STATUS, true, SW_INVALID,                                       \
+      sw_runner_addresses(h, NULL, 0, NULL))                                                       \
     X(sw_runner_address, RUNNER, NAMED, true, 0, (uintptr_t)sw_runner_address(h, 0))               \
     X(sw_runner_drain, RUNNER, NAMED, true, 0, (sw_runner_drain(h), 0))                            \
     X(sw_trace_close, TRACE, IGNORED, true, 0, (sw_trace_close(h), 0))                             \
@@ -215,6 +230,32 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
       sw_scalable_get_stats(h, &out.scalable))                                                     \
     X(sw_scalable_adopt, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_adopt(h))                 \
     X(sw_scalable_verify, SCALABLE, STATUS, true, SW_INVALID, sw_scalable_verify(h))               \
+    X(sw_stack_destroy, STACK, IGNORED, true, 0, (sw_stack_destroy(h), 0))                         \
+    X(sw_stack_push, STACK, NAMED, true, 0, (uintptr_t)sw_stack_push(h, 33))                       \
+    X(sw_stack_depth, STACK, NAMED, true, 0, sw_stack_depth(h))                                    \
+    X(sw_stack_at, STACK, NAMED, true, 0, (uintptr_t)sw_stack_at(h, 0))                            \
+    X(sw_stack_release, STACK, STATUS, true, SW_INVALID, sw_stack_release(h, 0))                   \
+    X(sw_stack_return, STACK, STATUS, true, SW_INVALID, sw_stack_return(h, 0, NULL))               \
+    X(sw_stack_register, STACK, STATUS, true, SW_INVALID, sw_stack_register(h, live))              \
+    X(sw_stack_unregister, STACK, STATUS, true, SW_INVALID, sw_stack_unregister(h, live))          \
+    X(sw_stack_trim, STACK, STATUS, true, SW_INVALID, sw_stack_trim(h))                            \
+    X(sw_stack_get_stats, STACK, STATUS, true, SW_INVALID, sw_stack_get_stats(h, &out.stack))      \
+    X(sw_stack_verify, STACK, STATUS, true, SW_INVALID, sw_stack_verify(h))                        \
+    X(sw_slabs_destroy, SLABS, IGNORED, true, 0, (sw_slabs_destroy(h), 0))                         \
+    X(sw_slabs_alloc, SLABS, NAMED, true, 0, (uintptr_t)sw_slabs_alloc(h, 33, 0))                  \
+    X(sw_slabs_free, SLABS, STATUS, true, SW_INVALID, sw_slabs_free(h, NULL))                      \
+    X(sw_slabs_usable_size, SLABS, NAMED, true, 0, sw_slabs_usable_size(h, NULL))                  \
+    X(sw_slabs_trim, SLABS, NAMED, true, 0, sw_slabs_trim(h))                                      \
+    X(sw_slabs_set_alert, SLABS, STATUS, true, SW_INVALID, sw_slabs_set_alert(h, NULL, NULL, 1))   \
+    X(sw_slabs_get_stats, SLABS, STATUS, true, SW_INVALID, sw_slabs_get_stats(h, &out.slabs))      \
+    X(sw_slabs_get_tier, SLABS, STATUS, true, SW_INVALID, sw_slabs_get_tier(h, 0, &out.tier))      \
+    X(sw_tracker_destroy, TRACKER, IGNORED, true, 0, (sw_tracker_destroy(h), 0))                   \
+    X(sw_tracker_set_time, TRACKER, STATUS, true, SW_INVALID, sw_tracker_set_time(h, 1))           \
+    X(sw_tracker_leaks, TRACKER, NAMED, true, 0, sw_tracker_leaks(h, 0, NULL, NULL, 0))            \
+    X(sw_tracker_check, TRACKER, STATUS, true, SW_INVALID, sw_tracker_check(h, &out.totals))       \
+    X(sw_tracker_read, TRACKER, NAMED, true, 0, sw_tracker_read(h, NULL, 0))                       \
+    X(sw_tracker_set_alert, TRACKER, STATUS, true, SW_INVALID, sw_tracker_set_alert(h, NULL))      \
+    X(sw_tracker_look, TRACKER, NAMED, true, 0, (uint64_t)sw_tracker_look(h))                      \
     X(sw_range_destroy, RANGE, IGNORED, true, 0, (sw_range_destroy(h), 0))                         \
     X(sw_range_alloc, RANGE, NAMED, true, SW_RANGE_NONE, sw_range_alloc(h, 33))                    \
     X(sw_range_find, RANGE, NAMED, true, SW_RANGE_NONE, sw_range_find(h, 33))                      \
@@ -250,15 +291,24 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_arena_hold, ARENA, STATUS, true, SW_INVALID, sw_arena_hold(h))                            \
     X(sw_arena_unhold, ARENA, STATUS, true, SW_INVALID, sw_arena_unhold(h))                        \
     X(sw_arena_adopt, ARENA, STATUS, true, SW_INVALID, sw_arena_adopt(h))                          \
+    X(sw_arena_attach, ARENA, STATUS, true, SW_INVALID, sw_arena_attach(h, NULL))                  \
+    X(sw_arena_free_with, ARENA, STATUS, true, SW_INVALID, sw_arena_free_with(h, NULL, NULL))      \
+    X(sw_arena_free_with, GC, STATUS, true, SW_INVALID, sw_arena_free_with(live[ARENA], h, live))  \
+    X(sw_arena_attach, GC, ALLOWED, true, SW_INVALID, sw_arena_attach(live[ARENA], h))             \
     X(sw_arena_make_ref, ARENA, NAMED, true, 0, (uintptr_t)sw_arena_make_ref(h, h).object)         \
     X(sw_pool_destroy, POOL, IGNORED, true, 0, (sw_pool_destroy(h), 0))                            \
     X(sw_pool_get, POOL, NAMED, true, 0, (uintptr_t)sw_pool_get(h))                                \
     X(sw_pool_put, POOL, STATUS, true, SW_INVALID, sw_pool_put(h, &out, 64))                       \
     X(sw_pool_age, POOL, STATUS, true, SW_INVALID, sw_pool_age(h))                                 \
+    X(sw_pool_set_constructor, POOL, STATUS, true, SW_INVALID,                                     \
+      sw_pool_set_constructor(h, NULL, NULL))                                                      \
+    X(sw_pool_watch_puts, POOL, STATUS, true, SW_INVALID, sw_pool_watch_puts(h))                   \
+    X(sw_pool_add_primaries, POOL, STATUS, true, SW_INVALID, sw_pool_add_primaries(h))             \
     X(sw_pool_get_stats, POOL, STATUS, true, SW_INVALID, sw_pool_get_stats(h, &out.pool))          \
     X(sw_arena_get_stats, ARENA, STATUS, true, SW_INVALID, sw_arena_get_stats(h, &out.arena))      \
     X(sw_gc_start, GC, STATUS, true, SW_INVALID, sw_gc_start(h))                                   \
     X(sw_gc_step, GC, STATUS, true, SW_INVALID, sw_gc_step(h, 1))                                  \
+    X(sw_gc_step_ns, GC, STATUS, true, SW_INVALID, sw_gc_step_ns(h, 1))                            \
     X(sw_gc_finish, GC, STATUS, true, SW_INVALID, sw_gc_finish(h, NULL))                           \
     X(sw_gc_abandon, GC, STATUS, true, SW_INVALID, sw_gc_abandon(h))                               \
     X(sw_gc_current_phase, GC, NAMED, true, 0, sw_gc_current_phase(h))                             \
@@ -267,6 +317,29 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_gc_write_all, GC, NAMED, true, 0, (sw_gc_write_all(h, &out, NULL, 0), 0))                 \
     X(sw_gc_build, GC, STATUS, true, SW_INVALID, sw_gc_build(h, 1, 0, 0, NULL, NULL))              \
     X(sw_gc_set_debug, GC, STATUS, true, SW_INVALID, sw_gc_set_debug(h, 0))                        \
+    X(sw_gc_record_events, GC, STATUS, true, SW_INVALID, sw_gc_record_events(h, 1))                \
+    X(sw_gc_take_events, GC, NAMED, true, 0, sw_gc_take_events(h, NULL, 0, NULL))                  \
+    X(sw_gc_set_order, GC, STATUS, true, SW_INVALID, sw_gc_set_order(h, SW_GC_BY_OBJECT))          \
+    X(sw_gc_join, GC, STATUS, true, SW_INVALID, sw_gc_join(h, "thread"))                           \
+    X(sw_gc_leave, GC, STATUS, true, SW_INVALID, sw_gc_leave(h))                                   \
+    X(sw_gc_safepoint, GC, NAMED, true, 0, (sw_gc_safepoint(h), 0))                                \
+    X(sw_gc_block, GC, STATUS, true, SW_INVALID, sw_gc_block(h))                                   \
+    X(sw_gc_unblock, GC, STATUS, true, SW_INVALID, sw_gc_unblock(h))                               \
+    X(sw_gc_set_stop_ns, GC, STATUS, true, SW_INVALID, sw_gc_set_stop_ns(h, 1))                    \
+    X(sw_gc_set_pace, GC, STATUS, true, SW_INVALID, sw_gc_set_pace(h, NULL))                       \
+    X(sw_gc_ref_new, GC, STATUS, true, SW_INVALID, sw_gc_ref_new(h, SW_GC_WEAK, NULL, &ref))       \
+    X(sw_gc_ref_get, GC, STATUS, true, SW_INVALID, sw_gc_ref_get(h, 1, &referred))                 \
+    X(sw_gc_ref_set, GC, STATUS, true, SW_INVALID, sw_gc_ref_set(h, 1, NULL))                      \
+    X(sw_gc_ref_free, GC, STATUS, true, SW_INVALID, sw_gc_ref_free(h, 1))                          \
+    X(sw_gc_set_finalizer, GC, STATUS, true, SW_INVALID, sw_gc_set_finalizer(h, &out, NULL, NULL)) \
+    X(sw_gc_set_type_finalizer, GC, STATUS, true, SW_INVALID,                                      \
+      sw_gc_set_type_finalizer(h, 1, NULL, NULL))                                                  \
+    X(sw_gc_finalize, GC, NAMED, true, 0, sw_gc_finalize(h, 1))                                    \
+    X(sw_gc_shadow_create, GC, STATUS, true, SW_INVALID, sw_gc_shadow_create(h, &out.shadow))      \
+    X(sw_gc_shadow_destroy, SHADOW, IGNORED, true, SW_INVALID, sw_gc_shadow_destroy(h))            \
+    X(sw_gc_shadow_push, SHADOW, STATUS, true, SW_INVALID, sw_gc_shadow_push(h, &frame, &out, 8))  \
+    X(sw_gc_shadow_pop, SHADOW, STATUS, true, SW_INVALID, sw_gc_shadow_pop(h, &frame))             \
+    X(sw_gc_shadow_cut, SHADOW, STATUS, true, SW_INVALID, sw_gc_shadow_cut(h, NULL))               \
     X(sw_gc_verify, GC, STATUS, true, SW_INVALID, sw_gc_verify(h))
 
 #define CALL(name, kind, null, looks, result, call)                                                \
@@ -342,7 +415,8 @@ static void every_function_has_rows(void) {
     static const char *const headers[] = {"arena.h", "fast.h",   "fast_abi.h", "heap.h",
                                           "ops.h",   "gc.h",     "optimize.h", "pool.h",
                                           "range.h", "replay.h", "status.h",   "sizeclass.h",
-                                          "stats.h", "trace.h",  "spanwise.h", "scalable.h"};
+                                          "stats.h", "trace.h",  "spanwise.h", "scalable.h",
+                                          "stack.h", "slab.h",   "tracker.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);
@@ -375,7 +449,11 @@ static void *make(kind of) {
     case OPTIMIZER: status = sw_optimizer_create(&search, weights, (sw_optimizer **)&handle); break;
     case RANGE: status = sw_range_create(100, NULL, (sw_range **)&handle); break;
     case SCALABLE: status = sw_scalable_create(NULL, (sw_scalable **)&handle); break;
+    case STACK: status = sw_stack_create(NULL, (sw_stack **)&handle); break;
+    case SLABS: status = sw_slabs_create(NULL, (sw_slabs **)&handle); break;
+    case TRACKER: status = sw_tracker_create(NULL, (sw_tracker **)&handle); break;
     case GC: status = sw_gc_create(NULL, (sw_gc **)&handle); break;
+    case SHADOW: status = sw_gc_shadow_create(live[GC], (sw_gc_shadow **)&handle); break;
     case POOL: status = sw_pool_create(&pool_options, (sw_pool **)&handle); break;
     case ARENA: status = sw_arena_create(NULL, (sw_arena **)&handle); break;
     case KINDS:
@@ -398,7 +476,11 @@ static void end(kind of, void *handle) {
     case OPTIMIZER: sw_optimizer_destroy(handle); break;
     case RANGE: sw_range_destroy(handle); break;
     case SCALABLE: sw_scalable_destroy(handle); break;
+    case STACK: sw_stack_destroy(handle); break;
+    case SLABS: sw_slabs_destroy(handle); break;
+    case TRACKER: sw_tracker_destroy(handle); break;
     case GC: CHECK_EQ(sw_gc_destroy(handle), SW_OK); break;
+    case SHADOW: CHECK_EQ(sw_gc_shadow_destroy(handle), SW_OK); break;
     case POOL: sw_pool_destroy(handle); break;
     case ARENA: CHECK_EQ(sw_arena_free(handle), SW_OK); break;
     case KINDS:
@@ -437,10 +519,12 @@ static void with_null(const row *r) {
 }
 
 static void with_ended(const row *r) {
+    if (r->kind == TRACKER) end(TRACKER, live[TRACKER]); /* there is one at a time */
     void *handle = make(r->kind);
     end(r->kind, handle);
     expect_named(r, handle, SW_MISUSE_STALE_HANDLE);
     expect_named(r, handle, SW_MISUSE_STALE_HANDLE);
+    if (r->kind == TRACKER) live[TRACKER] = make(TRACKER);
 }
 
 static void with_foreign(const row *r) {

@@ -42,12 +42,26 @@ static bool filled(const unsigned char *p, size_t n, unsigned char fill) {
     return true;
 }
 
-static void model_run(const sw_table *table, bool tracked, sw_placement placement, uint64_t seed) {
+/* A setting of the knobs that decide where objects go and what caches keep. */
+typedef struct setting {
+    sw_placement placement;
+    uint32_t batch_spans;
+    uint8_t batch_by_use;
+} setting;
+
+static sw_heap_options options_of(const sw_table *table, setting knobs) {
     sw_heap_options options;
     sw_heap_options_init(&options);
     options.table = table;
+    options.placement = knobs.placement;
+    options.batch_spans = knobs.batch_spans;
+    options.batch_by_use = knobs.batch_by_use;
+    return options;
+}
+
+static void model_run(const sw_table *table, bool tracked, setting knobs, uint64_t seed) {
+    sw_heap_options options = options_of(table, knobs);
     options.tracked = tracked;
-    options.placement = placement;
     sw_heap *heap = NULL;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
     static item items[OBJECTS];
@@ -106,7 +120,7 @@ static void model_run(const sw_table *table, bool tracked, sw_placement placemen
 }
 
 /* The same operations through a live and a dry tracked heap: equal ledgers, to the byte. */
-static void dry_equals_live(const sw_table *table, sw_placement placement, uint64_t seed) {
+static void dry_equals_live(const sw_table *table, setting knobs, uint64_t seed) {
     enum { COUNT = 80000 };
     static sw_op ops[COUNT];
     static bool live[OBJECTS];
@@ -125,13 +139,10 @@ static void dry_equals_live(const sw_table *table, sw_placement placement, uint6
     sw_heap *heaps[2];
     sw_runner *runners[2];
     for (int dry = 0; dry < 2; dry++) {
-        sw_heap_options options;
-        sw_heap_options_init(&options);
-        options.table = table;
+        sw_heap_options options = options_of(table, knobs);
         options.tracked = 1;
         options.dry = (uint8_t)dry;
         options.manual_clock = 1;
-        options.placement = placement;
         CHECK_EQ(sw_heap_create(&options, &heaps[dry]), SW_OK);
         CHECK_EQ(sw_runner_create(heaps[dry], &runners[dry]), SW_OK);
     }
@@ -259,11 +270,21 @@ int main(void) {
     usable_moves(100001, 1000000);
     limits();
     const sw_table *tables[] = {sw_table_go(), sw_table_c16()};
-    for (int t = 0; t < 2; t++)
-        for (int placement = 0; placement < 3; placement++) {
-            if (!check_mine((uint64_t)(3 * t + placement))) continue;
-            model_run(tables[t], placement != 1, (sw_placement)placement, 11 + (uint64_t)placement);
-            dry_equals_live(tables[t], (sw_placement)placement, 5 + (uint64_t)placement);
+    static const setting settings[2][4] = {
+        {{SW_PLACE_LIFO, 0, 0},
+         {SW_PLACE_ADDRESS, 4, 0},
+         {SW_PLACE_FULLEST, 0, 0},
+         {SW_PLACE_LASTING, 0, 0}},
+        {{SW_PLACE_LIFO, 8, 1},
+         {SW_PLACE_ADDRESS, 0, 0},
+         {SW_PLACE_FULLEST, 2, 1},
+         {SW_PLACE_LASTING, 4, 1}},
+    };
+    for (uint64_t t = 0; t < 2; t++)
+        for (uint64_t k = 0; k < 4; k++) {
+            if (!check_mine(4 * t + k)) continue;
+            model_run(tables[t], k != 1, settings[t][k], 11 + k);
+            dry_equals_live(tables[t], settings[t][k], 5 + k);
         }
     return check_result();
 }

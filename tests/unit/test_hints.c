@@ -198,7 +198,7 @@ static void every_order(void) {
 
 /* The child goes on with what the parent has left, hints included if the cache is its own. */
 static void play_on(void) {
-    alarm(20);
+    alarm(200);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     for (int i = 0; i < SLOTS; i++) keep(sw_cache_alloc_aligned(owner, SLOT, 16, 0));
     finish();

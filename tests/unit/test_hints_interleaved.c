@@ -222,7 +222,7 @@ static void every_order(int length) {
 
 /* The child has no freer: what it had not marked as free lives on. */
 static void play_on(void) {
-    alarm(20);
+    alarm(200);
     for (int i = 0; i < FREES; i++)
         if (frees[i].next < 2) keep(frees[i].ptr);
     open_owner();

@@ -52,6 +52,30 @@ static void longer_ones_serve(void) {
     close_heap();
 }
 
+/* Nothing lives, and one class of a page follows another, so that each takes the page of the last one. 64 times,
+ * and once more for 64 adopted ones; then each keeps its own: a cache that gave up G of them adopted at most
+ * 3 + G, and 64 G <= 64 * 64 + 3 + G, so G is at most 65. After 64 more, another one is given up. */
+static void turns_come_to_an_end(void) {
+    enum { CLASSES = 3, TURNS = 3000, GIVEN = 65, SLOTS = PAGE / 16 };
+    static const sw_class_spec alike[] = {{16, 1, 0}, {32, 1, 0}, {48, 1, 0}};
+    sw_table *own = table;
+    uint32_t adopted = 0;
+    CHECK_EQ(sw_table_create("alike", PAGE, alike, CLASSES, &table), SW_OK);
+    open_heap();
+    for (uint32_t i = 0; i < TURNS; i++) {
+        uint32_t cls = 1 + i % CLASSES;
+        adopted += cache->bins[sw_span_class_of(cls, true)].span == NULL;
+        sw_cache_free(cache, sw_cache_alloc(cache, 16 * cls, 0));
+    }
+    CHECK(adopted > 60 && adopted <= CLASSES + GIVEN);
+    CHECK_EQ(held_pages(), CLASSES);
+    for (int i = 0; i < 64 * SLOTS; i++) CHECK(sw_cache_alloc(cache, 16, 0) != NULL);
+    CHECK(held_pages() < CLASSES + 63);
+    close_heap();
+    sw_table_destroy(table);
+    table = own;
+}
+
 /* Spans that are in use, or shorter than what is asked for, stay. */
 static void others_stay(void) {
     open_heap();
@@ -149,6 +173,7 @@ int main(void) {
     remember_faults();
     CHECK_EQ(sw_table_create("idle", PAGE, specs, 3, &table), SW_OK);
     longer_ones_serve();
+    turns_come_to_an_end();
     others_stay();
     free_pages_come_first();
     pages_apart_do_not_count();

@@ -66,9 +66,7 @@ static void name_live(unsigned char *p, size_t size) {
 }
 
 static bool is_zero(const unsigned char *p, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        if (p[i] != 0) return false;
-    return true;
+    return size == 0 || (p[0] == 0 && memcmp(p, p + 1, size - 1) == 0);
 }
 
 /* Written, shelved, and asked for again: zeroed, scanned, with weaker and stronger alignment. */

@@ -38,13 +38,18 @@ static void options_are_checked(void) {
     sw_heap_options_init(&options);
     CHECK_EQ(options.batch_spans, 0);
     CHECK(options.table == sw_table_default());
-    options.placement = (sw_placement)3;
+    options.placement = (sw_placement)4;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
-    CHECK(strstr(sw_last_error()->message, "placement 3") != NULL);
+    CHECK(strstr(sw_last_error()->message, "placement 4") != NULL);
     sw_heap_options_init(&options);
     options.batch_spans = 1 << 16;
     CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
     CHECK(strstr(sw_last_error()->message, "65536") != NULL);
+    sw_heap_options_init(&options);
+    options.batch_by_use = 1;
+    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
+    CHECK_STR(sw_last_error()->message,
+              "batch_by_use needs batch_spans, the most that a cache keeps of a class");
     /* Tiny packing needs a 16-byte class: a block of another size would be freed object by
      * object. */
     const sw_class_spec only8[] = {{8, 1, 0}}, no16[] = {{8, 1, 0}, {24, 1, 0}, {64, 1, 0}};
@@ -318,7 +323,7 @@ static void in_child(int resource, uint64_t limit, int (*fn)(uint64_t), uint64_t
     if (child == 0) {
         struct rlimit r = {.rlim_cur = limit, .rlim_max = limit};
         if (setrlimit(resource, &r) != 0) _exit(99);
-        alarm(120);
+        alarm(250);
         _exit(fn(least_bytes));
     }
     int status = -1;

@@ -2,6 +2,7 @@
 /* The door to the operating system: memory is zero when promised and keeps its bytes otherwise,
  * locks exclude, clocks do not fall. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 #include "base/bits.h"
@@ -79,6 +80,59 @@ static void locks(void) {
     sw_os_lock_release(&lock);
 }
 
+static void *count_in_line(void *arg) {
+    for (int i = 0; i < ROUNDS; i++) {
+        bool is_in_line = i % 8 != 7; /* both forms of the calls go together */
+        if (is_in_line) {
+            sw_os_lock_enter(&lock);
+        } else {
+            sw_os_lock_acquire(&lock);
+        }
+        counter = counter + 1;
+        if (is_in_line) {
+            sw_os_lock_leave(&lock);
+        } else {
+            sw_os_lock_release(&lock);
+        }
+    }
+    return arg;
+}
+
+static void *enter_once(void *arg) {
+    sw_os_lock_enter(&lock);
+    counter = counter + 1;
+    sw_os_lock_leave(&lock);
+    return arg;
+}
+
+/* Leaving is a plain store, and who sleeps by then is woken by it; a lost waking would stop this test for ever. */
+static void locks_in_line(void) {
+    pthread_t threads[THREADS];
+    sw_os_lock_ask_barrier();
+    sw_os_lock_ask_barrier();
+    counter = 0;
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, count_in_line, NULL), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    CHECK_EQ(counter, THREADS * ROUNDS);
+    CHECK_EQ(lock.state, 0);
+    CHECK_EQ(lock.sleepers, 0);
+    sw_os_lock_enter(&lock);
+    CHECK_EQ(pthread_create(&threads[0], NULL, enter_once, NULL), 0);
+    while (sw_os_lock_has_barrier && __atomic_load_n(&lock.sleepers, __ATOMIC_ACQUIRE) == 0)
+        sched_yield();
+    sw_os_lock_leave(&lock);
+    pthread_join(threads[0], NULL);
+    CHECK_EQ(counter, THREADS * ROUNDS + 1);
+    CHECK_EQ(lock.state, 0);
+    CHECK_EQ(lock.sleepers, 0);
+    lock.state = 1;                         /* as a child of a fork finds it, */
+    lock.sleepers = sw_os_lock_has_barrier; /* where threads can sleep */
+    sw_os_lock_reset(&lock);
+    CHECK_EQ(lock.state, 0);
+    CHECK_EQ(lock.sleepers, 0);
+}
+
 static void clocks(void) {
     uint64_t fine = sw_os_now_ns(), coarse = sw_os_coarse_now_ns();
     for (int i = 0; i < 1000; i++) {
@@ -91,10 +145,30 @@ static void clocks(void) {
     CHECK(sw_os_process_id() != 0);
 }
 
+static void add_one(void *arg) { ++*(int *)arg; }
+
+/* What another thread has done is seen once it was joined. */
+static void work_in_threads(void) {
+    int counts[8] = {0}, started = 0;
+    sw_os_thread threads[8];
+    for (int i = 0; i < 8; i++) {
+        bool runs = sw_os_thread_start(&threads[i], add_one, &counts[i]);
+        if (!runs) add_one(&counts[i]);
+        started += runs;
+        if (i % 2 == 1 && runs) sw_os_thread_join(&threads[i]);
+        CHECK(i % 2 == 0 || counts[i] == 1);
+    }
+    for (int i = 0; i < 8 && started == 8; i += 2) sw_os_thread_join(&threads[i]);
+    for (int i = 0; i < 8; i++) CHECK_EQ(counts[i], 1);
+    CHECK(started == 0 || started == 8);
+}
+
 int main(void) {
     memory();
     refusals();
     locks();
+    locks_in_line();
     clocks();
+    work_in_threads();
     return check_result();
 }

@@ -143,6 +143,7 @@ static void compare(sw_pages *pages) {
     CHECK_EQ(got_longest, longest);
     sw_runs_update_summaries(&pages->runs);
     CHECK(sw_runs_adds_up(&pages->runs));
+    CHECK(sw_pages_held_words_add_up(pages));
 }
 
 /* --- live memory ------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #define _DEFAULT_SOURCE
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include "check.h"
 #include "heap/target.h"
@@ -76,6 +77,7 @@ static void spans_at_birth(void) {
 
 int main(void) {
     size_t page = sw_os_page_bytes();
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* huge pages would be resident whole */
     CHECK(page >= SW_FRAME_BYTES);
     if (page == SW_FRAME_BYTES && the_system_can()) {
         spans_at_birth();

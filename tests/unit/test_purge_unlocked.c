@@ -126,7 +126,7 @@ static void *fork_there(void *arg) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* a hang is a failure, not a wait */
+        alarm(200); /* a hang is a failure, not a wait */
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         sw_heap_set_time(heap, 3 * (uint64_t)SECOND);
         sw_heap_set_time(heap, 4 * (uint64_t)SECOND);
@@ -193,7 +193,7 @@ static void grows(void) {
 }
 
 int main(void) {
-    alarm(120); /* who calls the system under the heap's lock hangs here */
+    alarm(250); /* who calls the system under the heap's lock hangs here */
     gives_back(tick, NULL);
     gives_back(trim, NULL);
     gives_back(tick, use_heap);

@@ -2,6 +2,7 @@
 /* The space: windows are disjoint, aligned and as long in a used process as in a fresh one; the
  * page map finds them; span records come and go in batches. */
 #include <stdbool.h>
+#include <sys/prctl.h>
 
 #include "base/bits.h"
 #include "check.h"
@@ -131,6 +132,7 @@ static void long_window(sw_space *space) {
 }
 
 int main(void) {
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* huge pages would be resident whole */
     sw_space *live = sw_space_live(), *dry = sw_space_dry_create();
     CHECK(live != NULL && dry != NULL);
     CHECK(live == sw_space_live());

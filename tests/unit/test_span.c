@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "ds/meta.h"
+#include "heap/placement.h"
 #include "heap/remote.h"
 #include "heap/target.h"
 #include "spanwise/spanwise.h"
@@ -237,7 +238,7 @@ static void lists(uint64_t seed) {
     sw_span_list list = {0};
     uint32_t first = sw_space_take_spans(b.space);
     uint32_t stack[COUNT], count = 0;
-    CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_ADDRESS) == NULL);
+    CHECK(sw_placement_choose(&list, b.space, SW_PLACE_ADDRESS) == NULL);
     for (int step = 0; step < 4000; step++) {
         uint64_t r = check_random(&seed);
         uint32_t id = first + (uint32_t)(r >> 8) % COUNT, at = 0;
@@ -260,9 +261,9 @@ static void lists(uint64_t seed) {
         }
         CHECK_EQ(walk, 0);
         if (count == 0) continue;
-        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_LIFO) ==
+        CHECK(sw_placement_choose(&list, b.space, SW_PLACE_LIFO) ==
               sw_space_span(b.space, list.head));
-        CHECK(sw_span_list_choose(&list, b.space, SW_PLACE_ADDRESS) ==
+        CHECK(sw_placement_choose(&list, b.space, SW_PLACE_ADDRESS) ==
               sw_space_span(b.space, lowest));
     }
 }

@@ -189,7 +189,7 @@ static void in_child(void) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(100); /* a hang is a failure, not a wait */
+        alarm(200); /* a hang is a failure, not a wait */
         (void)go_on(NULL);
         CHECK_EQ(sw_heap_verify(shared), SW_OK);
         CHECK_EQ(open_caches(shared), 1);

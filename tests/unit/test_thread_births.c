@@ -95,7 +95,7 @@ static void *wait_for_end(void *arg) {
 
 /* In the child: the records of the parent's threads serve its own, and name none of their caches. */
 static void births_in_child(void) {
-    alarm(100);           /* a hang is a failure, not a wait */
+    alarm(200);           /* a hang is a failure, not a wait */
     (void)calls_of(1, 1); /* caches of the child's own */
     int before = atomic_load(&mapped) + atomic_load(&unmapped);
     pthread_t threads[4];

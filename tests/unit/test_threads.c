@@ -224,7 +224,7 @@ static void forks(int count) {
     for (int i = 0; i < count; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(20); /* a hang is a failure, not a wait */
+            alarm(200); /* a hang is a failure, not a wait */
             _exit(child_work());
         }
         int status = -1;

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes of a heap are resident: the map of touched pages beside an array of truth values, and the
  * ledger of touched bytes of a dry heap beside that of a real one, which the system is asked for. */
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/bits.h"
 #include "check.h"
 #include "ds/meta.h"
+#include "heap/cache.h"
 #include "os/os.h"
 #include "page/touch_map.h"
 #include "sanitizer.h"
@@ -139,6 +144,7 @@ static void peak(void) {
     for (size_t i = 0; i < STEPS; i++) {
         sw_ledger l = {.struct_bytes = sizeof l};
         ops[i].time_ns = i * 5000000; /* idle pages go back in between */
+        ops[i].size *= 8;             /* so that spans reach further pages of the page map */
         if (i > STEPS / 2 && ops[i].kind == SW_OP_REALLOC) ops[i].kind = SW_OP_FREE;
         CHECK_EQ(sw_runner_run(runner, ops + i, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
         CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
@@ -239,6 +245,121 @@ static void part_of_large_objects(void) {
     CHECK(strstr(sw_last_error()->message, "is for heaps with touch_map") != NULL);
 }
 
+/* Of a large object of 1,000,000 bytes 32,768 millionths are 8 pages to the byte, one more takes a ninth page; 4 % are
+ * 40,000 bytes, in 10 pages; all lie in 245. Of 100,000,003 bytes 2,500 millionths are 250,000.0075 bytes, in 62. */
+static void millionths_of_large_objects(void) {
+    if (sw_os_page_bytes() != 4096) return;
+    static const struct {
+        uint64_t ppm, size;
+        uint8_t percent, pages;
+    } cases[] = {{32768, 1000000, 0, 8},  {32769, 1000000, 0, 9}, {1000000, 1000000, 0, 245},
+                 {1, 1000000, 0, 1},      {0, 1000000, 4, 10},    {0, 1000000, 0, 245},
+                 {2500, 100000003, 0, 62}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sw_heap_options options;
+        sw_heap *heap = NULL;
+        sw_runner *runner;
+        sw_ledger l = {.struct_bytes = sizeof l};
+        sw_op one = {.kind = SW_OP_ALLOC, .size = cases[i].size};
+        sw_heap_options_init(&options);
+        options.dry = options.touch_map = options.tracked = 1;
+        options.large_touched_ppm = cases[i].ppm;
+        options.large_touched_percent = cases[i].percent;
+        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        CHECK_EQ(sw_runner_run(runner, &one, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+        CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+        CHECK_EQ((l.requested_bytes + l.large_rounding_bytes) / 4096, cases[i].pages);
+        sw_runner_destroy(runner);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
+}
+
+static void refused_shares(void) {
+    static const struct {
+        uint64_t ppm;
+        uint8_t percent, touch_map;
+        const char *said;
+    } cases[] = {{1000001, 0, 1, "large_touched_ppm 1000001 is above 1000000"},
+                 {UINT64_MAX, 0, 1, "is above 1000000"},
+                 {1, 1, 1, "give one of them"},
+                 {1, 0, 0, "large_touched_ppm is for heaps with touch_map"}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sw_heap_options options;
+        sw_heap *heap = NULL;
+        sw_heap_options_init(&options);
+        options.dry = 1;
+        options.touch_map = cases[i].touch_map;
+        options.large_touched_ppm = cases[i].ppm;
+        options.large_touched_percent = cases[i].percent;
+        CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
+        CHECK(strstr(sw_last_error()->message, cases[i].said) != NULL);
+    }
+}
+
+/* Of a class whose hints begin in one page of the cache's record and end in the next, both pages are written once it
+ * has all of them; with one hint the first is. No other class has hints. */
+static void hints_over_two_pages(void) {
+    enum { APART = 64, OBJECTS = APART * SW_HINTS_MAX + 8192 };
+    static void *p[OBJECTS];
+    sw_heap *heap = make(true, true, sw_table_c16());
+    sw_cache *cache = NULL;
+    sw_ledger none = {.struct_bytes = sizeof none}, one = none, all = none;
+    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    uint64_t page = sw_os_page_bytes(), start = (uintptr_t)cache, first = 0, last = 0;
+    uint64_t bins_end = ((uintptr_t)&cache->bins[heap->span_classes] - 1 - start) / page;
+    uint32_t cls = 0, classes = heap->table->class_count;
+    while (first == last && ++cls < classes) {
+        const sw_hint *hints = &cache->hints[(size_t)cls << SW_HINTS_LOG2];
+        first = ((uintptr_t)hints - start) / page;
+        last = ((uintptr_t)(hints + SW_HINTS_MAX) - 1 - start) / page;
+    }
+    CHECK(cls < classes || page > 4096);
+    for (int i = 0; cls < classes && i < OBJECTS; i++)
+        p[i] = sw_cache_alloc(cache, heap->table->classes[cls].size, 0);
+    for (int i = 0; cls < classes && i <= SW_HINTS_MAX; i++) { /* each in a word of its own */
+        CHECK_EQ(sw_heap_touched_read(heap, i == 0 ? &none : i == 1 ? &one : &all, NULL, 0), SW_OK);
+        CHECK_EQ(cache->bins[cls * 2 + 1].hinted, (uint64_t)i * sizeof(sw_hint));
+        if (i < SW_HINTS_MAX) sw_cache_free(cache, p[i * APART]);
+    }
+    CHECK_EQ(one.metadata_bytes, none.metadata_bytes + (first > bins_end ? page : 0));
+    CHECK_EQ(all.metadata_bytes, one.metadata_bytes + (last > bins_end ? page : 0));
+    CHECK(cls == classes || last > bins_end);
+    sw_cache_close(cache);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
+/* Spans that are written wholly, and one that is not: what is resident of objects is what was asked for, to the byte,
+ * and all terms together are the pages that the map has. */
+static void parts_are_the_map(const sw_heap *heap, const sw_ledger *l) {
+    CHECK_EQ(l->held_bytes - l->metadata_bytes, sw_touch_map_bytes(&heap->pages.touch));
+}
+
+static void whole_spans(void) {
+    enum { COUNT = 5000 };
+    sw_heap *heap = make(true, true, sw_table_c16());
+    sw_runner *runner;
+    sw_ledger l = {.struct_bytes = sizeof l};
+    uint64_t requested = 0, live = 0;
+    CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+    for (size_t i = 0; i < COUNT; i++) ops[i] = (sw_op){.object = (uint32_t)i, .size = 90 + i % 7};
+    CHECK_EQ(sw_runner_run(runner, ops, COUNT, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        sw_op death = {.kind = SW_OP_FREE, .object = (uint32_t)i};
+        bool dies = i % 3 == 0;
+        if (dies) CHECK_EQ(sw_runner_run(runner, &death, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
+        requested += dies ? 0 : ops[i].size;
+        live += !dies;
+    }
+    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_OK);
+    CHECK_EQ(l.requested_bytes, requested);
+    CHECK_EQ(l.live_objects, live);
+    CHECK(l.free_slot_bytes + l.cached_bytes > COUNT / 3 * 90);
+    parts_are_the_map(heap, &l);
+    sw_runner_destroy(runner);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+}
+
 static void refused(void) {
     sw_heap_options options;
     sw_heap *heap = NULL;
@@ -267,6 +388,55 @@ static void equal(const sw_ledger *a, const sw_ledger *b, size_t at) {
     CHECK(false);
 }
 
+/* Bytes of [from, from + bytes) in pages that the system has given memory: present, and not the page of zeros, which
+ * all that was only read share. Of a process that has not forked since. */
+static uint64_t backed(int pagemap, const void *from, uint64_t bytes) {
+    uint64_t page = sw_os_page_bytes(), sum = 0;
+    uintptr_t start = (uintptr_t)from, end = start + bytes;
+    for (uintptr_t at = sw_align_down(start, page); at < end; at += page) {
+        uint64_t entry = 0;
+        CHECK_EQ(pread(pagemap, &entry, 8, (off_t)(at / page * 8)), 8);
+        bool there = (entry >> 63 & 1) != 0 && (entry >> 56 & 1) != 0;
+        if (there) sum += sw_min_u64(at + page, end) - sw_max_u64(at, start);
+    }
+    return sum;
+}
+
+/* The first bytes of a chunk of metadata (ds/meta.c). */
+typedef struct chunk_head {
+    const struct chunk_head *next;
+    size_t bytes;
+} chunk_head;
+
+/* The metadata of a ledger of touched bytes beside what the system has given memory. */
+static void metadata_is_backed(const sw_heap *heap, uint64_t metadata) {
+    uint64_t sum = 0, bytes;
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (pagemap < 0) return; /* a kernel without it */
+    sum += backed(pagemap, heap, sizeof *heap);
+    for (uint32_t id = heap->batches; id != 0; id = heap->space->cold[id].batch_next) {
+        sum += backed(pagemap, &heap->space->view.spans[id], SW_SPAN_BATCH * sizeof(sw_span));
+        sum += backed(pagemap, &heap->space->cold[id], SW_SPAN_BATCH * sizeof(sw_span_cold));
+    }
+    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
+        const void *map = sw_pages_window_map(&heap->pages, &heap->pages.windows[i], &bytes);
+        sum += backed(pagemap, map, bytes);
+    }
+    uint64_t chunks = 0, caches = 0;
+    for (const chunk_head *c = (const void *)heap->meta.chunks; c != NULL; c = c->next) {
+        sum += backed(pagemap, c, c->bytes);
+        chunks += c->bytes;
+    }
+    for (const sw_cache *c = heap->caches; c != NULL; c = c->cold->next) {
+        sum += backed(pagemap, c, sw_cache_record_bytes(heap));
+        caches += sw_cache_record_bytes(heap);
+    }
+    CHECK(heap->meta.held_bytes >= chunks + caches);
+    sum += heap->meta.held_bytes - chunks - caches; /* blocks that are mappings of their own */
+    CHECK_EQ(metadata, sum);
+    (void)close(pagemap);
+}
+
 /* Tracked, because a plain real heap takes specialised paths, which choose other slots. */
 static void dry_equals_real(const sw_table *table, uint64_t seed) {
     enum { PARTS = 12, ROWS = 256 };
@@ -289,6 +459,8 @@ static void dry_equals_real(const sw_table *table, uint64_t seed) {
             CHECK_EQ(sw_heap_touched_read(heaps[i], &ledgers[i], rows[i], ROWS), SW_OK);
         }
         equal(&ledgers[0], &ledgers[1], at);
+        parts_are_the_map(heaps[0], &ledgers[0]);
+        for (int i = 0; i < 2; i++) metadata_is_backed(heaps[i], ledgers[i].metadata_bytes);
         CHECK(memcmp(rows[0], rows[1], (sw_table_class_count(table) + 1) * sizeof rows[0][0]) == 0);
         sw_ledger held;
         CHECK_EQ(sw_heap_ledger(heaps[0], &held, NULL, 0), SW_OK);
@@ -304,24 +476,79 @@ static void dry_equals_real(const sw_table *table, uint64_t seed) {
     }
 }
 
+/* Metadata of heaps that grow to 1 GiB, of which little is written: the page map as far as spans came, bitmaps of
+ * several pages each, and caches whose frees leave hints in a few classes. */
+static void metadata_equals_real(const sw_table *table, uint64_t seed) {
+    enum { PARTS = 16, LARGE = 64 << 20 };
+    sw_ledger ledgers[2];
+    sw_heap *heaps[2];
+    sw_runner *runners[2];
+    size_t count = make_ops(seed) / 2;
+    for (size_t i = 0; i < PARTS; i++)
+        ops[count + i] = (sw_op){
+            .object = IDS + (uint32_t)i, .size = LARGE + (i << 20), .time_ns = ops[count].time_ns};
+    for (int i = 0; i < 2; i++) {
+        heaps[i] = make(i == 0, true, table);
+        CHECK_EQ(sw_runner_create(heaps[i], &runners[i]), SW_OK);
+    }
+    for (size_t part = 0; part < PARTS; part++) {
+        for (int i = 0; i < 2; i++) {
+            const sw_op *from = ops + count / PARTS * part, *large = ops + count + part;
+            CHECK_EQ(sw_runner_run(runners[i], from, count / PARTS, SW_TOUCH_NONE, NULL, NULL), 0);
+            CHECK_EQ(sw_runner_run(runners[i], large, 1, SW_TOUCH_NONE, NULL, NULL), SW_OK);
+            ledgers[i].struct_bytes = sizeof ledgers[i];
+            CHECK_EQ(sw_heap_touched_read(heaps[i], &ledgers[i], NULL, 0), SW_OK);
+        }
+        CHECK_EQ(ledgers[0].metadata_bytes, ledgers[1].metadata_bytes);
+        for (int i = 0; i < 2; i++) metadata_is_backed(heaps[i], ledgers[i].metadata_bytes);
+    }
+    sw_ledger held;
+    CHECK_EQ(sw_heap_ledger(heaps[0], &held, NULL, 0), SW_OK);
+    CHECK(held.held_bytes > 1ull << 30);
+    CHECK(held.metadata_bytes > ledgers[0].metadata_bytes + (64 << 10)); /* else it was all */
+    for (int i = 0; i < 2; i++) {
+        sw_runner_destroy(runners[i]);
+        CHECK_EQ(sw_heap_destroy(heaps[i]), SW_OK);
+    }
+}
+
+/* In a process of its own: what earlier heaps have written of the space stays resident. */
+static void in_child(void (*run)(const sw_table *, uint64_t), const sw_table *table,
+                     uint64_t seed) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        run(table, seed);
+        _exit(check_result());
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+}
+
 int main(void) {
 #if defined(__linux__)
     (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* huge pages would be resident whole */
 #endif
+    uint8_t known;
+    static _Alignas(65536) char page[65536];
+    page[0] = 1;
+    if (sw_os_resident_pages(page, 1, &known)) {
+        untouched_metadata();
+        for (uint64_t seed = 1; seed <= 2; seed++) {
+            in_child(dry_equals_real, sw_table_c16(), seed);
+            in_child(dry_equals_real, sw_table_go(), seed);
+            in_child(metadata_equals_real, sw_table_c16(), seed);
+        }
+    }
     map_equals_an_array();
     one_object();
     peak();
     instrument();
     part_of_large_objects();
+    millionths_of_large_objects();
+    refused_shares();
+    hints_over_two_pages();
+    whole_spans();
     refused();
-    uint8_t known;
-    static _Alignas(65536) char page[65536];
-    page[0] = 1;
-    if (sw_os_resident_pages(page, 1, &known)) untouched_metadata();
-    if (sw_os_resident_pages(page, 1, &known))
-        for (uint64_t seed = 1; seed <= 2; seed++) {
-            dry_equals_real(sw_table_c16(), seed);
-            dry_equals_real(sw_table_go(), seed);
-        }
     return check_result();
 }

@@ -63,7 +63,7 @@ sw_noinline size_t sw_os_call_stack(uint64_t *addresses, size_t max) {
     static _Thread_local uintptr_t stack_high;
     if (pthread_once(&once, init_unwinder) != 0 || max == 0) return 0;
     if (stack_high == 0) stack_high = sw_os_stack_high();
-    if (has_unwinder) return sw_os_unwind(SW_OS_CALLER_FRAME(), stack_high, addresses, max);
+    if (has_unwinder) return sw_os_unwind(SW_OS_CALLER_FRAME(), stack_high, addresses, max, NULL);
     addresses[0] = (uint64_t)(uintptr_t)__builtin_return_address(0);
     return 1;
 }

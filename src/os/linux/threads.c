@@ -2,8 +2,11 @@
 /* Locks, clocks, thread identity, thread exit and fork of os.h on Linux. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,15 +39,23 @@ static void relax(void) {
 #endif
 }
 
-static void futex_wait(uint32_t *word, uint32_t value) {
-    int saved = errno;
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-    errno = saved;
-}
-
 static void futex_wake_one(uint32_t *word) {
     int saved = errno;
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}
+
+void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
+    int saved = errno;
+    struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+    errno = saved;
+}
+
+void sw_os_wake(const uint32_t *word) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     errno = saved;
 }
 
@@ -54,40 +65,78 @@ static bool try_acquire(uint32_t *state) {
                                        __ATOMIC_RELAXED);
 }
 
-static sw_noinline void acquire_contended(uint32_t *state) {
-    for (int i = 0; i < SPINS; i++) {
-        if (__atomic_load_n(state, __ATOMIC_RELAXED) == FREE && try_acquire(state)) return;
-        relax();
-    }
-    while (__atomic_exchange_n(state, CONTENDED, __ATOMIC_ACQUIRE) != FREE)
-        futex_wait(state, CONTENDED);
+bool sw_os_lock_has_barrier;
+
+static bool call_membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+void sw_os_lock_ask_barrier(void) {
+    if (__atomic_load_n(&sw_os_lock_has_barrier, __ATOMIC_RELAXED)) return;
+    int saved = errno;
+    if (call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+        __atomic_store_n(&sw_os_lock_has_barrier, true, __ATOMIC_RELAXED);
+    errno = saved;
 }
 
-static sw_tls_fast bool passes;
+/* Whoever leaves a lock from now on sees its sleepers. False: a filter of system calls refuses it by now. */
+static bool is_seen_by_all(void) {
+    if (!__atomic_load_n(&sw_os_lock_has_barrier, __ATOMIC_RELAXED)) return true;
+    return call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
+           (call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+            call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+}
 
-void sw_os_lock_pass(bool pass) { passes = pass; }
+/* Sleeps until it has the lock. Without a barrier nobody may wake it, so it looks again each millisecond. */
+static void acquire_asleep(sw_os_lock *lock) {
+    static const struct timespec millisecond = {.tv_nsec = 1000000};
+    int saved = errno;
+    __atomic_add_fetch(&lock->sleepers, 1, __ATOMIC_SEQ_CST);
+    const struct timespec *limit = is_seen_by_all() ? NULL : &millisecond;
+    while (__atomic_exchange_n(&lock->state, CONTENDED, __ATOMIC_ACQUIRE) != FREE)
+        (void)syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, CONTENDED, limit, NULL, 0);
+    __atomic_sub_fetch(&lock->sleepers, 1, __ATOMIC_RELAXED);
+    errno = saved;
+}
+
+static sw_noinline void acquire_contended(sw_os_lock *lock) {
+    for (int i = 0; i < SPINS; i++) {
+        if (__atomic_load_n(&lock->state, __ATOMIC_RELAXED) == FREE && try_acquire(&lock->state))
+            return;
+        relax();
+    }
+    acquire_asleep(lock);
+}
+
+sw_tls_fast bool sw_os_lock_passes;
+
+void sw_os_lock_pass(bool pass) { sw_os_lock_passes = pass; }
 
 const char *sw_os_lock_check(const sw_os_lock *lock) {
     return SW_RULE(__atomic_load_n(&lock->state, __ATOMIC_RELAXED) <= CONTENDED);
 }
 
 void sw_os_lock_acquire(sw_os_lock *lock) {
-    if (sw_unlikely(passes)) return;
+    if (sw_unlikely(sw_os_lock_passes)) return;
     if (sw_unlikely(!try_acquire(&lock->state))) {
         sw_check2(sw_os_lock_check(lock));
-        acquire_contended(&lock->state);
+        acquire_contended(lock);
         sw_set_counter(&lock->waits, lock->waits + 1);
     }
     sw_set_counter(&lock->acquisitions, lock->acquisitions + 1);
 }
 
 void sw_os_lock_release(sw_os_lock *lock) {
-    if (sw_unlikely(passes)) return;
+    if (sw_unlikely(sw_os_lock_passes)) return;
     if (__atomic_exchange_n(&lock->state, FREE, __ATOMIC_RELEASE) == CONTENDED)
         futex_wake_one(&lock->state);
 }
 
-void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
+void sw_os_lock_wake(sw_os_lock *lock) { futex_wake_one(&lock->state); }
+
+/* Those who slept are threads of the parent. */
+void sw_os_lock_reset(sw_os_lock *lock) {
+    __atomic_store_n(&lock->sleepers, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE);
+}
 
 /* --- time and identity ------------------------------------------------------------------------ */
 
@@ -101,7 +150,35 @@ uint64_t sw_os_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 uint64_t sw_os_coarse_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t sw_os_thread_id(void) { return (uint64_t)syscall(SYS_gettid); }
 uint64_t sw_os_process_id(void) { return (uint64_t)getpid(); }
+uint32_t sw_os_node(void) {
+    unsigned processor, node = 0;
+    return syscall(SYS_getcpu, &processor, &node, NULL) == 0 ? node : 0;
+}
 bool sw_os_is_single_threaded(void) { return SINGLE_THREADED; }
+
+/* --- a thread for a piece of work ------------------------------------------------------------- */
+
+_Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "an id holds a pthread_t");
+
+static void *run_thread(void *arg) {
+    sw_os_thread *thread = arg;
+    thread->fn(thread->arg);
+    return NULL;
+}
+
+bool sw_os_thread_start(sw_os_thread *thread, void (*fn)(void *arg), void *arg) {
+    pthread_t id;
+    *thread = (sw_os_thread){.fn = fn, .arg = arg};
+    if (pthread_create(&id, NULL, run_thread, thread) != 0) return false;
+    memcpy(&thread->id, &id, sizeof id);
+    return true;
+}
+
+void sw_os_thread_join(sw_os_thread *thread) {
+    pthread_t id;
+    memcpy(&id, &thread->id, sizeof id);
+    (void)pthread_join(id, NULL);
+}
 
 /* --- thread exit ------------------------------------------------------------------------------ */
 

@@ -100,33 +100,67 @@ static uint64_t rule_of(uintptr_t pc) {
 
 /* --- the walk --------------------------------------------------------------------------------- */
 
-/* Changes `frame` into its caller's. False: it has no caller, or the caller can not be found. */
-static bool step(sw_os_frame *frame, bool *fp_known, uintptr_t stack_high) {
+/* Where a walk is. fp_at: where frame.fp was saved on the stack; NULL: in the register, all the way from the start. */
+typedef struct climb {
+    sw_os_frame frame;
+    bool fp_known;
+    const uintptr_t *fp_at;
+    sw_os_walk *walk; /* NULL: nothing is noted */
+} climb;
+
+static void note(const climb *c, const uintptr_t *at) {
+    sw_os_walk *walk = c->walk;
+    if (walk == NULL || walk->count > SW_OS_WORDS_MAX) return;
+    if (walk->count < SW_OS_WORDS_MAX)
+        walk->words[walk->count] = (struct sw_os_stack_word){at, *at};
+    walk->count++;
+}
+
+/* The frame pointer decides where the caller is: it or the word that it came from is noted. Most functions only save
+ * the register, which holds anything then, so what was saved and never used is not. */
+static void note_fp(const climb *c) {
+    if (c->fp_at != NULL)
+        note(c, c->fp_at);
+    else if (c->walk != NULL)
+        c->walk->uses_fp = true;
+}
+
+/* Climbs to the caller's frame. False: it has no caller, or the caller can not be found. */
+static bool step(climb *c, uintptr_t stack_high) {
+    sw_os_frame *frame = &c->frame;
     uint64_t word = rule_of(frame->pc);
     rule_kind kind = (rule_kind)(word >> KIND_SHIFT & 3);
-    if (kind == RULE_STOP || (kind == RULE_FP && !*fp_known)) return false;
+    if (kind == RULE_STOP || (kind == RULE_FP && !c->fp_known)) return false;
+    if (kind == RULE_FP) note_fp(c);
     uintptr_t cfa = (kind == RULE_FP ? frame->fp : frame->sp) + (word >> CFA_SHIFT & CFA_MAX) * 8;
     if (cfa <= frame->sp || cfa > stack_high || cfa % 8 != 0) return false;
     uint64_t fp_slot = word & FP_SLOT_MAX;
     if (fp_slot == FP_LOST) {
-        *fp_known = false;
+        c->fp_known = false;
     } else if (fp_slot != FP_SAME) {
         uintptr_t saved = cfa - fp_slot * 8;
         if (saved < frame->sp) return false;
-        frame->fp = *(const uintptr_t *)saved;
-        *fp_known = true;
+        c->fp_at = (const uintptr_t *)saved;
+        frame->fp = *c->fp_at;
+        c->fp_known = true;
     }
+    note(c, (const uintptr_t *)(cfa - 8));
     frame->pc = *(const uintptr_t *)(cfa - 8);
     frame->sp = cfa;
     return frame->pc > 0xFFF && frame->pc >> PC_BITS == 0;
 }
 
-size_t sw_os_unwind(sw_os_frame from, uintptr_t stack_high, uint64_t *addresses, size_t max) {
+size_t sw_os_unwind(sw_os_frame from, uintptr_t stack_high, uint64_t *addresses, size_t max,
+                    sw_os_walk *walk) {
     size_t count = 0;
-    bool fp_known = true;
+    climb c = {.frame = from, .fp_known = true, .walk = walk};
+    if (walk != NULL) {
+        walk->count = 0;
+        walk->uses_fp = false;
+    }
     addresses[count++] = from.pc;
     if (rules == NULL || from.sp >= stack_high || from.pc >> PC_BITS != 0) return count;
-    while (count < max && step(&from, &fp_known, stack_high)) addresses[count++] = from.pc;
+    while (count < max && step(&c, stack_high)) addresses[count++] = c.frame.pc;
     return count;
 }
 

@@ -34,7 +34,20 @@ void sw_os_lock_release(sw_os_lock *lock) {
 
 void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
 
-void sw_os_lock_pass(bool pass) { (void)pass; /* there is no fork */ }
+void sw_os_lock_wake(sw_os_lock *lock) { (void)lock; } /* nobody sleeps */
+
+bool sw_os_lock_has_barrier; /* never: C11 has none for other threads */
+void sw_os_lock_ask_barrier(void) {}
+
+sw_tls_fast bool sw_os_lock_passes; /* never: there is no fork */
+
+void sw_os_lock_pass(bool pass) { (void)pass; }
+
+/* C11 has no such wait: the caller looks again at once. */
+void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
+    (void)word, (void)value, (void)ns;
+}
+void sw_os_wake(const uint32_t *word) { (void)word; }
 
 /* --- time and identity ------------------------------------------------------------------------ */
 
@@ -63,7 +76,17 @@ uint64_t sw_os_thread_id(void) {
 }
 
 uint64_t sw_os_process_id(void) { return 1; }
+uint32_t sw_os_node(void) { return 0; }
 bool sw_os_is_single_threaded(void) { return false; }
+
+/* --- a thread for a piece of work ------------------------------------------------------------- */
+
+bool sw_os_thread_start(sw_os_thread *thread, void (*fn)(void *arg), void *arg) {
+    *thread = (sw_os_thread){.fn = fn, .arg = arg};
+    return false;
+}
+
+void sw_os_thread_join(sw_os_thread *thread) { (void)thread; }
 
 /* --- thread exit and fork --------------------------------------------------------------------- */
 
