@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "gc/grey.h"
 #include "gc/type.h"
 
 enum { COMMIT_ANNEXES = 1024 };
@@ -30,6 +31,7 @@ static bool start(void **array, size_t bytes) {
 bool sw_gc_annex_start(void) {
     size_t limit = sw_space_live()->span_limit;
     return start((void **)&sw_gc_slot_types, limit * sizeof *sw_gc_slot_types) &&
+           start((void **)&sw_gc_greys_of, limit * sizeof *sw_gc_greys_of) &&
            start((void **)&sw_gc_annexes, limit * sizeof *sw_gc_annexes);
 }
 
@@ -40,6 +42,7 @@ static bool commit(uint32_t id) {
     uint32_t to = (uint32_t)sw_align_up((uint64_t)id + 1, COMMIT_ANNEXES);
     uint32_t count = to - from;
     if (!sw_os_commit(&sw_gc_annexes[from], count * sizeof *sw_gc_annexes) ||
+        !sw_os_commit(&sw_gc_greys_of[from], count * sizeof *sw_gc_greys_of) ||
         !sw_os_commit(&sw_gc_slot_types[from], count * sizeof *sw_gc_slot_types))
         return false;
     while (from < to && !__atomic_compare_exchange_n(&annexes_committed, &from, to, false,
@@ -67,6 +70,7 @@ bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
     if (marks == NULL) return false;
     const sw_gc *gc = heap->collector;
     sw_gc_slot_types[id] = NULL; /* those of a heap that has ended are still there */
+    sw_gc_greys_of[id] = NULL;
     *annex = (sw_gc_annex){.base = span->base,
                            .magic = span->magic,
                            .marks = marks,
@@ -85,6 +89,7 @@ void sw_gc_annex_gone(sw_heap *heap, sw_span *span) {
     if (words > 1) sw_meta_free(&heap->meta, annex->marks, marks_bytes(words));
     sw_meta_free(&heap->meta, sw_gc_slot_types[id], span->slots * sizeof **sw_gc_slot_types);
     sw_gc_slot_types[id] = NULL;
+    sw_gc_greys_end(heap, id);
     *annex = (sw_gc_annex){0};
 }
 
@@ -114,8 +119,8 @@ static void unify(const sw_heap *heap, sw_gc_annex *annex, uint32_t type) {
     annex->scan_mask = narrow ? layout->pattern & sw_low_mask(words) : 0;
 }
 
-/* From now on each slot has a type of its own. Where there is no memory for that, none has: every word of each
- * object is followed, which keeps more than need be and loses nothing. */
+/* From now on each slot has a type of its own. Where there is no memory for that, none has until the next try: every
+ * word of each object is followed, which keeps more than need be and loses nothing. */
 static void diversify(sw_heap *heap, const sw_span *span, sw_gc_annex *annex) {
     sw_os_lock_acquire(&heap->lock);
     uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
@@ -129,17 +134,28 @@ static void diversify(sw_heap *heap, const sw_span *span, sw_gc_annex *annex) {
     annex->scan_mask = 0;
 }
 
-void sw_gc_annex_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type) {
-    sw_heap *heap = cache->heap;
+/* The object at p of a span whose objects have pointers. */
+static void note_type(sw_heap *heap, const sw_span *span, uintptr_t p, uint32_t type) {
     sw_gc_annex *annex = sw_gc_annex_of(heap, span);
-    if ((span->span_class & 1) != 0) return; /* no pointers */
     uint32_t *const *types = &sw_gc_slot_types[sw_space_span_id(heap->space, span)];
     if (*types == NULL) {
         if (sw_likely(annex->type == type)) return;
         if (annex->type == SW_GC_TYPE_UNSET || sw_span_is_large(span))
             unify(heap, annex, type);
-        else if (annex->type != SW_GC_UNTYPED)
+        else
             diversify(heap, span, annex);
     }
     if (*types != NULL) (*types)[sw_span_slot_of(span, p)] = type;
+}
+
+/* From here on sw_gc_new takes objects of this type from the bin's word without a look at the annex, for as long as
+ * the bin has this span. A bin of objects without pointers has no type, and serves all such types. */
+void sw_gc_annex_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type) {
+    *sw_gc_bin_next_bit(&cache->bins[span->span_class]) = 0; /* the bin may have another word */
+    if ((span->span_class & 1) != 0) return;
+    note_type(cache->heap, span, p, type);
+    if (sw_span_is_large(span)) return;
+    uint32_t id = sw_space_span_id(cache->heap->space, span);
+    *sw_gc_bin_type(&cache->bins[span->span_class]) =
+        sw_gc_slot_types[id] == NULL ? sw_gc_annexes[id].type : SW_GC_UNTYPED;
 }

@@ -39,7 +39,7 @@ extern sw_gc_annex *sw_gc_annexes;
 /* By span id: the types of the span's slots; NULL: all its objects have the annex's type. */
 extern uint32_t **sw_gc_slot_types;
 
-enum { SW_GC_ANNEX_BYTES = sizeof(sw_gc_annex) + sizeof(uint32_t *) };
+enum { SW_GC_ANNEX_BYTES = sizeof(sw_gc_annex) + sizeof(uint32_t *) + sizeof(void *) };
 
 /* Reserves the arrays. False: no addresses. */
 bool sw_gc_annex_start(void);
@@ -66,6 +66,15 @@ static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
 static inline bool sw_gc_annex_is_wide(const sw_gc_annex *annex) {
     return annex->scan_mask == 0 && annex->type != SW_GC_TYPE_UNSET;
 }
+
+/* The type of every object of the bin's span, where all have the same; SW_GC_UNTYPED: they have not, or they have
+ * no pointers. Written by the cache's thread. */
+static sw_always_inline uint32_t *sw_gc_bin_type(sw_cache_bin *bin) { return &bin->unused_end; }
+
+/* Of the slot behind the one that sw_gc_new took last: its bit in the bin's word, 0 behind the word's end, and its bytes
+ * from the bin's base. They hold for every word of the class: next_at == bytes * (number of next_bit). */
+static sw_always_inline uint64_t *sw_gc_bin_next_bit(sw_cache_bin *bin) { return &bin->unused; }
+static sw_always_inline uint64_t *sw_gc_bin_next_at(sw_cache_bin *bin) { return &bin->unused_too; }
 
 /* Makes the marks the free bits of the span, for a cycle that has met it for the first time. */
 void sw_gc_annex_prepare(sw_heap *heap, uint32_t id, uint64_t stamp);

@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making and ending collectors, their options, and typed allocation. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/fail.h"
 #include "gc/annex.h"
+#include "gc/events.h"
 #include "gc/hooks.h"
+#include "gc/pace.h"
+#include "gc/refs.h"
+#include "gc/shadow.h"
+#include "gc/stop.h"
 #include "gc/trace_line.h"
 #include "gc/type.h"
+#include "heap/registry.h"
+#include "heap/template.h"
 
 /* --- making and ending ------------------------------------------------------------------------ */
+
+enum { STOP_NS = 1000000000 };
 
 static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     const char *op = "gc_create";
     sw_heap_options defaults;
     sw_heap_options_init(&defaults);
     if (options == NULL) options = &defaults;
-    if (options->dry || options->tiny || options->tracked)
+    if (options->dry || options->tracked)
         return sw_fail(SW_INVALID, op, "a collected heap can not be %s",
-                       options->dry    ? "dry"
-                       : options->tiny ? "tiny"
-                                       : "tracked");
+                       options->dry ? "dry" : "tracked");
     if (sw_space_live() == NULL || !sw_gc_annex_start())
         return sw_fail(SW_NOMEM, op, "no addresses for the collector");
     return sw_heap_create_collected(options, &sw_gc_hooks, gc, &gc->lock, &gc->heap);
@@ -30,6 +38,12 @@ static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
 static void release(sw_gc *gc) {
     sw_gc_types_end(gc);
     sw_gc_array_end(&gc->roots, sizeof(sw_gc_roots));
+    sw_gc_array_end(&gc->lent, sizeof(sw_gc_roots));
+    sw_gc_drop_sources(gc);
+    sw_gc_shadows_end(gc);
+    sw_gc_array_end(&gc->threads, sizeof(sw_gc_thread));
+    sw_gc_refs_end(&gc->refs);
+    sw_gc_events_end(gc);
     sw_gc_stack_end(&gc->stack);
 }
 
@@ -37,6 +51,8 @@ sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
     sw_gc *gc = sw_os_map(sizeof *gc);
     if (gc == NULL) return sw_fail(SW_NOMEM, "gc_create", "no memory for a collector");
     gc->epoch = 1;
+    gc->due = gc->pace_due = UINT64_MAX;
+    gc->stop_ns = STOP_NS;
     gc->born_ns = sw_os_now_ns();
     gc->traced = sw_gc_trace_asked();
     sw_status status = SW_NOMEM;
@@ -49,6 +65,7 @@ sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
         (void)sw_os_release(gc, sizeof *gc);
         return status;
     }
+    gc->heap_index = gc->heap->index;
     sw_handle_begin(&gc->mark, SW_HANDLE_GC);
     *out = gc;
     return SW_OK;
@@ -75,10 +92,13 @@ sw_status sw_gc_set_debug(sw_gc *gc, unsigned options) {
     const char *op = "gc_set_debug";
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
-    if ((options & ~(unsigned)(SW_GC_CHECKMARK | SW_GC_CLOBBER | SW_GC_ALWAYS)) != 0)
+    unsigned known = SW_GC_CHECKMARK | SW_GC_CLOBBER | SW_GC_ALWAYS | SW_GC_DANGLING;
+    if ((options & ~known) != 0)
         return sw_fail(SW_INVALID, op, "no option of a collector has the bits %#x", options);
     sw_os_lock_acquire(&gc->lock);
+    bool switched = ((gc->debug ^ options) & SW_GC_ALWAYS) != 0;
     gc->debug = options;
+    if (switched) sw_gc_pace_reset(gc);
     sw_os_lock_release(&gc->lock);
     return SW_OK;
 }
@@ -90,16 +110,156 @@ static void *refuse(int error) {
     return NULL;
 }
 
-void *sw_gc_new(sw_gc *gc, uint32_t type, size_t count) {
-    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_new")) return refuse(EINVAL);
-    size_t bytes;
-    if (type == SW_GC_UNTYPED || type >= gc->types.count || count == 0) return refuse(EINVAL);
+/* Begins a cycle, or works on the one that is under way. SW_STATE: checkmark has found a mistake. */
+static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
+    sw_os_lock_acquire(&gc->lock);
+    bool idle = gc->phase == SW_GC_IDLE, in_steps = gc->pace.in_steps != 0;
+    bool early = fresh < gc->trigger;
+    uint64_t work = gc->step_work;
+    sw_gc_pace_due(gc, fresh + (in_steps ? SW_GC_PACE_PIECE : SW_GC_PACE_LEAST));
+    sw_os_lock_release(&gc->lock);
+    if (idle && in_steps) return sw_gc_start(gc) == SW_NOMEM ? SW_NOMEM : SW_OK;
+    if (idle) return sw_gc_collect(gc, NULL);
+    if (in_steps && early) return sw_gc_step(gc, work);
+    sw_status status =
+        sw_gc_step(gc, SIZE_MAX); /* another thread may have ended the cycle: no sw_gc_finish */
+    return status == SW_OK ? sw_gc_step(gc, SIZE_MAX) : status;
+}
+
+/* Threads that have joined may count at once; without them one thread at a time does. */
+static uint64_t count_fresh(sw_gc *gc, size_t bytes) {
+    if (__atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0)
+        return __atomic_add_fetch(&gc->fresh, bytes, __ATOMIC_RELAXED);
+    uint64_t fresh = __atomic_load_n(&gc->fresh, __ATOMIC_RELAXED) + bytes;
+    __atomic_store_n(&gc->fresh, fresh, __ATOMIC_RELAXED);
+    return fresh;
+}
+
+static void note_assist(sw_gc *gc, uint64_t begin_ns) {
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_events_note(gc, SW_GC_EVENT_ASSIST, begin_ns);
+    sw_os_lock_release(&gc->lock);
+}
+
+/* What is to be done before so many bytes are allocated. The errno why they are not; 0: they may be. */
+static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
+    if (sw_gc_is_stopping(gc)) sw_gc_stop_here(gc);
+    uint64_t fresh = count_fresh(gc, bytes);
+    if (fresh < __atomic_load_n(&gc->pace_due, __ATOMIC_RELAXED)) return 0;
+    uint64_t begin = sw_gc_events_now(gc);
+    bool always = (gc->debug & SW_GC_ALWAYS) != 0;
+    sw_status status = always ? sw_gc_collect(gc, NULL) : keep_pace(gc, fresh);
+    if (begin != 0) note_assist(gc, begin);
+    if (!always) return status == SW_STATE ? EINVAL : 0;
+    return status == SW_OK ? 0 : status == SW_NOMEM ? ENOMEM : EINVAL;
+}
+
+/* Counts an object where nothing has to be done before. False: work_before counts it. */
+static sw_always_inline bool count_early(sw_gc *gc, size_t bytes) {
+    uint64_t due = __atomic_load_n(&gc->due, __ATOMIC_RELAXED);
+    if (sw_likely(due == UINT64_MAX)) return true;
+    uint64_t fresh = __atomic_load_n(&gc->fresh, __ATOMIC_RELAXED) + bytes;
+    if (sw_unlikely(fresh >= due)) return false;
+    __atomic_store_n(&gc->fresh, fresh, __ATOMIC_RELAXED);
+    return true;
+}
+
+static sw_noinline void *add_finalizer(sw_gc *gc, const sw_gc_layout *layout, void *object) {
+    if (sw_gc_set_finalizer(gc, object, layout->finalizer, layout->finalizer_arg) == SW_OK)
+        return object;
+    sw_heap_free(gc->heap, object);
+    return refuse(ENOMEM);
+}
+
+/* An object that has a block to itself in a heap that packs: it is longer than one. */
+enum { UNPACKED_BYTES = 17 };
+
+static sw_noinline void *alloc_finalized(sw_gc *gc, const sw_gc_layout *layout, size_t bytes,
+                                         unsigned flags) {
+    bool packs = (gc->heap->mode & SW_MODE_TINY) != 0 && !layout->scan;
+    if (packs && bytes < UNPACKED_BYTES) bytes = UNPACKED_BYTES;
+    void *object = sw_heap_alloc(gc->heap, bytes, flags);
+    return object != NULL ? add_finalizer(gc, layout, object) : NULL;
+}
+
+static void *alloc_typed(sw_gc *gc, uint32_t type, size_t bytes) {
     const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
-    if (sw_mul_overflow(layout->bytes, count, &bytes)) return refuse(EINVAL);
-    if (sw_unlikely((gc->debug & SW_GC_ALWAYS) != 0)) {
-        sw_status status = sw_gc_collect(gc, NULL);
-        if (status != SW_OK) return refuse(status == SW_NOMEM ? ENOMEM : EINVAL);
-    }
     unsigned flags = layout->scan ? SW_SCAN | type << SW_TYPE_SHIFT : 0;
-    return sw_heap_alloc(gc->heap, bytes, flags);
+    if (sw_likely(layout->finalizer == NULL)) return sw_heap_alloc(gc->heap, bytes, flags);
+    return alloc_finalized(gc, layout, bytes, flags);
+}
+
+/* One object of a type, where the short path does not serve. */
+static sw_noinline void *new_one(sw_gc *gc, uint32_t type) {
+    if (!sw_gc_has_type(gc, type)) return refuse(EINVAL);
+    return alloc_typed(gc, type, sw_gc_layout_of(gc, type)->bytes);
+}
+
+static sw_always_inline void *clear(const sw_cache_bin *bin, char *p, uint32_t bytes) {
+    if (bytes == 16) {
+        sw_template_clear_pair(p);
+        return p;
+    }
+    if (sw_likely(bytes <= SW_TEMPLATE_SHORT)) return sw_template_clear_short(p, bytes);
+    return bin->span->needzero ? memset(p, 0, bytes) : p;
+}
+
+/* Takes the slot behind the one that was taken last, if it is free, else the lowest free one, which is the same. So the address
+ * of an object does not wait for the word of free bits, nor do the reads behind the stores that clear it. */
+static sw_always_inline char *pop_next(sw_cache_bin *bin, uint64_t bits, uint32_t bytes) {
+    uint64_t *next_bit = sw_gc_bin_next_bit(bin), *next_at = sw_gc_bin_next_at(bin);
+    uint64_t bit = *next_bit, at = *next_at;
+    if (sw_likely((bits & bit) != 0)) {
+        sw_word_set_free(bin->word, bits ^ bit);
+        *next_bit = bit << 1;
+        *next_at = at + bytes;
+        return (char *)(bin->base + at);
+    }
+    char *p = sw_template_pop(bin, bits, bytes);
+    *next_bit = (bits & -bits) << 1;
+    *next_at = (uintptr_t)p - bin->base + bytes;
+    return p;
+}
+
+/* Takes a slot of the word that the class allocates from, where every object of its span has the type; else the object is made by
+ * the generic path. A cycle that is under way has prepared or swept that span before the bin got it. */
+static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout *layout) {
+    uint32_t bin_type = layout->bin_type;
+    sw_cache *cache = sw_registry_cache_at(gc->heap_index);
+    if (sw_unlikely(cache == NULL)) return new_one(gc, type);
+    sw_cache_bin *bin = &cache->bins[layout->span_class];
+    __asm__("" : "+r"(bin)); /* kept in one register */
+    uint64_t bits = sw_word_free(bin->word);
+    if (sw_unlikely(bits == 0) || sw_unlikely(*sw_gc_bin_type(bin) != bin_type))
+        return new_one(gc, type);
+    uint32_t bytes = bin->bytes;
+    char *p = pop_next(bin, bits, bytes);
+    return bin_type == 0 ? p : clear(bin, p, bytes); /* 0: no pointers */
+}
+
+static sw_noinline void *new_paced(sw_gc *gc, uint32_t type) {
+    const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
+    int error = work_before(gc, layout->bytes);
+    if (error != 0) return refuse(error);
+    return take(gc, type, layout);
+}
+
+/* Whatever is not one object of a type that is known. */
+static sw_noinline void *new_array(sw_gc *gc, uint32_t type, size_t count) {
+    size_t bytes;
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_new")) return refuse(EINVAL);
+    if (!sw_gc_has_type(gc, type) || count == 0) return refuse(EINVAL);
+    if (sw_mul_overflow(sw_gc_layout_of(gc, type)->bytes, count, &bytes)) return refuse(EINVAL);
+    int error = count_early(gc, bytes) ? 0 : work_before(gc, bytes);
+    return error == 0 ? alloc_typed(gc, type, bytes) : refuse(error);
+}
+
+void *sw_gc_new(sw_gc *gc, uint32_t type, size_t count) {
+    if (sw_unlikely(!sw_handle_lives(gc, offsetof(sw_gc, mark), SW_HANDLE_GC)) ||
+        sw_unlikely(count != 1) ||
+        sw_unlikely(type >= __atomic_load_n(&gc->type_count, __ATOMIC_RELAXED)))
+        return new_array(gc, type, count);
+    const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
+    if (sw_unlikely(!count_early(gc, layout->bytes))) return new_paced(gc, type);
+    return take(gc, type, layout);
 }

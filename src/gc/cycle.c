@@ -5,17 +5,26 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/sized.h"
+#include "gc/dangling.h"
+#include "gc/events.h"
+#include "gc/finalizer.h"
 #include "gc/mark.h"
+#include "gc/pace.h"
+#include "gc/refs.h"
 #include "gc/second_mark.h"
+#include "gc/shadow.h"
+#include "gc/stop.h"
 #include "gc/sweep.h"
 #include "gc/trace_line.h"
+#include "gc/type.h"
 #include "heap/cache.h"
 #include "heap/thread.h"
 
 const char *sw_gc_record_check(const sw_gc *gc) {
-    return SW_RULE(gc->types.count >= 1) ?: SW_RULE(gc->heap->collector == gc)
+    return SW_RULE(gc->type_count >= 1) ?: SW_RULE(gc->heap->collector == gc)
         ?: SW_RULE((gc->phase == SW_GC_MARKING) == (gc->epoch % 2 == 0))
-        ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->stack.top == gc->stack.base);
+        ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->stack.top == gc->stack.base)
+        ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->queue.first == 0);
 }
 
 /* --- phases ----------------------------------------------------------------------------------- */
@@ -38,18 +47,36 @@ static void prepare_current(sw_gc *gc, uint64_t stamp) {
     sw_os_lock_release(&heap->lock);
 }
 
+static void mark_ranges(sw_gc_marker *marker, const sw_gc_array *ranges) {
+    const sw_gc_roots *roots = ranges->items;
+    for (uint32_t i = 0; i < ranges->count; i++)
+        sw_gc_mark_range(marker, roots[i].start, roots[i].bytes);
+}
+
+static void mark_words(void *arg, const void *start, size_t bytes) {
+    sw_gc_mark_range(arg, start, bytes);
+}
+
+/* Where not all of a source's or a shadow stack's roots are known, nothing that is not marked is known to be dead. */
 static void mark_roots(sw_gc *gc) {
-    const sw_gc_roots *roots = gc->roots.items;
     sw_gc_marker marker;
+    if (!sw_gc_ask_sources(gc)) gc->lost = true;
     sw_gc_marker_start(&marker, gc, SW_GC_ALL_WORK);
-    for (uint32_t i = 0; i < gc->roots.count; i++)
-        sw_gc_mark_range(&marker, roots[i].start, roots[i].bytes);
+    mark_ranges(&marker, &gc->roots);
+    mark_ranges(&marker, &gc->lent);
+    if (!sw_gc_shadows_visit(gc, mark_words, &marker)) gc->lost = true;
+    sw_gc_visit_tiny(gc, mark_words, &marker);
+    for (uint32_t i = 0; i < gc->refs.entries.count; i++) {
+        const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
+        if (sw_gc_refs_is_root(entry))
+            sw_gc_mark_range(&marker, &entry->object, sizeof entry->object);
+    }
     sw_gc_marker_end(&marker);
 }
 
 static void begin_marking(sw_gc *gc) {
-    gc->cycle = (sw_gc_cycle){.number = gc->cycle.number + 1};
-    gc->overflowed = gc->lost = gc->given_up = false;
+    gc->cycle = (sw_gc_cycle){.number = gc->cycle.number + 1, .order = gc->order};
+    gc->overflowed = gc->lost = gc->given_up = gc->settled = false;
     gc->rescan = (sw_gc_place){0};
     gc->epoch++;
     enter_phase(gc, SW_GC_MARKING);
@@ -57,41 +84,61 @@ static void begin_marking(sw_gc *gc) {
     mark_roots(gc);
 }
 
-/* exact: the cycle has not been interrupted since it began. */
-static sw_status end_marking(sw_gc *gc, bool exact) {
-    sw_status status = SW_OK;
-    if ((gc->debug & SW_GC_CHECKMARK) != 0 && !gc->given_up) {
-        status = sw_gc_second_mark(gc, exact);
-        gc->given_up = status != SW_OK;
-    }
+static void end_marking(sw_gc *gc) {
     gc->cycle.given_up = gc->given_up;
-    gc->stack.top = gc->stack.base;
-    sw_gc_stack_purge(&gc->stack);
+    sw_gc_stack_clear(&gc->stack);
+    gc->queue = (sw_gc_span_queue){0};
     gc->sweep = gc->sought = sw_gc_place_begin(gc->heap);
     gc->epoch++;
     enter_phase(gc, SW_GC_SWEEPING);
-    return status;
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
+enum { PIECE_WORK = 256 }; /* between two looks at the clock */
+
+/* exact: the cycle has not been interrupted since it began. */
+static sw_status check_marks(sw_gc *gc, bool exact) {
+    if ((gc->debug & (SW_GC_CHECKMARK | SW_GC_DANGLING)) == 0) return SW_OK;
+    bool has_all = sw_gc_ask_sources(gc); /* as they are now */
+    sw_status status = has_all ? sw_gc_second_mark(gc, exact) : SW_OK;
+    gc->given_up = !has_all || status != SW_OK;
+    return status;
+}
+
+/* Everything that is to be kept so far is marked. True: finalizers have become due, so there is more. */
+static bool settle(sw_gc_marker *marker) {
+    sw_gc *gc = marker->gc;
+    if (!gc->settled) {
+        gc->settled = true;
+        sw_gc_refs_settle(gc, SW_GC_ENTRY_WEAK);
+        if (sw_gc_finalizers_settle(marker)) return true;
+    }
+    sw_gc_refs_settle(gc, SW_GC_ENTRY_LONG);
+    return false;
+}
+
+/* Marks what roots reach, then what objects reach whose finalizers are due. */
 static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
     sw_gc_marker marker;
-    bool done = gc->lost;
-    gc->given_up = gc->lost;
-    if (!done) {
-        sw_gc_marker_start(&marker, gc, work);
-        done = sw_gc_mark_drain(&marker);
-        sw_gc_marker_end(&marker);
+    sw_status status = SW_OK;
+    bool done = gc->given_up = gc->lost;
+    sw_gc_marker_start(&marker, gc, work);
+    while (!done && sw_gc_mark_drain(&marker)) {
+        status = check_marks(gc, exact);
+        done = gc->given_up || !settle(&marker);
     }
-    return done ? end_marking(gc, exact) : SW_OK;
+    sw_gc_marker_end(&marker);
+    if (done) end_marking(gc);
+    return status;
 }
 
 static uint64_t spent_ns(const sw_gc *gc) { return gc->cycle.mark_ns + gc->cycle.sweep_ns; }
 
 static void end_cycle(sw_gc *gc) {
     gc->spent_ns += spent_ns(gc);
-    if (gc->traced) sw_gc_trace_print(gc);
+    if (gc->traced) sw_gc_trace_print(gc); /* with the goal that this cycle had */
+    sw_gc_pace_reset(gc);
 }
 
 static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
@@ -102,32 +149,53 @@ static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
         status = mark_step(gc, work, exact);
     } else {
         spent = &gc->cycle.sweep_ns;
-        if (sw_gc_sweep(gc, cache, work)) enter_phase(gc, SW_GC_IDLE);
+        bool purged = sw_gc_stack_purge(&gc->stack, work == SW_GC_ALL_WORK);
+        if (purged && sw_gc_sweep(gc, cache, work)) enter_phase(gc, SW_GC_IDLE);
     }
     *spent += sw_os_now_ns() - begin;
     if (gc->phase == SW_GC_IDLE) end_cycle(gc);
     return status;
 }
 
-/* A call that works on the cycle has ended. */
+/* Work of the phase has ended. */
+static void note_piece(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
+    bool marked = phase == SW_GC_MARKING;
+    sw_gc_events_note(gc, marked ? SW_GC_EVENT_MARK : SW_GC_EVENT_SWEEP, begin_ns);
+}
+
+/* A call that works on the cycle has ended, or its part for this cycle. */
 static void note_call(sw_gc *gc, uint64_t before_ns) {
     uint64_t ns = spent_ns(gc) - before_ns;
+    sw_gc_events_note(gc, SW_GC_EVENT_PAUSE, gc->stood_ns);
+    if (gc->phase == SW_GC_IDLE) sw_gc_events_note(gc, SW_GC_EVENT_CYCLE, gc->began_ns);
+    gc->stood_ns = sw_gc_events_now(gc);
     gc->cycle.steps++;
     if (ns > gc->cycle.longest_ns) gc->cycle.longest_ns = ns;
 }
 
+/* A step that is a piece of its own. */
+static sw_status step_once(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
+    sw_gc_phase phase = (sw_gc_phase)gc->phase;
+    uint64_t begin = sw_gc_events_now(gc);
+    sw_status status = step(gc, cache, work, exact);
+    note_piece(gc, phase, begin);
+    return status;
+}
+
 static void start(sw_gc *gc) {
     uint64_t begin = sw_os_now_ns();
+    gc->began_ns = gc->stood_ns;
     begin_marking(gc);
     gc->start_ns = sw_os_now_ns() - begin;
     gc->cycle.mark_ns += gc->start_ns;
+    note_piece(gc, SW_GC_MARKING, begin);
 }
 
 /* The first error of what is left of the cycle. */
 static sw_status finish(sw_gc *gc, sw_cache *cache, bool exact) {
     sw_status status = SW_OK;
     while (gc->phase != SW_GC_IDLE) {
-        sw_status of_step = step(gc, cache, SW_GC_ALL_WORK, exact);
+        sw_status of_step = step_once(gc, cache, SW_GC_ALL_WORK, exact);
         if (status == SW_OK) status = of_step;
     }
     return status;
@@ -147,25 +215,37 @@ static void fill(const sw_gc *gc, sw_gc_cycle *cycle) {
     memcpy(cycle, &filled, filled.struct_bytes);
 }
 
-/* Locks a collector that lives, with the thread's cache of its heap. */
+/* Other threads may run: their hooks look at the phase under the lock. */
+static void give_up(sw_gc *gc) {
+    gc->given_up = true;
+    end_marking(gc);
+}
+
+/* Locks a collector that lives in a world that stands, with the thread's cache of its heap. */
 static sw_status enter(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status == SW_OK) status = check_bytes(cycle, op);
     if (status != SW_OK) return status;
     *cache = sw_thread_cache(gc->heap);
     if (*cache == NULL) return SW_NOMEM; /* the last error is set */
-    sw_os_lock_acquire(&gc->lock);
-    return SW_OK;
-}
-
-static sw_status leave(sw_gc *gc, sw_status status, sw_gc_cycle *cycle) {
-    if (cycle != NULL) fill(gc, cycle);
+    status = sw_gc_stop_world(gc, op);
+    gc->stood_ns = sw_gc_events_now(gc);
+    if (status == SW_OK) return SW_OK;
+    if (gc->phase == SW_GC_MARKING) give_up(gc);
     sw_os_lock_release(&gc->lock);
     return status;
 }
 
+static sw_status leave(sw_gc *gc, sw_status status, sw_gc_cycle *cycle) {
+    if (cycle != NULL) fill(gc, cycle);
+    sw_gc_dangling found = sw_gc_dangling_take(gc);
+    sw_gc_resume_world(gc);
+    sw_gc_dangling_report(&found);
+    return status;
+}
+
 static sw_status refuse(sw_gc *gc, const char *op, const char *why) {
-    sw_os_lock_release(&gc->lock);
+    sw_gc_resume_world(gc);
     return sw_fail(SW_STATE, op, "%s", why);
 }
 
@@ -182,6 +262,18 @@ sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle) {
     sw_status of_cycle = finish(gc, cache, true);
     note_call(gc, 0);
     return leave(gc, status == SW_OK ? of_cycle : status, cycle);
+}
+
+sw_status sw_gc_set_order(sw_gc *gc, sw_gc_order order) {
+    const char *op = "gc_set_order";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (order != SW_GC_BY_OBJECT && order != SW_GC_BY_SPAN)
+        return sw_fail(SW_INVALID, op, "there is no order %u", (unsigned)order);
+    sw_os_lock_acquire(&gc->lock);
+    gc->order = order;
+    sw_os_lock_release(&gc->lock);
+    return SW_OK;
 }
 
 sw_status sw_gc_start(sw_gc *gc) {
@@ -202,7 +294,23 @@ sw_status sw_gc_step(sw_gc *gc, size_t work) {
     if (gc->phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
     uint64_t before = spent_ns(gc);
     if (work == 0) work = 1;
-    status = step(gc, cache, work < SW_GC_ALL_WORK ? (int64_t)work : SW_GC_ALL_WORK, false);
+    int64_t units = work < SW_GC_ALL_WORK ? (int64_t)work : SW_GC_ALL_WORK;
+    status = step_once(gc, cache, units, false);
+    note_call(gc, before);
+    return leave(gc, status, NULL);
+}
+
+sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns) {
+    sw_cache *cache;
+    sw_status status = enter(gc, "gc_step_ns", NULL, &cache);
+    if (status != SW_OK) return status;
+    sw_gc_phase phase = (sw_gc_phase)gc->phase;
+    if (phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
+    uint64_t before = spent_ns(gc), begin = sw_os_now_ns();
+    do {
+        status = step(gc, cache, PIECE_WORK, false);
+    } while (gc->phase == phase && sw_os_now_ns() - begin < ns);
+    note_piece(gc, phase, begin);
     note_call(gc, before);
     return leave(gc, status, NULL);
 }
@@ -225,8 +333,8 @@ sw_status sw_gc_abandon(sw_gc *gc) {
     sw_status status = enter(gc, op, NULL, &cache);
     if (status != SW_OK) return status;
     if (gc->phase != SW_GC_MARKING) return refuse(gc, op, "no cycle marks");
-    gc->given_up = true;
-    return leave(gc, end_marking(gc, false), NULL);
+    give_up(gc);
+    return leave(gc, SW_OK, NULL);
 }
 
 sw_gc_phase sw_gc_current_phase(const sw_gc *gc) {
@@ -244,30 +352,4 @@ sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle) {
     if (was) fill(gc, cycle);
     sw_os_lock_release(&gc->lock);
     return was ? SW_OK : sw_fail(SW_STATE, op, "there was no cycle");
-}
-
-/* --- writes ----------------------------------------------------------------------------------- */
-
-static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
-    sw_os_lock_acquire(&gc->lock);
-    if (gc->phase == SW_GC_MARKING) sw_gc_mark_word(gc, value);
-    sw_os_lock_release(&gc->lock);
-}
-
-void sw_gc_write(sw_gc *gc, void *at, void *value) {
-    void **word = at;
-    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
-    if (sw_unlikely(sw_gc_phase_seen(gc) == SW_GC_MARKING) && *word != NULL)
-        keep(gc, (uintptr_t)*word);
-    *word = value;
-}
-
-void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t count) {
-    void **words = at;
-    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write_all")) return;
-    bool marking = sw_gc_phase_seen(gc) == SW_GC_MARKING;
-    for (size_t i = 0; i < count; i++) {
-        if (sw_unlikely(marking) && words[i] != NULL) keep(gc, (uintptr_t)words[i]);
-        words[i] = values[i];
-    }
 }

@@ -41,8 +41,7 @@ sw_status sw_gc_build(sw_gc *gc, uint32_t type, uint32_t degree, size_t nodes,
     uint8_t words[DEGREE_MAX];
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
-    if (type == SW_GC_UNTYPED || type >= gc->types.count)
-        return sw_fail(SW_INVALID, op, "no type has number %u", type);
+    if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
     if (nodes > SW_GC_NO_EDGE || degree > DEGREE_MAX ||
         pointer_words(sw_gc_layout_of(gc, type), degree, words) < degree)
         return sw_fail(SW_INVALID, op, "type %s has fewer than %u pointers in its first 64 words",

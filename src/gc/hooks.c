@@ -3,6 +3,11 @@
 #include "gc/hooks.h"
 
 #include "gc/annex.h"
+#include "gc/events.h"
+#include "gc/finalizer.h"
+#include "gc/refs.h"
+#include "gc/shadow.h"
+#include "gc/stop.h"
 #include "gc/sweep.h"
 
 /* The lock is taken only while there is a cycle; what it finds then may be another phase of it. */
@@ -21,23 +26,29 @@ static void taken(sw_cache *cache, sw_span *span) {
     bool current = sw_gc_annex_of(heap, span)->stamp == stamp;
     if (!current && gc->phase == SW_GC_MARKING)
         sw_gc_annex_prepare(heap, sw_space_span_id(heap->space, span), stamp);
-    if (!current && gc->phase == SW_GC_SWEEPING) sw_gc_sweep_own(gc, cache, span);
+    if (!current && gc->phase == SW_GC_SWEEPING) {
+        uint64_t begin = sw_gc_events_now(gc);
+        sw_gc_sweep_own(gc, cache, span);
+        sw_gc_events_note(gc, SW_GC_EVENT_SWEEP, begin);
+    }
     sw_os_lock_release(&gc->lock);
 }
 
 static bool sought(sw_cache *cache, uint32_t span_class) {
     sw_gc *gc = cache->heap->collector;
     if (sw_gc_phase_seen(gc) != SW_GC_SWEEPING || !enter(gc)) return false;
-    bool has = gc->phase == SW_GC_SWEEPING && sw_gc_sweep_for(gc, cache, span_class);
+    bool looks = gc->phase == SW_GC_SWEEPING && !sw_gc_place_at_end(&gc->sought);
+    uint64_t begin = looks ? sw_gc_events_now(gc) : 0;
+    bool has = looks && sw_gc_sweep_for(gc, cache, span_class);
+    sw_gc_events_note(gc, SW_GC_EVENT_SWEEP, begin);
     sw_os_lock_release(&gc->lock);
     return has;
 }
 
 /* Until its span is swept, a slot that is freed stays as it is: marking may have to go through the object, and
  * whatever took its place would be taken for it. */
-static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
-    sw_gc *gc = heap->collector;
-    if (!enter(gc)) return SW_FREE_NOW;
+static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
+    sw_heap *heap = gc->heap;
     sw_gc_annex *annex = sw_gc_annex_of(heap, span);
     bool swept = annex->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
     sw_deferral deferral = SW_FREE_NOW;
@@ -46,6 +57,21 @@ static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
         uint64_t before = __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
         deferral = (before & bit) != 0 ? SW_FREE_DOUBLE : SW_FREE_LATER;
     }
+    return deferral;
+}
+
+/* References and finalizers of an object end when the program frees it, also where the sweep does the rest. */
+static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
+    sw_gc *gc = heap->collector;
+    if (sw_likely(!sw_gc_refs_are_used(gc))) {
+        if (!enter(gc)) return SW_FREE_NOW;
+    } else {
+        sw_os_lock_acquire(&gc->lock);
+    }
+    const sw_gc_annex *annex = sw_gc_annex_of(heap, span);
+    sw_deferral deferral = defer(gc, span, slot);
+    if (deferral != SW_FREE_DOUBLE)
+        sw_gc_refs_forget(&gc->refs, annex->base + (uintptr_t)slot * annex->bytes);
     sw_os_lock_release(&gc->lock);
     return deferral;
 }
@@ -55,8 +81,30 @@ static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
     return (__atomic_load_n(&pending[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
 }
 
+/* A span that the cycle has not met has no marks of it: no root reached its objects. */
+static sw_dead_slots dead(const sw_heap *heap, const sw_span *span, uint32_t k) {
+    const sw_gc *gc = heap->collector;
+    sw_gc_annex *annex = sw_gc_annex_of(heap, span);
+    bool swept = annex->stamp == sw_gc_stamp(gc, gc->epoch) && gc->phase != SW_GC_MARKING;
+    if (gc->phase == SW_GC_IDLE || swept) return (sw_dead_slots){0};
+    uint64_t waiting = __atomic_load_n(&sw_gc_pending(heap, span, annex)[k], __ATOMIC_RELAXED);
+    sw_dead_slots slots = {.pending = waiting};
+    bool met = annex->stamp == sw_gc_stamp(gc, gc->epoch - 1);
+    uint64_t used =
+        sw_span_is_large(span) ? sw_span_large_lives(span) : ~sw_word_all(&span->words[k]);
+    if (gc->phase == SW_GC_SWEEPING && !gc->given_up)
+        slots.unswept = used & ~waiting & (met ? ~annex->marks[k] : ~0ull);
+    return slots;
+}
+
 static bool may_release(const sw_heap *heap) {
     return sw_gc_phase_seen(heap->collector) != SW_GC_MARKING;
+}
+
+static void forked(sw_heap *heap) {
+    sw_gc_stop_forked(heap->collector);
+    sw_gc_finalizers_forked(heap->collector);
+    sw_gc_shadows_forked(heap->collector);
 }
 
 const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_ANNEX_BYTES,
@@ -67,4 +115,6 @@ const sw_heap_hooks sw_gc_hooks = {.record_bytes = SW_GC_ANNEX_BYTES,
                                    .sought = sought,
                                    .deferred = deferred,
                                    .waits = waits,
-                                   .may_release = may_release};
+                                   .dead = dead,
+                                   .may_release = may_release,
+                                   .forked = forked};

@@ -9,14 +9,32 @@
 enum { SW_GC_AHEAD = 32 }; /* objects between their prefetch and their scan; a power of two */
 enum { SW_GC_PIECE_BYTES = 16 << 10, SW_GC_WORK_BYTES = 512 };
 
-/* One marker, while one call marks. */
+/* Objects that are scanned before what they point to is marked; room for the words found in them. */
+enum { SW_GC_BATCH = 8, SW_GC_FOUND = 192 };
+
+/* A word that points into a span, which waits to be marked with others. The last two are known once the annex was read.
+ *   *word has a bit for the slot: the mark's, or one that is set */
+typedef struct sw_gc_pointer {
+    uintptr_t p;
+    uint64_t *word;
+    uint32_t id; /* of the span */
+    uint32_t slot;
+} sw_gc_pointer;
+
+/* One marker, while one call marks.
+ *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 where found == NULL */
 typedef struct sw_gc_marker {
     sw_gc_annex *annexes; /* what the discovery of a pointer reads, together */
     sw_space_view view;
     uint64_t stamp; /* of this cycle: sw_gc_annex.stamp */
     sw_gc_stack stack;
     sw_gc *gc;
-    int64_t work; /* that is left; at most 0: none */
+    int64_t work;         /* that is left; at most 0: none */
+    bool by_span;         /* the cycle's order */
+    bool constrained;     /* objects may lie outside of the view */
+    uint64_t marked;      /* a word whose bits are set: the mark of what is no object */
+    sw_gc_pointer *found; /* NULL: it does not drain */
+    uint32_t found_count;
 } sw_gc_marker;
 
 #define SW_GC_ALL_WORK INT64_MAX

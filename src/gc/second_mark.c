@@ -5,7 +5,10 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
+#include "gc/dangling.h"
 #include "gc/place.h"
+#include "gc/refs.h"
+#include "gc/shadow.h"
 #include "gc/type.h"
 #include "os/os.h"
 
@@ -13,12 +16,13 @@
  * scanned. The buckets are an open hash table of them.
  *   done <= reached.count <= capacity / 2;  capacity is a power of two, or 0 */
 typedef struct second_search {
-    const sw_gc *gc;
+    sw_gc *gc;
     sw_gc_array reached; /* uintptr_t */
     uint32_t done;
     uint64_t capacity;
     uintptr_t *buckets; /* 0: empty */
     bool no_memory;
+    bool has_frames; /* every frame of the shadow stacks was as it was pushed */
 } second_search;
 
 /* An object; at == 0: none. */
@@ -64,8 +68,9 @@ static bool grow(second_search *s) {
     return true;
 }
 
-static void reach(second_search *s, uintptr_t p) {
-    reached_object object = find(s->gc, p);
+static void reach(second_search *s, const uintptr_t *word) {
+    reached_object object = find(s->gc, *word);
+    if (object.at == 0) sw_gc_dangling_note(s->gc, word);
     if (object.at == 0 || s->no_memory) return;
     if (2 * ((uint64_t)s->reached.count + 1) > s->capacity && !grow(s)) {
         s->no_memory = true;
@@ -94,14 +99,28 @@ static void scan(second_search *s, uintptr_t at) {
     const sw_gc_layout *layout =
         sw_gc_layout_of(gc, types != NULL ? types[object.slot] : sw_gc_annexes[id].type);
     for (size_t i = 0; i < bytes_of(gc, object.span) / sizeof at; i++)
-        if (sw_gc_is_pointer(layout, i)) reach(s, ((const uintptr_t *)at)[i]);
+        if (sw_gc_is_pointer(layout, i)) reach(s, (const uintptr_t *)at + i);
+}
+
+static void reach_words(void *search, const void *start, size_t bytes) {
+    for (size_t i = 0; i < bytes / sizeof(uintptr_t); i++)
+        reach(search, (const uintptr_t *)start + i);
+}
+
+static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
+    const sw_gc_roots *roots = ranges->items;
+    for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
 }
 
 static void search_all(second_search *s) {
-    const sw_gc_roots *roots = s->gc->roots.items;
-    for (uint32_t r = 0; r < s->gc->roots.count; r++)
-        for (size_t i = 0; i < roots[r].bytes / sizeof(uintptr_t); i++)
-            reach(s, ((const uintptr_t *)roots[r].start)[i]);
+    reach_ranges(s, &s->gc->roots);
+    reach_ranges(s, &s->gc->lent);
+    sw_gc_visit_tiny(s->gc, reach_words, s);
+    s->has_frames = sw_gc_shadows_visit(s->gc, reach_words, s);
+    for (uint32_t i = 0; i < s->gc->refs.entries.count; i++) {
+        const sw_gc_ref_entry *entry = sw_gc_refs_entry(&s->gc->refs, i);
+        if (sw_gc_refs_is_root(entry)) reach(s, &entry->object);
+    }
     while (s->done < s->reached.count && !s->no_memory)
         scan(s, ((const uintptr_t *)s->reached.items)[s->done++]);
 }
@@ -129,6 +148,7 @@ static uint64_t count_marked(const sw_gc *gc, uint32_t id) {
 
 static sw_status compare(const second_search *s, bool exact) {
     const sw_gc *gc = s->gc;
+    if ((gc->debug & SW_GC_CHECKMARK) == 0) return SW_OK;
     for (uint32_t i = 0; i < s->reached.count; i++) {
         uintptr_t at = ((const uintptr_t *)s->reached.items)[i];
         if (!is_marked(gc, at))
@@ -147,11 +167,15 @@ static sw_status compare(const second_search *s, bool exact) {
     return SW_OK;
 }
 
-sw_status sw_gc_second_mark(const sw_gc *gc, bool exact) {
+sw_status sw_gc_second_mark(sw_gc *gc, bool exact) {
     second_search s = {.gc = gc};
+    sw_gc_dangling_begin(gc); /* a cycle may be checked twice, the second time with more roots */
     search_all(&s);
     sw_status status = s.no_memory ? sw_fail(SW_NOMEM, "gc_checkmark", "no memory for the check")
-                                   : compare(&s, exact);
+                       : s.has_frames
+                           ? compare(&s, exact)
+                           : sw_fail(SW_STATE, "gc_checkmark",
+                                     "a frame is not as it was pushed: was it left by a jump?");
     sw_gc_array_end(&s.reached, sizeof(uintptr_t));
     if (s.buckets != NULL) (void)sw_os_release(s.buckets, s.capacity * sizeof *s.buckets);
     return status;

@@ -6,7 +6,7 @@
 #include "os/os.h"
 
 /* 4 GiB of addresses: 268 million objects that wait, beyond which the heap is scanned again (mark.c). */
-enum { FIRST_BYTES = 64 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
+enum { FIRST_BYTES = 64 << 10, PURGED_BYTES = 512 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
 
 bool sw_gc_stack_start(sw_gc_stack *stack) {
     size_t page = sw_os_page_bytes();
@@ -16,7 +16,7 @@ bool sw_gc_stack_start(sw_gc_stack *stack) {
         stack->reserved = ((size_t)1 << log2) / sizeof(sw_gc_grey);
     }
     if (stack->base == NULL) return false;
-    stack->top = stack->end = stack->base;
+    stack->top = stack->end = stack->dirty = stack->base;
     return true;
 }
 
@@ -28,7 +28,8 @@ void sw_gc_stack_end(sw_gc_stack *stack) {
 
 const char *sw_gc_stack_check(const sw_gc_stack *stack) {
     return SW_RULE(stack->base <= stack->top) ?: SW_RULE(stack->top <= stack->end)
-        ?: SW_RULE((size_t)(stack->end - stack->base) <= stack->reserved);
+        ?: SW_RULE((size_t)(stack->end - stack->base) <= stack->reserved)
+        ?: SW_RULE(stack->base <= stack->dirty && stack->dirty <= stack->end);
 }
 
 bool sw_gc_stack_grow(sw_gc_stack *stack) {
@@ -41,7 +42,17 @@ bool sw_gc_stack_grow(sw_gc_stack *stack) {
     return true;
 }
 
-void sw_gc_stack_purge(sw_gc_stack *stack) {
-    char *from = (char *)stack->base + FIRST_BYTES, *to = (char *)stack->end;
-    if (to > from) (void)sw_os_purge(from, (size_t)(to - from));
+void sw_gc_stack_clear(sw_gc_stack *stack) {
+    stack->top = stack->base;
+    stack->dirty = stack->end;
+}
+
+bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole) {
+    size_t dirty = (size_t)((char *)stack->dirty - (char *)stack->base);
+    if (dirty <= FIRST_BYTES) return true;
+    size_t bytes = dirty - FIRST_BYTES;
+    if (!whole && bytes > PURGED_BYTES) bytes = PURGED_BYTES;
+    stack->dirty -= bytes / sizeof *stack->dirty;
+    (void)sw_os_purge(stack->dirty, bytes);
+    return dirty - bytes <= FIRST_BYTES;
 }

@@ -17,9 +17,10 @@ typedef struct sw_gc_grey {
     uint64_t rest;
 } sw_gc_grey;
 
-/*   base <= top <= end <= base + reserved */
+/*   base <= top <= end <= base + reserved;  base <= dirty <= end */
 typedef struct sw_gc_stack {
     sw_gc_grey *base, *top, *end; /* end: of what is accessible */
+    sw_gc_grey *dirty;            /* behind it nothing waits to be given back to the system */
     size_t reserved;              /* entries */
 } sw_gc_stack;
 
@@ -29,8 +30,10 @@ const char *sw_gc_stack_check(const sw_gc_stack *stack);
 /* False: no addresses. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
-/* The stack is empty: what it has used goes back to the system, but for the first piece. */
-void sw_gc_stack_purge(sw_gc_stack *stack);
+/* Empties the stack: what it has used is to be given back. */
+void sw_gc_stack_clear(sw_gc_stack *stack);
+/* Gives a piece of that back to the system, or all of it; the first piece is kept. True: nothing is left. */
+bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
 /* Makes more of it accessible. False: the system refuses, nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
 

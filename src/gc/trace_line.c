@@ -34,10 +34,11 @@ void sw_gc_trace_print(const sw_gc *gc) {
     unsigned long long before = after + cycle->freed_bytes + cycle->pending_bytes;
     (void)snprintf(line, sizeof line,
                    "gc %llu @" MS "s %llu%%: " MS "+" MS "+" MS " ms clock, " MS "+0/" MS "/0+" MS
-                   " ms cpu, %llu->%llu->%llu MB, 0 MB goal, 1 P",
+                   " ms cpu, %llu->%llu->%llu MB, %llu MB goal, 1 P",
                    (unsigned long long)cycle->number, MS_OF(age / 1000),
                    (unsigned long long)(age == 0 ? 0 : gc->spent_ns * 100 / age),
                    MS_OF(gc->start_ns), MS_OF(mark), MS_OF(cycle->sweep_ns), MS_OF(gc->start_ns),
-                   MS_OF(mark), MS_OF(cycle->sweep_ns), before / MB, before / MB, after / MB);
+                   MS_OF(mark), MS_OF(cycle->sweep_ns), before / MB, before / MB, after / MB,
+                   (unsigned long long)gc->goal / MB);
     sw_emergency_print("%s\n", line);
 }

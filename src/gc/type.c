@@ -46,23 +46,51 @@ uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word) {
     return bits;
 }
 
+enum { COMMIT_BYTES = 64 << 10, LIMIT_LOG2 = 24, LEAST_LIMIT_LOG2 = 8 };
+
+static bool reserve_layouts(sw_gc *gc) {
+    for (uint32_t log2 = LIMIT_LOG2; log2 >= LEAST_LIMIT_LOG2 && gc->layouts == NULL; log2 -= 4) {
+        gc->layouts = sw_os_reserve(sizeof *gc->layouts << log2, sw_os_page_bytes());
+        gc->layouts_reserved = 1u << log2;
+    }
+    return gc->layouts != NULL;
+}
+
+/* Room behind the last layout. False: no memory, or no number is left. */
+static bool make_room(sw_gc *gc) {
+    if (gc->type_count == gc->layouts_reserved) return false;
+    if ((gc->type_count + 1) * sizeof *gc->layouts <= gc->layouts_bytes) return true;
+    if (!sw_os_commit((char *)gc->layouts + gc->layouts_bytes, COMMIT_BYTES)) return false;
+    gc->layouts_bytes += COMMIT_BYTES;
+    return true;
+}
+
+/* Whoever is told the number sees the layout. */
+static void publish(sw_gc *gc, const sw_gc_layout *made) {
+    gc->layouts[gc->type_count] = *made;
+    __atomic_store_n(&gc->type_count, gc->type_count + 1, __ATOMIC_RELEASE);
+}
+
 bool sw_gc_types_start(sw_gc *gc) {
-    sw_gc_layout *untyped = sw_gc_array_add(&gc->types, sizeof *untyped);
-    if (untyped == NULL) return false;
-    *untyped = (sw_gc_layout){.pattern = ~0ull, .bytes = 8, .words = 1, .scan = true};
-    memcpy(untyped->name, "untyped", sizeof "untyped");
+    sw_gc_layout untyped = {
+        .pattern = ~0ull, .bytes = 8, .words = 1, .scan = true, .name = "untyped"};
+    if (!reserve_layouts(gc) || !make_room(gc)) return false;
+    publish(gc, &untyped);
     return true;
 }
 
 static size_t map_words(size_t words) { return (words + 63) / 64; }
 
 void sw_gc_types_end(sw_gc *gc) {
-    for (uint32_t i = 0; i < gc->types.count; i++) {
+    for (uint32_t i = 0; i < gc->type_count; i++) {
         const sw_gc_layout *type = sw_gc_layout_of(gc, i);
         if (type->map != NULL)
             (void)sw_os_release((void *)(uintptr_t)type->map, map_words(type->words) * 8);
     }
-    sw_gc_array_end(&gc->types, sizeof(sw_gc_layout));
+    if (gc->layouts != NULL)
+        (void)sw_os_release(gc->layouts, gc->layouts_reserved * sizeof *gc->layouts);
+    gc->layouts = NULL;
+    gc->type_count = 0;
 }
 
 /* Whether no bit is set behind the object's last whole word. */
@@ -105,22 +133,29 @@ static bool copy_map(const sw_gc_type *type, const uint64_t **map) {
     return true;
 }
 
+/* Where a single object of the type is taken from, unless it is packed with others. */
+static void find_class(const sw_heap *heap, uint32_t id, sw_gc_layout *made) {
+    const sw_table *table = heap->table;
+    if (made->bytes > table->max_size) return;
+    if ((heap->mode & SW_MODE_TINY) != 0 && !made->scan && made->bytes < 16) return;
+    uint32_t cls = sw_size_class(table, made->bytes);
+    made->span_class = sw_span_class_of(cls, !made->scan);
+    made->bin_type = made->scan ? id : 0;
+}
+
 static sw_status add_type(sw_gc *gc, const sw_gc_type *type, uint32_t *id) {
     const char *op = "gc_add_type";
-    if (gc->types.count == SW_GC_TYPES_MAX)
+    if (gc->type_count == SW_GC_TYPES_MAX)
         return sw_fail(SW_LIMIT, op, "%d types are registered", SW_GC_TYPES_MAX - 1);
     sw_gc_layout made = {.bytes = type->bytes, .words = type->bytes / 8};
+    if (!make_room(gc)) return sw_fail(SW_NOMEM, op, "no memory for a type");
     if (!copy_map(type, &made.map)) return sw_fail(SW_NOMEM, op, "no memory for a pointer map");
     made.scan = made.map != NULL;
     if (made.scan) made.pattern = sw_gc_pattern_at(&made, 0);
+    find_class(gc->heap, gc->type_count, &made);
     strncpy(made.name, type->name, sizeof made.name - 1);
-    sw_gc_layout *layout = sw_gc_array_add(&gc->types, sizeof *layout);
-    if (layout == NULL) {
-        if (made.scan) (void)sw_os_release((void *)(uintptr_t)made.map, map_words(made.words) * 8);
-        return sw_fail(SW_NOMEM, op, "no memory for a type");
-    }
-    *layout = made;
-    *id = gc->types.count - 1;
+    *id = gc->type_count;
+    publish(gc, &made);
     return SW_OK;
 }
 
@@ -132,4 +167,20 @@ sw_status sw_gc_add_type(sw_gc *gc, const sw_gc_type *type, uint32_t *id) {
     status = add_type(gc, type, id);
     sw_os_lock_release(&gc->lock);
     return status;
+}
+
+sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finalizer_fn finalizer,
+                                   void *arg) {
+    const char *op = "gc_set_type_finalizer";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_layout *layout = &gc->layouts[type];
+    layout->finalizer = finalizer;
+    layout->finalizer_arg = arg;
+    layout->span_class = layout->bin_type = 0; /* no short path: each object gets an entry */
+    if (finalizer == NULL) find_class(gc->heap, type, layout);
+    sw_os_lock_release(&gc->lock);
+    return SW_OK;
 }

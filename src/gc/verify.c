@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of all annexes of a heap (sw_gc_verify). */
 #include "base/fail.h"
+#include "gc/grey.h"
 #include "gc/place.h"
+#include "gc/refs.h"
 
 /* Words in which a rule of the span's marks is broken; NULL: they are right. */
 static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_annex *annex,
@@ -21,6 +23,10 @@ static const char *broken_rule(const sw_gc *gc, uint32_t id) {
     if (broken != NULL) return broken;
     bool swept = gc->phase != SW_GC_MARKING && annex->stamp == sw_gc_stamp(gc, gc->epoch);
     if (gc->phase == SW_GC_IDLE && !swept) return "it was not swept";
+    const sw_gc_greys *greys = sw_gc_greys_of[id];
+    if (greys != NULL && gc->phase == SW_GC_MARKING && greys->stamp == annex->stamp)
+        broken = sw_gc_greys_check(greys, annex);
+    if (broken != NULL) return broken;
     const uint64_t *pending = sw_gc_pending(heap, span, annex);
     for (uint32_t k = 0; k < sw_gc_mark_words(heap, span); k++)
         if (swept && pending[k] != 0) return "a slot waits to be freed after the sweep";
@@ -29,9 +35,27 @@ static const char *broken_rule(const sw_gc *gc, uint32_t id) {
     return broken;
 }
 
+/* The rule of the references that is broken. */
+static const char *broken_ref(const sw_gc *gc) {
+    uint32_t hashed = 0;
+    const char *broken = sw_gc_refs_check(&gc->refs);
+    for (uint32_t i = 0; i < gc->refs.entries.count && broken == NULL; i++) {
+        const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
+        if (entry->object == 0) continue;
+        hashed++;
+        if (!sw_gc_refs_is_object(
+                gc, (const void *)entry->object)) /* NOLINT(performance-no-int-to-ptr) */
+            broken = "an object that is gone is referred to";
+    }
+    if (broken == NULL && hashed != gc->refs.hashed) broken = "the count of objects is wrong";
+    return broken;
+}
+
 static sw_status verify(const sw_gc *gc) {
     const char *op = "gc_verify", *broken = sw_gc_record_check(gc);
     if (broken != NULL) return sw_fail(SW_STATE, op, "collector: %s", broken);
+    broken = broken_ref(gc);
+    if (broken != NULL) return sw_fail(SW_STATE, op, "references: %s", broken);
     sw_gc_place place = sw_gc_place_begin(gc->heap);
     while (!sw_gc_place_at_end(&place)) {
         uint32_t id = sw_gc_place_next(gc->heap, &place);

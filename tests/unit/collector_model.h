@@ -7,6 +7,8 @@
 #ifndef TESTS_UNIT_COLLECTOR_MODEL_H
 #define TESTS_UNIT_COLLECTOR_MODEL_H
 
+#include <stdbool.h>
+
 #include "check.h"
 #include "spanwise/gc.h"
 #include "spanwise/stats.h"
@@ -33,7 +35,8 @@ typedef struct model_object {
     int kind;
     int edges[MODEL_EDGES]; /* -1: NULL */
     int reached;            /* by the last search */
-    int snapshot;           /* it was reachable when the cycle began, or was born since */
+    int snapshot;           /* it was reachable when the cycle began, or was born or read since */
+    sw_gc_ref ref;          /* weak; 0: there is none */
 } model_object;
 
 typedef struct model {
@@ -44,7 +47,7 @@ typedef struct model {
     int roots[MODEL_ROOTS];
     model_object objects[MODEL_OBJECTS];
     uint64_t dead_at_start; /* objects that the cycle under way must free */
-    uint64_t cycles, frees, pending;
+    uint64_t cycles, frees, pending, revived;
 } model;
 
 static inline int model_pick(model *m, int n) {
@@ -53,11 +56,11 @@ static inline int model_pick(model *m, int n) {
 
 /* --- the model alone -------------------------------------------------------------------------- */
 
-static inline void model_reach(model *m) {
+static inline void model_reach_from(model *m, const int *from, int count) {
     int stack[MODEL_OBJECTS * MODEL_EDGES + MODEL_ROOTS], top = 0;
     for (int i = 0; i < MODEL_OBJECTS; i++) m->objects[i].reached = 0;
-    for (int r = 0; r < MODEL_ROOTS; r++)
-        if (m->roots[r] >= 0) stack[top++] = m->roots[r];
+    for (int r = 0; r < count; r++)
+        if (from[r] >= 0) stack[top++] = from[r];
     while (top > 0) {
         model_object *object = &m->objects[stack[--top]];
         if (object->reached) continue;
@@ -66,6 +69,8 @@ static inline void model_reach(model *m) {
             if (object->edges[e] >= 0) stack[top++] = object->edges[e];
     }
 }
+
+static inline void model_reach(model *m) { model_reach_from(m, m->roots, MODEL_ROOTS); }
 
 /* An object that the program reaches, -1: there is none. */
 static inline int model_reachable(model *m) {
@@ -100,13 +105,28 @@ static inline void model_set_root(model *m, int r, int to) {
     m->roots[r] = to;
 }
 
+static inline void *model_referred(const model *m, const model_object *object) {
+    void *at = NULL;
+    CHECK_EQ(sw_gc_ref_get(m->gc, object->ref, &at), SW_OK);
+    return at;
+}
+
+/* The object is gone, so the reference to it holds nothing. */
+static inline void model_end(const model *m, model_object *object) {
+    if (object->ref != 0) {
+        CHECK(model_referred(m, object) == NULL);
+        CHECK_EQ(sw_gc_ref_free(m->gc, object->ref), SW_OK);
+    }
+    model_forget(object);
+}
+
 /* Whether something the program does not know to be gone lies at the address. */
 static inline void model_check_unused(model *m, uintptr_t at) {
     int sweeping = sw_gc_current_phase(m->gc) == SW_GC_SWEEPING;
     for (int i = 0; i < MODEL_OBJECTS; i++) {
         if (m->objects[i].at != at) continue;
         CHECK(sweeping && !m->objects[i].snapshot);
-        model_forget(&m->objects[i]);
+        model_end(m, &m->objects[i]);
     }
 }
 
@@ -124,7 +144,29 @@ static inline int model_new(model *m) {
     m->objects[i].snapshot = 1;
     for (int e = 0; e < model_kinds[kind].edges; e++)
         CHECK_EQ(*(uintptr_t *)model_word(&m->objects[i], e), 0);
+    sw_gc_ref_kind weak = model_pick(m, 2) == 0 ? SW_GC_WEAK : SW_GC_WEAK_LONG;
+    if (model_pick(m, 4) == 0)
+        CHECK_EQ(sw_gc_ref_new(m->gc, weak, words, &m->objects[i].ref), SW_OK);
     return i;
+}
+
+/* Takes an object that may be garbage by its weak reference, and makes it a root. */
+static inline void model_revive(model *m) {
+    int i = model_pick(m, MODEL_OBJECTS);
+    model_object *object = &m->objects[i];
+    if (object->at == 0 || object->ref == 0) return;
+    sw_gc_phase phase = sw_gc_current_phase(m->gc);
+    bool gone = phase == SW_GC_SWEEPING && !object->snapshot;
+    CHECK_EQ((uintptr_t)model_referred(m, object), gone ? 0 : object->at);
+    if (gone) return;
+    model_reach(m);
+    m->revived += !object->reached;
+    model_reach_from(m, &i, 1);
+    for (int k = 0; k < MODEL_OBJECTS && phase == SW_GC_MARKING; k++) {
+        m->dead_at_start -= m->objects[k].reached && !m->objects[k].snapshot;
+        m->objects[k].snapshot |= m->objects[k].reached;
+    }
+    model_set_root(m, model_pick(m, MODEL_ROOTS), i);
 }
 
 /* A new object that something points to from now on. */
@@ -141,24 +183,24 @@ static inline void model_grow(model *m) {
 static inline void model_free(model *m) {
     int victim = model_reachable(m);
     if (victim < 0) return;
-    model_reach(m);
     for (int r = 0; r < MODEL_ROOTS; r++)
         if (m->roots[r] == victim) model_set_root(m, r, -1);
+    /* Garbage too, which a weak reference may bring back, unless it may have been swept. */
+    bool sweeping = sw_gc_current_phase(m->gc) == SW_GC_SWEEPING;
     for (int i = 0; i < MODEL_OBJECTS; i++)
-        for (int e = 0; e < MODEL_EDGES; e++)
-            if (m->objects[i].reached && m->objects[i].edges[e] == victim) model_write(m, i, e, -1);
-    /* Garbage may still point to it: nobody follows that. */
-    for (int i = 0; i < MODEL_OBJECTS; i++)
-        for (int e = 0; e < MODEL_EDGES; e++)
-            if (m->objects[i].edges[e] == victim) m->objects[i].edges[e] = -1;
+        for (int e = 0; e < MODEL_EDGES; e++) {
+            if (m->objects[i].edges[e] != victim) continue;
+            if (!sweeping || m->objects[i].snapshot) model_write(m, i, e, -1);
+            m->objects[i].edges[e] = -1;
+        }
     m->pending += sw_gc_current_phase(m->gc) != SW_GC_IDLE;
     m->frees++;
     sw_heap_free(sw_gc_heap(m->gc), (void *)m->objects[victim].at);
-    model_forget(&m->objects[victim]);
+    model_end(m, &m->objects[victim]);
 }
 
 static inline void model_mutate(model *m) {
-    int what = model_pick(m, 16), from = model_reachable(m), to = model_reachable(m);
+    int what = model_pick(m, 17), from = model_reachable(m), to = model_reachable(m);
     if (what < 7)
         model_grow(m);
     else if (what < 12 && from >= 0)
@@ -171,6 +213,8 @@ static inline void model_mutate(model *m) {
         model_set_root(m, model_pick(m, MODEL_ROOTS), -1);
     else if (what == 15)
         model_free(m);
+    else if (what == 16)
+        model_revive(m);
 }
 
 /* --- cycles ----------------------------------------------------------------------------------- */
@@ -207,7 +251,7 @@ static inline void model_note_end(model *m, int given_up, int alone) {
     m->cycles++;
     for (int i = 0; i < MODEL_OBJECTS; i++) {
         model_object *object = &m->objects[i];
-        if (object->at != 0 && !object->snapshot && !given_up) model_forget(object);
+        if (object->at != 0 && !object->snapshot && !given_up) model_end(m, object);
         left += object->at != 0;
         for (int e = 0; object->at != 0 && e < model_kinds[object->kind].edges; e++) {
             int to = object->edges[e];

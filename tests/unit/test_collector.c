@@ -119,13 +119,15 @@ static void free_one(sw_gc *gc, uint64_t *state) {
     objects[victim].type = 2;
 }
 
-static void compare(sw_gc *gc) {
+static void compare(sw_gc *gc, sw_gc_order order) {
     uint64_t kept = 0, freed = 0;
     for (int i = 0; i < OBJECTS; i++) objects[i].reached = 0;
     for (int r = 0; r < ROOTS; r++)
         if (roots[r] >= 0) reach(roots[r]);
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_set_order(gc, order), SW_OK);
     CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.order, order);
     for (int i = 0; i < OBJECTS; i++) {
         if (objects[i].at == 0) continue;
         if (objects[i].reached) kept++;
@@ -166,12 +168,12 @@ static void test_random_graphs(void) {
         make_objects(gc, &state);
         mutate(gc, &state);
         for (int n = 0; n < 20; n++) free_one(gc, &state);
-        compare(gc);
+        compare(gc, round % 2 == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN);
     }
     CHECK_EQ(sw_gc_remove_roots(gc, id), SW_OK);
     CHECK_EQ(sw_gc_remove_roots(gc, id), SW_INVALID);
     for (int r = 0; r < ROOTS; r++) roots[r] = -1;
-    compare(gc);
+    compare(gc, SW_GC_BY_OBJECT);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
@@ -209,7 +211,7 @@ static bool is_marked(sw_gc *gc, uintptr_t p) {
 }
 
 /* The stack takes `entries` objects and no more; everything that is reached is marked all the same. */
-static void mark_with_stack_of(size_t entries, size_t work) {
+static void mark_with_stack_of(sw_gc_order order, size_t entries, size_t work) {
     sw_gc *gc = make();
     uint64_t state = 5 + entries;
     memset(objects, 0, sizeof objects);
@@ -227,6 +229,7 @@ static void mark_with_stack_of(size_t entries, size_t work) {
     sw_gc_marker marker;
     gc->epoch++;
     gc->phase = SW_GC_MARKING;
+    gc->cycle.order = order;
     sw_gc_marker_start(&marker, gc, SW_GC_ALL_WORK);
     if (marker.stack.end == marker.stack.base) CHECK(sw_gc_stack_grow(&marker.stack));
     sw_gc_stack whole = marker.stack;
@@ -246,10 +249,12 @@ static void mark_with_stack_of(size_t entries, size_t work) {
 }
 
 static void test_stack_overflow(void) {
-    mark_with_stack_of(0, 1 << 30);
-    mark_with_stack_of(0, 1);
-    mark_with_stack_of(1, 1);
-    mark_with_stack_of(7, 100);
+    for (sw_gc_order order = SW_GC_BY_OBJECT; order <= SW_GC_BY_SPAN; order++) {
+        mark_with_stack_of(order, 0, 1 << 30);
+        mark_with_stack_of(order, 0, 1);
+        mark_with_stack_of(order, 1, 1);
+        mark_with_stack_of(order, 7, 100);
+    }
 }
 
 /* --- whose spans they are --------------------------------------------------------------------- */

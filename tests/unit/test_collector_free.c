@@ -255,7 +255,7 @@ static void test_states(void) {
     CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK); /* the one under way, and another one */
     CHECK_EQ(cycle.number, 2);
     CHECK_EQ(cycle.steps, 1);
-    CHECK_EQ(sw_gc_set_debug(f.gc, 8), SW_INVALID);
+    CHECK_EQ(sw_gc_set_debug(f.gc, 16), SW_INVALID);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(sw_gc_destroy(f.gc), SW_OK); /* while it marks */
 }

@@ -5,16 +5,22 @@
 #include <unistd.h>
 
 #include "collector_model.h"
-
-static unsigned graphs_asked(unsigned usual) {
-    const char *text = getenv("SPANWISE_GC_GRAPHS");
-    unsigned graphs = text != NULL ? (unsigned)atoi(text) : usual / check_share();
-    return graphs != 0 ? graphs : 1;
-}
+#include "gc/gc.h"
 
 static void verify(const model *m) {
     CHECK_EQ(sw_gc_verify(m->gc), SW_OK);
     if (check_failed()) fprintf(stderr, "%s\n", sw_last_error()->message);
+}
+
+/* What the cycles of all graphs have done, by order. */
+static uint64_t cycles_of[2], checked_of[2], swept_of[2];
+
+static void note_cycle(const model *m) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_last_cycle(m->gc, &cycle), SW_OK);
+    cycles_of[cycle.order]++;
+    checked_of[cycle.order] += (m->gc->debug & SW_GC_CHECKMARK) != 0 && !cycle.given_up;
+    swept_of[cycle.order] += cycle.marked_objects + cycle.freed_objects + cycle.pending_objects;
 }
 
 /* --- one random graph ------------------------------------------------------------------------- */
@@ -24,11 +30,18 @@ static void start(model *m) {
     CHECK_EQ(sw_gc_start(m->gc), SW_OK);
 }
 
+/* Cycles mark in either order. */
+static void choose_order(model *m) {
+    sw_gc_order order = model_pick(m, 2) == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN;
+    CHECK_EQ(sw_gc_set_order(m->gc, order), SW_OK);
+}
+
 /* Something of the collector's; the phase and the model agree afterwards. */
 static void drive(model *m) {
     sw_gc_phase before = sw_gc_current_phase(m->gc);
     int given_up = 0;
     if (before == SW_GC_IDLE) {
+        choose_order(m);
         if (model_pick(m, 4) != 0) {
             start(m);
             return;
@@ -41,10 +54,15 @@ static void drive(model *m) {
         CHECK_EQ(sw_gc_abandon(m->gc), SW_OK);
         CHECK_EQ(sw_gc_finish(m->gc, NULL), SW_OK);
         given_up = 1;
+    } else if (model_pick(m, 8) == 0) {
+        CHECK_EQ(sw_gc_step_ns(m->gc, (uint64_t)model_pick(m, 3) * 1000), SW_OK);
     } else {
         CHECK_EQ(sw_gc_step(m->gc, (size_t)model_pick(m, 8)), SW_OK);
     }
-    if (sw_gc_current_phase(m->gc) == SW_GC_IDLE) model_note_end(m, given_up, 1);
+    if (sw_gc_current_phase(m->gc) == SW_GC_IDLE) {
+        model_note_end(m, given_up, 1);
+        note_cycle(m);
+    }
 }
 
 static void clear_roots(model *m) {
@@ -85,8 +103,8 @@ static void run_graph(model *m, unsigned number) {
 
 static void test_graphs(void) {
     static model m;
-    unsigned graphs = graphs_asked(600);
-    uint64_t cycles = 0, pending = 0;
+    unsigned graphs = check_rounds("SPANWISE_GC_GRAPHS", 600);
+    uint64_t cycles = 0, pending = 0, revived = 0;
     for (unsigned g = 0; g < graphs;) {
         sw_gc *gc;
         CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
@@ -94,12 +112,21 @@ static void test_graphs(void) {
         for (unsigned end = g + 200; g < end && g < graphs; g++) run_graph(&m, g);
         cycles += m.cycles;
         pending += m.pending;
+        revived += m.revived;
         CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     }
     CHECK(cycles > graphs);
     CHECK(pending > graphs / 4);
-    printf("%u graphs, %" PRIu64 " cycles, %" PRIu64 " frees during cycles\n", graphs, cycles,
-           pending);
+    CHECK(revived > graphs / 20);
+    printf("%u graphs, %" PRIu64 " cycles, %" PRIu64 " frees during cycles, %" PRIu64
+           " objects brought back\n",
+           graphs, cycles, pending, revived);
+    for (int order = 0; order < 2; order++) {
+        printf("%s: %" PRIu64 " cycles, %" PRIu64 " of them checked, %" PRIu64 " objects swept\n",
+               order == SW_GC_BY_OBJECT ? "by object" : "by span", cycles_of[order],
+               checked_of[order], swept_of[order]);
+        CHECK(cycles_of[order] > graphs / 4 && checked_of[order] > 0);
+    }
 }
 
 /* --- forks ------------------------------------------------------------------------------------ */
@@ -119,7 +146,7 @@ static void fork_now(model *m) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(20); /* a hang is a failure, not a wait */
+        alarm(200); /* a hang is a failure, not a wait */
         go_on(m, 60);
         verify(m);
         end_graph(m);

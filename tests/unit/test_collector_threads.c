@@ -14,11 +14,12 @@ static pthread_rwlock_t world =
     PTHREAD_RWLOCK_INITIALIZER; /* written by whoever wants it to stop */
 static int running = THREADS;   /* atomic */
 static int seen_enough;         /* atomic: frees have waited for a sweep, and cycles have ended */
+static int collected;           /* atomic: the collector's thread is done; others may end now */
 
 /* However seldom the collector's thread gets a processor, it has seen enough before the others end. */
 static bool goes_on(unsigned round) {
-    return !check_failed() &&
-           (round < ROUNDS / check_share() || !__atomic_load_n(&seen_enough, __ATOMIC_ACQUIRE));
+    return !check_failed() && (round < check_rounds("SPANWISE_GC_ROUNDS", ROUNDS) ||
+                               !__atomic_load_n(&seen_enough, __ATOMIC_ACQUIRE));
 }
 
 static void *mutate(void *arg) {
@@ -30,6 +31,7 @@ static void *mutate(void *arg) {
         sched_yield();
     }
     __atomic_sub_fetch(&running, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&collected, __ATOMIC_ACQUIRE)) sched_yield(); /* its end is a call */
     return NULL;
 }
 
@@ -37,6 +39,8 @@ static void stop_and_step(sw_gc *gc, uint64_t *random) {
     pthread_rwlock_wrlock(&world);
     if (sw_gc_current_phase(gc) == SW_GC_IDLE) {
         for (int t = 0; t < THREADS; t++) model_note_start(&models[t]);
+        CHECK_EQ(sw_gc_set_order(gc, models[0].cycles % 2 == 0 ? SW_GC_BY_SPAN : SW_GC_BY_OBJECT),
+                 SW_OK);
         CHECK_EQ(sw_gc_start(gc), SW_OK);
     } else {
         CHECK_EQ(sw_gc_step(gc, check_random(random) % 16), SW_OK);
@@ -87,6 +91,7 @@ int main(void) {
         CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &models[t]), 0);
     while (__atomic_load_n(&running, __ATOMIC_ACQUIRE) > 0 && !check_failed())
         stop_and_step(gc, &random);
+    __atomic_store_n(&collected, 1, __ATOMIC_RELEASE);
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
     end_all(gc);
     CHECK(seen_enough || check_failed());

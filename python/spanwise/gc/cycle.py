@@ -15,11 +15,19 @@ from spanwise.results.values import Result
 
 PHASES = {lib.SW_GC_IDLE: "idle", lib.SW_GC_MARKING: "marking", lib.SW_GC_SWEEPING: "sweeping"}
 
+ORDERS = {lib.SW_GC_BY_OBJECT: "object", lib.SW_GC_BY_SPAN: "span"}
+
 PAUSE_DTYPE = np.dtype(
-    [("cycle", np.uint64), ("phase", "U8"), ("ns", np.uint64), ("held_bytes", np.uint64)]
+    [
+        ("cycle", np.uint64),
+        ("phase", "U8"),
+        ("at_ns", np.uint64),
+        ("ns", np.uint64),
+        ("held_bytes", np.uint64),
+    ]
 )
-"""A call that worked on a cycle: its number, what it began with, its time, and what the heap held
-behind it."""
+"""A call that worked on a cycle: its number, what it began with, when it began (since the heap was
+made), its time, and what the heap held behind it."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,9 @@ class Cycle(Result):
         pending_bytes: their slots.
         overflows: objects for which the mark stack was refused memory.
         given_up: the cycle freed pending objects only.
+        due_finalizers: finalizers that it has made due.
+        cleared_refs: weak references to objects that no root reached.
+        order: "object" or "span": what it has marked one at a time.
     """
 
     number: int
@@ -55,6 +66,9 @@ class Cycle(Result):
     pending_bytes: int
     overflows: int
     given_up: bool
+    due_finalizers: int
+    cleared_refs: int
+    order: str
 
     @property
     def marked_objects_per_second(self) -> float:
@@ -86,4 +100,5 @@ def read_cycle(c_gc: Any) -> Cycle | None:
     fields = _lib.struct_dict(record)
     del fields["struct_bytes"]
     fields["given_up"] = bool(fields["given_up"])
+    fields["order"] = ORDERS[fields["order"]]
     return Cycle(**fields)

@@ -3,55 +3,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
 from spanwise.errors import InvalidError, StateError
-from spanwise.gc.cycle import PAUSE_DTYPE, PHASES, Cycle, read_cycle
+from spanwise.gc.cycle import ORDERS, PHASES, Cycle, read_cycle
+from spanwise.gc.events import CollectorEvents, as_events, record_events, take_events
+from spanwise.gc.finalizers import Finalizer, WeakObject, call_due, set_finalizer
 from spanwise.gc.graphs import as_edges
 from spanwise.gc.handle import GcHandle
+from spanwise.gc.history import History
 from spanwise.gc.objects import CollectedObject, Graph, ObjectType, build
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
-from spanwise.results.rows import Rows, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable, as_table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TYPE_BYTES_MAX = 1 << 31
 
 
-class CollectedHeap:
+class CollectedHeap(History):
     """A heap with a collector. Any thread may use it; calls wait for each other.
 
     What Python keeps (objects of `new`, graphs of `build`) are roots. Cycles run when they are
     asked for: `collect()` runs a whole one, `start()`, `step()` and `finish()` one in pieces,
-    between which objects are made, written and freed.
+    between which objects are made, written and freed. After `set_pace()` they begin by themselves.
 
     Args:
         table: size classes, or a table's name.
         options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`.
+        tiny: objects below 16 B without pointers share blocks of 16 B, each of which lives as long
+            as one of them. Those of up to 16 B are not freed one by one, and have neither weak
+            references nor finalizers.
 
     Raises:
         TypeError, InvalidError: for an argument that is not allowed.
         OutOfMemoryError: there is no memory for a heap.
     """
 
-    __slots__ = ("__weakref__", "_cycles", "_handle", "_pauses")
+    __slots__ = ("__weakref__", "_handle", "_paced")
 
     def __init__(
-        self, table: SizeClassTable | str = "c16", *, options: HeapOptions | None = None
+        self,
+        table: SizeClassTable | str = "c16",
+        *,
+        options: HeapOptions | None = None,
+        tiny: bool = False,
     ) -> None:
         made = as_table(table)
-        self._handle = GcHandle(c_options(made, as_options(options), tracked=False), made)
-        self._cycles: list[Cycle] = []
-        self._pauses: list[tuple[int, str, int, int]] = []
+        given = c_options(made, as_options(options), tracked=False, tiny=tiny)
+        self._handle = GcHandle(given, made)
+        super().__init__()
+        self._paced = False
 
     # --- life ---
 
@@ -119,7 +127,8 @@ class CollectedHeap:
             bits[word // 64] |= np.uint64(1) << np.uint64(word % 64)
         c_name = ffi.new("char[]", str(name).encode())
         pattern = ffi.from_buffer("uint64_t[]", bits)
-        made = ffi.new("sw_gc_type *", {"name": c_name, "bytes": wanted, "pointers": pattern})
+        given = pattern if words else ffi.NULL
+        made = ffi.new("sw_gc_type *", {"name": c_name, "bytes": wanted, "pointers": given})
         number = ffi.new("uint32_t *")
         with self._handle as c_gc:
             check(lib.sw_gc_add_type(c_gc, made, number))
@@ -131,8 +140,19 @@ class CollectedHeap:
         if kind.heap_id != self.id:
             raise InvalidError(f"{kind!r} belongs to heap {kind.heap_id}, not to heap {self.id}")
 
-    def new(self, type: ObjectType, count: SupportsIndex = 1) -> CollectedObject:
+    def new(
+        self,
+        type: ObjectType,
+        count: SupportsIndex = 1,
+        *,
+        finalizer: Finalizer | None = None,
+    ) -> CollectedObject:
         """An object, or `count` of them in a row; its pointers are NULL.
+
+        Args:
+            type: from `add_type`.
+            count: how many in a row.
+            finalizer: as `set_finalizer`.
 
         Raises:
             InvalidError: count is 0 or too large, or the type is another heap's.
@@ -144,10 +164,62 @@ class CollectedHeap:
         if number == 0 or number * type.size_bytes > _lib.SIZE_MAX:
             raise InvalidError(f"{number} objects of {type.size_bytes} B cannot be in a row")
         with self._handle as c_gc:
-            p = lib.sw_gc_new(c_gc, type.id, number)
+            p = self._new(c_gc, type.id, number)
             if p == ffi.NULL:
                 raise _lib.failure(lib.sw_last_error().status)
-            return CollectedObject(self._handle, type, number, int(ffi.cast("uintptr_t", p)))
+            made = CollectedObject(self._handle, type, number, int(ffi.cast("uintptr_t", p)))
+            if finalizer is not None:
+                set_finalizer(self._handle, made, finalizer)
+            return made
+
+    def _check_object(self, target: CollectedObject) -> None:
+        if not isinstance(target, CollectedObject):
+            raise TypeError(f"an object of the heap is wanted, not {type(target).__name__}")
+        if target.type.heap_id != self.id:
+            raise InvalidError(f"{target!r} belongs to another heap")
+
+    def set_finalizer(self, target: CollectedObject, finalizer: Finalizer | None) -> None:
+        """Gives an object a finalizer, in place of the one that it has; None: it has none.
+
+        A cycle that finds nothing that reaches the object makes the finalizer due, and keeps the
+        object, with all that it reaches. `run_finalizers` calls it once, with the object. Closing
+        the heap calls none.
+
+        Raises:
+            BlockFreedError: the object was freed or released.
+            OutOfMemoryError: no memory; the object keeps what it had.
+        """
+        self._check_object(target)
+        if finalizer is not None and not callable(finalizer):
+            raise TypeError(f"a finalizer is called, but {finalizer!r} cannot be")
+        set_finalizer(self._handle, target, finalizer)
+
+    def run_finalizers(self, most: SupportsIndex | None = None) -> int:
+        """Calls finalizers that are due, in this thread and with no lock held; returns how many.
+
+        They are called in no particular order, and may use the heap as everything may: make
+        objects, keep the one that they get, free it, collect, close the heap. What one raises goes
+        to `sys.unraisablehook`.
+
+        Args:
+            most: how many at most; None: all.
+        """
+        limit = None if most is None else _lib.as_index(most, "most")
+        return call_due(self._handle, limit)
+
+    def weak(self, target: CollectedObject, *, long: bool = False) -> WeakObject:
+        """A weak reference: it does not keep the object.
+
+        Args:
+            target: an object of this heap.
+            long: it holds until the object is freed, so it sees one that a finalizer has brought
+                back; else only until nothing reaches the object, before its finalizer is due.
+
+        Raises:
+            BlockFreedError: the object was freed or released.
+        """
+        self._check_object(target)
+        return WeakObject(self._handle, target, long=long)
 
     def build(
         self, type: ObjectType, edges: object, *, keep: Sequence[SupportsIndex] | None = None
@@ -184,46 +256,117 @@ class CollectedHeap:
             return PHASES[lib.sw_gc_current_phase(c_gc)]
 
     def _work(self, call: Any, *arguments: Any) -> Cycle:
-        """One call that works on a cycle, with its record; a cycle that has ended is kept."""
+        """One call that works on a cycle, with its record."""
         with self._handle as c_gc:
             before, phase = read_cycle(c_gc), self.phase
             status = call(c_gc, *arguments)
             error = None if status == 0 else _lib.failure(status)
-            cycle = read_cycle(c_gc)
-            if cycle is not None and cycle != before:
-                same = before is not None and before.number == cycle.number
-                spent = cycle.mark_ns + cycle.sweep_ns
-                if same and before is not None:
-                    spent -= before.mark_ns + before.sweep_ns
-                held = int(self.ledger().held_bytes)
-                self._pauses.append((cycle.number, phase, spent, held))
-                if self.phase == "idle":
-                    self._cycles.append(cycle)
+            cycle = self._note(c_gc, before, phase)
             if error is not None:
                 raise error
             if cycle is None:
                 raise StateError("there was no cycle yet; call start() or collect()")
             return cycle
 
-    def collect(self) -> Cycle:
-        """A whole cycle; one that is under way is finished before.
+    def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
+        """The last cycle, after a call that may have worked on it; one that has ended is kept."""
+        cycle = read_cycle(c_gc)
+        if cycle is not None and cycle != before:
+            spent = cycle.mark_ns + cycle.sweep_ns
+            if before is not None and before.number == cycle.number:
+                spent -= before.mark_ns + before.sweep_ns
+            ended = self._now_ns()
+            self._keep_call(cycle, phase, spent, ended, int(self.ledger().held_bytes))
+            if self.phase == "idle":
+                self._keep_cycle(cycle)
+        return cycle
+
+    def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
+        """The address of a new object; with a pace the call may work on a cycle before."""
+        if not self._paced:
+            return lib.sw_gc_new(c_gc, type_id, count)
+        before, phase = read_cycle(c_gc), self.phase
+        p = lib.sw_gc_new(c_gc, type_id, count)
+        error = _lib.failure(lib.sw_last_error().status) if p == ffi.NULL else None
+        self._note(c_gc, before, phase)
+        if error is not None:
+            raise error
+        return p
+
+    def set_pace(
+        self,
+        percent: SupportsIndex = 100,
+        *,
+        limit_bytes: SupportsIndex | None = None,
+        in_steps: bool = False,
+    ) -> None:
+        """Lets `new` begin cycles, and end them, as Go's GOGC and GOMEMLIMIT do.
+
+        Args:
+            percent: of what lived after the last cycle (4 MiB at least): when so much was asked of
+                `new` since, it is time for another. 0: that never begins one.
+            limit_bytes: soft: cycles come sooner where more would be there, but never sooner than
+                after a sixteenth of what lives, or 64 KiB. None: no limit.
+            in_steps: a cycle begins half-way and runs in steps, which what is allocated meanwhile
+                demands; else it runs at once.
+
+        `set_pace(0)` takes the pace away: cycles are asked for only.
 
         Raises:
+            InvalidError: a number is negative or too large.
+        """
+        share = _lib.as_index(percent, "percent", 2**32 - 1)
+        limit = 0 if limit_bytes is None else max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
+        pace = ffi.new("sw_gc_pace *")
+        pace.struct_bytes = ffi.sizeof("sw_gc_pace")
+        pace.percent, pace.limit_bytes, pace.in_steps = share, limit, int(in_steps)
+        with self._handle as c_gc:
+            check(lib.sw_gc_set_pace(c_gc, pace))
+            self._paced = bool(share or limit)
+
+    def _set_order(self, order: str | None) -> None:
+        if order is None:
+            return
+        number = next((number for number, name in ORDERS.items() if name == order), None)
+        if number is None:
+            names = " or ".join(repr(name) for name in ORDERS.values())
+            raise InvalidError(f"order must be {names}, not {order!r}")
+        with self._handle as c_gc:
+            check(lib.sw_gc_set_order(c_gc, number))
+
+    def collect(self, *, order: str | None = None) -> Cycle:
+        """A whole cycle; one that is under way is finished before.
+
+        Args:
+            order: how this cycle and later ones mark: "object", one object at a time, each
+                prefetched a while before; "span", where spans wait instead of objects, and what has
+                gathered in one is scanned together. None: as the cycle before, at first "object".
+                Both keep and free the same objects.
+
+        Raises:
+            InvalidError: there is no such order.
             StateError: checkmark found a reachable object that was not marked.
             HeapClosedError: the heap is closed.
         """
         with self._handle:
             if self.phase != "idle":
                 self.finish()
+            self._set_order(order)
             return self._work(lib.sw_gc_collect, ffi.NULL)
 
-    def start(self) -> Cycle:
+    def start(self, *, order: str | None = None) -> Cycle:
         """Begins a cycle: reads the roots.
 
+        Args:
+            order: as `collect`.
+
         Raises:
+            InvalidError: there is no such order.
             StateError: one is under way.
         """
-        return self._work(lib.sw_gc_start)
+        with self._handle:
+            self._set_order(order)
+            return self._work(lib.sw_gc_start)
 
     def step(self, work: SupportsIndex = 1000) -> Cycle:
         """Does some work of the cycle that is under way; nothing when there is none.
@@ -236,6 +379,17 @@ class CollectedHeap:
             StateError: checkmark found a reachable object that was not marked.
         """
         return self._work(lib.sw_gc_step, _lib.as_index(work, "work"))
+
+    def step_ns(self, ns: SupportsIndex) -> Cycle:
+        """As `step`, for about so long.
+
+        Args:
+            ns: nanoseconds; the clock is looked at after each 256 units of work.
+
+        Raises:
+            StateError: checkmark found a reachable object that was not marked.
+        """
+        return self._work(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
 
     def finish(self) -> Cycle:
         """Does what is left of the cycle.
@@ -253,21 +407,42 @@ class CollectedHeap:
         """
         return self._work(lib.sw_gc_abandon)
 
-    @property
-    def cycles(self) -> Rows:
-        """The cycles that have ended: a row each, with the fields of `Cycle`."""
-        dicts = [cycle.to_dict() for cycle in list(self._cycles)]
-        return rows_of(dicts, tuple(Cycle.__dataclass_fields__))
+    # --- threads ---
 
-    @property
-    def pauses(self) -> Rows:
-        """The calls that worked on cycles: `cycle`, `phase` before, `ns`, `held_bytes` behind."""
-        return as_rows(np.array(list(self._pauses), PAUSE_DTYPE))
+    @contextmanager
+    def joined(self, name: str) -> Iterator[None]:
+        """`with heap.joined("worker"):` the calling thread stops while others work on cycles.
+
+        It is what a Python thread needs when threads of another language use the heap at the same
+        time (`sw_gc_join`). It stops at each of its calls, and nobody waits for it outside of them.
+
+        Raises:
+            StateError: the thread has joined before.
+        """
+        self._handle.join(name)
+        try:
+            yield
+        finally:
+            self._handle.leave()
+
+    def set_stop_ms(self, ms: float) -> None:
+        """How long a call that works on a cycle waits for threads that have joined; 1000 at first.
+
+        Raises:
+            InvalidError: it is not above 0.
+        """
+        with self._handle as c_gc:
+            check(lib.sw_gc_set_stop_ns(c_gc, _lib.as_index(round(ms * 1e6), "ms")))
 
     # --- looking ---
 
     def set_debug(
-        self, *, checkmark: bool = False, clobber: bool = False, always: bool = False
+        self,
+        *,
+        checkmark: bool = False,
+        clobber: bool = False,
+        always: bool = False,
+        dangling: bool = False,
     ) -> None:
         """Options that look for mistakes.
 
@@ -275,17 +450,48 @@ class CollectedHeap:
             checkmark: each marking is compared with a second one, made in another way.
             clobber: what a sweep frees is filled with the byte 0xDB.
             always: `new` collects before each allocation.
+            dangling: a cycle that meets a pointer into a safe arena that was freed or reset ends
+                the process, with a report of the pointer, the object and who freed the arena.
         """
         chosen = [
             (checkmark, lib.SW_GC_CHECKMARK),
             (clobber, lib.SW_GC_CLOBBER),
             (always, lib.SW_GC_ALWAYS),
+            (dangling, lib.SW_GC_DANGLING),
         ]
         with self._handle as c_gc:
             check(lib.sw_gc_set_debug(c_gc, sum(bit for wanted, bit in chosen if wanted)))
 
+    def record_events(self, capacity: SupportsIndex = 1 << 16) -> None:
+        """Keeps what the collector does from now on, for `events`; what was kept before is dropped.
+
+        Args:
+            capacity: events for which there is room between two calls of `events`, 40 bytes each;
+                the oldest give way. 0: none are kept.
+
+        Raises:
+            InvalidError: there would be more than 2**26.
+            OutOfMemoryError: no memory; nothing changes.
+        """
+        with self._handle as c_gc:
+            record_events(c_gc, _lib.as_index(capacity, "capacity"))
+            self._events.clear()
+            self._lost_events = 0
+
+    def events(self) -> CollectorEvents:
+        """What the collector has done since `record_events`; without that: nothing."""
+        with self._handle as c_gc:
+            rows, lost = take_events(c_gc)
+            self._events.append(rows)
+            self._lost_events += lost
+            return as_events(f"heap {self.id}", self._events, self._lost_events, self._now_ns())
+
     def ledger(self) -> Ledger:
-        """Where the heap's bytes are. What is not swept yet counts as live."""
+        """Where the heap's bytes are.
+
+        What waits for the sweep of the cycle under way counts as live; `pending_bytes` and
+        `unswept_bytes` tell how much that is.
+        """
         with self._handle:
             return read_ledger(self._handle.heap, self._handle.table, at="now")
 
@@ -298,15 +504,3 @@ class CollectedHeap:
         with self._handle as c_gc:
             check(lib.sw_heap_verify(self._handle.heap))
             check(lib.sw_gc_verify(c_gc))
-
-    def plot_pauses(self, ax: Axes | None = None) -> Axes:
-        """How long the calls took that worked on cycles: their share up to each time."""
-        from spanwise.plots.collectors import pauses  # noqa: PLC0415
-
-        return pauses(self.pauses, ax)
-
-    def plot_cycles(self, ax: Axes | None = None) -> Axes:
-        """What each cycle kept and freed."""
-        from spanwise.plots.collectors import cycles  # noqa: PLC0415
-
-        return cycles(self.cycles, ax)

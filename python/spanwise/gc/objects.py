@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import BlockFreedError, InvalidError
+from spanwise.errors import BlockFreedError, InvalidError, StateError
 from spanwise.gc.handle import GcHandle
 
 WORD = 8
+TINY_BLOCK_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ class CollectedObject:
             held = int(ffi.cast("uintptr_t", self._at(word)[0]))
         return held or None
 
+    @property
+    def released(self) -> bool:
+        """Whether this keeps it no longer: it was freed or released."""
+        return self._root is None
+
     def release(self) -> None:
         """The heap need not keep it any longer for this; a second call does nothing."""
         root, self._root = self._root, None
@@ -107,17 +113,23 @@ class CollectedObject:
     def free(self) -> None:
         """Frees it at once, or, while a cycle runs, with its sweep.
 
-        What points to it must not be followed any more.
+        What points to it must not be followed any more. Its finalizer is not called, and weak
+        references to it hold nothing from now on.
 
         Raises:
             BlockFreedError: it was freed or released before.
+            StateError: it may share its block (`CollectedHeap(tiny=True)`).
             HeapClosedError: the heap is closed.
         """
         with self._handle:
             if self.freed or self._root is None:
                 raise BlockFreedError(f"{self!r}: it cannot be freed twice")
+            bytes_all = self.count * self.type.size_bytes
+            if self._handle.tiny and not self.type.pointers and bytes_all <= TINY_BLOCK_BYTES:
+                raise StateError(f"{self!r} may share its block with others; release() it instead")
             self.freed = True
             self.release()
+            self._handle.finalizers.pop(self.address, None)
             lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self.address))
 
 

@@ -8,14 +8,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spanwise import _format
 from spanwise.errors import InvalidError
+from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.results.rows import Rows, Tabular, rows_of
 from spanwise.results.values import Result, Value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _N = r"(\d+(?:\.\d+)?)"
 _LINE = re.compile(
@@ -49,6 +53,60 @@ class GcTrace(Value, Result, Tabular):
     def pauses_ns(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """start_ns and end_ns of all cycles."""
         return np.concatenate([self.array["start_ns"], self.array["end_ns"]]).astype(float)
+
+    def _intervals(self, stopped: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], float]:
+        """Starts and lengths of the pauses in nanoseconds, and the time in which they are."""
+        rows = self.array
+        at = rows["at_s"] * 1e9
+        phases = [rows[name].astype(float) for name in ("start_ns", "mark_ns", "end_ns")]
+        if stopped:  # the time of the line is that of its cycle's end
+            lengths = np.sum(phases, axis=0)
+            starts = at - lengths
+        else:
+            starts = np.concatenate([at, at + phases[0] + phases[1]])
+            lengths = np.concatenate([phases[0], phases[2]])
+        shift = min(float(starts.min(initial=0.0)), 0.0)  # lines have whole milliseconds
+        return starts - shift, lengths, float((starts - shift + lengths).max(initial=0.0))
+
+    def pause_histogram(self, *, stopped: bool = False) -> Rows:
+        """How many pauses took how long; see `spanwise.pause_histogram`.
+
+        Args:
+            stopped: marking stops the program too, as where spanwise marks at once: start, mark and
+                end are one pause. Else starts and ends are, as in Go.
+        """
+        return pause_histogram(np.round(self._intervals(stopped)[1]))
+
+    def utilisation(
+        self, windows_ns: Iterable[float] | None = None, *, stopped: bool = False
+    ) -> Rows:
+        """The least share of any window left to the program; `spanwise.mutator_utilisation`.
+
+        The time is from the program's start to the end of the last cycle. Lines tell when a cycle
+        was to the millisecond, and Go's do not tell of assists.
+
+        Args:
+            windows_ns: lengths of windows; None: from the shortest pause to the whole time.
+            stopped: as in `pause_histogram`.
+
+        Raises:
+            InvalidError: there is no line, or a window is not above 0 or longer than the time.
+        """
+        if not len(self.array):
+            raise InvalidError(f"{self.source}: no gctrace line, so no time")
+        return mutator_utilisation(*self._intervals(stopped), windows_ns)
+
+    def plot_pause_histogram(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
+        """How many pauses took how long."""
+        from spanwise.plots.collectors import pause_histogram as draw  # noqa: PLC0415
+
+        return draw(self.pause_histogram(stopped=stopped), ax)
+
+    def plot_utilisation(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
+        """The least share of windows that was left to the program, by their length."""
+        from spanwise.plots.collectors import utilisation as draw  # noqa: PLC0415
+
+        return draw(self.utilisation(stopped=stopped), ax)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON: the rows, and quantiles of the pauses."""

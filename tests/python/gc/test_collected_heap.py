@@ -45,6 +45,29 @@ def test_a_random_graph_keeps_what_a_search_finds(seed: int) -> None:
         assert heap.ledger().live_objects == 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_both_orders_keep_what_a_search_finds(seed: int) -> None:
+    nodes = 4000
+    edges = sw.random_graph(nodes, 2, seed=seed)
+    with sw.CollectedHeap() as heap:
+        heap.set_debug(checkmark=True)
+        graph = heap.build(node_type(heap, 2), edges, keep=[seed])
+        first = heap.collect(order="span")
+        expected = reachable(edges, [seed])
+        assert (first.order, first.marked_objects) == ("span", expected)
+        assert first.freed_objects == nodes - expected
+        assert heap.collect().order == "span"
+        assert heap.start(order="object").order == "object"
+        heap.step(10)
+        last = heap.finish()
+        assert (last.order, last.marked_objects) == ("object", expected)
+        assert heap.cycles["order"].tolist() == ["span", "span", "object"]
+        with pytest.raises(sw.InvalidError, match="'object' or 'span'"):
+            heap.collect(order="page")
+        assert len(heap.cycles) == 3
+        graph.release()
+
+
 def test_a_tree_a_list_and_their_shapes() -> None:
     tree = sw.binary_tree(2)
     assert tree.tolist() == [[1, 2], [3, 4], [5, 6], *[[NONE, NONE]] * 4]
@@ -107,10 +130,11 @@ def test_free_at_once_and_during_a_cycle() -> None:
         assert heap.ledger().live_objects == 1
         heap.start()
         two.free()
-        assert heap.ledger().live_objects == 1
+        waiting = heap.ledger()
+        assert (waiting.live_objects, waiting.pending_bytes, waiting.unswept_bytes) == (1, 64, 0)
         cycle = heap.finish()
         assert (cycle.pending_objects, cycle.pending_bytes) == (1, 64)
-        assert heap.ledger().live_objects == 0
+        assert (heap.ledger().live_objects, heap.ledger().pending_bytes) == (0, 0)
         assert repr(two) == "<CollectedObject node, freed>"
         with pytest.raises(sw.BlockFreedError, match="twice"):
             two.free()
@@ -129,9 +153,10 @@ def test_what_a_write_replaces_is_part_of_the_snapshot() -> None:
 
 
 def test_a_rate_is_objects_by_the_time_of_marking() -> None:
-    cycle = sw.Cycle(1, 1, 1500, 0, 1500, 3, 0, 0, 0, 0, 0, 0, False)
+    cycle = sw.Cycle(1, 1, 1500, 0, 1500, 3, 0, 0, 0, 0, 0, 0, False, 0, 0, "object")
     assert cycle.marked_objects_per_second == 2e6
-    assert sw.Cycle(1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, False).marked_objects_per_second == 0.0
+    timeless = sw.Cycle(1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, False, 0, 0, "span")
+    assert timeless.marked_objects_per_second == 0.0
 
 
 def test_a_cycle_that_is_abandoned_frees_nothing() -> None:
@@ -279,3 +304,104 @@ def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         names = [str(line.get_label()).split(" ")[0] for line in lines]
         assert names == ["idle", "marking", "sweeping"]
         assert len(np.asarray(lines[0].get_xdata())) == 2
+
+
+# --- pace -----------------------------------------------------------------------------------------
+
+
+def test_cycles_come_by_themselves() -> None:
+    """By hand: nothing lives, so after 4 MiB, and then with 8 MiB that live after 8 MiB."""
+    mib = 1 << 20
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("chunk", mib, [])
+        heap.set_pace(100)
+        for _ in range(4):
+            heap.new(kind).release()
+        assert [row["freed_objects"] for row in heap.cycles] == [3]
+        kept = heap.new(kind, 8)  # 8 MiB: time for a cycle, which frees the fourth
+        assert heap.collect().marked_bytes == 8 * mib
+        for number in range(1, 9):
+            heap.new(kind).release()
+            assert len(heap.cycles) == 3 + (number == 8)
+        assert heap.cycles["freed_objects"].tolist() == [3, 1, 0, 7]
+        assert heap.pauses["phase"].tolist() == ["idle"] * 4
+        heap.set_pace(0)
+        for _ in range(40):
+            heap.new(kind).release()
+        assert len(heap.cycles) == 4
+        kept.release()
+
+
+def test_a_limit_and_steps() -> None:
+    """A limit of 10 MiB with 8 that live: a cycle begins after one MiB and is over after two."""
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("node", 64 << 10, [0])
+        kept = [heap.new(kind) for _ in range(128)]
+        heap.collect()
+        heap.set_pace(0, limit_bytes=10 << 20, in_steps=True)
+        begun, ended = 0, 0
+        for number in range(1, 33):
+            heap.new(kind).release()
+            begun = begun or number * (heap.phase != "idle")
+            ended = ended or number * (len(heap.cycles) == 2)
+        assert begun == 16 and begun < ended <= 32
+        assert {"idle", "marking"} <= set(heap.pauses["phase"].tolist())
+        assert heap.cycles["freed_objects"].tolist()[1] >= 15
+        heap.verify()
+        del kept
+
+
+@pytest.mark.parametrize(
+    ("pace", "message"),
+    [
+        ({"percent": -1}, "percent -1"),
+        ({"percent": 2**32}, "percent 4294967296"),
+        ({"limit_bytes": -5}, "limit_bytes -5"),
+    ],
+)
+def test_a_pace_that_cannot_be(pace: dict[str, Any], message: str) -> None:
+    with sw.CollectedHeap() as heap, pytest.raises(sw.InvalidError, match=message):
+        heap.set_pace(**pace)
+
+
+def test_steps_by_time() -> None:
+    with sw.CollectedHeap() as heap:
+        graph = heap.build(node_type(heap, 1), sw.linked_list(2000))
+        heap.start()
+        steps = 0
+        while heap.phase == "marking":
+            heap.step_ns(0)
+            steps += 1
+        assert steps == 8  # 256 objects each
+        heap.finish()
+        heap.start()
+        heap.step_ns(10**12)
+        assert heap.phase == "sweeping"
+        heap.step_ns(10**12)
+        assert (heap.phase, graph.nodes) == ("idle", 2000)
+
+
+def test_tiny_objects_share_a_block_that_lives_with_the_last_of_them() -> None:
+    with sw.CollectedHeap("go", tiny=True) as heap:
+        text = heap.add_type("text", 4)
+        first, second = heap.new(text), heap.new(text, 2)
+        assert first.address % 16 == 0
+        assert second.address == first.address + 8  # 8 B are aligned to 8
+        for packed in (first, second):
+            with pytest.raises(sw.StateError, match="may share its block"):
+                packed.free()
+            with pytest.raises(sw.InvalidError):
+                heap.weak(packed)
+            with pytest.raises(sw.InvalidError):
+                heap.set_finalizer(packed, lambda _: None)
+        alone = heap.new(heap.add_type("long", 24))
+        alone.free()
+        first.release()
+        filler = heap.new(heap.add_type("odd", 1), 15)  # a second block, with 1 B of room
+        assert heap.collect().marked_objects == 2  # second's block and filler's
+        filler.release()
+        newest = heap.new(text, 3)  # a third, with 4 B of room
+        assert newest.address % 16 == 0
+        second.release()
+        assert heap.collect().freed_objects == 2
+        heap.verify()

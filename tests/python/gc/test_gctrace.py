@@ -70,10 +70,12 @@ def test_ours_is_read() -> None:
         for _ in range(5):
             heap.new(node)
         heap.collect()
+        heap.set_pace(300, limit_bytes=9 << 20)
         heap.start()
         heap.finish()
+        heap.collect()
     """
-    for wanted, cycles in (("gctrace=1", 2), ("other=1,gctrace=1", 2), ("gctrace=10", 0), ("", 0)):
+    for wanted, cycles in (("gctrace=1", 3), ("other=1,gctrace=1", 3), ("gctrace=10", 0), ("", 0)):
         done = subprocess.run(
             [sys.executable, "-c", script],
             env=os.environ | {"SPANWISE_DEBUG": wanted},
@@ -82,10 +84,11 @@ def test_ours_is_read() -> None:
             check=True,
         )
         rows = parse_gctrace(done.stderr.splitlines()).array
-        assert rows["number"].tolist() == [1, 2][:cycles]
+        assert rows["number"].tolist() == [1, 2, 3][:cycles]
+        assert rows["goal_mb"].tolist() == [0, 9, 9][:cycles]  # 12 MB, but for the limit
         if cycles:
-            assert rows["before_mb"].tolist() == [8, 3]
-            assert rows["after_mb"].tolist() == [3, 3]
+            assert rows["before_mb"].tolist() == [8, 3, 3]
+            assert rows["after_mb"].tolist() == [3, 3, 3]
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

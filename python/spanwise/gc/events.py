@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a collector did and when: a row for each interval of time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format
+from spanwise._lib import check, ffi, lib
+from spanwise.gc.pauses import mutator_utilisation
+from spanwise.results.rows import Rows, Tabular, as_rows
+from spanwise.results.values import Result, Value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+EVENT_KINDS = ("cycle", "pause", "mark", "sweep", "assist", "wait", "finalize")
+"""By the numbers of sw_gc_event_kind: a whole cycle; a call that worked on it, while nothing else
+ran; a piece of marking; a piece of sweeping, by such a call or by an allocation; work on a cycle
+before an allocation; the wait for threads that stop; a finalizer."""
+
+_C_DTYPE = np.dtype([(name, np.uint64) for name in ("start_ns", "ns", "cycle", "thread", "kind")])
+EVENT_DTYPE = np.dtype(
+    [
+        ("kind", "U8"),
+        ("cycle", np.uint64),
+        ("thread", np.uint64),
+        ("start_ns", np.uint64),
+        ("ns", np.uint64),
+    ]
+)
+"""An interval: one of EVENT_KINDS, the cycle that was the last to begin (0: none), the system's
+number of the thread, its beginning since the heap was made, and its length."""
+
+SUM_DTYPE = np.dtype([("kind", "U8"), ("events", np.uint64), ("ns", np.uint64)])
+_BLOCK = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class CollectorEvents(Value, Result, Tabular):
+    """Events of a collected heap, in the order in which they began.
+
+    Attributes:
+        source: what they are of.
+        array: `kind` (one of "cycle", "pause", "mark", "sweep", "assist", "wait" and "finalize"),
+            `cycle`, `thread`, `start_ns` (since the heap was made) and `ns`. Where two begin
+            together, the longer one comes first: it has the other in it.
+        lost: how many are missing, the oldest; there was no room for them.
+        total_ns: how old the heap was when they were read.
+    """
+
+    source: str
+    array: Rows
+    lost: int
+    total_ns: int
+
+    def of(self, kind: str) -> Rows:
+        """The rows of one kind."""
+        return as_rows(np.asarray(self.array)[self.array["kind"] == kind])
+
+    def sums(self) -> Rows:
+        """How many of each kind there were, and how long they took together.
+
+        Returns:
+            `kind`, `events` and `ns`, a row for each kind.
+        """
+        rows = np.zeros(len(EVENT_KINDS), SUM_DTYPE)
+        for row, kind in zip(rows, EVENT_KINDS, strict=True):
+            mine = self.of(kind)
+            row["kind"], row["events"], row["ns"] = kind, len(mine), mine["ns"].sum()
+        return as_rows(rows)
+
+    def mutator(self) -> Rows:
+        """When the program ran: what no pause has, from the first event to the end.
+
+        Returns:
+            `start_ns` and `ns`, a row for each interval.
+        """
+        pauses = self.of("pause")
+        starts, ends = pauses["start_ns"].astype(np.int64), pauses["ns"].astype(np.int64)
+        ends = np.maximum.accumulate(starts + ends) if len(starts) else starts
+        first = int(self.array["start_ns"].min()) if self.lost else 0
+        begun, ended = np.r_[first, ends], np.r_[starts, self.total_ns]
+        runs = ended > begun
+        made = np.zeros(int(runs.sum()), [("start_ns", np.uint64), ("ns", np.uint64)])
+        made["start_ns"], made["ns"] = begun[runs], (ended - begun)[runs]
+        return as_rows(made)
+
+    def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
+        """The least share of any window left to the program; `spanwise.mutator_utilisation`.
+
+        Args:
+            windows_ns: lengths of windows; None: from the shortest pause to the heap's whole life.
+
+        Raises:
+            InvalidError: a window is not above 0, or longer than the heap's life.
+        """
+        pauses = self.of("pause")
+        return mutator_utilisation(pauses["start_ns"], pauses["ns"], self.total_ns, windows_ns)
+
+    def to_perfetto(self, path: str | os.PathLike[str]) -> None:
+        """Writes lanes for Perfetto and chrome://tracing: mutator, assist, mark, sweep, pause.
+
+        Waits, finalizers and whole cycles have lanes too.
+
+        Args:
+            path: of the file, JSON in the Trace Event Format; it appears whole or not at all.
+
+        Raises:
+            OSError: the system refused to write.
+        """
+        from spanwise.report.lanes import write  # noqa: PLC0415
+
+        write(self, path)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The lanes over time."""
+        from spanwise.plots.collectors import lanes  # noqa: PLC0415
+
+        return lanes(self.array, self.mutator(), ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "source": self.source,
+            "total_ns": self.total_ns,
+            "lost": self.lost,
+            "events": self.array.to_dicts(),
+        }
+
+    def __str__(self) -> str:
+        told = [
+            f"{row['kind']} {row['events']} ({int(row['ns']) / 1e6:.4g} ms)"
+            for row in self.sums()
+            if row["events"]
+        ]
+        lost = f", {self.lost} lost" if self.lost else ""
+        count = _format.plural(len(self.array), "event")
+        return f"{self.source}: {count} in {self.total_ns / 1e6:.4g} ms{lost}: {', '.join(told)}"
+
+
+def record_events(c_gc: Any, capacity: int) -> None:
+    """Keeps the last `capacity` events from now on."""
+    check(lib.sw_gc_record_events(c_gc, capacity))
+
+
+def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:
+    """Takes out all events that have ended, as rows of EVENT_DTYPE; and how many were lost."""
+    block, lost, lost_now = np.zeros(_BLOCK, _C_DTYPE), 0, ffi.new("uint64_t *")
+    found = []
+    count = _BLOCK
+    while count == _BLOCK:
+        buffer = ffi.from_buffer("sw_gc_event[]", block)
+        count = int(lib.sw_gc_take_events(c_gc, buffer, _BLOCK, lost_now))
+        lost += int(lost_now[0])
+        found.append(block[:count].copy())
+    taken = np.concatenate(found)
+    rows = np.zeros(len(taken), EVENT_DTYPE)
+    rows["kind"] = np.array(EVENT_KINDS)[taken["kind"].astype(np.intp)]
+    for name in ("cycle", "thread", "start_ns", "ns"):
+        rows[name] = taken[name]
+    return rows, lost
+
+
+def as_events(
+    source: str, parts: list[NDArray[np.void]], lost: int, total_ns: int
+) -> CollectorEvents:
+    """Events in the order in which they began, of parts in the order in which they ended."""
+    rows = np.concatenate([np.zeros(0, EVENT_DTYPE), *parts])
+    rows = rows[np.lexsort((-rows["ns"].astype(np.int64), rows["start_ns"]))]
+    ended = int((rows["start_ns"] + rows["ns"]).max(initial=0))
+    return CollectorEvents(source, as_rows(rows), lost, max(total_ns, ended))

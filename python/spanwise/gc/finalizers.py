@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finalizers of collected objects, and weak references to them.
+
+The C finalizer of each such object writes the object's address down, so C never calls into Python;
+`call_due` then calls what Python has for that address, with no lock held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import BlockFreedError
+from spanwise.gc.handle import GcHandle
+from spanwise.gc.objects import CollectedObject, ObjectType
+
+Finalizer: TypeAlias = Callable[[CollectedObject], object]
+
+NOTE = ffi.addressof(lib, "sw_note_finalized")
+
+
+class _Unraisable:
+    """Hands an error to `sys.unraisablehook`, as Python does with those of destructors."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __del__(self) -> None:
+        try:
+            raise self.error
+        finally:
+            del self.error  # its traceback has this frame
+
+
+def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
+    """Gives a live object of the heap a finalizer, in place of the one that it has."""
+    with handle as c_gc:
+        if target.freed or target.released:
+            raise BlockFreedError(f"{target!r}: the heap may have taken it back")
+        address = ffi.cast("void *", target.address)
+        if finalizer is None:
+            check(lib.sw_gc_set_finalizer(c_gc, address, ffi.NULL, ffi.NULL))
+            handle.finalizers.pop(target.address, None)
+            return
+        check(lib.sw_gc_set_finalizer(c_gc, address, NOTE, handle.note))
+        handle.finalizers[target.address] = (finalizer, target.type, target.count)
+        handle.objects[target.address] = target
+
+
+def _take_due(handle: GcHandle) -> tuple[Finalizer, CollectedObject] | None:
+    """A finalizer that is due, with its object, which is a root again; None: none is."""
+    with handle as c_gc:
+        if lib.sw_gc_finalize(c_gc, 1) == 0:
+            return None
+        address = int(ffi.cast("uintptr_t", handle.note[0]))
+        finalizer, kind, count = handle.finalizers.pop(address)
+        return finalizer, object_at(handle, address, kind, count)
+
+
+def call_due(handle: GcHandle, most: int | None) -> int:
+    """Calls finalizers that are due, in this thread; returns how many."""
+    called = 0
+    while most is None or called < most:
+        taken = None if handle.closed else _take_due(handle)
+        if taken is None:
+            break
+        finalizer, target = taken
+        called += 1
+        try:
+            finalizer(target)
+        except Exception as error:
+            _Unraisable(error)
+    return called
+
+
+def object_at(handle: GcHandle, address: int, kind: ObjectType, count: int) -> CollectedObject:
+    """The one Python object for that address that is neither freed nor released.
+
+    Inside `with handle`.
+    """
+    found = handle.objects.get(address)
+    if not isinstance(found, CollectedObject) or found.freed or found.released:
+        found = CollectedObject(handle, kind, count, address)
+        handle.objects[address] = found
+    return found
+
+
+class WeakObject:
+    """A weak reference to a collected object: calling it gives the object, None once it is gone.
+
+    Made by `CollectedHeap.weak`. What it gives is a root again, like every `CollectedObject`.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_ref", "count", "long", "type")
+
+    def __init__(self, handle: GcHandle, target: CollectedObject, *, long: bool) -> None:
+        self._handle = handle
+        self._ref = 0
+        self.type = target.type
+        self.count = target.count
+        self.long = long
+        out = ffi.new("sw_gc_ref *")
+        with handle as c_gc:
+            if target.freed or target.released:
+                raise BlockFreedError(f"{target!r}: the heap may have taken it back")
+            kind = lib.SW_GC_WEAK_LONG if long else lib.SW_GC_WEAK
+            check(lib.sw_gc_ref_new(c_gc, kind, ffi.cast("void *", target.address), out))
+            handle.objects[target.address] = target
+        self._ref = int(out[0])
+
+    def __call__(self) -> CollectedObject | None:
+        """The object; None: nothing reaches it any more, or it was freed.
+
+        Raises:
+            HeapClosedError: the heap is closed.
+        """
+        out = ffi.new("void **")
+        with self._handle as c_gc:
+            check(lib.sw_gc_ref_get(c_gc, self._ref, out))
+            address = int(ffi.cast("uintptr_t", out[0]))
+            return object_at(self._handle, address, self.type, self.count) if address else None
+
+    def __del__(self) -> None:
+        ref = getattr(self, "_ref", 0)
+        if ref:
+            self._handle.drop_ref(ref)
+
+    def __repr__(self) -> str:
+        return f"<WeakObject to {self.type!r}{', long' if self.long else ''}>"

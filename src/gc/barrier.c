@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes of pointers: what they replace while a cycle marks is marked, and so stays (snapshot at the beginning). */
+#include "gc/mark.h"
+
+static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
+    sw_os_lock_acquire(&gc->lock);
+    if (gc->phase == SW_GC_MARKING) sw_gc_mark_word(gc, value);
+    sw_os_lock_release(&gc->lock);
+}
+
+void sw_gc_write(sw_gc *gc, void *at, void *value) {
+    void **word = at;
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
+    if (sw_unlikely(sw_gc_phase_seen(gc) == SW_GC_MARKING) && *word != NULL)
+        keep(gc, (uintptr_t)*word);
+    *word = value;
+}
+
+void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t count) {
+    void **words = at;
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write_all")) return;
+    bool marking = sw_gc_phase_seen(gc) == SW_GC_MARKING;
+    for (size_t i = 0; i < count; i++) {
+        if (sw_unlikely(marking) && words[i] != NULL) keep(gc, (uintptr_t)words[i]);
+        words[i] = values[i];
+    }
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pointers to memory that ended (dangling.h). */
+#include "gc/dangling.h"
+
+static const sw_gc_ended *asked; /* atomic; NULL: nobody */
+
+void sw_gc_dangling_ask(const sw_gc_ended *ended) {
+    __atomic_store_n(&asked, ended, __ATOMIC_RELEASE);
+}
+
+void sw_gc_dangling_begin(sw_gc *gc) { gc->dangling.count = 0; }
+
+void sw_gc_dangling_note(sw_gc *gc, const uintptr_t *word) {
+    const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    sw_gc_dangling *found = &gc->dangling;
+    if ((gc->debug & SW_GC_DANGLING) == 0 || ended == NULL) return;
+    if (found->count == SW_GC_DANGLING_MOST || !ended->has(*word)) return;
+    found->words[found->count] = word;
+    found->targets[found->count++] = *word;
+}
+
+sw_gc_dangling sw_gc_dangling_take(sw_gc *gc) {
+    sw_gc_dangling found = gc->dangling;
+    gc->dangling.count = 0;
+    return found;
+}
+
+void sw_gc_dangling_report(const sw_gc_dangling *found) {
+    const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < found->count; i++)
+        ended->report(found->words[i],
+                      (const void *)found->targets[i]); /* NOLINT(performance-no-int-to-ptr) */
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When finalizers are due, and who calls them. Callers: cycle, hooks. */
+#ifndef SW_GC_FINALIZER_H
+#define SW_GC_FINALIZER_H
+
+#include "gc/mark.h"
+
+/* Under the collector's lock, when all that roots reach is marked: the finalizers of all other objects are due, and those objects are
+ * marked. True: there is more to mark. */
+bool sw_gc_finalizers_settle(sw_gc_marker *marker);
+/* In the child of a fork: finalizers that other threads were calling have been called. */
+void sw_gc_finalizers_forked(sw_gc *gc);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gc/mark_scan.h"
+
+#include "gc/type.h"
+
+enum { WORDS_A_PATTERN = 64 };
+
+/* --- discovery -------------------------------------------------------------------------------- */
+
+void sw_gc_refuse_push(sw_gc_marker *marker) {
+    marker->gc->overflowed = true;
+    marker->gc->cycle.overflows++;
+}
+
+bool sw_gc_meet(sw_gc_marker *marker, uint32_t id) {
+    sw_heap *heap = marker->gc->heap;
+    if (marker->annexes[id].stamp >> 32 != heap->id) return false;
+    sw_gc_annex_prepare(heap, id, marker->stamp);
+    return true;
+}
+
+void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p) {
+    const sw_space *space = marker->gc->heap->space;
+    if (!space->constrained) return;
+    uint32_t id = sw_space_id_of(space, p);
+    if (id >= SW_SPAN_FIRST) sw_gc_discover_in(marker, p, id);
+}
+
+/* --- batches ----------------------------------------------------------------------------------- */
+
+/* Finds the word of marks, if the pointer leads into a span that this cycle has. */
+static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
+    const sw_gc_annex *annex = &marker->annexes[found->id];
+    found->word = &marker->marked;
+    found->slot = 0;
+    if (sw_unlikely(annex->stamp != marker->stamp) && !sw_gc_meet(marker, found->id)) return;
+    found->slot = (uint32_t)(((sw_product)(found->p - annex->base) * annex->magic) >> 64);
+    found->word = &annex->marks[found->slot / 64];
+    __builtin_prefetch(found->word, 1);
+}
+
+/* Without a branch that depends on the mark: in a graph it is anyone's guess. The stack has room for one more. */
+static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_gc_pointer *found,
+                                           sw_gc_grey *top) {
+    const sw_gc_annex *annex = &marker->annexes[found->id];
+    uint64_t bits = *found->word, mask = annex->scan_mask, slot = found->slot;
+    bool was = sw_fast_set_bit(&bits, slot) != 0;
+    *found->word = bits;
+    uintptr_t at = annex->base + slot * annex->bytes;
+    *top = mask != 0 ? (sw_gc_grey){at, mask} : (sw_gc_grey){at | SW_GC_WIDE, found->id};
+    return top + (!was & (mask != 0 || annex->type != SW_GC_TYPE_UNSET));
+}
+
+/* Marks what was found, all at once: the annexes are on their way from memory since they were found, and the words of
+ * marks are while the other annexes are read. */
+void sw_gc_settle_all(sw_gc_marker *marker) {
+    sw_gc_stack *stack = &marker->stack;
+    sw_gc_pointer *found = marker->found, *end = found + marker->found_count;
+    marker->found_count = 0;
+    for (sw_gc_pointer *each = found; each < end; each++) place(marker, each);
+    bool has_room = stack->end - stack->top >= end - found;
+    if (sw_unlikely(marker->by_span) || (sw_unlikely(!has_room) && !sw_gc_stack_grow(stack))) {
+        for (; found < end; found++) sw_gc_discover_in(marker, found->p, found->id);
+        return;
+    }
+    sw_gc_grey *top = stack->top;
+    for (; found < end; found++) top = settle(marker, found, top);
+    stack->top = top;
+}
+
+/* --- wide objects ------------------------------------------------------------------------------ */
+
+/* Bytes of an object of the span. */
+static size_t object_bytes(const sw_heap *heap, uint32_t id) {
+    size_t bytes = sw_gc_annexes[id].bytes;
+    return bytes != 0 ? bytes : (size_t)heap->space->cold[id].pages << heap->table->page_shift;
+}
+
+/* A piece of an object of many words, or of a type of its own. The next piece is pushed first, so that one huge array
+ * never keeps other objects waiting with a stack of its size. Where the stack has no room for it, all is
+ * scanned at once: a piece that were lost would be lost in each round. */
+static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
+    uint32_t id = (uint32_t)rest;
+    const sw_gc_annex *annex = &marker->annexes[id];
+    const sw_span *span = sw_space_span(marker->gc->heap->space, id);
+    const uint32_t *types = sw_gc_slot_types[id];
+    uint32_t type = types == NULL ? annex->type : types[sw_span_slot_of(span, at)];
+    const sw_gc_layout *layout = sw_gc_layout_of(marker->gc, type);
+    size_t end = object_bytes(marker->gc->heap, id), from = (rest >> 32) * SW_GC_PIECE_BYTES;
+    size_t to = end;
+    if (end - from > SW_GC_PIECE_BYTES &&
+        sw_gc_try_push(&marker->stack, at | SW_GC_WIDE, rest + (1ull << 32)))
+        to = from + SW_GC_PIECE_BYTES;
+    marker->work -= (int64_t)((to - from) / SW_GC_WORK_BYTES);
+    for (; from < to; from += WORDS_A_PATTERN * 8) {
+        uint64_t words = (to - from) / 8;
+        uint64_t mask = sw_gc_pattern_at(layout, from / 8);
+        sw_gc_scan_words(marker, at + from,
+                         words >= 64 ? mask : mask & sw_low_mask((uint32_t)words));
+    }
+}
+
+void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey) {
+    if ((grey.at & SW_GC_WIDE) != 0)
+        scan_wide(marker, grey.at & ~(uintptr_t)SW_GC_KINDS, grey.rest);
+    else
+        sw_gc_discover(marker, grey.rest);
+}

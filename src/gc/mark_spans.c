@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marking span by span. A span that waits gathers grey objects, so that those which lie together are scanned together, in the order
+ * of their addresses; the span that has waited longest is next (Go, "The Green Tea garbage collector", 2025). Objects that are wide, and
+ * those for whose bits there was no memory, wait on the stack, as in the other order, and come first. */
+#include "gc/mark_scan.h"
+
+/* Where slot 64 k + i begins: first + i * bytes. */
+static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
+    for (; bits != 0; bits &= bits - 1) {
+        uintptr_t at = first + (uintptr_t)sw_ctz(bits) * bytes;
+        __builtin_prefetch((const void *)at); /* NOLINT(performance-no-int-to-ptr) */
+    }
+}
+
+/* Scans grey slots of a word of the span, as the work allows. Those that turn grey meanwhile, these too, wait for its next turn. The
+ * span may have got objects of several types since the slots turned grey. */
+static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr_t first) {
+    const sw_gc_annex *annex = &marker->annexes[id];
+    uint64_t bits = *word, mask = annex->scan_mask;
+    uint32_t bytes = annex->bytes;
+    *word = 0;
+    prefetch_all(first, bits, bytes);
+    for (; bits != 0 && marker->work > 0; bits &= bits - 1) {
+        uintptr_t at = first + (uintptr_t)sw_ctz(bits) * bytes;
+        marker->work--;
+        if (sw_likely(mask != 0))
+            sw_gc_scan_words(marker, at, mask);
+        else
+            sw_gc_scan_kind(marker, (sw_gc_grey){at | SW_GC_WIDE, id});
+    }
+    *word |= bits;
+    sw_gc_settle_all(marker);
+}
+
+/* The span that has waited longest. */
+static void scan_span(sw_gc_marker *marker, sw_gc_span_queue *queue) {
+    uint32_t id = queue->first;
+    const sw_gc_annex *annex = &marker->annexes[id];
+    sw_gc_greys *greys = sw_gc_greys_of[id];
+    uint64_t left = 0;
+    sw_check2(sw_gc_greys_check(greys, annex));
+    sw_gc_queue_take(queue);
+    for (uint32_t k = 0; k < greys->words; k++) {
+        if (greys->bits[k] != 0 && marker->work > 0)
+            scan_word(marker, id, &greys->bits[k], annex->base + (uintptr_t)k * 64 * annex->bytes);
+        left |= greys->bits[k];
+    }
+    if (left != 0 && !greys->is_queued) sw_gc_queue_put_back(queue, id);
+}
+
+bool sw_gc_drain_spans(sw_gc_marker *marker) {
+    sw_gc_span_queue *queue = &marker->gc->queue;
+    sw_gc_stack *stack = &marker->stack;
+    while (stack->top != stack->base || queue->first != 0) {
+        if (marker->work <= 0) return false;
+        if (stack->top == stack->base) {
+            scan_span(marker, queue);
+            continue;
+        }
+        marker->work--;
+        sw_gc_scan(marker, *--stack->top);
+        sw_gc_settle_all(marker);
+    }
+    return true;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entries lie in an array, so that a number finds one. Those that have an object are in a hash table of chains as well, so that the
+ * explicit free of an object finds all of them. Nothing here is allocated while a cycle works. */
+#include "gc/refs.h"
+
+#include "base/assert.h"
+#include "base/fail.h"
+#include "gc/annex.h"
+#include "gc/mark.h"
+#include "gc/type.h"
+#include "heap/target.h"
+
+enum { BUCKETS_FIRST = 1024, BUCKETS_MAX = 1 << 30 };
+
+const char *sw_gc_refs_check(const sw_gc_refs *refs) {
+    return SW_RULE((refs->buckets == NULL) == (refs->bucket_count == 0))
+        ?: SW_RULE((refs->bucket_count & (refs->bucket_count - 1)) == 0)
+        ?: SW_RULE(refs->hashed <= refs->entries.count)
+        ?: SW_RULE(refs->hashed == 0 || refs->buckets != NULL)
+        ?: SW_RULE((refs->due_first == 0) == (refs->due_last == 0));
+}
+
+/* --- by object -------------------------------------------------------------------------------- */
+
+static uint32_t *bucket_of(const sw_gc_refs *refs, uintptr_t object) {
+    uint64_t hash = (uint64_t)object * 0x9E3779B97F4A7C15u >> 32;
+    return &refs->buckets[hash & (refs->bucket_count - 1)];
+}
+
+static uint32_t number_of(const sw_gc_refs *refs, const sw_gc_ref_entry *entry) {
+    return (uint32_t)(entry - (const sw_gc_ref_entry *)refs->entries.items) + 1;
+}
+
+static void chain(const sw_gc_refs *refs, sw_gc_ref_entry *entry) {
+    uint32_t *bucket = bucket_of(refs, entry->object);
+    entry->next = *bucket;
+    *bucket = number_of(refs, entry);
+}
+
+static void count_hashed(sw_gc_refs *refs, uint32_t hashed) {
+    __atomic_store_n(&refs->hashed, hashed, __ATOMIC_RELAXED);
+}
+
+/* Where the system refuses memory for more buckets, the chains get longer. False: there is no bucket at all. */
+static bool make_buckets(sw_gc_refs *refs) {
+    uint32_t before = refs->bucket_count, count = before == 0 ? BUCKETS_FIRST : 2 * before;
+    if (refs->hashed < before || before >= BUCKETS_MAX) return true;
+    uint32_t *buckets = sw_os_map(count * sizeof *buckets);
+    if (buckets == NULL) return before != 0;
+    if (before != 0) (void)sw_os_release(refs->buckets, before * sizeof *buckets);
+    refs->buckets = buckets;
+    refs->bucket_count = count;
+    for (uint32_t i = 0; i < refs->entries.count; i++) {
+        sw_gc_ref_entry *entry = sw_gc_refs_entry(refs, i);
+        if (entry->object != 0) chain(refs, entry);
+    }
+    return true;
+}
+
+/* The entry has no object. */
+static void put_object(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t object) {
+    entry->object = object;
+    if (object == 0) return;
+    chain(refs, entry);
+    count_hashed(refs, refs->hashed + 1);
+}
+
+/* *at names the entry, which leaves its chain. */
+static void unchain(sw_gc_refs *refs, uint32_t *at, sw_gc_ref_entry *entry) {
+    *at = entry->next;
+    entry->next = 0;
+    entry->object = 0;
+    count_hashed(refs, refs->hashed - 1);
+}
+
+void sw_gc_refs_clear(sw_gc_refs *refs, sw_gc_ref_entry *entry) {
+    if (entry->object == 0) return;
+    uint32_t *at = bucket_of(refs, entry->object), number = number_of(refs, entry);
+    while (*at != number) at = &sw_gc_refs_entry(refs, *at - 1)->next;
+    unchain(refs, at, entry);
+}
+
+sw_gc_ref_entry *sw_gc_refs_finalizer(const sw_gc_refs *refs, uintptr_t object) {
+    if (refs->hashed == 0) return NULL;
+    for (uint32_t number = *bucket_of(refs, object); number != 0;) {
+        sw_gc_ref_entry *entry = sw_gc_refs_entry(refs, number - 1);
+        bool waits = entry->state == SW_GC_ENTRY_FINALIZER || entry->state == SW_GC_ENTRY_DUE;
+        if (waits && entry->object == object) return entry;
+        number = entry->next;
+    }
+    return NULL;
+}
+
+/* A finalizer that is due stays in its queue, without an object, until it would be called. */
+void sw_gc_refs_forget(sw_gc_refs *refs, uintptr_t object) {
+    if (refs->hashed == 0) return;
+    for (uint32_t *at = bucket_of(refs, object); *at != 0;) {
+        sw_gc_ref_entry *entry = sw_gc_refs_entry(refs, *at - 1);
+        if (entry->object != object) {
+            at = &entry->next;
+            continue;
+        }
+        unchain(refs, at, entry);
+        if (entry->state == SW_GC_ENTRY_FINALIZER) sw_gc_refs_drop(refs, entry);
+    }
+}
+
+/* --- entries ---------------------------------------------------------------------------------- */
+
+/* NULL: no memory. */
+static sw_gc_ref_entry *take_entry(sw_gc_refs *refs) {
+    if (refs->unused == 0) {
+        sw_gc_ref_entry *added = sw_gc_array_add(&refs->entries, sizeof *added);
+        if (added != NULL) *added = (sw_gc_ref_entry){0};
+        return added;
+    }
+    sw_gc_ref_entry *entry = sw_gc_refs_entry(refs, refs->unused - 1);
+    refs->unused = entry->next;
+    entry->next = 0;
+    return entry;
+}
+
+sw_gc_ref_entry *sw_gc_refs_add(sw_gc_refs *refs, uintptr_t object, sw_gc_entry_state state) {
+    sw_check2(sw_gc_refs_check(refs));
+    if (!make_buckets(refs)) return NULL;
+    sw_gc_ref_entry *entry = take_entry(refs);
+    if (entry == NULL) return NULL;
+    entry->state = state;
+    put_object(refs, entry, object);
+    return entry;
+}
+
+void sw_gc_refs_drop(sw_gc_refs *refs, sw_gc_ref_entry *entry) {
+    sw_gc_refs_clear(refs, entry);
+    *entry = (sw_gc_ref_entry){.generation = entry->generation + 1, .next = refs->unused};
+    refs->unused = number_of(refs, entry);
+}
+
+void sw_gc_refs_end(sw_gc_refs *refs) {
+    sw_gc_array_end(&refs->entries, sizeof(sw_gc_ref_entry));
+    if (refs->buckets != NULL)
+        (void)sw_os_release(refs->buckets, refs->bucket_count * sizeof *refs->buckets);
+    *refs = (sw_gc_refs){0};
+}
+
+/* --- objects ---------------------------------------------------------------------------------- */
+
+bool sw_gc_refs_is_object(const sw_gc *gc, const void *object) {
+    sw_target target = sw_target_find(gc->heap, object);
+    return target.misuse == SW_MISUSE_NONE && !sw_target_is_shared(gc->heap, &target);
+}
+
+bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object) {
+    uint32_t id = sw_space_id_of(gc->heap->space, object);
+    const sw_gc_annex *annex = &sw_gc_annexes[id];
+    if (annex->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* nothing has led there */
+    uint64_t slot = (uint64_t)(((sw_product)(object - annex->base) * annex->magic) >> 64);
+    return (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
+}
+
+void sw_gc_refs_settle(sw_gc *gc, sw_gc_entry_state state) {
+    for (uint32_t i = 0; i < gc->refs.entries.count; i++) {
+        sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
+        if (entry->state != state || entry->object == 0) continue;
+        if (sw_gc_refs_is_marked(gc, entry->object)) continue;
+        sw_gc_refs_clear(&gc->refs, entry);
+        gc->cycle.cleared_refs++;
+    }
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+static sw_status unknown(const char *op, sw_gc_ref ref) {
+    return sw_fail(SW_INVALID, op, "no reference has number %llu, or it was freed",
+                   (unsigned long long)ref);
+}
+
+/* NULL: there is no such reference. */
+static sw_gc_ref_entry *find(const sw_gc_refs *refs, sw_gc_ref ref) {
+    uint32_t number = (uint32_t)ref;
+    if (number == 0 || number > refs->entries.count) return NULL;
+    sw_gc_ref_entry *entry = sw_gc_refs_entry(refs, number - 1);
+    bool is_ref = entry->state >= SW_GC_ENTRY_STRONG && entry->state <= SW_GC_ENTRY_LONG;
+    return is_ref && entry->generation == ref >> 32 ? entry : NULL;
+}
+
+/* Locks a collector that lives; object is NULL or one of its. */
+static sw_status enter(sw_gc *gc, const char *op, const void *object) {
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    sw_os_lock_acquire(&gc->lock);
+    if (object == NULL || sw_gc_refs_is_object(gc, object)) return SW_OK;
+    sw_os_lock_release(&gc->lock);
+    return sw_fail(SW_INVALID, op, "no object of the heap begins at %p", object);
+}
+
+sw_status sw_gc_ref_new(sw_gc *gc, sw_gc_ref_kind kind, const void *object, sw_gc_ref *out) {
+    const char *op = "gc_ref_new";
+    sw_status status = enter(gc, op, object);
+    if (status != SW_OK) return status;
+    bool known = (unsigned)kind <= SW_GC_WEAK_LONG && out != NULL;
+    sw_gc_entry_state state = (sw_gc_entry_state)(SW_GC_ENTRY_STRONG + (unsigned)kind);
+    sw_gc_ref_entry *entry = known ? sw_gc_refs_add(&gc->refs, (uintptr_t)object, state) : NULL;
+    if (entry != NULL) *out = (sw_gc_ref)entry->generation << 32 | number_of(&gc->refs, entry);
+    sw_os_lock_release(&gc->lock);
+    if (!known) return sw_fail(SW_INVALID, op, "out is NULL, or there is no kind %d", (int)kind);
+    return entry != NULL ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a reference");
+}
+
+sw_status sw_gc_ref_get(sw_gc *gc, sw_gc_ref ref, void **object) {
+    const char *op = "gc_ref_get";
+    sw_status status = enter(gc, op, NULL);
+    if (status != SW_OK) return status;
+    const sw_gc_ref_entry *entry = find(&gc->refs, ref);
+    if (entry != NULL) {
+        *object = (void *)entry->object; /* NOLINT(performance-no-int-to-ptr) */
+        if (gc->phase == SW_GC_MARKING && entry->object != 0) sw_gc_mark_word(gc, entry->object);
+    }
+    sw_os_lock_release(&gc->lock);
+    return entry != NULL ? SW_OK : unknown(op, ref);
+}
+
+sw_status sw_gc_ref_set(sw_gc *gc, sw_gc_ref ref, const void *object) {
+    const char *op = "gc_ref_set";
+    sw_status status = enter(gc, op, object);
+    if (status != SW_OK) return status;
+    sw_gc_ref_entry *entry = find(&gc->refs, ref);
+    if (entry != NULL) {
+        sw_gc_refs_clear(&gc->refs, entry);
+        put_object(&gc->refs, entry, (uintptr_t)object);
+    }
+    sw_os_lock_release(&gc->lock);
+    return entry != NULL ? SW_OK : unknown(op, ref);
+}
+
+sw_status sw_gc_ref_free(sw_gc *gc, sw_gc_ref ref) {
+    const char *op = "gc_ref_free";
+    sw_status status = enter(gc, op, NULL);
+    if (status != SW_OK) return status;
+    sw_gc_ref_entry *entry = find(&gc->refs, ref);
+    if (entry != NULL) sw_gc_refs_drop(&gc->refs, entry);
+    sw_os_lock_release(&gc->lock);
+    return entry != NULL ? SW_OK : unknown(op, ref);
+}

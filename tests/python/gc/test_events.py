@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of a collected heap: what is there after known calls, and the same in lanes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.gc.events import EVENT_DTYPE, as_events
+
+
+def by_hand(rows: list[tuple[str, int, int, int, int]], total: int = 0) -> sw.CollectorEvents:
+    return as_events("by hand", [np.array(rows, EVENT_DTYPE)], 0, total)
+
+
+def kinds(events: sw.CollectorEvents) -> list[str]:
+    return [str(kind) for kind in events.array["kind"]]
+
+
+TWO = by_hand(
+    [
+        ("mark", 1, 7, 110, 20),
+        ("sweep", 1, 7, 130, 30),
+        ("pause", 1, 7, 100, 70),
+        ("assist", 1, 7, 90, 90),
+        ("cycle", 1, 7, 100, 70),
+        ("sweep", 1, 8, 300, 10),
+        ("pause", 2, 7, 400, 50),
+    ],
+    1000,
+)
+
+
+def test_rows_are_in_the_order_in_which_they_began() -> None:
+    assert kinds(TWO) == ["assist", "pause", "cycle", "mark", "sweep", "sweep", "pause"]
+    assert TWO.array["start_ns"].tolist() == [90, 100, 100, 110, 130, 300, 400]
+
+
+def test_sums_and_what_is_left_to_the_program() -> None:
+    assert [tuple(row) for row in np.asarray(TWO.sums()).tolist()] == [
+        ("cycle", 1, 70),
+        ("pause", 2, 120),
+        ("mark", 1, 20),
+        ("sweep", 2, 40),
+        ("assist", 1, 90),
+        ("wait", 0, 0),
+        ("finalize", 0, 0),
+    ]
+    runs = [tuple(row) for row in np.asarray(TWO.mutator()).tolist()]
+    assert runs == [(0, 100), (170, 230), (450, 550)]
+    assert sum(length for _, length in runs) + 120 == TWO.total_ns
+    # The worst window of 350 ns has both pauses: 100 to 450.
+    least = TWO.utilisation([70, 350, 1000])["utilisation"]
+    assert least == pytest.approx([0, 1 - 120 / 350, 0.88])
+
+
+def test_no_events() -> None:
+    none = by_hand([], 50)
+    assert [tuple(row) for row in np.asarray(none.mutator()).tolist()] == [(0, 50)]
+    assert none.sums()["events"].sum() == 0
+    assert (none.utilisation([10])["utilisation"] == 1).all()
+    assert "0 events" in str(none)
+
+
+def test_the_program_is_told_from_the_first_event_on_where_some_are_lost() -> None:
+    part = np.array([("pause", 3, 7, 400, 50)], EVENT_DTYPE)
+    events = as_events("by hand", [part], 9, 500)
+    assert [tuple(row) for row in np.asarray(events.mutator()).tolist()] == [(450, 50)]
+    assert "9 lost" in str(events)
+
+
+def test_a_collection_and_steps() -> None:
+    with sw.CollectedHeap() as heap:
+        node = heap.add_type("node", 64, range(4))
+        kept = heap.build(node, sw.random_graph(500, 4, seed=1))
+        heap.collect()
+        assert len(heap.events().array) == 0
+        heap.record_events()
+        heap.collect()
+        events = heap.events()
+        assert sorted(kinds(events)) == ["cycle", "mark", "mark", "pause", "sweep"]
+        assert kinds(events)[:2] in (["cycle", "pause"], ["pause", "cycle"])
+        assert set(events.array["cycle"].tolist()) == {2}
+        heap.start()
+        while heap.phase != "idle":
+            heap.step(100)
+        told = {str(row["kind"]): int(row["events"]) for row in heap.events().sums()}
+        steps = heap.cycles[-1]["steps"]
+        assert told["pause"] == 1 + steps and told["cycle"] == 2
+        assert told["mark"] + told["sweep"] == 3 + steps
+        assert len(heap.events().array) == 5 + 2 * steps + 1  # they stay, and are read once
+        heap.record_events()
+        assert len(heap.events().array) == 0
+        kept.release()
+
+
+def test_the_oldest_give_way_and_are_counted() -> None:
+    with sw.CollectedHeap() as heap:
+        heap.record_events(3)
+        heap.collect()
+        events = heap.events()
+        assert sorted(kinds(events)) == ["cycle", "pause", "sweep"] and events.lost == 2
+        heap.collect()
+        assert heap.events().lost == 4
+        heap.record_events(0)
+        heap.collect()
+        assert heap.events().lost == 0 and len(heap.events().array) == 0
+        with pytest.raises(sw.InvalidError):
+            heap.record_events(2**26 + 1)
+        with pytest.raises(sw.InvalidError):
+            heap.record_events(-1)
+    with pytest.raises(sw.HeapClosedError):
+        heap.events()
+
+
+def test_more_than_one_block_is_taken_out() -> None:
+    with sw.CollectedHeap() as heap:
+        heap.record_events()
+        for _ in range(1000):
+            heap.collect()
+        events = heap.events()
+        assert len(events.array) == 5000 and events.lost == 0
+        assert sorted(set(events.array["cycle"].tolist())) == list(range(1, 1001))
+
+
+def test_finalizers_and_assists() -> None:
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("text", 64)
+        heap.record_events()
+        heap.new(kind, finalizer=lambda _: None).release()
+        heap.collect()
+        heap.run_finalizers()
+        assert kinds(heap.events())[-1] == "finalize"
+        heap.set_debug(always=True)
+        heap.new(kind)
+        assert "assist" in kinds(heap.events())
+
+
+def test_lanes_of_perfetto(tmp_path: Path) -> None:
+    path = tmp_path / "lanes.json"
+    TWO.to_perfetto(path)
+    told = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in told if e["name"] == "thread_name"}
+    assert list(names.values()) == [
+        *("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
+    ]
+    spans = [e for e in told if e["ph"] == "X"]
+    assert all(names[e["tid"]] == e["name"] for e in spans)
+    assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [
+        ("mutator", 0, 0.1),
+        ("mutator", 0.17, 0.23),
+        ("mutator", 0.45, 0.55),
+        ("assist", 0.09, 0.09),
+        ("pause", 0.1, 0.07),
+        ("cycle", 0.1, 0.07),
+        ("mark", 0.11, 0.02),
+        ("sweep", 0.13, 0.03),
+        ("sweep", 0.3, 0.01),
+        ("pause", 0.4, 0.05),
+    ]
+    assert spans[-2]["args"] == {"cycle": 1, "thread": 8}
+    with pytest.raises(OSError, match="nowhere"):
+        TWO.to_perfetto(tmp_path / "nowhere" / "lanes.json")
+
+
+def test_lanes_as_a_picture() -> None:
+    ax = TWO.plot()
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    told = "mutator (3), assist (1), mark (1), sweep (2), pause (2), cycle (1)"
+    assert ", ".join(labels) == told
+    assert ax.get_xlabel().endswith("ns")

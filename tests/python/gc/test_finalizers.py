@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finalizers and weak references of collected objects."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import spanwise as sw
+
+
+@pytest.fixture
+def heap() -> Iterator[sw.CollectedHeap]:
+    with sw.CollectedHeap() as made:
+        made.set_debug(checkmark=True, clobber=True)
+        yield made
+
+
+def pair_type(heap: sw.CollectedHeap) -> sw.ObjectType:
+    return heap.add_type("pair", 16, [0, 1])
+
+
+def test_a_finalizer_gets_its_object_once(heap: sw.CollectedHeap) -> None:
+    kind, seen = pair_type(heap), []
+    made = heap.new(kind, 3, finalizer=lambda it: seen.append((it.address, it.count, it[5])))
+    inner = heap.new(kind)
+    made[5], address = inner, made.address
+    told = (address, 3, inner.address)
+    assert (heap.collect().due_finalizers, heap.run_finalizers()) == (0, 0)
+    del made, inner
+    cycle = heap.collect()
+    assert (cycle.due_finalizers, cycle.marked_objects, cycle.freed_objects) == (1, 2, 0)
+    assert seen == []
+    assert (heap.run_finalizers(), seen) == (1, [told])
+    assert heap.run_finalizers() == 0
+    assert heap.collect().freed_objects == 2
+    assert heap.collect().due_finalizers == 0
+
+
+def test_what_a_finalizer_keeps_lives_and_may_get_one_again(heap: sw.CollectedHeap) -> None:
+    kept: list[sw.CollectedObject] = []
+    made = heap.new(pair_type(heap), finalizer=kept.append)
+    address = made.address
+    del made
+    heap.collect()
+    assert heap.run_finalizers() == 1
+    assert kept[0].address == address
+    assert heap.collect().freed_objects == 0
+    heap.set_finalizer(kept[0], kept.append)
+    kept.clear()
+    heap.collect()
+    assert heap.run_finalizers() == 1
+    heap.set_finalizer(kept[0], kept.append)
+    heap.set_finalizer(kept[0], None)
+    kept.clear()
+    assert (heap.collect().freed_objects, heap.run_finalizers()) == (1, 0)
+
+
+def test_a_finalizer_that_raises_goes_to_the_unraisable_hook(
+    heap: sw.CollectedHeap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: caught.append(told.exc_value))
+    kind, called = pair_type(heap), []
+
+    def fails(it: sw.CollectedObject) -> None:
+        called.append(it.address)
+        raise ValueError(f"of {it.address}")
+
+    for _ in range(3):
+        heap.new(kind, finalizer=fails)
+    heap.collect()
+    assert heap.run_finalizers() == 3
+    assert [str(error) for error in caught] == [f"of {address}" for address in called]
+    assert all(isinstance(error, ValueError) for error in caught)
+    caught.clear()  # their tracebacks have the objects
+    assert heap.collect().freed_objects == 3
+
+
+def test_what_finalizers_may_do(heap: sw.CollectedHeap) -> None:
+    kind, done = pair_type(heap), []
+
+    def works(it: sw.CollectedObject) -> None:
+        heap.collect()
+        it[0] = heap.new(kind)
+        assert it[0] is not None
+        it.free()
+        done.append(heap.run_finalizers())
+
+    for _ in range(2):
+        heap.new(kind, finalizer=works)
+    heap.collect()
+    assert heap.run_finalizers(1) == 1
+    assert done == [0, 1]
+    heap.verify()
+
+
+def test_a_finalizer_that_closes_the_heap() -> None:
+    heap, called = sw.CollectedHeap(), []
+
+    def closes(it: sw.CollectedObject) -> None:
+        called.append(it)
+        heap.close()
+
+    for _ in range(3):
+        heap.new(pair_type(heap), finalizer=closes)
+    heap.collect()
+    assert heap.run_finalizers() == 1
+    assert len(called) == 1
+    assert heap.closed
+    with pytest.raises(sw.HeapClosedError):
+        called[0][0] = None
+
+
+def test_no_lock_is_held_while_a_finalizer_runs(heap: sw.CollectedHeap) -> None:
+    made: list[Any] = []
+
+    def waits(it: sw.CollectedObject) -> None:
+        other = threading.Thread(target=lambda: made.append(heap.new(it.type)))
+        other.start()
+        other.join(30)
+        assert made
+
+    heap.new(pair_type(heap), finalizer=waits)
+    heap.collect()
+    assert heap.run_finalizers() == 1
+    assert len(made) == 1
+
+
+def test_an_explicit_free_takes_finalizer_and_references_away(heap: sw.CollectedHeap) -> None:
+    made = heap.new(pair_type(heap), finalizer=lambda _: pytest.fail("it was freed"))
+    weak, long = heap.weak(made), heap.weak(made, long=True)
+    made.free()
+    assert weak() is None
+    assert long() is None
+    assert (heap.collect().due_finalizers, heap.run_finalizers()) == (0, 0)
+    for call in (heap.weak, lambda it: heap.set_finalizer(it, print)):
+        with pytest.raises(sw.BlockFreedError):
+            call(made)
+
+
+def test_weak_references(heap: sw.CollectedHeap) -> None:
+    kind = pair_type(heap)
+    made = heap.new(kind, 2)
+    weak = heap.weak(made)
+    assert weak() is made
+    assert repr(weak) == f"<WeakObject to {kind!r}>"
+    heap.collect()
+    assert weak() is made
+    parent = heap.new(kind)
+    parent[0], address = made, made.address
+    del made
+    gc.collect()
+    assert heap.collect().cleared_refs == 0
+    again = weak()
+    assert again is not None
+    assert (again.address, again.count, again.type) == (address, 2, kind)
+    assert weak() is again
+    parent[0] = None
+    assert heap.collect().cleared_refs == 0  # `again` is a root
+    again.release()
+    assert heap.collect().cleared_refs == 1
+    assert weak() is None
+
+
+def test_long_references_see_what_comes_back(heap: sw.CollectedHeap) -> None:
+    kept: list[sw.CollectedObject] = []
+    made = heap.new(pair_type(heap), finalizer=kept.append)
+    weak, long = heap.weak(made), heap.weak(made, long=True)
+    del made
+    heap.collect()
+    assert weak() is None
+    heap.run_finalizers()
+    assert long() is kept[0]
+    heap.collect()
+    assert long() is kept[0]
+    kept.clear()
+    heap.collect()
+    assert long() is None
+
+
+def test_a_weak_load_during_marking_keeps_the_object(heap: sw.CollectedHeap) -> None:
+    kind = pair_type(heap)
+    made = heap.new(kind)
+    weak, other = heap.weak(made), heap.weak(heap.new(kind))
+    made.release()
+    heap.start()
+    taken = weak()
+    heap.finish()
+    assert taken is not None
+    taken[0] = None
+    assert other() is None
+    assert heap.collect().freed_objects == 0
+
+
+def test_references_end_with_their_python_objects_and_with_the_heap() -> None:
+    heap = sw.CollectedHeap()
+    made = heap.new(pair_type(heap))
+    for _ in range(10_000):
+        heap.weak(made)
+    weak = heap.weak(made)
+    heap.verify()
+    heap.close()
+    with pytest.raises(sw.HeapClosedError):
+        weak()
+    assert heap.run_finalizers() == 0
+    del weak
+
+
+def test_wrong_arguments(heap: sw.CollectedHeap) -> None:
+    made = heap.new(pair_type(heap))
+    with sw.CollectedHeap() as other:
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            other.weak(made)
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            other.set_finalizer(made, print)
+    with pytest.raises(TypeError, match="not int"):
+        heap.weak(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cannot be"):
+        heap.set_finalizer(made, 7)  # type: ignore[arg-type]
+    with pytest.raises(sw.InvalidError):
+        heap.run_finalizers(-1)

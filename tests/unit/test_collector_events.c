@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The events of a collector: which ones there are after calls whose work is known, in which order, and within what. Times
+ * are only compared with each other. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "spanwise/gc.h"
+
+enum { ROOM = 4096, NODES = 2000, KINDS = SW_GC_EVENT_FINALIZE + 1, SMALL = 4 };
+
+typedef struct fixture {
+    sw_gc *gc;
+    uint32_t node;
+    void **list; /* a root */
+    sw_gc_event events[ROOM];
+    size_t count;
+    uint64_t lost;
+} fixture;
+
+static fixture shared;
+
+static void push(fixture *f) {
+    void **made = sw_gc_new(f->gc, f->node, 1);
+    CHECK(made != NULL);
+    *made = (void *)f->list;
+    f->list = made;
+}
+
+static fixture *start(size_t capacity, int nodes) {
+    static const uint64_t first = 1;
+    fixture *f = &shared;
+    uint32_t id;
+    memset(f, 0, sizeof *f);
+    CHECK_EQ(sw_gc_create(NULL, &f->gc), SW_OK);
+    CHECK_EQ(sw_gc_add_type(f->gc, &(sw_gc_type){"node", 64, &first}, &f->node), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(f->gc, &f->list, sizeof f->list, &id), SW_OK);
+    for (int i = 0; i < nodes; i++) push(f);
+    CHECK_EQ(sw_gc_record_events(f->gc, capacity), SW_OK);
+    return f;
+}
+
+static void take(fixture *f) { f->count = sw_gc_take_events(f->gc, f->events, ROOM, &f->lost); }
+
+static uint64_t end_of(const sw_gc_event *event) { return event->start_ns + event->ns; }
+
+static size_t count_of(const fixture *f, uint64_t kind) {
+    size_t count = 0;
+    for (size_t i = 0; i < f->count; i++) count += f->events[i].kind == kind;
+    return count;
+}
+
+/* Takes what there is: the kinds must be these, as letters of "CPMSAWF". */
+static void expect(fixture *f, const char *kinds) {
+    char found[ROOM + 1] = "";
+    take(f);
+    for (size_t i = 0; i < f->count; i++) found[i] = "CPMSAWF"[f->events[i].kind];
+    CHECK_STR(found, kinds);
+    CHECK_EQ(f->lost, 0);
+}
+
+/* Some event of the kind has all of the time of this one. */
+static bool lies_in(const fixture *f, const sw_gc_event *event, uint64_t kind) {
+    for (size_t i = 0; i < f->count; i++) {
+        const sw_gc_event *one = &f->events[i];
+        if (one->kind == kind && one->start_ns <= event->start_ns && end_of(event) <= end_of(one))
+            return true;
+    }
+    return false;
+}
+
+static void check_order(const fixture *f) {
+    for (size_t i = 0; i < f->count; i++) {
+        CHECK(f->events[i].kind < KINDS);
+        CHECK_EQ(f->events[i].thread, (uint64_t)getpid()); /* the first thread has that number */
+        if (i > 0) CHECK(end_of(&f->events[i]) >= end_of(&f->events[i - 1]));
+    }
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void at_once(void) {
+    uint64_t before = now_ns();
+    fixture *f = start(ROOM, NODES);
+    expect(f, "");
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    expect(f, "MMSPC"); /* roots, marking, sweep */
+    check_order(f);
+    for (size_t i = 0; i < f->count; i++) CHECK_EQ(f->events[i].cycle, 1);
+    for (size_t i = 0; i < 3; i++) CHECK(lies_in(f, &f->events[i], SW_GC_EVENT_PAUSE));
+    CHECK(lies_in(f, &f->events[3], SW_GC_EVENT_CYCLE));
+    CHECK(end_of(&f->events[0]) <= f->events[1].start_ns);
+    CHECK(end_of(&f->events[4]) <= now_ns() - before); /* since the collector was made */
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_last_cycle(f->gc, &cycle), SW_OK);
+    CHECK(f->events[3].ns >= cycle.mark_ns + cycle.sweep_ns);
+    expect(f, "");
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+/* A cycle that is under way is finished by the next collection: two pauses and two cycles, one behind the other. */
+static void in_steps(void) {
+    fixture *f = start(ROOM, NODES);
+    CHECK_EQ(sw_gc_step(f->gc, 1), SW_OK); /* no work, no event */
+    expect(f, "");
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+    expect(f, "MP");
+    CHECK_EQ(sw_gc_step(f->gc, 10), SW_OK);
+    expect(f, "MP");
+    CHECK_EQ(sw_gc_step_ns(f->gc, UINT64_MAX), SW_OK); /* many pieces of work, one of time */
+    expect(f, "MP");
+    CHECK_EQ(sw_gc_step_ns(f->gc, UINT64_MAX), SW_OK);
+    expect(f, "SPC");
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+    CHECK_EQ(sw_gc_abandon(f->gc), SW_OK);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    expect(f, "MPSPCMMSPC");
+    check_order(f);
+    CHECK_EQ(f->events[4].cycle, 2);
+    CHECK_EQ(f->events[9].cycle, 3);
+    CHECK(end_of(&f->events[4]) <= f->events[9].start_ns);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+static void oldest_give_way(void) {
+    fixture *f = start(SMALL, NODES);
+    for (int i = 0; i < 3; i++) CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    take(f);
+    CHECK_EQ(f->count, SMALL);
+    CHECK_EQ(f->lost, 3 * 5 - SMALL);
+    static const uint64_t kinds[SMALL] = {SW_GC_EVENT_MARK, SW_GC_EVENT_SWEEP, SW_GC_EVENT_PAUSE,
+                                          SW_GC_EVENT_CYCLE};
+    for (size_t i = 0; i < f->count; i++) CHECK_EQ(f->events[i].kind, kinds[i]);
+    CHECK_EQ(f->events[0].cycle, 3);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_take_events(f->gc, f->events, 3, NULL), 3); /* the loss is told once */
+    CHECK_EQ(sw_gc_take_events(f->gc, f->events, 3, &f->lost), 1);
+    CHECK_EQ(f->lost, 0);
+    CHECK_EQ(f->events[0].kind, SW_GC_EVENT_CYCLE);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+static void switched_on_and_off(void) {
+    fixture *f = start(0, NODES);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    expect(f, "");
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK); /* that of a cycle which began before is none */
+    CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK);
+    CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
+    expect(f, "MSP");
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK); /* drops what was kept */
+    expect(f, "");
+    CHECK_EQ(sw_gc_record_events(f->gc, (size_t)SW_GC_EVENTS_MAX + 1), SW_INVALID);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    expect(f, "MMSPC"); /* the refusal changed nothing */
+    CHECK_EQ(sw_gc_record_events(f->gc, 0), SW_OK);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    expect(f, "");
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+/* A pace in steps: what sw_gc_new does for a cycle is an assist, with the pause in it. 4 MiB, of 64 bytes: 65,536 objects, the
+ * cycle begins with the 32,768th. */
+static void assists(void) {
+    fixture *f = start(ROOM, 0);
+    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100, .in_steps = 1};
+    CHECK_EQ(sw_gc_set_pace(f->gc, &pace), SW_OK);
+    for (int i = 0; i < 32767; i++) CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);
+    expect(f, "");
+    CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);
+    expect(f, "MPA");
+    check_order(f);
+    CHECK(lies_in(f, &f->events[1], SW_GC_EVENT_ASSIST));
+    for (int i = 0; i < 65536; i++) CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);
+    take(f);
+    check_order(f);
+    CHECK(count_of(f, SW_GC_EVENT_CYCLE) >= 1 && f->lost == 0);
+    CHECK_EQ(count_of(f, SW_GC_EVENT_ASSIST), count_of(f, SW_GC_EVENT_PAUSE));
+    for (size_t i = 0; i < f->count; i++)
+        if (f->events[i].kind == SW_GC_EVENT_PAUSE)
+            CHECK(lies_in(f, &f->events[i], SW_GC_EVENT_ASSIST));
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+/* An allocation that sweeps does it beside the program: a piece of sweeping in no pause. */
+static void sweep_of_an_allocation(void) {
+    fixture *f = start(ROOM, NODES);
+    for (int i = 0; i < NODES / 2; i++) f->list = *f->list;
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+    while (sw_gc_current_phase(f->gc) == SW_GC_MARKING) CHECK_EQ(sw_gc_step(f->gc, 100), SW_OK);
+    take(f);
+    for (int i = 0; i < NODES; i++) CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);
+    take(f);
+    CHECK(f->count > 0);
+    CHECK_EQ(count_of(f, SW_GC_EVENT_SWEEP), f->count);
+    check_order(f);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+/* The end of the collector, too, may come from a finalizer: then there is nowhere to write. */
+static void finalized(void *object, void *arg) {
+    (void)object;
+    if (arg != NULL) CHECK_EQ(sw_gc_destroy(arg), SW_OK);
+}
+
+static void finalizers(void) {
+    fixture *f = start(ROOM, 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(sw_gc_set_finalizer(f->gc, sw_gc_new(f->gc, f->node, 1), finalized, NULL), SW_OK);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    take(f);
+    CHECK_EQ(sw_gc_finalize(f->gc, SIZE_MAX), 3);
+    expect(f, "FFF");
+    check_order(f);
+    CHECK_EQ(sw_gc_set_finalizer(f->gc, sw_gc_new(f->gc, f->node, 1), finalized, f->gc), SW_OK);
+    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_finalize(f->gc, SIZE_MAX), 1);
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static int comes;                 /* atomic: the thread has joined */
+static uint64_t taken_by_mutator; /* events */
+
+static void *mutate(void *arg) {
+    fixture *f = arg;
+    sw_gc_event taken;
+    CHECK_EQ(sw_gc_join(f->gc, "mutator"), SW_OK);
+    __atomic_store_n(&comes, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&comes, __ATOMIC_ACQUIRE) == 1) {
+        sw_gc_safepoint(f->gc);
+        taken_by_mutator += sw_gc_take_events(f->gc, &taken, 1, NULL);
+    }
+    CHECK_EQ(sw_gc_leave(f->gc), SW_OK);
+    return NULL;
+}
+
+/* Another thread takes events out between the cycles of this one: none is twice there or missing. */
+static void threads(void) {
+    fixture *f = start(ROOM, NODES);
+    pthread_t thread;
+    uint64_t own = 0, lost = 0, waits = 0;
+    comes = 0;
+    taken_by_mutator = 0;
+    CHECK_EQ(sw_gc_set_stop_ns(f->gc, 100000000000), SW_OK);
+    CHECK_EQ(pthread_create(&thread, NULL, mutate, f), 0);
+    while (__atomic_load_n(&comes, __ATOMIC_ACQUIRE) == 0) (void)sched_yield();
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+        take(f);
+        own += f->count;
+        lost += f->lost;
+        waits += count_of(f, SW_GC_EVENT_WAIT);
+    }
+    __atomic_store_n(&comes, 2, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    take(f);
+    CHECK_EQ(own + f->count + taken_by_mutator, 50 * 6); /* with a wait each */
+    CHECK(lost == 0 && waits <= 50);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+/* The child has the events so far, and goes on with its own. */
+static void forks(void) {
+    fixture *f = start(ROOM, NODES);
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
+        expect(f, "MPMSPC");
+        CHECK(f->events[5].thread == (uint64_t)getpid());
+        _exit(check_failed() ? 1 : 0);
+    }
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
+    expect(f, "MPMSPC");
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+int main(void) {
+    at_once();
+    in_steps();
+    oldest_give_way();
+    switched_on_and_off();
+    assists();
+    sweep_of_an_allocation();
+    finalizers();
+    threads();
+    forks();
+    return check_result();
+}

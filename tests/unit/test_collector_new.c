@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Typed allocation: whichever way an object was made, marking follows the words of its own type, and its bytes are
+ * zero. Objects of several types share spans here, in every order. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "check.h"
+#include "spanwise/gc.h"
+#include "spanwise/stats.h"
+
+enum { KINDS = 4, OBJECTS = 4000, CHILD_BYTES = 600 };
+
+/* Objects of 32 bytes, of which three kinds share spans. Each gets a child in word 0 and one in word 2. */
+typedef enum kind { FIRST, THIRD, NEITHER, UNTYPED } kind;
+static const int children_kept[KINDS] = {1, 1, 0, 2};
+
+static uint32_t types[KINDS - 1], child_type;
+static void **objects[OBJECTS];
+
+static sw_gc *make(void) {
+    sw_gc *gc;
+    uint64_t first = 1, third = 4;
+    uint32_t roots;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    sw_gc_type kinds[] = {{"first", 32, &first}, {"third", 32, &third}, {"neither", 32, NULL}};
+    for (int i = 0; i < KINDS - 1; i++) CHECK_EQ(sw_gc_add_type(gc, &kinds[i], &types[i]), SW_OK);
+    sw_gc_type child = {"child", CHILD_BYTES, NULL};
+    CHECK_EQ(sw_gc_add_type(gc, &child, &child_type), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(gc, objects, sizeof objects, &roots), SW_OK);
+    return gc;
+}
+
+static int make_object(sw_gc *gc, int i, kind what) {
+    objects[i] = what == UNTYPED ? sw_heap_alloc(sw_gc_heap(gc), 32, SW_SCAN)
+                                 : sw_gc_new(gc, types[what], 1);
+    for (int w = 0; w < 4 && what != NEITHER; w++) CHECK(objects[i][w] == NULL);
+    objects[i][0] = sw_gc_new(gc, child_type, 1);
+    objects[i][2] = sw_gc_new(gc, child_type, 1);
+    objects[i][1] = objects[i][3] = objects[i]; /* old bytes for the slot's next object */
+    return children_kept[what];
+}
+
+/* Runs of one kind, of lengths that end within words, at their ends, and after several spans. */
+static void test_types_that_share_spans(void) {
+    sw_gc *gc = make();
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    uint64_t random = 3;
+    kind what = FIRST;
+    static const int longest_runs[] = {3, 70, 900};
+    for (unsigned round = 0; round < 24 / check_share() + 2; round++) {
+        int kept = 0, run = 0, longest = longest_runs[round % 3];
+        for (int i = 0; i < OBJECTS; i++) {
+            if (run-- == 0) {
+                run = (int)(check_random(&random) % (uint64_t)longest);
+                what = (kind)(check_random(&random) % KINDS);
+            }
+            kept += make_object(gc, i, what);
+            if (check_random(&random) % 4 != 0) continue;
+            objects[i] = NULL; /* the next ones are made in holes */
+            kept -= 1 + children_kept[what];
+        }
+        CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+        CHECK_EQ(cycle.marked_objects, OBJECTS + kept);
+        CHECK_EQ(sw_gc_verify(gc), SW_OK);
+        CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    }
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* Objects of all lengths are zero in every byte, in slots that had other bytes. */
+static void test_cleared(void) {
+    static const size_t sizes[] = {8,   16,  24,  32,   48,   64,    72,   120,
+                                   128, 136, 512, 1000, 4096, 20000, 40000};
+    sw_gc *gc;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        uint64_t map[5000 / 64 + 1] = {1};
+        sw_gc_type type = {"cleared", sizes[k], map};
+        uint32_t id;
+        CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
+        for (int round = 0; round < 3; round++) {
+            for (int i = 0; i < 200; i++) {
+                unsigned char *p = sw_gc_new(gc, id, 1), all = 0;
+                for (size_t b = 0; b < sizes[k]; b++) all |= p[b];
+                CHECK_EQ(all, 0);
+                memset(p, 0xA5, sizes[k]);
+            }
+            CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+        }
+    }
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* Whichever slots of a word are free, the lowest one is taken: within the 1024 bytes of 64 slots addresses rise, and
+ * no slot is given out twice. Objects of another type, which other ways make, come between. */
+static void test_lowest_first(void) {
+    enum { COUNT = 20000, WORD_BYTES = 64 * 16 };
+    static uint64_t *made[COUNT];
+    sw_gc *gc;
+    uint64_t map = 1, random = 5;
+    uint32_t id, other;
+    sw_gc_type type = {"pair", 16, &map}, second = {"another", 16, &map};
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
+    CHECK_EQ(sw_gc_add_type(gc, &second, &other), SW_OK);
+    for (int round = 0; round < 6; round++) {
+        uint64_t *before = NULL, one_in = round < 3 ? 2 : 50;
+        int falls = 0;
+        for (uint64_t i = 0; i < COUNT; i++) {
+            if (made[i] != NULL) continue;
+            made[i] = sw_gc_new(gc, check_random(&random) % 100 == 0 ? other : id, 1);
+            CHECK_EQ(made[i][1], 0);
+            made[i][1] = i + 1;
+            int same = ((uintptr_t)made[i] ^ (uintptr_t)before) / WORD_BYTES == 0;
+            falls += same && made[i] < before;
+            before = made[i];
+        }
+        CHECK(falls <= 1); /* where the word of the last round gets back what was freed since */
+        for (uint64_t i = 0; i < COUNT; i++) {
+            CHECK_EQ(made[i][1], i + 1);
+            if (check_random(&random) % one_in != 0) continue;
+            sw_heap_free(sw_gc_heap(gc), made[i]);
+            made[i] = NULL;
+        }
+    }
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* Objects that are full of pointers: what a few of them have is more than is marked at once. */
+static void test_dense(void) {
+    enum { WORDS = 40, COUNT = 300 };
+    sw_gc *gc;
+    uint64_t map = (1ull << WORDS) - 1, random = 8;
+    uint32_t id, roots;
+    static void **made[COUNT], *root[1];
+    sw_gc_type type = {"dense", WORDS * 8, &map};
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    CHECK_EQ(sw_gc_add_type(gc, &type, &id), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(gc, root, sizeof root, &roots), SW_OK);
+    for (int i = 0; i < COUNT; i++) made[i] = sw_gc_new(gc, id, 1);
+    for (int i = 0; i < COUNT; i++)
+        for (int w = 0; w < WORDS; w++) made[i][w] = made[check_random(&random) % COUNT];
+    for (int i = 0; i + 1 < COUNT; i++) made[i][i % WORDS] = made[i + 1];
+    root[0] = made[0];
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, COUNT);
+    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+/* --- types that are added while others allocate ------------------------------------------------- */
+
+enum { ADDED = 3000 };
+
+static void *add_types(void *arg) {
+    uint64_t map = 1;
+    for (int i = 0; i < ADDED; i++) {
+        uint32_t id;
+        sw_gc_type type = {"added", 8 * ((size_t)i % 64 + 1), &map};
+        CHECK_EQ(sw_gc_add_type(arg, &type, &id), SW_OK);
+        CHECK(sw_gc_new(arg, id, 1) != NULL);
+        CHECK(sw_gc_new(arg, id, 2) != NULL);
+    }
+    return NULL;
+}
+
+static void test_types_added_meanwhile(void) {
+    sw_gc *gc = make();
+    pthread_t thread;
+    memset(objects, 0, sizeof objects);
+    CHECK_EQ(pthread_create(&thread, NULL, add_types, gc), 0);
+    for (int i = 0; i < 20000; i++) CHECK(sw_gc_new(gc, types[i % 3], 1) != NULL);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_collect(gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.freed_objects, 20000 + 2 * ADDED);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
+int main(void) {
+    test_types_that_share_spans();
+    test_cleared();
+    test_lowest_first();
+    test_dense();
+    test_types_added_meanwhile();
+    return check_result();
+}

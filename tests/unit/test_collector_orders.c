@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marking by span: which object is scanned when, by hand; what a cycle that was given up leaves behind; spans that change while they
+ * wait. That both orders keep the same objects is shown by the models (test_collector_steps.c and others). */
+#include "check.h"
+#include "gc/grey.h"
+#include "spanwise/gc.h"
+#include "spanwise/stats.h"
+
+enum { ROOTS = 8 };
+
+static void *roots[ROOTS];
+
+typedef struct fixture {
+    sw_gc *gc;
+    uint32_t small, middle,
+        late; /* 64, 256 and 64 bytes; pointers at words 0 and 1, in late ones at 2 */
+} fixture;
+
+static fixture make(void) {
+    static const uint64_t first_two = 3, third = 4;
+    fixture f;
+    uint32_t id;
+    sw_gc_type small = {"small", 64, &first_two}, middle = {"middle", 256, &first_two};
+    sw_gc_type late = {"late", 64, &third};
+    memset(roots, 0, sizeof roots);
+    CHECK_EQ(sw_gc_create(NULL, &f.gc), SW_OK);
+    CHECK_EQ(sw_gc_add_type(f.gc, &small, &f.small), SW_OK);
+    CHECK_EQ(sw_gc_add_type(f.gc, &middle, &f.middle), SW_OK);
+    CHECK_EQ(sw_gc_add_type(f.gc, &late, &f.late), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(f.gc, roots, sizeof roots, &id), SW_OK);
+    CHECK_EQ(sw_gc_set_order(f.gc, SW_GC_BY_SPAN), SW_OK);
+    return f;
+}
+
+static void end(const fixture *f) {
+    CHECK_EQ(sw_gc_verify(f->gc), SW_OK);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(f->gc)), SW_OK);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+static void **new_object(const fixture *f, uint32_t type) {
+    void **made = sw_gc_new(f->gc, type, 1);
+    CHECK(made != NULL);
+    return made;
+}
+
+static uint32_t span_of(const fixture *f, const void *object) {
+    return sw_space_id_of(sw_gc_heap(f->gc)->space, (uintptr_t)object);
+}
+
+/* Whether the object is grey. */
+static int waits(const fixture *f, const void *object) {
+    uint32_t id = span_of(f, object);
+    const sw_gc_annex *annex = &sw_gc_annexes[id];
+    const sw_gc_greys *greys = sw_gc_greys_of[id];
+    uint64_t slot = ((uintptr_t)object - annex->base) / annex->bytes;
+    return greys != NULL && greys->stamp == annex->stamp &&
+           (greys->bits[slot / 64] >> slot % 64 & 1) != 0;
+}
+
+static void step(const fixture *f, size_t work) {
+    CHECK_EQ(sw_gc_step(f->gc, work), SW_OK);
+    CHECK_EQ(sw_gc_verify(f->gc), SW_OK);
+}
+
+/* Garbage is freed and all that roots reach is kept: so many. */
+static void collect(const fixture *f, uint64_t kept, uint64_t freed) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_set_debug(f->gc, SW_GC_CHECKMARK), SW_OK);
+    CHECK_EQ(sw_gc_collect(f->gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.order, SW_GC_BY_SPAN);
+    CHECK_EQ(cycle.marked_objects, kept);
+    CHECK_EQ(cycle.freed_objects, freed);
+}
+
+/* Objects a b c lie in one span in that order, x in another one. Roots are c and x, c points to a, x to b: c and x wait. The span of c is
+ * scanned: a turns grey, behind x. The scan of x makes b grey in a span that waits already: it is scanned with a, and before nothing. */
+static void test_who_waits(void) {
+    fixture f = make();
+    void **a = new_object(&f, f.small), **b = new_object(&f, f.small),
+         **c = new_object(&f, f.small);
+    void **x = new_object(&f, f.middle), **end_of_b = new_object(&f, f.middle);
+    CHECK(a < b && b < c && span_of(&f, a) == span_of(&f, c) && span_of(&f, x) != span_of(&f, a));
+    roots[0] = c;
+    roots[1] = x;
+    c[0] = a;
+    x[1] = b;
+    b[0] = end_of_b;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK(waits(&f, c) && waits(&f, x) && !waits(&f, a) && !waits(&f, b));
+    CHECK(f.gc->stack.top == f.gc->stack.base);
+    step(&f, 1);
+    CHECK(!waits(&f, c) && waits(&f, x) && waits(&f, a));
+    step(&f, 1); /* the oldest is the span of x, not a */
+    CHECK(!waits(&f, x) && waits(&f, a) && waits(&f, b));
+    step(&f, 1); /* a has the lower address */
+    CHECK(!waits(&f, a) && waits(&f, b) && f.gc->queue.first == span_of(&f, b));
+    step(&f, 1);
+    CHECK(!waits(&f, b) && waits(&f, end_of_b));
+    CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_MARKING);
+    step(&f, 1);
+    step(&f, 1);
+    CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
+    CHECK(f.gc->queue.first == 0 && f.gc->queue.last == 0);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    collect(&f, 5, 0);
+    end(&f);
+}
+
+/* What is gathered in a span beyond its first 64 slots is scanned in one turn: each step of many units ends the marking of a level. */
+static void test_many_words(void) {
+    enum { NODES = 1000 };
+    fixture f = make();
+    void **nodes[NODES];
+    for (int i = 0; i < NODES; i++) {
+        nodes[i] = new_object(&f, f.small);
+        if (i % 3 == 0) new_object(&f, f.small); /* garbage between them */
+    }
+    for (int i = 0; 2 * i + 2 < NODES; i++) {
+        nodes[i][0] = nodes[2 * i + 1];
+        nodes[i][1] = nodes[2 * i + 2];
+    }
+    nodes[NODES / 2 - 1][0] = nodes[NODES - 1];
+    roots[0] = nodes[0];
+    collect(&f, NODES, (NODES + 2) / 3);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    while (sw_gc_current_phase(f.gc) == SW_GC_MARKING) step(&f, 37);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    collect(&f, NODES, 0);
+    end(&f);
+}
+
+/* So many pointers are found in the 32 grey objects of a word that some are followed before its last object is scanned: what turns grey
+ * then, in the same word, waits for the next turn. Every second object is pointed to by the one before, eight times, and has a child. */
+static void test_same_word(void) {
+    enum { NODES = 64 };
+    static const uint64_t all = 0xFF;
+    fixture f = make();
+    uint32_t full;
+    void **nodes[NODES], **firsts = sw_heap_alloc(sw_gc_heap(f.gc), NODES / 2 * 8, SW_SCAN);
+    CHECK_EQ(sw_gc_add_type(f.gc, &(sw_gc_type){"full", 64, &all}, &full), SW_OK);
+    for (int i = 0; i < NODES; i++) nodes[i] = new_object(&f, full);
+    CHECK((uintptr_t)nodes[NODES - 1] - (uintptr_t)nodes[0] == (NODES - 1) * 64);
+    roots[0] = firsts;
+    for (int i = 0; i < NODES; i += 2) {
+        firsts[i / 2] = nodes[i];
+        for (int w = 0; w < 8; w++) nodes[i][w] = nodes[i + 1];
+        nodes[i + 1][7] = new_object(&f, f.middle);
+    }
+    collect(&f, 1 + NODES + NODES / 2, 0);
+    end(&f);
+}
+
+/* A chosen order is that of the next cycle, and not of one under way. */
+static void test_choice(void) {
+    fixture f = make();
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_set_order(f.gc, (sw_gc_order)2), SW_INVALID);
+    void **parent = new_object(&f, f.small);
+    parent[0] = new_object(&f, f.middle);
+    roots[0] = parent;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_set_order(f.gc, SW_GC_BY_OBJECT), SW_OK);
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.order, SW_GC_BY_SPAN);
+    CHECK_EQ(cycle.marked_objects, 2);
+    CHECK_EQ(sw_gc_collect(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.order, SW_GC_BY_OBJECT);
+    CHECK_EQ(cycle.marked_objects, 2);
+    end(&f);
+}
+
+/* A cycle that was given up leaves grey objects behind: the next one scans none of them, though they were freed meanwhile. */
+static void test_given_up(void) {
+    fixture f = make();
+    void **first = new_object(&f, f.small), **second = new_object(&f, f.small);
+    first[0] = second;
+    roots[0] = first;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK(waits(&f, first));
+    CHECK_EQ(sw_gc_abandon(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
+    CHECK_EQ(f.gc->queue.first, 0);
+    void **other = new_object(&f, f.small);
+    other[1] = new_object(&f, f.middle);
+    roots[0] = NULL;
+    roots[1] = other;
+    collect(&f, 2, 2);
+    collect(&f, 2, 0);
+    end(&f);
+}
+
+/* The program writes while spans wait: what was reachable at the start is kept (sw_gc_write). */
+static void test_writes(void) {
+    fixture f = make();
+    void **first = new_object(&f, f.small), **second = new_object(&f, f.middle);
+    void **third = new_object(&f, f.small);
+    first[0] = second;
+    second[0] = third;
+    roots[0] = first;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    roots[1] = second[0];
+    sw_gc_write(f.gc, &second[0], NULL); /* the only way to the third */
+    sw_gc_write(f.gc, &first[0], NULL);
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.freed_objects, 0);
+    collect(&f, 2, 1);
+    end(&f);
+}
+
+/* While an object waits, its span gets one of another type: from then on each has its own map, and the grey one too. */
+static void test_types_change(void) {
+    fixture f = make();
+    void **waiting = new_object(&f, f.small), **child = new_object(&f, f.middle);
+    waiting[0] = child;
+    waiting[2] = new_object(&f, f.middle); /* no pointer of a small one */
+    roots[0] = waiting;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK(waits(&f, waiting));
+    roots[1] = new_object(&f, f.late);
+    CHECK_EQ(span_of(&f, roots[1]), span_of(&f, waiting));
+    CHECK_EQ(sw_gc_annexes[span_of(&f, waiting)].scan_mask, 0);
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.marked_objects, 3);
+    CHECK_EQ(cycle.freed_objects, 1);
+    end(&f);
+}
+
+/* Whole spans end and come again, with grey bits of other cycles: what was theirs is given back to the metadata. */
+static void test_spans_end(void) {
+    fixture f = make();
+    const char *bump = NULL;
+    for (int round = 0; round < 20; round++) {
+        void **head = NULL;
+        for (int i = 0; i < 400; i++) {
+            void **node = new_object(&f, round % 2 == 0 ? f.small : f.middle);
+            node[0] = head;
+            roots[0] = head = node;
+        }
+        collect(&f, 400, 0);
+        roots[0] = NULL;
+        collect(&f, 0, 400);
+        CHECK_EQ(sw_heap_verify(sw_gc_heap(f.gc)), SW_OK);
+        if (round == 3) bump = sw_gc_heap(f.gc)->meta.bump;
+    }
+    CHECK(sw_gc_heap(f.gc)->meta.bump == bump); /* what was freed is used again */
+    end(&f);
+}
+
+int main(void) {
+    test_who_waits();
+    test_many_words();
+    test_same_word();
+    test_choice();
+    test_given_up();
+    test_writes();
+    test_types_change();
+    test_spans_end();
+    return check_result();
+}
