@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include <spanwise/allocator_vtable.h>
+#include <spanwise/gc.h>
 #include <spanwise/heap.h>
 
 #ifdef __cplusplus
@@ -76,7 +77,7 @@ typedef struct sw_arena_options {
  *   - belongs to the thread that made it, or last called sw_arena_adopt, unless it is a locked one;
  *   - does not use the memory again that a savepoint gives back, and does not protect it either.
  * It can have neither mode OFF nor a first chunk of the caller's (SW_UNSUPPORTED, as where the system does
- * not tell of faults). */
+ * not tell of faults). A collector finds pointers into such memory before they are used (SW_GC_DANGLING). */
 
 /* Mode DEFAULT, chunks of SW_ARENA_CHUNK_DEFAULT, no limit, no first chunk, default heap, unlocked. */
 SW_API void sw_arena_options_init(sw_arena_options *options);
@@ -132,6 +133,21 @@ SW_API sw_status sw_arena_release(sw_arena *arena, sw_arena_savepoint savepoint)
 /* An allocator, as range.h and others take one, whose memory is the arena's: released blocks stay until
  * the arena is freed or reset, which must be after the last use of what was given the allocator. */
 SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
+
+/* From now on a collector sees what the arena points to: when a cycle begins, the aligned words of its objects that were
+ * made with SW_SCAN are roots, so what they point to in the collected heap lives. So are the words that alignment skipped
+ * between them, where a pointer of an earlier object may stand. Objects without pointers are not looked at. Big objects that the arena takes from the collected heap itself live as well. To the collector calls on the
+ * arena are calls on its heap: none may be under way while a cycle begins. Reset and savepoints end what they end; free
+ * ends all. gc NULL: no collector any more. Where a memory checker is at work, the gaps between objects that were looked
+ * at are allowed from then on. Errors: SW_STATE, another collector sees it. */
+SW_API sw_status sw_arena_attach(sw_arena *arena, sw_gc *gc);
+/* Frees a dropped arena: `object`, an object of the collected heap that stands for the arena, gets a finalizer, in place of the one that
+ * it has, which frees the arena; so the call of sw_gc_finalize that comes after the cycle in which no root reaches the object any more does. It
+ * may be made by any thread, also of a safe arena. An arena that is held then stays until the finalizer of a later cycle. What an attached arena points
+ * to is reachable: if that leads to the object, the arena is never dropped. The explicit free of the arena before is no error, that of the
+ * object leaves the arena to the program, as the end of the collector does. Called again, another object stands for it;
+ * object NULL: none does. (Go's arenas have such a finalizer: runtime/arena.go.) Errors: those of sw_gc_set_finalizer. */
+SW_API sw_status sw_arena_free_with(sw_arena *arena, sw_gc *gc, const void *object);
 
 /* While an arena is held it can not be freed or reset: SW_BUSY. Every thread may call. Errors: SW_LIMIT
  * at 2^31 holds; of unhold SW_STATE, it is not held. */
@@ -191,6 +207,26 @@ SW_API void sw_arena_get_pool_stats(sw_arena_pool_stats *out);
 /* How much idle memory stays with the process: thread_bytes with each thread (default 1 MiB), idle_bytes
  * beside that (default 64 MiB). What is above goes back to the system when an arena gives it up. */
 SW_API void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes);
+/* Returns memory by time as well: what the process keeps goes back to the system once no arena used it for decay_ns;
+ * 0, as at first: however long. It is looked for when a thread gives chunks to the process or takes some, at most 8
+ * chunks a time, and by sw_arena_decay, which a program calls that may do neither for a long time. What
+ * threads keep has no age: set thread_bytes above to 0 to have all of it returned by time. now_ns: a clock in ns that
+ * never goes back, called with a lock held, so it may call nothing of this library; NULL: the system's. The
+ * time of what is idle already begins anew. (jemalloc's dirty_decay_ms is such a time.) */
+SW_API void sw_arena_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context);
+/* Gives back now what is idle for so long; returns the bytes. */
+SW_API uint64_t sw_arena_decay(void);
+
+enum { SW_ARENA_NODES_MAX = 16 };
+/* Keeps the chunks of each node of memory (NUMA) apart: an arena gets chunks that threads of the same node had, or new ones,
+ * whose pages the system places near the thread that touches them first. Those of other nodes serve only where the
+ * system refuses memory. count: nodes; 0 or 1, as at first: one pool for all. node_of_thread: the node of
+ * the calling thread, 0 to count - 1 (another number is taken for 0); it may call nothing of this library, and is called
+ * for each chunk that is taken or given; NULL: the system's answer. Chunks stay with the node for which they were
+ * made. No other thread may work with an arena meanwhile. Errors: SW_INVALID, above SW_ARENA_NODES_MAX. */
+SW_API sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *context),
+                                    void *context);
+
 /* Gives all idle chunks of the process and of the calling thread back to the system now; returns the
  * bytes. */
 SW_API uint64_t sw_arena_trim(void);

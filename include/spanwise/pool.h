@@ -13,7 +13,8 @@
  * With the option `aged` an item that was not used between two calls of sw_pool_age is freed, as the
  * Go runtime's sync.Pool drops what two collections have found idle.
  *
- * Thread rule: one thread at a time; with the option `locked` every thread may call.
+ * Thread rule: one thread at a time; with the option `locked` every thread may call. While others call, figures
+ * may count a call that is under way, or not.
  */
 #ifndef SPANWISE_POOL_H
 #define SPANWISE_POOL_H
@@ -57,11 +58,34 @@ SW_API sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out);
 /* Frees the idle items and the pool. NULL is ignored. */
 SW_API void sw_pool_destroy(sw_pool *pool);
 
-/* An idle item, else a new one. NULL: no memory (errno ENOMEM). */
+/* --- features: each is asked for right after sw_pool_create, before another thread knows the pool -- */
+
+/* Makes a new item ready: 1, or 0 if it cannot; then the item is freed, and sw_pool_get returns NULL
+ * with the errno that the constructor has left (ECANCELED if it set none). No lock is held meanwhile. */
+typedef int sw_pool_construct_fn(void *item, void *context);
+/* Calls construct(item, context) for each new item, and for none that is used again, as New of Go's sync.Pool.
+ * NULL: nothing is called. Errors: SW_UNSUPPORTED, the pool clears its items; SW_STATE, it was used before. */
+SW_API sw_status sw_pool_set_constructor(sw_pool *pool, sw_pool_construct_fn *construct,
+                                         void *context);
+
+/* Finds items that are put although they are idle: misuse DOUBLE_PUT. An item that is no object of the heap any
+ * more is the misuse that the heap names. Costs a hash table of 16 to 32 bytes for each item of the capacity, and a
+ * look into it for each call. Errors: SW_UNSUPPORTED, the pool has primaries; SW_STATE, it was used before; SW_NOMEM. */
+SW_API sw_status sw_pool_watch_puts(sw_pool *pool);
+
+/* Gives each thread a place of its own for one idle item, its primary, which it uses without the lock, as the
+ * private item of Go's sync.Pool. There are 64, found by a hash of the thread; their items are beside the capacity,
+ * and age with the others. Before a new item is made those of other threads are taken.
+ * Errors: SW_UNSUPPORTED unless the pool is locked, LIFO and not watched; SW_STATE, it was used before; SW_NOMEM. */
+SW_API sw_status sw_pool_add_primaries(sw_pool *pool);
+
+/* --- items ------------------------------------------------------------------------------------ */
+
+/* An idle item, else a new one. NULL: no memory (errno ENOMEM), or the constructor has refused. */
 SW_API void *sw_pool_get(sw_pool *pool);
 /* Takes an item that sw_pool_get gave. bytes: what the caller takes its size to be; SW_INVALID, and the item
- * stays the caller's, if that is not the pool's. NULL is SW_INVALID. That an item is put twice is not
- * found. */
+ * stays the caller's, if that is not the pool's. NULL is SW_INVALID. That an item is put twice is found
+ * by sw_pool_watch_puts only. */
 SW_API sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes);
 
 /* Frees the items that have been idle since the last call, and begins a new generation: what is idle now

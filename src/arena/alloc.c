@@ -7,6 +7,8 @@
 #include "arena/own.h"
 #include "arena/refill.h"
 #include "arena/report.h"
+#include "arena/stash.h"
+#include "arena/track.h"
 #include "base/bits.h"
 #include "base/fail.h"
 
@@ -35,12 +37,22 @@ static sw_always_inline void *cleared(void *object, size_t size, unsigned flags)
     return object;
 }
 
+/* Of an object that may hold pointers the bytes behind it are cleared first: a collector looks at them (scan.c). */
+static void forbid_gap(char *gap, size_t bytes, unsigned flags) {
+    if ((flags & SW_SCAN) == 0) return;
+    sw_os_watch_allow(gap, bytes);
+    memset(gap, 0, bytes);
+    sw_os_watch_forbid(gap, bytes);
+}
+
 /* As cut. Where a memory checker is at work, bytes that nobody may touch lie behind the object. */
 static void *cut_slow(sw_arena *arena, size_t size, size_t align, unsigned flags) {
     if (arena->is_watched == 0) return cut(arena->ends, size, align, flags);
     size_t wide = sw_align_up(size, WATCHED_ALIGN) + WATCHED_GAP;
     void *object = cut(arena->ends, wide, align < WATCHED_ALIGN ? WATCHED_ALIGN : align, flags);
-    if (object != NULL) sw_os_watch_object(arena, object, size);
+    if (object == NULL) return NULL;
+    forbid_gap((char *)object + size, wide - size, flags);
+    sw_os_watch_object(arena, object, size);
     return object;
 }
 
@@ -99,6 +111,7 @@ static void *take_big(sw_arena *arena, const request *ask) {
     void *object = (void *)sw_align_up(chunk->base, ask->align);
     sw_os_watch_forbid((const void *)chunk->base, chunk->bytes);
     sw_os_watch_object(arena, object, ask->size);
+    if ((ask->flags & SW_SCAN) != 0) chunk->front = (uintptr_t)object + ask->size;
     return cleared(object, ask->size, ask->flags);
 }
 
@@ -111,19 +124,35 @@ static void *take_noted(sw_arena *arena, const request *ask) {
     return NULL;
 }
 
-static sw_noinline void *alloc_slow(sw_arena *arena, request ask) {
-    if (ask.size == 0) ask.size = 1;
-    if (!sw_is_pow2(ask.align) || ask.size > PTRDIFF_MAX || ask.align > PTRDIFF_MAX)
-        return refuse(ask.size, ask.align);
+static sw_noinline void *alloc_slow(sw_arena *arena, request *ask) {
+    if (ask->size == 0) ask->size = 1;
+    if (!sw_is_pow2(ask->align) || ask->size > PTRDIFF_MAX || ask->align > PTRDIFF_MAX)
+        return refuse(ask->size, ask->align);
     if (!sw_arena_has_entered(arena, "arena_alloc")) {
         errno = EINVAL;
         return NULL;
     }
     sw_check2(sw_arena_record_check(arena));
-    void *object = arena->log != NULL ? take_noted(arena, &ask) : take(arena, &ask);
+    void *object = arena->log != NULL ? take_noted(arena, ask) : take(arena, ask);
+    if (object != NULL) sw_track_alloc(arena, object, ask->size);
     sw_arena_leave(arena);
     if (object == NULL) errno = ENOMEM;
     return object;
+}
+
+/* An object of a safe arena, for its owner, where the newest chunk and the newest page of the log have room. NULL: else. */
+static sw_noinline void *alloc_noted(sw_arena *arena, const request *ask) {
+    const sw_arena_stash *stash = sw_arena_stash_own();
+    sw_log_page *page = arena->log->pages;
+    if (sw_unlikely(page == NULL) || page->count == SW_LOG_OBJECTS || stash == NULL ||
+        stash->number != __atomic_load_n(&arena->owner, __ATOMIC_RELAXED) || is_own(arena, ask))
+        return NULL;
+    sw_check2(sw_arena_record_check(arena));
+    void *object = cut(arena->ends, ask->size, ask->align, ask->flags);
+    if (object == NULL) return NULL;
+    page->objects[page->count++] =
+        (sw_log_object){(uintptr_t)object, ask->size, ask->type, ask->caller};
+    return cleared(object, ask->size, ask->flags);
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
@@ -138,10 +167,12 @@ static sw_always_inline void *alloc(sw_arena *arena, size_t size, size_t align, 
                                     const char *type) {
     if (align == 0) align = USUAL_ALIGN;
     void *object = NULL;
-    if (sw_likely(is_plain(arena, size, align))) object = cut(&arena->open, size, align, flags);
+    bool plain = is_plain(arena, size, align);
+    if (sw_likely(plain)) object = cut(&arena->open, size, align, flags);
     if (sw_likely(object != NULL)) return cleared(object, size, flags);
-    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-    return alloc_slow(arena, (request){size, align, flags, type, caller});
+    request ask = {size, align, flags, type, (uintptr_t)__builtin_return_address(0)};
+    if (plain && arena->is_noted != 0) object = alloc_noted(arena, &ask);
+    return object != NULL ? object : alloc_slow(arena, &ask);
 }
 
 void *sw_arena_alloc(sw_arena *arena, size_t size, size_t align, unsigned flags) {

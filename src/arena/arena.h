@@ -4,8 +4,8 @@
  * Nouns. An *arena* owns *chunks* (chunk.h), of which the newest serves requests from both *ends*. An *own
  * object* is one that lies in no chunk: of the heap, or of the C library in mode OFF. A *savepoint* is a
  * moment to which an arena can go back. A *stash* (stash.h) is what a thread keeps for its next arenas. A
- * *guarded* arena is one whose every call goes through the library: a locked one, and each while a
- * memory checker is at work.
+ * *guarded* arena is one whose every call goes through the library: a locked one, one whose objects a tracker notes,
+ * and each while a memory checker is at work.
  *
  *   chunk:  | pointerful objects -> | free: [front, back) | <- objects without pointers |
  *
@@ -18,12 +18,13 @@
  * Free: own objects go back to where they came from, chunks to the stash, the record to a ring in which
  * its mark still says for a while that it ended.                                          (life.c)
  *
- * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*.
+ * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*. Of a *tracked* one a tracker has a
+ * record, its *track*.
  *
- * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < stashes (stash.c) < quarantine
- * (quarantine.c) < pool (chunk.c).
- * Files, the lowest first: chunk, log, quarantine, report, stash, refill, own, savepoint, fork, life, alloc,
- * hold, query; beside them checks (rules of the structs).
+ * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < tracks (track.c) < stashes (stash.c) <
+ * quarantine (quarantine.c) < pool (chunk.c).
+ * Files, the lowest first: node, idle, chunk, log, quarantine, report, stash, track, refill, own, savepoint, fork, tracker, scan,
+ * life, alloc, hold, drop, query; beside them checks (rules of the structs).
  * Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_ARENA_H
@@ -31,6 +32,7 @@
 
 #include "arena/chunk.h"
 #include "arena/log.h"
+#include "gc/gc.h"
 #include "spanwise/arena.h"
 
 /* An object in no chunk. */
@@ -38,6 +40,7 @@ typedef struct sw_arena_own {
     struct sw_arena_own *next; /* the one before it */
     void *object;
     uint64_t bytes; /* as requested */
+    uint32_t scan;  /* 1: it may hold pointers */
 } sw_arena_own;
 
 /* A savepoint that was not released: the arena as it was. */
@@ -58,7 +61,8 @@ typedef struct sw_arena_saved {
  *   chunks == NULL: ends->front == ends->back == 0
  *   limit_bytes == 0 or held_bytes <= limit_bytes;  1 <= mode < SW_ARENA_MODE_COUNT
  *   (own == NULL) == (own_objects == 0)
- *   log == NULL, or own == NULL and ends == &hidden */
+ *   is_noted == 0, or log != NULL and is_locked == is_watched == tells_allocs == 0
+ *   log == NULL, or own == NULL and ends == &hidden;  tells_allocs == 0, or ends == &hidden */
 struct sw_arena {
     sw_arena_ends open; /* inline code reads and writes it */
     uint64_t mark;      /* ds/handle.h */
@@ -80,11 +84,17 @@ struct sw_arena {
     uint32_t mode;
     uint32_t log2; /* of chunks */
     uint32_t is_locked;
-    uint32_t is_watched; /* a memory checker is at work */
+    uint32_t is_watched;   /* a memory checker is at work */
+    uint32_t tells_allocs; /* a tracker wants to know of each object */
+    uint32_t is_noted; /* 1: a safe arena with nothing else to do at an object than to note it */
     uint32_t holds; /* atomic: how often it is held; SW_ARENA_ENDING: it is being freed or reset */
     uint64_t generation; /* atomic: of objects; never the same again, whosever the record is */
     uint64_t owner;    /* atomic: number of the thread of a safe arena; 0: every thread may call */
     sw_arena_log *log; /* of a safe arena; NULL: it is none */
+    sw_gc_source source;          /* of roots, if a collector is to see what the arena points to */
+    sw_gc *dropped_by;            /* the collector that frees it; NULL: none */
+    const void *dropped_with;     /* atomic: the object at whose end it does */
+    struct sw_arena_track *track; /* what a tracker knows of it; NULL: nothing */
     const char *tag;
     sw_os_lock lock;
     struct sw_arena *next_locked, **back_locked; /* the list of locked arenas */
@@ -94,6 +104,11 @@ struct sw_arena {
 /* How much is still free in the newest chunk. */
 static inline uint64_t sw_arena_room(const sw_arena *arena) {
     return arena->ends->back - arena->ends->front;
+}
+
+/* Whether somebody beside the arena has to do with each of its objects: a lock, a memory checker, a tracker. */
+static inline bool sw_arena_is_told(const sw_arena *arena) {
+    return arena->is_locked != 0 || arena->is_watched != 0 || arena->tells_allocs != 0;
 }
 
 const char *sw_arena_record_check(const sw_arena *arena);

@@ -10,6 +10,17 @@ const char *sw_chunk_check(const sw_chunk *chunk) {
     return broken ? broken : SW_RULE(chunk->log2 == 0 || chunk->base % chunk->bytes % 4096 == 0);
 }
 
+const char *sw_chunk_node_check(const sw_chunk_node *node) {
+    const char *broken = NULL;
+    for (uint32_t i = 0; i < SW_CHUNK_SIZES && broken == NULL; i++) {
+        const sw_chunk *newest = node->newest[i], *oldest = node->oldest[i];
+        broken = SW_RULE((newest == NULL) == (oldest == NULL));
+        broken = broken ? broken : SW_RULE(newest == NULL || newest->newer == NULL);
+        broken = broken ? broken : SW_RULE(oldest == NULL || oldest->next == NULL);
+    }
+    return broken;
+}
+
 const char *sw_region_check(const sw_region *region) {
     const char *broken = SW_RULE(region->count <= SW_REGION_CHUNKS);
     broken = broken ? broken : SW_RULE(region->taken <= region->count);
@@ -53,6 +64,9 @@ const char *sw_arena_record_check(const sw_arena *arena) {
     broken = broken ? broken : SW_RULE(arena->mode >= 1 && arena->mode < SW_ARENA_MODE_COUNT);
     broken = broken ? broken : SW_RULE((arena->own == NULL) == (arena->own_objects == 0));
     broken = broken ? broken : SW_RULE(arena->log == NULL || (arena->own == NULL && !is_open));
+    broken = broken ? broken : SW_RULE(arena->tells_allocs == 0 || !is_open);
+    broken = broken ? broken : SW_RULE(arena->is_noted == 0 || arena->log != NULL);
+    broken = broken ? broken : SW_RULE(arena->is_noted == 0 || !sw_arena_is_told(arena));
     return broken ? broken
                   : SW_RULE(arena->limit_bytes == 0 || arena->held_bytes <= arena->limit_bytes);
 }

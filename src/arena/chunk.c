@@ -4,10 +4,12 @@
 
 #include <string.h>
 
+#include "arena/idle.h"
+#include "arena/node.h"
 #include "base/assert.h"
 #include "base/bits.h"
 
-enum { REGIONS_AT_FIRST = 512, IDLE_LIMIT = 64 << 20 };
+enum { REGIONS_AT_FIRST = 512, IDLE_LIMIT = 64 << 20, DECAY_AT_ONCE = 8 };
 
 static sw_chunk_pool pool = {.meta = {.next_chunk_bytes = SW_META_CHUNK_MIN},
                              .idle_limit = IDLE_LIMIT};
@@ -62,6 +64,8 @@ static void insert_region(sw_region *region) {
             (pool.region_count - at) * sizeof(*pool.regions));
     pool.regions[at] = region;
     pool.region_count++;
+    region->older = pool.newest;
+    __atomic_store_n(&pool.newest, region, __ATOMIC_RELEASE);
 }
 
 /* As many chunks as the system lets us reserve, SW_REGION_CHUNKS or a smaller power of two. */
@@ -73,7 +77,7 @@ static void *reserve(uint32_t log2, uint32_t *count) {
     return NULL;
 }
 
-static sw_region *new_region(uint32_t log2) {
+static sw_region *new_region(uint32_t log2, uint32_t node) {
     if (pool.region_count == pool.region_capacity && !grow_regions()) return NULL;
     sw_region *region = sw_meta_alloc(&pool.meta, sizeof *region);
     if (region == NULL) return NULL;
@@ -84,18 +88,20 @@ static sw_region *new_region(uint32_t log2) {
     }
     region->base = (uintptr_t)base;
     region->log2 = log2;
+    region->node = node;
     for (uint32_t i = 0; i < region->count; i++)
         region->chunks[i] = (sw_chunk){.base = region->base + ((uintptr_t)i << log2),
                                        .bytes = UINT64_C(1) << log2,
-                                       .log2 = log2};
+                                       .log2 = log2,
+                                       .node = node};
     pool.reserved_bytes += (uint64_t)region->count << log2;
     insert_region(region);
     return region;
 }
 
-static sw_chunk *take_fresh(uint32_t log2) {
-    sw_region **open = &pool.open[index_of(log2)];
-    if (*open == NULL) *open = new_region(log2);
+static sw_chunk *take_fresh(uint32_t log2, uint32_t node) {
+    sw_region **open = &pool.nodes[node].open[index_of(log2)];
+    if (*open == NULL) *open = new_region(log2, node);
     sw_region *region = *open;
     if (region == NULL) return NULL;
     sw_check2(sw_region_check(region));
@@ -118,63 +124,151 @@ sw_chunk *sw_chunk_find(const void *p) {
     return found;
 }
 
+sw_chunk *sw_chunk_locate(uintptr_t p) {
+    sw_region *region = __atomic_load_n(&pool.newest, __ATOMIC_ACQUIRE);
+    for (; region != NULL; region = region->older) {
+        uintptr_t i = (p - region->base) >> region->log2; /* below base it is a large number */
+        if (i < region->count) return &region->chunks[i];
+    }
+    return NULL;
+}
+
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-sw_chunk *sw_chunk_take(uint32_t log2) {
-    uint32_t i = index_of(log2);
-    sw_chunk_lock();
-    sw_check2(sw_chunk_pool_check(&pool));
-    sw_chunk *chunk = pop(&pool.idle[i]);
+/* Of those that a node has with memory, else without. */
+static sw_chunk *take_again(uint32_t log2, uint32_t node) {
+    sw_chunk_node *from = &pool.nodes[node];
+    sw_check2(sw_chunk_node_check(from));
+    sw_chunk *chunk = sw_chunk_node_pop_front(from, log2);
     if (chunk != NULL) {
         pool.idle_bytes -= chunk->bytes;
-    } else if ((chunk = pop(&pool.returned[i])) != NULL) {
+    } else if ((chunk = pop(&from->returned[index_of(log2)])) != NULL) {
         pool.returned_bytes -= chunk->bytes;
         chunk->is_returned = 0;
-    } else {
-        chunk = take_fresh(log2);
     }
-    sw_chunk_unlock();
     return chunk;
 }
 
-static void give_memory_back(sw_chunk *chunk) {
+static uint64_t now_ns(void) {
+    if (pool.decay_ns == 0) return 0;
+    return pool.now_ns != NULL ? pool.now_ns(pool.context) : sw_os_now_ns();
+}
+
+static void make_idle(sw_chunk *chunk, uint64_t now) {
+    sw_chunk_node_push(&pool.nodes[chunk->node], chunk, now);
+    pool.idle_bytes += chunk->bytes;
+}
+
+/* Of a chunk that is in no list. */
+static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     if (!sw_os_purge((void *)chunk->base, chunk->bytes)) { /* refused: it stays resident */
-        push(&pool.idle[index_of(chunk->log2)], chunk);
-        pool.idle_bytes += chunk->bytes;
+        make_idle(chunk, now);
         return;
     }
     chunk->is_returned = 1;
-    push(&pool.returned[index_of(chunk->log2)], chunk);
+    push(&pool.nodes[chunk->node].returned[index_of(chunk->log2)], chunk);
     pool.returned_bytes += chunk->bytes;
+}
+
+/* When something will have been idle for the decay's time that is idle for idle_ns now. */
+static uint64_t due_ns(uint64_t now, uint64_t idle_ns) {
+    uint64_t left_ns = pool.decay_ns - idle_ns;
+    return left_ns < UINT64_MAX - now ? now + left_ns : UINT64_MAX;
+}
+
+/* Takes the oldest chunk of a list out if it is idle for the decay's time; else says when it will be. */
+static sw_chunk *take_old(sw_chunk_node *node, uint32_t log2, uint64_t now) {
+    sw_chunk *oldest = node->oldest[index_of(log2)];
+    if (oldest == NULL) return NULL;
+    uint64_t idle_ns = now > oldest->idle_since_ns ? now - oldest->idle_since_ns : 0;
+    if (idle_ns < pool.decay_ns) {
+        uint64_t due = due_ns(now, idle_ns);
+        if (due < pool.next_look_ns) pool.next_look_ns = due;
+        return NULL;
+    }
+    pool.idle_bytes -= oldest->bytes;
+    return sw_chunk_node_pop_back(node, log2);
+}
+
+/* Gives the memory of at most so many old chunks back, and looks at no list before there can be another. */
+static void decay(uint64_t now, uint32_t most) {
+    if (pool.decay_ns == 0 || now < pool.next_look_ns) return;
+    pool.next_look_ns = due_ns(now, 0); /* of what becomes idle from now on */
+    for (uint32_t i = 0; i < SW_ARENA_NODES_MAX; i++)
+        for (uint32_t log2 = SW_CHUNK_LOG2_MIN; log2 <= SW_CHUNK_LOG2_MAX; log2++) {
+            sw_chunk *chunk = NULL;
+            while (most > 0 && (chunk = take_old(&pool.nodes[i], log2, now)) != NULL) {
+                give_memory_back(chunk, now);
+                most--;
+            }
+        }
+    if (most == 0) pool.next_look_ns = now; /* there may be more */
+}
+
+sw_chunk *sw_chunk_take(uint32_t log2) {
+    uint32_t here = sw_node_here();
+    sw_chunk_lock();
+    sw_check2(sw_chunk_pool_check(&pool));
+    sw_chunk *chunk = take_again(log2, here);
+    if (chunk == NULL) chunk = take_fresh(log2, here);
+    for (uint32_t i = 0; chunk == NULL && i < SW_ARENA_NODES_MAX; i++) chunk = take_again(log2, i);
+    if (pool.decay_ns != 0) decay(now_ns(), DECAY_AT_ONCE);
+    sw_chunk_unlock();
+    return chunk;
 }
 
 void sw_chunk_give(sw_chunk *chunk) {
     sw_chunk_lock();
     sw_check2(sw_chunk_check(chunk));
+    uint64_t now = now_ns();
     if (pool.idle_bytes + chunk->bytes > pool.idle_limit) {
-        give_memory_back(chunk);
+        give_memory_back(chunk, now);
     } else {
-        push(&pool.idle[index_of(chunk->log2)], chunk);
-        pool.idle_bytes += chunk->bytes;
+        make_idle(chunk, now);
     }
+    decay(now, DECAY_AT_ONCE);
     sw_chunk_unlock();
+}
+
+/* A chunk whose memory the system does not take goes to the list behind, which is not looked at again. */
+static void trim_list(sw_chunk_node *node, uint32_t log2, uint64_t now) {
+    sw_chunk *last = node->newest[index_of(log2)], *chunk = NULL;
+    while (chunk != last) {
+        chunk = sw_chunk_node_pop_back(node, log2);
+        pool.idle_bytes -= chunk->bytes;
+        give_memory_back(chunk, now);
+    }
 }
 
 uint64_t sw_chunk_trim(void) {
     sw_chunk_lock();
-    uint64_t before = pool.returned_bytes;
-    for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++) {
-        sw_chunk *list = pool.idle[i];
-        pool.idle[i] = NULL;
-        while (list != NULL) {
-            sw_chunk *chunk = pop(&list);
-            pool.idle_bytes -= chunk->bytes;
-            give_memory_back(chunk);
-        }
-    }
+    uint64_t before = pool.returned_bytes, now = now_ns();
+    for (uint32_t i = 0; i < SW_ARENA_NODES_MAX; i++)
+        for (uint32_t log2 = SW_CHUNK_LOG2_MIN; log2 <= SW_CHUNK_LOG2_MAX; log2++)
+            trim_list(&pool.nodes[i], log2, now);
     uint64_t returned = pool.returned_bytes - before;
     sw_chunk_unlock();
     return returned;
+}
+
+uint64_t sw_chunk_decay(void) {
+    sw_chunk_lock();
+    uint64_t before = pool.returned_bytes;
+    decay(now_ns(), UINT32_MAX);
+    uint64_t returned = pool.returned_bytes - before;
+    sw_chunk_unlock();
+    return returned;
+}
+
+void sw_chunk_set_decay(uint64_t decay_ns, uint64_t (*clock_ns)(void *context), void *context) {
+    sw_chunk_lock();
+    pool.decay_ns = decay_ns;
+    pool.now_ns = clock_ns;
+    pool.context = context;
+    pool.next_look_ns = 0;
+    uint64_t now = now_ns();
+    for (uint32_t i = 0; i < SW_ARENA_NODES_MAX; i++) sw_chunk_node_renew(&pool.nodes[i], now);
+    sw_chunk_unlock();
 }
 
 void sw_chunk_set_idle_limit(uint64_t bytes) {
@@ -192,6 +286,22 @@ void sw_chunk_add_stats(sw_arena_pool_stats *stats) {
         stats->used_chunk_bytes += (uint64_t)pool.regions[i]->taken << pool.regions[i]->log2;
     stats->used_chunk_bytes -= pool.idle_bytes + pool.returned_bytes;
     sw_chunk_unlock();
+}
+
+static uint64_t owned_bytes(const sw_region *region) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < region->taken; i++)
+        if (__atomic_load_n(&region->chunks[i].arena, __ATOMIC_ACQUIRE) != NULL)
+            bytes += region->chunks[i].bytes;
+    return bytes;
+}
+
+uint64_t sw_chunk_owned_bytes(void) {
+    uint64_t bytes = 0;
+    sw_chunk_lock();
+    for (size_t i = 0; i < pool.region_count; i++) bytes += owned_bytes(pool.regions[i]);
+    sw_chunk_unlock();
+    return bytes;
 }
 
 /* --- records ---------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  *
  * Regions are never given up, so the record of a chunk is found from any address that ever lay in one,
  * and an idle chunk is reused rather than unmapped: the system maps and faults in nothing again.
- * One pool serves the process; its lock covers all of it, and is the innermost of the arenas' locks.
- * Callers: stash.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
+ * One pool serves the process; its lock covers all of it, and is the innermost of the arenas' locks. In it each node of the
+ * machine's memory has lists of its own (node.h). Callers: stash.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_CHUNK_H
 #define SW_ARENA_CHUNK_H
@@ -37,7 +37,22 @@ typedef struct sw_chunk {
     uint32_t log2;
     struct sw_arena_log *log; /* atomic: of a safe arena that has it, or had it; NULL: none */
     uint32_t is_returned;     /* 1: its memory went back to the system */
+    uintptr_t
+        front; /* of an arena's chunk that is not the newest: objects that may hold pointers lie below */
+    struct sw_chunk *newer; /* of an idle one: the next that became idle; NULL: the newest */
+    uint64_t idle_since_ns; /* by the clock of the decay; 0 while there is none */
+    uint32_t node;          /* for whose threads it was made; constant */
 } sw_chunk;
+
+/* The chunks of one node that no arena has, by size. Idle chunks have their memory; each list of them is in the order of
+ * the times since when they are idle.
+ *   (newest[i] == NULL) == (oldest[i] == NULL);  newest[i]->newer == NULL;  oldest[i]->next == NULL */
+typedef struct sw_chunk_node {
+    struct sw_region *open[SW_CHUNK_SIZES]; /* has chunks that were never taken; NULL: none */
+    sw_chunk *newest[SW_CHUNK_SIZES];
+    sw_chunk *oldest[SW_CHUNK_SIZES];
+    sw_chunk *returned[SW_CHUNK_SIZES]; /* without their memory */
+} sw_chunk_node;
 
 /* Chunks of one size in a row; only `taken` changes after it was made.
  *   taken <= count <= SW_REGION_CHUNKS;  every chunk's log2 is that of the first */
@@ -45,7 +60,9 @@ typedef struct sw_region {
     uintptr_t base;
     uint32_t log2;
     uint32_t count;
-    uint32_t taken; /* the chunks behind were never used */
+    uint32_t taken;          /* the chunks behind were never used */
+    uint32_t node;           /* of all its chunks; constant */
+    struct sw_region *older; /* the one that was made before; constant */
     sw_chunk chunks[SW_REGION_CHUNKS];
 } sw_region;
 
@@ -58,29 +75,41 @@ typedef struct sw_chunk_pool {
     sw_region **regions;
     size_t region_count;
     size_t region_capacity;
-    sw_region *open[SW_CHUNK_SIZES];    /* has chunks that were never taken; NULL: none */
-    sw_chunk *idle[SW_CHUNK_SIZES];     /* with their memory, the newest first */
-    sw_chunk *returned[SW_CHUNK_SIZES]; /* without it */
+    sw_region *newest; /* atomic: of all regions, by the order of their creation */
+    sw_chunk_node nodes[SW_ARENA_NODES_MAX];
     uint64_t idle_bytes;
     uint64_t returned_bytes;
     uint64_t reserved_bytes;
-    uint64_t idle_limit; /* more idle bytes go back to the system */
+    uint64_t idle_limit;               /* more idle bytes go back to the system */
+    uint64_t decay_ns;                 /* as does what is idle for so long; 0: however long */
+    uint64_t next_look_ns;             /* before that no idle chunk is so old */
+    uint64_t (*now_ns)(void *context); /* NULL: the system's clock */
+    void *context;
 } sw_chunk_pool;
 
 void sw_chunk_lock(void);
 void sw_chunk_unlock(void);
 void sw_chunk_reset_lock(void); /* fork child only */
 
-/* A chunk of 1 << log2 bytes that no arena has, with any content. NULL: no memory. */
+/* A chunk of 1 << log2 bytes that no arena has, with any content: of the caller's node; of another one only where the system
+ * refuses more memory. NULL: no memory. */
 sw_chunk *sw_chunk_take(uint32_t log2);
 /* Takes it back. */
 void sw_chunk_give(sw_chunk *chunk);
 /* The chunk in which p lies, if p ever lay in one; NULL else. */
 sw_chunk *sw_chunk_find(const void *p);
+/* The same without the lock, and one step a region: for who holds a lock that a fork takes after the pool's. A chunk that was
+ * never used may be returned as well. */
+sw_chunk *sw_chunk_locate(uintptr_t p);
 /* Gives the memory of all idle chunks back to the system; returns the bytes. */
 uint64_t sw_chunk_trim(void);
 
 void sw_chunk_set_idle_limit(uint64_t bytes);
+/* As sw_arena_set_decay and sw_arena_decay. */
+void sw_chunk_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context);
+uint64_t sw_chunk_decay(void);
+/* Bytes of the chunks that are an arena's. Looks at each chunk. */
+uint64_t sw_chunk_owned_bytes(void);
 /* Adds idle_chunk_bytes, returned_bytes, reserved_bytes. */
 void sw_chunk_add_stats(sw_arena_pool_stats *stats);
 
@@ -90,6 +119,7 @@ void sw_chunk_drop_record(void *record, size_t bytes);
 
 /* The rules that do not hold, or NULL (base/assert.h); the pool's under its lock. */
 const char *sw_chunk_check(const sw_chunk *chunk);
+const char *sw_chunk_node_check(const sw_chunk_node *node);
 const char *sw_region_check(const sw_region *region);
 const char *sw_chunk_pool_check(const sw_chunk_pool *pool);
 

@@ -2,8 +2,10 @@
 /* Forks of processes that have arenas (fork.h). */
 #include "arena/fork.h"
 
+#include "arena/log.h"
 #include "arena/quarantine.h"
 #include "arena/stash.h"
+#include "arena/track.h"
 
 static sw_os_lock lock;  /* of the list; the outermost */
 static sw_arena *locked; /* all locked arenas */
@@ -12,6 +14,7 @@ static void prepare(void) {
     sw_os_lock_acquire(&lock);
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_acquire(&arena->lock);
+    sw_track_lock();
     sw_arena_stash_lock();
     sw_quarantine_lock();
     sw_chunk_lock();
@@ -21,15 +24,18 @@ static void parent(void) {
     sw_chunk_unlock();
     sw_quarantine_unlock();
     sw_arena_stash_unlock();
+    sw_track_unlock();
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_release(&arena->lock);
     sw_os_lock_release(&lock);
 }
 
 static void child(void) {
+    sw_arena_log_recover();
     sw_chunk_reset_lock();
     sw_quarantine_recover();
     sw_arena_stash_recover();
+    sw_track_recover();
     for (sw_arena *arena = locked; arena != NULL; arena = arena->next_locked)
         sw_os_lock_reset(&arena->lock);
     sw_os_lock_reset(&lock);

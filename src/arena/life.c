@@ -5,17 +5,19 @@
 
 #include "arena/enter.h"
 #include "arena/fork.h"
+#include "arena/node.h"
 #include "arena/own.h"
 #include "arena/quarantine.h"
 #include "arena/refill.h"
 #include "arena/report.h"
 #include "arena/savepoint.h"
 #include "arena/stash.h"
+#include "arena/track.h"
+#include "arena/tracker.h"
 #include "base/bits.h"
 #include "base/fail.h"
+#include "gc/type.h"
 #include "heap/target.h"
-
-static uint64_t live_arenas; /* atomic */
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -72,7 +74,9 @@ static sw_misuse misuse_of(const void *ptr) {
 /* --- beginning -------------------------------------------------------------------------------- */
 
 static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mode) {
-    bool is_guarded = options->locked != 0 || options->safe != 0 || sw_os_is_watched();
+    bool tells_allocs = sw_track_wants_allocs();
+    bool is_guarded =
+        options->locked != 0 || options->safe != 0 || sw_os_is_watched() || tells_allocs;
     uint64_t generation = arena->generation;
     *arena = (sw_arena){.heap = options->heap, .tag = options->tag, .mode = mode};
     arena->generation = generation;
@@ -80,6 +84,7 @@ static void begin(sw_arena *arena, const sw_arena_options *options, uint32_t mod
     arena->log2 = sw_log2_floor(options->chunk_bytes);
     arena->is_locked = options->locked != 0;
     arena->is_watched = sw_os_is_watched();
+    arena->tells_allocs = tells_allocs;
     arena->first.base = (uintptr_t)options->first;
     arena->first.bytes = options->first_bytes;
     arena->ends = is_guarded ? &arena->hidden : &arena->open;
@@ -101,6 +106,7 @@ static sw_status make_safe(sw_arena *arena) {
     if (stash == NULL || arena->log == NULL)
         return sw_fail(SW_NOMEM, "arena_create", "no memory for the log of a safe arena");
     if (arena->is_locked == 0) arena->owner = stash->number;
+    arena->is_noted = !sw_arena_is_told(arena);
     return SW_OK;
 }
 
@@ -126,10 +132,11 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
         sw_arena_stash_retire(arena);
         return status;
     }
+    sw_track_begin(arena, (uintptr_t)__builtin_return_address(0));
     if (arena->is_locked != 0) sw_arena_fork_add(arena);
-    (void)__atomic_add_fetch(&live_arenas, 1, __ATOMIC_RELAXED);
     sw_handle_begin(&arena->mark, SW_HANDLE_ARENA);
     *out = arena;
+    sw_tracker_look_due();
     return SW_OK;
 }
 
@@ -170,14 +177,16 @@ sw_status sw_arena_free(sw_arena *arena) {
         sw_arena_leave(arena);
         return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_free");
     }
+    sw_track_end(arena);
+    sw_gc_remove_source(&arena->source); /* before what it lends goes */
     end_objects(arena, NULL);
     arena->open = arena->hidden = (sw_arena_ends){0};
     if (arena->first.bytes != 0) /* it is the caller's again */
         sw_os_watch_allow((const void *)arena->first.base, arena->first.bytes);
     sw_arena_leave(arena);
     if (arena->is_locked != 0) sw_arena_fork_remove(arena);
-    (void)__atomic_sub_fetch(&live_arenas, 1, __ATOMIC_RELAXED);
     sw_arena_stash_retire(arena);
+    sw_tracker_look_due();
     return SW_OK;
 }
 
@@ -229,7 +238,7 @@ sw_status sw_arena_reset(sw_arena *arena) {
 /* --- the process ------------------------------------------------------------------------------ */
 
 void sw_arena_get_pool_stats(sw_arena_pool_stats *out) {
-    *out = (sw_arena_pool_stats){.arenas = __atomic_load_n(&live_arenas, __ATOMIC_RELAXED)};
+    *out = (sw_arena_pool_stats){.arenas = sw_arena_stash_used()};
     sw_chunk_add_stats(out);
     sw_quarantine_add_stats(out);
 }
@@ -237,6 +246,21 @@ void sw_arena_get_pool_stats(sw_arena_pool_stats *out) {
 void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes) {
     sw_arena_stash_set_limit(thread_bytes);
     sw_chunk_set_idle_limit(idle_bytes);
+}
+
+void sw_arena_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context) {
+    sw_chunk_set_decay(decay_ns, now_ns, context);
+}
+
+uint64_t sw_arena_decay(void) { return sw_chunk_decay(); }
+
+sw_status sw_arena_set_nodes(uint32_t count, uint32_t (*node_of_thread)(void *context),
+                             void *context) {
+    if (count > SW_ARENA_NODES_MAX)
+        return sw_fail(SW_INVALID, "arena", "%u nodes: there can be up to %u", count,
+                       SW_ARENA_NODES_MAX);
+    sw_node_set(count, node_of_thread, context);
+    return SW_OK;
 }
 
 void sw_arena_set_quarantine(uint64_t bytes) { sw_quarantine_set_limit(bytes); }

@@ -4,8 +4,13 @@
 
 #include "base/assert.h"
 
+static sw_tls_fast uint64_t own_thread; /* 0: not asked for yet */
+
+void sw_arena_log_recover(void) { own_thread = 0; }
+
 static void note_calls(sw_arena_calls *calls) {
-    calls->thread = sw_os_thread_id();
+    if (own_thread == 0) own_thread = sw_os_thread_id();
+    calls->thread = own_thread;
     calls->count = sw_os_call_stack(calls->frames, SW_LOG_FRAMES);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known of the objects of a safe arena, from its creation, or a reset, to the next reset or its end:
  * who made, allocated and freed them. Each chunk that had such objects refers to the log until it leaves
- * the quarantine. Callers: life.c, alloc.c, quarantine.c, report.c.
+ * the quarantine. Callers: life.c, alloc.c, quarantine.c, report.c, fork.c.
  */
 #ifndef SW_ARENA_LOG_H
 #define SW_ARENA_LOG_H
@@ -51,6 +51,9 @@ void sw_arena_log_use(sw_arena_log *log);
 void sw_arena_log_drop(sw_arena_log *log);
 /* The object that has the byte at p; NULL: none. */
 const sw_log_object *sw_arena_log_find(const sw_arena_log *log, uintptr_t p);
+
+/* In the child of a fork: its thread has another number. */
+void sw_arena_log_recover(void);
 
 const char *sw_arena_log_check(const sw_arena_log *log);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena/track.h"
 #include "base/bits.h"
 #include "base/fail.h"
 
@@ -40,10 +41,12 @@ void *sw_arena_own_alloc(sw_arena *arena, size_t size, size_t align, unsigned fl
                       (unsigned long long)size);
         return NULL;
     }
-    *own = (sw_arena_own){.next = arena->own, .object = object, .bytes = size};
+    *own = (sw_arena_own){
+        .next = arena->own, .object = object, .bytes = size, .scan = (flags & SW_SCAN) != 0};
     arena->own = own;
     arena->own_objects++;
     arena->own_bytes += size;
+    sw_track_add_own(arena, (int64_t)size);
     return object;
 }
 
@@ -53,6 +56,7 @@ void sw_arena_own_free(sw_arena *arena, const sw_arena_own *last) {
         arena->own = own->next;
         arena->own_objects--;
         arena->own_bytes -= own->bytes;
+        sw_track_add_own(arena, -(int64_t)own->bytes);
         free_object(arena, own->object);
         sw_chunk_drop_record(own, sizeof *own);
     }

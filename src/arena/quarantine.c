@@ -2,7 +2,7 @@
 /* The quarantine (quarantine.h). */
 #include "arena/quarantine.h"
 
-enum { LIMIT = 64 << 20, CHUNKS_MAX = 8192 };
+enum { LIMIT = 64 << 20, CHUNKS_MAX = 8192, RUN_SHARE = 64 };
 
 /* The lock covers all of it. bytes and count are those of the list. */
 static struct {
@@ -37,18 +37,44 @@ static void append(sw_chunk *chunk) {
     waiting.count++;
 }
 
-/* A chunk that can not be made accessible again, because the system has too many mappings, waits on. */
-static void release_oldest(void) {
-    while (waiting.oldest != NULL &&
-           (waiting.bytes > waiting.limit || waiting.count > CHUNKS_MAX)) {
+/* Takes the oldest chunk, and chunks that follow it in the list as in memory, up to a share of the limit: so one system call
+ * gives all of them their access back. The last one is the first of the list. */
+static sw_chunk *take_run(uint64_t *bytes) {
+    sw_chunk *run = NULL;
+    *bytes = 0;
+    do {
         sw_chunk *chunk = take_oldest();
-        if (!sw_os_commit((void *)chunk->base, chunk->bytes)) {
-            append(chunk);
-            return;
+        *bytes += chunk->bytes;
+        chunk->next = run;
+        run = chunk;
+    } while (waiting.oldest != NULL && waiting.oldest->base == run->base + run->bytes &&
+             *bytes + waiting.oldest->bytes <= waiting.limit / RUN_SHARE);
+    return run;
+}
+
+static void release(sw_chunk *chunk) {
+    sw_arena_log_drop(chunk->log);
+    __atomic_store_n(&chunk->log, NULL, __ATOMIC_RELEASE);
+    sw_chunk_give(chunk);
+}
+
+/* Chunks that can not be made accessible again, because the system has too many mappings, wait on. The chunk with the
+ * lowest address of a run is given last, and used first: then the chunks without access grow at one end, and split no mapping. */
+static void release_oldest(void) {
+    bool is_open = true;
+    while (is_open && waiting.oldest != NULL &&
+           (waiting.bytes > waiting.limit || waiting.count > CHUNKS_MAX)) {
+        uint64_t bytes;
+        sw_chunk *run = take_run(&bytes);
+        is_open = sw_os_commit((void *)(run->base + run->bytes - bytes), bytes);
+        while (run != NULL) {
+            sw_chunk *chunk = run;
+            run = chunk->next;
+            if (is_open)
+                release(chunk);
+            else
+                append(chunk);
         }
-        sw_arena_log_drop(chunk->log);
-        __atomic_store_n(&chunk->log, NULL, __ATOMIC_RELEASE);
-        sw_chunk_give(chunk);
     }
 }
 

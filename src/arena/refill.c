@@ -4,6 +4,7 @@
 
 #include "arena/quarantine.h"
 #include "arena/stash.h"
+#include "arena/track.h"
 #include "base/bits.h"
 #include "base/fail.h"
 
@@ -15,6 +16,7 @@ void sw_arena_set_ends(sw_arena *arena, uintptr_t front, uintptr_t back) {
 
 static void add(sw_arena *arena, sw_chunk *chunk) {
     arena->slack_bytes += sw_arena_room(arena);
+    if (arena->chunks != NULL) arena->chunks->front = arena->ends->front;
     chunk->next = arena->chunks;
     arena->chunks = chunk;
     arena->chunk_count++;
@@ -49,6 +51,7 @@ static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
     }
     __atomic_store_n(&chunk->arena, arena, __ATOMIC_RELEASE);
     arena->held_bytes += bytes;
+    sw_track_add_chunks(arena, (int64_t)bytes);
     return chunk;
 }
 
@@ -69,6 +72,7 @@ sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status) {
     if (arena->chunks == NULL) return NULL;
     sw_chunk *chunk = take(arena, log2 < SW_CHUNK_LOG2_MIN ? SW_CHUNK_LOG2_MIN : log2, status);
     if (chunk == NULL) return NULL;
+    chunk->front = chunk->base;
     chunk->next = arena->chunks->next;
     arena->chunks->next = chunk;
     arena->chunk_count++;
@@ -86,6 +90,7 @@ void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last) {
         arena->chunk_bytes -= chunk->bytes;
         if (chunk == &arena->first) continue;
         arena->held_bytes -= chunk->bytes;
+        sw_track_add_chunks(arena, -(int64_t)chunk->bytes);
         sw_os_watch_forbid((const void *)chunk->base, chunk->bytes);
         __atomic_store_n(&chunk->arena, NULL, __ATOMIC_RELEASE);
         if (__atomic_load_n(&chunk->log, __ATOMIC_RELAXED) != NULL)

@@ -5,12 +5,14 @@
 
 #include "arena/quarantine.h"
 #include "base/fail.h"
+#include "gc/dangling.h"
 
 /* What a report tells. */
 typedef struct told {
     uintptr_t at;
     const sw_arena_log *log;
     const sw_log_object *object; /* NULL: between objects */
+    const void *word;            /* where a collection found the address; NULL: it was used */
 } told;
 
 static void print_calls(const char *what, const sw_arena_calls *calls) {
@@ -24,6 +26,7 @@ static void tell(const void *arg) {
     const told *told = arg;
     const sw_log_object *object = told->object;
     const char *tag = told->log->tag;
+    if (told->word != NULL) sw_emergency_print("spanwise: pointer found at %p\n", told->word);
     if (object != NULL)
         sw_emergency_print("spanwise: offset %u of %s, %u bytes, allocated at %p\n",
                            (uint64_t)(told->at - object->at),
@@ -35,8 +38,8 @@ static void tell(const void *arg) {
     print_calls("freed", &told->log->freed);
 }
 
-static void report(const char *op, const void *p, const sw_arena_log *log) {
-    told details = {.at = (uintptr_t)p, .log = log};
+static void report(const char *op, const void *p, const sw_arena_log *log, const void *word) {
+    told details = {.at = (uintptr_t)p, .log = log, .word = word};
     if (log != NULL) details.object = sw_arena_log_find(log, details.at);
     sw_fault fault = {.code = SW_MISUSE_FREED_ARENA,
                       .op = op,
@@ -46,10 +49,12 @@ static void report(const char *op, const void *p, const sw_arena_log *log) {
     sw_misuse_report_told(&fault, log == NULL ? NULL : tell, &details);
 }
 
-void sw_arena_report_use(const char *op, const void *p) {
+static const sw_arena_log *log_of(const void *p) {
     const sw_chunk *chunk = sw_chunk_find(p);
-    report(op, p, chunk == NULL ? NULL : __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE));
+    return chunk == NULL ? NULL : __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE);
 }
+
+void sw_arena_report_use(const char *op, const void *p) { report(op, p, log_of(p), NULL); }
 
 /* If the program's handler lets it go on, the memory is there again, for this and later uses. */
 static bool on_fault(void *address, bool is_write) {
@@ -57,8 +62,22 @@ static bool on_fault(void *address, bool is_write) {
     if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL) return false;
     const sw_arena_log *log = __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE);
     if (log == NULL) return false;
-    report(is_write ? "write" : "read", address, log);
+    report(is_write ? "write" : "read", address, log, NULL);
     return sw_quarantine_open(chunk);
 }
 
-bool sw_arena_report_install(void) { return sw_os_at_fault(on_fault); }
+/* --- pointers that a collection finds ----------------------------------------------------------------- */
+
+static bool has_ended(uintptr_t p) {
+    const sw_chunk *chunk = sw_chunk_locate(p);
+    return chunk != NULL && __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == NULL &&
+           __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE) != NULL;
+}
+
+static void report_pointer(const void *word, const void *p) { report("gc", p, log_of(p), word); }
+
+bool sw_arena_report_install(void) {
+    static const sw_gc_ended ended = {.has = has_ended, .report = report_pointer};
+    sw_gc_dangling_ask(&ended);
+    return sw_os_at_fault(on_fault);
+}

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "arena/node.h"
 #include "base/assert.h"
 #include "base/bits.h"
 
@@ -11,6 +12,7 @@ enum { KEPT_LIMIT = 1 << 20 };
 
 static sw_tls_fast sw_arena_stash *own_stash;
 static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
+static uint64_t used_records;            /* atomic */
 
 /* What exited threads left, and records that wait; the lock covers all of it. */
 static struct {
@@ -77,6 +79,11 @@ void sw_arena_stash_empty(void) {
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
+/* Whether a chunk was made for another node than the one that the thread is on now. */
+static bool is_far(const sw_chunk *chunk) {
+    return sw_node_is_used() && chunk->node != sw_node_here();
+}
+
 sw_chunk *sw_arena_stash_take(uint32_t log2) {
     sw_arena_stash *stash = sw_arena_stash_own();
     sw_chunk **list = stash == NULL ? NULL : &stash->chunks[log2 - SW_CHUNK_LOG2_MIN];
@@ -84,13 +91,15 @@ sw_chunk *sw_arena_stash_take(uint32_t log2) {
     sw_chunk *chunk = *list;
     *list = chunk->next;
     stash->kept_bytes -= chunk->bytes;
-    return chunk;
+    if (sw_likely(!is_far(chunk))) return chunk;
+    sw_chunk_give(chunk);
+    return sw_arena_stash_take(log2);
 }
 
 void sw_arena_stash_give(sw_chunk *chunk) {
     sw_arena_stash *stash = sw_arena_stash_own();
     uint64_t limit = __atomic_load_n(&kept_limit, __ATOMIC_RELAXED);
-    if (stash == NULL || stash->kept_bytes + chunk->bytes > limit) {
+    if (stash == NULL || stash->kept_bytes + chunk->bytes > limit || is_far(chunk)) {
         sw_chunk_give(chunk);
         return;
     }
@@ -108,19 +117,24 @@ sw_arena *sw_arena_stash_record(void) {
     sw_arena *record = stash == NULL ? NULL : stash->spare;
     if (record != NULL) {
         stash->spare = NULL;
-        return record;
+    } else {
+        sw_arena_stash_lock();
+        record = left.spares;
+        if (record != NULL) left.spares = record->next;
+        sw_arena_stash_unlock();
+        if (record == NULL) record = sw_chunk_new_record(sizeof *record);
     }
-    sw_arena_stash_lock();
-    record = left.spares;
-    if (record != NULL) left.spares = record->next;
-    sw_arena_stash_unlock();
-    return record != NULL ? record : sw_chunk_new_record(sizeof *record);
+    if (record != NULL) (void)__atomic_add_fetch(&used_records, 1, __ATOMIC_RELAXED);
+    return record;
 }
+
+uint64_t sw_arena_stash_used(void) { return __atomic_load_n(&used_records, __ATOMIC_RELAXED); }
 
 /* The record that has waited longest in the ring may be used again. */
 void sw_arena_stash_retire(sw_arena *arena) {
     static sw_arena_stash shared; /* of threads without a stash; under the lock */
     sw_arena_stash *own = sw_arena_stash_own(), *stash = own != NULL ? own : &shared;
+    (void)__atomic_sub_fetch(&used_records, 1, __ATOMIC_RELAXED);
     if (own == NULL) sw_arena_stash_lock();
     sw_arena **place = &stash->ended[stash->turn++ % SW_HANDLES_ENDED];
     sw_arena *oldest = *place;

@@ -34,6 +34,8 @@ void sw_arena_stash_give(sw_chunk *chunk);
 sw_arena *sw_arena_stash_record(void);
 /* Takes a record whose mark says that it has ended. */
 void sw_arena_stash_retire(sw_arena *arena);
+/* Records that were taken and not given back: arenas that live. */
+uint64_t sw_arena_stash_used(void);
 
 /* How many bytes of chunks each thread keeps. */
 void sw_arena_stash_set_limit(uint64_t bytes);

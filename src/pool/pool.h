@@ -9,19 +9,27 @@
  * get that follows a put reads and writes that field alone: the processor guesses whether it is NULL,
  * and waits for no number that the call before it stored, as it would for the top of a stack.
  *
+ * Of a pool with primaries a thread looks into its own first (primary.h), and the array is what threads share. A
+ * watched pool also knows the addresses of its idle items (address_set.h); then it uses no primary.
+ *
  * Used by pool.c alone. Design: docs/design/arena.md, "Pools".
  */
 #ifndef SW_POOL_POOL_H
 #define SW_POOL_POOL_H
 
+#include "ds/fork_locks.h"
 #include "os/os.h"
+#include "pool/address_set.h"
+#include "pool/primary.h"
 #include "spanwise/pool.h"
 
 /* Whoever may call has it, or who holds the lock.
  *   front.plain_bytes == item_bytes or front.plain_bytes == 0 and front.newest == NULL
  *   count + (front.newest != NULL) <= capacity;  victims <= count
  *   order == SW_POOL_LIFO or victims == 0;  order == SW_POOL_FIFO or first == 0;  first < capacity
- *   idle items + dropped + old <= front.puts */
+ *   idle items + dropped + old <= front.puts
+ *   primaries == NULL or locked;  idle.slots == NULL or primaries == NULL
+ *   idle.slots == NULL or idle.count == count */
 struct sw_pool {
     sw_pool_front front; /* mark: ds/handle.h */
     void **items;
@@ -36,7 +44,12 @@ struct sw_pool {
     uint32_t aged;
     sw_heap *heap;                /* NULL: the default one */
     uint64_t fresh, dropped, old; /* counts; calls of get follow from them */
+    sw_primary *primaries;        /* SW_PRIMARIES; NULL: none */
+    sw_address_set idle;
+    sw_pool_construct_fn *construct; /* NULL: none; and its argument */
+    void *context;
     sw_os_lock lock;
+    sw_fork_lock fork; /* of a locked one */
 };
 
 const char *sw_pool_record_check(const struct sw_pool *pool);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a memory checker sees of arenas. Under AddressSanitizer: in every mode a child that reads an object after
- * the arena's free, reset or release, or a byte behind an object, dies of it. Elsewhere the same lives run
+/* What a memory checker sees of arenas and slabs. Under AddressSanitizer: in every mode a child that reads an object after
+ * the arena's free, reset or release, or a byte behind an object, or a slot after its free, dies of it. Elsewhere the same lives run
  * to their end, and their objects are readable. With the argument `misuse` all of these uses happen in one
  * process, with `use` none of them: so valgrind runs it (tests/install/arena_valgrind.sh). */
 #include <stdbool.h>
@@ -36,12 +36,28 @@ static void live(uint32_t mode, uint32_t locked, end how) {
     if (how != FREE && sw_arena_free(arena) != SW_OK) _exit(3);
 }
 
-/* Whether a child that lives so ends as it should. */
-static int child_status(uint32_t mode, uint32_t locked, end how) {
+/* Of slabs; how: FREE, a slot is read after its free, or NOTHING. */
+static void live_in_slabs(uint32_t mode, uint32_t locked, end how) {
+    sw_slabs_options options;
+    sw_slabs *slabs = NULL;
+    sw_slabs_options_init(&options);
+    options.capacity = 100;
+    options.locked = locked;
+    if (mode != 0 || sw_slabs_create(&options, &slabs) != SW_OK) _exit(3);
+    volatile char *slot = sw_slabs_alloc(slabs, 256, 0), *other = sw_slabs_alloc(slabs, 1, 0);
+    slot[255] = other[0] = 1;
+    if (how == FREE && sw_slabs_free(slabs, (void *)(uintptr_t)slot) != SW_OK) _exit(3);
+    sink = (char)(slot[255] + other[0]);
+    sw_slabs_destroy(slabs);
+}
+
+/* How a child ends that lives so. */
+static int child_status(void (*life)(uint32_t, uint32_t, end), uint32_t mode, uint32_t locked,
+                        end how) {
     pid_t child = fork();
     if (child == 0) {
         if (sw_os_is_watched()) close(2); /* the checker's report */
-        live(mode, locked, how);
+        life(mode, locked, how);
         _exit(0);
     }
     int status = -1;
@@ -54,14 +70,20 @@ int main(int argc, char **argv) {
         bool misuses = strcmp(argv[1], "misuse") == 0;
         for (uint32_t life = 0; life < 3 * 2 * NOTHING; life++)
             live(SW_ARENA_OFF + life % 3, life / 3 % 2, misuses ? (end)(life / 6) : NOTHING);
+        for (uint32_t locked = 0; locked < 2; locked++)
+            live_in_slabs(0, locked, misuses ? FREE : NOTHING);
         return 0;
     }
     for (uint32_t mode = SW_ARENA_OFF; mode <= SW_ARENA_FORCE; mode++) {
         for (uint32_t locked = 0; locked < 2; locked++) {
-            CHECK_EQ(child_status(mode, locked, NOTHING), 0);
+            CHECK_EQ(child_status(live, mode, locked, NOTHING), 0);
             for (end how = FREE; sw_os_is_watched() && how < NOTHING; how++)
-                CHECK(child_status(mode, locked, how) != 0);
+                CHECK(child_status(live, mode, locked, how) != 0);
         }
+    }
+    for (uint32_t locked = 0; locked < 2; locked++) {
+        CHECK_EQ(child_status(live_in_slabs, 0, locked, NOTHING), 0);
+        CHECK(!sw_os_is_watched() || child_status(live_in_slabs, 0, locked, FREE) != 0);
     }
     return check_result();
 }

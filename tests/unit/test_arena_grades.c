@@ -45,6 +45,16 @@ static void damage_region(void) {
     (void)sw_chunk_take(16);
 }
 
+/* Of the process's idle chunks of this size the newest has a newer one. */
+static void damage_node(void) {
+    make();
+    sw_arena_set_keep(0, 64 << 20);
+    sw_chunk *chunk = arena->chunks;
+    (void)sw_arena_free(arena);
+    chunk->newer = chunk;
+    (void)sw_chunk_take(16);
+}
+
 static const struct {
     const char *rule;
     void (*fn)(void);
@@ -54,6 +64,7 @@ static const struct {
     {"chunk->bytes == UINT64_C(1) << chunk->log2", damage_chunk},
     {"stash->number != 0", damage_stash},
     {"region->taken <= region->count", damage_region},
+    {"newest == NULL || newest->newer == NULL", damage_node},
 };
 
 int main(void) {

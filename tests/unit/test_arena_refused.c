@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A system that refuses memory to arenas: the k-th call alone, or from the k-th on, for every k that a small
+/* A system that refuses memory to arenas, their tracker and slabs: the k-th call alone, or from the k-th on, for every k that a small
  * program reaches. Requests fail with their status, objects keep their bytes, and what was refused once
  * succeeds later. The system calls below refuse. */
 #define _GNU_SOURCE
@@ -61,7 +61,38 @@ static void fill(sw_arena *arena) {
             CHECK(objects[i][0] == (unsigned char)(i + 1) && objects[i][699] == objects[i][0]);
 }
 
-static void live(uint32_t mode) {
+/* Slots, or objects of the heap where a slot has no memory; all keep their bytes. */
+static void use_slabs(void) {
+    enum { SLOTS = 40 };
+    sw_slabs_options options;
+    sw_slabs *slabs = NULL;
+    unsigned char *slots[SLOTS];
+    sw_slabs_options_init(&options);
+    options.capacity = 30;
+    if (sw_slabs_create(&options, &slabs) != SW_OK) {
+        refused++;
+        return;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slots[i] = sw_slabs_alloc(slabs, 4000, SW_ZERO);
+        if (slots[i] == NULL) {
+            CHECK_EQ(errno, ENOMEM);
+            refused++;
+            continue;
+        }
+        CHECK(slots[i][0] == 0 && slots[i][3999] == 0);
+        slots[i][0] = slots[i][3999] = (unsigned char)(i + 1);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        if (slots[i] == NULL) continue;
+        CHECK(slots[i][0] == (unsigned char)(i + 1) && slots[i][3999] == slots[i][0]);
+        CHECK_EQ(sw_slabs_free(slabs, slots[i]), SW_OK);
+        if (i % 8 == 0) (void)sw_slabs_trim(slabs);
+    }
+    sw_slabs_destroy(slabs);
+}
+
+static void live_with_arena(uint32_t mode) {
     sw_arena_options options;
     sw_arena *arena = NULL;
     sw_arena_savepoint point;
@@ -84,6 +115,21 @@ static void live(uint32_t mode) {
     (void)sw_arena_trim();
 }
 
+/* All of it under a tracker, whose two sources agree if it could note each arena. */
+static void live(uint32_t mode) {
+    sw_tracker *tracker = NULL;
+    sw_tracker_totals totals;
+    if (sw_tracker_create(NULL, &tracker) != SW_OK) refused++;
+    live_with_arena(mode);
+    use_slabs();
+    if (tracker != NULL) {
+        sw_status status = sw_tracker_check(tracker, &totals);
+        CHECK_EQ(status, SW_OK);
+        CHECK(totals.arenas == 0 && totals.tracked_arenas == 0 && totals.chunk_bytes == 0);
+    }
+    sw_tracker_destroy(tracker);
+}
+
 /* The calls that the program makes; 0: something was wrong. */
 static uint64_t run(uint32_t mode, uint64_t from, uint64_t to) {
     uint64_t told[2] = {0, 0};
@@ -92,7 +138,7 @@ static uint64_t run(uint32_t mode, uint64_t from, uint64_t to) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(200);
         sys.made = 0;
         sys.from = from;
         sys.to = to;

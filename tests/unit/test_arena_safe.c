@@ -139,6 +139,16 @@ static int addresses_behind(const char *text, const char *words) {
     return count;
 }
 
+/* The steps of all traps but the first are made by the thread that faults, which is new in a child. */
+static bool names_one_thread(const char *words) {
+    const char *fault = strstr(words, " thread="), *made = strstr(words, "made by thread "),
+               *freed = strstr(words, "freed by thread ");
+    if (fault == NULL || made == NULL || freed == NULL) return false;
+    long thread = atol(fault + strlen(" thread="));
+    return thread == atol(made + strlen("made by thread ")) &&
+           thread == atol(freed + strlen("freed by thread "));
+}
+
 static bool tells_all(const char *words, const char *first, const char *second) {
     if (strstr(words, "spanwise: fatal: ") != words || strstr(words, second) == NULL) return false;
     if (strncmp(words + 17, first, strlen(first)) != 0) return false;
@@ -150,6 +160,7 @@ static bool tells_all(const char *words, const char *first, const char *second) 
 }
 
 static void every_trap_is_reported(void) {
+    CHECK_EQ(sw_arena_free(make(4096, 0)), SW_OK); /* the parent knows its number already */
     for (size_t i = 0; i < sizeof traps / sizeof *traps; i++) {
         char words[DYING_WORDS_MAX];
         bool died = died_with(traps[i].fn, words);
@@ -158,6 +169,7 @@ static void every_trap_is_reported(void) {
             continue;
         }
         CHECK(died);
+        if (i > 0 && strncmp(traps[i].first, "FREED", 5) == 0) CHECK(names_one_thread(words));
         CHECK(tells_all(words, traps[i].first, traps[i].second));
         if (!died || !tells_all(words, traps[i].first, traps[i].second))
             fprintf(stderr, "trap %d: \"%s\"\n", (int)i, words);
@@ -224,6 +236,34 @@ static void stays_within_bounds(uint64_t arenas) {
     sw_arena_set_quarantine(64 << 20);
 }
 
+/* Chunks that lie side by side leave the quarantine together, up to 1/64 of its limit, and are used again from the lowest
+ * on. 32 KiB is a size that no other test has. */
+static void leaves_in_runs(void) {
+    enum { CHUNK = 32768, RUN = 4, MOST = 64 * RUN };
+    static sw_arena *arenas[MOST + 1];
+    static char *objects[MOST + 1];
+    sw_arena_set_quarantine(0);
+    sw_arena_set_quarantine((uint64_t)MOST * CHUNK);
+    for (int i = 0; i <= MOST; i++) {
+        arenas[i] = make(CHUNK, 0);
+        objects[i] = sw_arena_alloc(arenas[i], 8, 8, 0);
+    }
+    for (int i = 1; i < RUN; i++) CHECK(objects[i] == objects[0] + (size_t)i * CHUNK);
+    for (int i = 0; i <= MOST; i++) {
+        CHECK_EQ(pool_stats().quarantine_bytes, (uint64_t)i * CHUNK);
+        CHECK_EQ(sw_arena_free(arenas[i]), SW_OK);
+    }
+    CHECK_EQ(pool_stats().quarantine_bytes, (uint64_t)(MOST + 1 - RUN) * CHUNK);
+    for (int i = 0; i < RUN; i++) {
+        arenas[i] = make(CHUNK, 0);
+        CHECK(sw_arena_alloc(arenas[i], 8, 8, 0) == objects[i]);
+        write_byte(objects[i]);
+    }
+    for (int i = 0; i < RUN; i++) CHECK_EQ(sw_arena_free(arenas[i]), SW_OK);
+    CHECK_EQ(pool_stats().quarantine_bytes, (uint64_t)(MOST + 1 - RUN) * CHUNK);
+    sw_arena_set_quarantine(64 << 20);
+}
+
 /* Big objects have chunks of their own, and nothing is shared or used again at once. */
 static void shares_nothing(void) {
     sw_arena *first = make(4096, 0), *second = make(4096, 0);
@@ -233,6 +273,9 @@ static void shares_nothing(void) {
     CHECK((uintptr_t)big % 16384 == 0);
     for (int i = 0; i < 9000; i++) CHECK(big[i] == 0);
     sw_arena_stats stats;
+    CHECK(sw_arena_alloc(second, 1030, 8, 0) != NULL); /* it would fit into the newest chunk */
+    CHECK_EQ(sw_arena_get_stats(second, &stats), SW_OK);
+    CHECK_EQ(stats.chunks, 2);
     CHECK_EQ(sw_arena_get_stats(first, &stats), SW_OK);
     CHECK_EQ(stats.own_objects, 0);
     CHECK_EQ(stats.chunks, 2);
@@ -291,6 +334,8 @@ static void *call_from_outside(void *arg) {
 
 static void belongs_to_a_thread(void) {
     sw_arena *arena = make(4096, 0);
+    CHECK(sw_arena_alloc(arena, 10, 1, 0) !=
+          NULL); /* there is room for more, in the chunk and in the log */
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, call_from_outside, arena), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
@@ -341,6 +386,7 @@ int main(int argc, char **argv) {
     every_trap_is_reported(); /* without a handler of this program's */
     remember_faults();
     finds_every_use();
+    leaves_in_runs();
     shares_nothing();
     is_not_freed_while_held();
     belongs_to_a_thread();

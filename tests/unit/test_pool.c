@@ -10,55 +10,28 @@
 #include "dying_words.h"
 #include "faults.h"
 #include "pool/pool.h"
-#include "spanwise/spanwise.h"
-
-static sw_heap *heap;
-
-static sw_pool *make(uint32_t order, uint64_t capacity, uint32_t zero, uint32_t aged) {
-    sw_pool_options options;
-    sw_pool *pool = NULL;
-    sw_pool_options_init(&options);
-    options.order = order;
-    options.capacity = capacity;
-    options.item_bytes = 48;
-    options.zero = zero;
-    options.aged = aged;
-    options.heap = heap;
-    CHECK_EQ(sw_pool_create(&options, &pool), SW_OK);
-    return pool;
-}
-
-static sw_pool_stats stats_of(sw_pool *pool) {
-    sw_pool_stats stats;
-    CHECK_EQ(sw_pool_get_stats(pool, &stats), SW_OK);
-    return stats;
-}
-
-static uint64_t live_objects(void) {
-    sw_ledger ledger;
-    CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
-    return ledger.live_objects;
-}
+#include "pools.h"
 
 static void gives_in_order(void) {
     for (uint32_t order = SW_POOL_LIFO; order <= SW_POOL_FIFO; order++) {
-        sw_pool *pool = make(order, 4, 0, 0);
+        sw_pool *pool = make_pool((sw_pool_options){.order = order, .capacity = 4});
         void *items[6];
         for (int i = 0; i < 6; i++) items[i] = sw_pool_fast_get(pool);
         CHECK_EQ(live_objects(), 6);
-        for (int i = 0; i < 6; i++) CHECK_EQ(sw_pool_fast_put(pool, items[i], 48), SW_OK);
+        for (int i = 0; i < 6; i++) CHECK_EQ(sw_pool_fast_put(pool, items[i], POOL_BYTES), SW_OK);
         CHECK_EQ(live_objects(), 4); /* two were above the capacity */
         CHECK_EQ(stats_of(pool).dropped, 2);
         CHECK_EQ(stats_of(pool).idle, 4);
         if (order == SW_POOL_LIFO) {
             CHECK(sw_pool_get(pool) == items[3]);
             CHECK(sw_pool_get(pool) == items[2]);
-            CHECK_EQ(sw_pool_put(pool, items[3], 48), SW_OK);
+            CHECK_EQ(sw_pool_put(pool, items[3], POOL_BYTES), SW_OK);
             CHECK(sw_pool_get(pool) == items[3]);
         } else {
             CHECK(sw_pool_get(pool) == items[0]);
             CHECK(sw_pool_get(pool) == items[1]);
-            CHECK_EQ(sw_pool_put(pool, items[1], 48), SW_OK); /* behind the others, round the end */
+            CHECK_EQ(sw_pool_put(pool, items[1], POOL_BYTES),
+                     SW_OK); /* behind the others, round the end */
             CHECK(sw_pool_get(pool) == items[2]);
             CHECK(sw_pool_get(pool) == items[3]);
             CHECK(sw_pool_get(pool) == items[1]);
@@ -77,7 +50,7 @@ static void gives_in_order(void) {
 /* Random calls, in line and not, beside a plain stack of at most three items. */
 static void walks_as_a_stack(void) {
     enum { CAPACITY = 3, OUT = 8, STEPS = 4000 };
-    sw_pool *pool = make(SW_POOL_LIFO, CAPACITY, 0, 0);
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = CAPACITY});
     void *stack[CAPACITY], *out[OUT];
     uint64_t idle = 0, outside = 0, gets = 0, puts = 0, seed = 7;
     for (int step = 0; step < STEPS; step++) {
@@ -85,7 +58,9 @@ static void walks_as_a_stack(void) {
         if (put) {
             void *item = out[--outside];
             bool fast = (check_random(&seed) & 1) != 0;
-            CHECK_EQ(fast ? sw_pool_fast_put(pool, item, 48) : sw_pool_put(pool, item, 48), SW_OK);
+            CHECK_EQ(fast ? sw_pool_fast_put(pool, item, POOL_BYTES)
+                          : sw_pool_put(pool, item, POOL_BYTES),
+                     SW_OK);
             if (idle < CAPACITY) stack[idle++] = item;
             puts++;
         } else {
@@ -105,30 +80,31 @@ static void walks_as_a_stack(void) {
 }
 
 static void clears_items(void) {
-    sw_pool *pool = make(SW_POOL_LIFO, 4, 1, 0);
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 4, .zero = 1});
     char *item = sw_pool_get(pool);
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < 48; i++) CHECK_EQ(item[i], 0);
-        memset(item, 1, 48);
-        CHECK_EQ(sw_pool_fast_put(pool, item, 48), SW_OK);
-        for (int i = 0; i < 48; i++) CHECK_EQ(item[i], 0); /* at once, not at the next get */
+        for (int i = 0; i < POOL_BYTES; i++) CHECK_EQ(item[i], 0);
+        memset(item, 1, POOL_BYTES);
+        CHECK_EQ(sw_pool_fast_put(pool, item, POOL_BYTES), SW_OK);
+        for (int i = 0; i < POOL_BYTES; i++)
+            CHECK_EQ(item[i], 0); /* at once, not at the next get */
         CHECK(sw_pool_get(pool) == item);
     }
-    CHECK_EQ(sw_pool_put(pool, item, 48), SW_OK);
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     sw_pool_destroy(pool);
     CHECK_EQ(live_objects(), 0);
 }
 
 /* An item that two agings find idle is freed by the second; one that was used in between is not. */
 static void ages(void) {
-    sw_pool *pool = make(SW_POOL_LIFO, 10, 0, 1);
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 10, .aged = 1});
     void *items[3];
     for (int i = 0; i < 3; i++) items[i] = sw_pool_get(pool);
-    for (int i = 0; i < 3; i++) CHECK_EQ(sw_pool_put(pool, items[i], 48), SW_OK);
+    for (int i = 0; i < 3; i++) CHECK_EQ(sw_pool_put(pool, items[i], POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
     CHECK_EQ(stats_of(pool).idle, 3);
     CHECK(sw_pool_get(pool) == items[2]); /* a victim, as there is no other */
-    CHECK_EQ(sw_pool_put(pool, items[2], 48), SW_OK);
+    CHECK_EQ(sw_pool_put(pool, items[2], POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
     CHECK_EQ(stats_of(pool).idle, 1);
     CHECK_EQ(stats_of(pool).aged, 2);
@@ -137,13 +113,13 @@ static void ages(void) {
     CHECK_EQ(live_objects(), 0);
     CHECK_EQ(sw_pool_age(pool), SW_OK); /* of an empty one */
     sw_pool_destroy(pool);
-    pool = make(SW_POOL_LIFO, 10, 0, 0);
+    pool = make_pool((sw_pool_options){.capacity = 10});
     CHECK_EQ(sw_pool_age(pool), SW_UNSUPPORTED);
     sw_pool_destroy(pool);
 }
 
 static void refuses_what_is_wrong(void) {
-    sw_pool *pool = make(SW_POOL_LIFO, 10, 1, 0);
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 10, .zero = 1});
     char *item = sw_pool_get(pool);
     item[0] = 7;
     CHECK_EQ(sw_pool_put(pool, item, 47), SW_INVALID);
@@ -153,11 +129,12 @@ static void refuses_what_is_wrong(void) {
     CHECK_EQ(sw_pool_fast_put(pool, NULL, 48), SW_INVALID);
     CHECK_EQ(sw_pool_fast_put(pool, item, 47), SW_INVALID);
     CHECK_EQ(stats_of(pool).puts, 0);
-    CHECK_EQ(sw_pool_put(pool, item, 48), SW_OK);
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     sw_pool_destroy(pool);
     EXPECT_FAULT(STALE_HANDLE, pool, CHECK(sw_pool_get(pool) == NULL));
     EXPECT_FAULT(STALE_HANDLE, pool, CHECK(sw_pool_fast_get(pool) == NULL));
-    EXPECT_FAULT(STALE_HANDLE, pool, CHECK_EQ(sw_pool_fast_put(pool, item, 48), SW_INVALID));
+    EXPECT_FAULT(STALE_HANDLE, pool,
+                 CHECK_EQ(sw_pool_fast_put(pool, item, POOL_BYTES), SW_INVALID));
     sw_pool_options options;
     sw_pool *none = NULL;
     CHECK_EQ(sw_pool_create(NULL, &none), SW_INVALID);
@@ -217,7 +194,7 @@ static void serves_threads_at_once(void) {
 }
 
 static void damage(void) {
-    sw_pool *pool = make(SW_POOL_LIFO, 10, 0, 1);
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 10, .aged = 1});
     pool->victims = 1;
     (void)sw_pool_age(pool);
 }

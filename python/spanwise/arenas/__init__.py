@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arenas: objects that are allocated one by one and freed together.
+"""Arenas: objects that are allocated one by one and freed together; and who made which of them.
 
-Public, as names of `spanwise`: `Arena` and `ArenaStats`.
+Public, as names of `spanwise`: `Arena`, `ArenaStats`, `ArenaTracker`, `TrackedArena` and
+`TrackerTotals`.
 """

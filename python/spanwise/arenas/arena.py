@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import InvalidError
+from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
+from spanwise.gc.heap import CollectedHeap
 from spanwise.results.values import Result
 
 MODES = ("default", "off", "auto", "force")
@@ -49,6 +51,18 @@ class ArenaStats(Result):
         return asdict(self)
 
 
+_tags: dict[str, Any] = {}
+
+
+def _kept_tag(tag: str | None) -> Any:
+    """A tag as a string of C that is never freed."""
+    if tag is None:
+        return ffi.NULL
+    if "\0" in tag:
+        raise InvalidError(f"tag {tag!r} holds a NUL character")
+    return _tags.setdefault(tag, ffi.new("char[]", tag.encode()))
+
+
 def _free(c_arena: Any) -> None:
     """Ends an arena that nobody knows any more, in whatever thread the collector runs."""
     check(lib.sw_arena_free(c_arena))
@@ -74,6 +88,7 @@ class Arena(_lib.Owner):
         chunk_bytes: int = 65536,
         limit_bytes: int | None = None,
         safe: bool = False,
+        tag: str | None = None,
     ) -> None:
         """Makes an arena without objects.
 
@@ -82,6 +97,7 @@ class Arena(_lib.Owner):
             chunk_bytes: of each chunk, a power of two from 4096 to 2^30.
             limit_bytes: the most bytes of chunks; None: no limit.
             safe: memory that is used after its end faults, with a report, also in C code.
+            tag: what reports and an ArenaTracker call it; a tag stays in memory for ever.
 
         Raises:
             InvalidError: one of them is not within these limits.
@@ -97,9 +113,11 @@ class Arena(_lib.Owner):
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
         options.safe = int(safe)
         options.locked = 1
+        options.tag = _kept_tag(tag)
         out = ffi.new("sw_arena **")
         check(lib.sw_arena_create(options, out))
         super().__init__(out[0], _free)
+        self._seen_by: CollectedHeap | None = None
 
     # --- the end ---
 
@@ -112,8 +130,16 @@ class Arena(_lib.Owner):
         super().close()
 
     def _end(self) -> None:
-        check(lib.sw_arena_free(self._c))
+        self._without_arrays(lib.sw_arena_free(self._c))
         self._finalizer.detach()
+
+    def _without_arrays(self, status: int) -> None:
+        """Raises what a call that ends objects failed with, in the words of who has arrays."""
+        try:
+            check(status)
+        except BlockBusyError as error:
+            mend = "let go of it and of what was made from it (del, or leave its function) first"
+            raise BlockBusyError(f"an array of the arena lives: {mend}") from error
 
     def reset(self) -> None:
         """Ends all objects; the arena keeps a chunk for the next ones.
@@ -122,8 +148,49 @@ class Arena(_lib.Owner):
             BlockBusyError: an array of it lives; the arena stays as it was.
             StateError: the arena is closed.
         """
+        with self._lock, self._standing():
+            self._without_arrays(lib.sw_arena_reset(self._open()))
+
+    # --- a collector ---
+
+    def attach(self, heap: CollectedHeap | None) -> None:
+        """Lets a collected heap see what arrays of `pointers` point to: its objects live as long.
+
+        The arena ends as before: without arrays, and without a name, it is freed. Another heap may
+        see it after `attach(None)`, or when the first one is closed.
+
+        Args:
+            heap: that marks from the arena; None: none does.
+
+        Raises:
+            StateError: the arena is closed, or another heap sees it.
+            HeapClosedError: the heap is closed.
+        """
+        if heap is not None and not isinstance(heap, CollectedHeap):
+            raise TypeError(f"a CollectedHeap or None is wanted, not {type(heap).__name__}")
         with self._lock:
-            check(lib.sw_arena_reset(self._open()))
+            arena = self._open()
+            with self._standing():
+                seen_by = self._seen_by
+                if heap is not None and seen_by is not None and seen_by is not heap:
+                    raise StateError("another heap sees the arena: call attach(None) first")
+                if heap is None and seen_by is not None:
+                    check(lib.sw_arena_attach(arena, ffi.NULL))
+            if heap is not None:
+                with heap._handle as c_gc:
+                    check(lib.sw_arena_attach(arena, c_gc))
+            self._seen_by = heap
+
+    @contextmanager
+    def _standing(self) -> Iterator[None]:
+        """No cycle of the heap that sees the arena runs meanwhile; a closed heap sees nothing."""
+        with ExitStack() as stack:
+            try:
+                if self._seen_by is not None:
+                    stack.enter_context(self._seen_by._handle)
+            except HeapClosedError:
+                self._seen_by = None
+            yield
 
     # --- objects ---
 
@@ -140,20 +207,38 @@ class Arena(_lib.Owner):
             LimitError: the limit is reached, in mode "force" and of safe arenas.
             StateError: the arena is closed.
         """
-        kind = np.dtype(dtype)
+        return self._array(shape, np.dtype(dtype), lib.SW_ZERO)
+
+    def pointers(self, shape: int | Sequence[int]) -> NDArray[np.uint64]:
+        """An array of addresses, 0 at first, that a collected heap follows once it is attached.
+
+        An element that holds the address of an object (`CollectedObject.address`), or one inside of
+        it, keeps the object. When a cycle begins the elements are read, so they may be written at
+        any time: but not while they hold the only pointer to an object and a call of `collect` or
+        `start` of another thread runs.
+
+        Args:
+            shape: its length, or one of each axis.
+
+        Raises:
+            As `zeros`.
+        """
+        return self._array(shape, np.dtype(np.uint64), lib.SW_SCAN)
+
+    def _array(self, shape: int | Sequence[int], kind: np.dtype[Any], flags: int) -> NDArray[Any]:
         if kind.hasobject:
             raise InvalidError(f"type {kind} holds Python objects, which no arena knows")
         axes = shape if isinstance(shape, Sequence) else (shape,)
         lengths = tuple(_lib.as_index(length, "length") for length in axes)
         size = _lib.as_index(math.prod(lengths) * kind.itemsize, "size")
-        array: NDArray[Any] = np.ndarray(lengths, kind, buffer=self._export(size))
+        array: NDArray[Any] = np.ndarray(lengths, kind, buffer=self._export(size, flags))
         return array
 
-    def _export(self, size: int) -> Any:
+    def _export(self, size: int, flags: int) -> Any:
         """A buffer that holds the arena until the last array over it is gone."""
-        with self._lock:
+        with self._lock, self._standing():
             arena = self._open()
-            memory = lib.sw_arena_alloc(arena, size, 64, lib.SW_ZERO)
+            memory = lib.sw_arena_alloc(arena, size, 64, flags)
             if memory == ffi.NULL:
                 check(lib.sw_last_error().status)
             check(lib.sw_arena_hold(arena))

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who made which arena, and which of them nobody has freed (docs/design/arena.md, "Trackers")."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from spanwise import _lib
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import InvalidError, StateError
+from spanwise.results.rows import AnyRows, Rows, as_rows
+from spanwise.results.values import Result
+
+NS = 1_000_000_000
+
+_EVENT_DTYPE = np.dtype(
+    [
+        ("time_ns", np.uint64),
+        ("event", "U12"),
+        ("arena", np.uint64),
+        ("address", np.uint64),
+        ("size", np.uint64),
+        ("offset", np.uint64),
+        ("length", np.uint64),
+        ("thread", np.uint64),
+    ]
+)
+
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class TrackedArena(Result):
+    """An arena that is not freed, as its tracker knows it.
+
+    Attributes:
+        id: 1, 2, ... in the order of creation.
+        tag: that it was made with; None: without one.
+        made_ns: when, on the tracker's clock.
+        age_ns: when it was asked for.
+        thread: the system's number of the one that made it.
+        chunk_bytes: chunks that it has.
+        own_bytes: objects that are too big for a chunk, as requested.
+        frames: return addresses of the calls that made it, the innermost first.
+    """
+
+    id: int
+    tag: str | None
+    made_ns: int
+    age_ns: int
+    thread: int
+    chunk_bytes: int
+    own_bytes: int
+    frames: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TrackerTotals(Result):
+    """What two sources say of all arenas: the library's own count, and the tracker.
+
+    Attributes:
+        now_ns: on the tracker's clock.
+        arenas: that live, by the library's count.
+        tracked_arenas: that live, by the tracker's.
+        chunk_bytes: of chunks that are an arena's, by the pool of chunks.
+        tracked_chunk_bytes: by what tracked arenas say.
+        tracked_own_bytes: objects of tracked arenas that are in a heap's live bytes, too.
+        missed: arenas for whose record there was no memory.
+        events: noted so far.
+        lost: of these, replaced before they were read.
+        alerts: raised so far.
+    """
+
+    now_ns: int
+    arenas: int
+    tracked_arenas: int
+    chunk_bytes: int
+    tracked_chunk_bytes: int
+    tracked_own_bytes: int
+    missed: int
+    events: int
+    lost: int
+    alerts: int
+
+    @property
+    def agree(self) -> bool:
+        """Whether the two sources say the same."""
+        same_bytes = self.chunk_bytes == self.tracked_chunk_bytes
+        return self.arenas == self.tracked_arenas and same_bytes
+
+    @property
+    def difference(self) -> str:
+        """What one of them lacks, in words; "" if they agree."""
+        if self.agree:
+            return ""
+        arenas = self.arenas - self.tracked_arenas
+        chunks = self.chunk_bytes - self.tracked_chunk_bytes
+        return f"{arenas} arenas with {chunks:,} bytes of chunks are not tracked"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def _ns(seconds: float, what: str) -> int:
+    if not (isinstance(seconds, int | float) and 0 <= seconds < 2**63 / NS):
+        raise InvalidError(f"{what} {seconds!r}: give seconds, 0 or more")
+    return round(seconds * NS)
+
+
+class ArenaTracker(_lib.Owner):
+    """Knows the arenas that are made while it is open. There is one at a time in a process.
+
+    A heap's live bytes do not include arenas, but for objects that are too big for a chunk.
+
+    Example:
+        with ArenaTracker() as tracker:
+            arena = Arena(tag="request")
+            for old in tracker.leaks(300):  # five minutes
+                print(old.tag, old.age_ns, old.frames)
+    """
+
+    def __init__(
+        self,
+        *,
+        frames: SupportsIndex = 8,
+        events: SupportsIndex = 1024,
+        allocs: bool = False,
+        manual_clock: bool = False,
+    ) -> None:
+        """Begins to track.
+
+        Args:
+            frames: return addresses that are kept of the calls that made an arena, 0 to 8.
+            events: that wait for `events` at most, up to 2^24; a new one replaces the oldest.
+            allocs: objects are events, too.
+            manual_clock: time is 0 at first, and moves by `set_time` only.
+
+        Raises:
+            BlockBusyError: there is a tracker already.
+            InvalidError: a number is outside these limits.
+            OutOfMemoryError: no memory.
+        """
+        options = ffi.new("sw_tracker_options *")
+        lib.sw_tracker_options_init(options)
+        options.frames = _lib.as_index(frames, "frames", (1 << 32) - 1)
+        options.events = _lib.as_index(events, "events")
+        options.allocs, options.manual_clock = int(allocs), int(manual_clock)
+        out = ffi.new("sw_tracker **")
+        check(lib.sw_tracker_create(options, out))
+        self._alerts = 0
+        self._min_age_seconds: float = 0
+        super().__init__(out[0], lib.sw_tracker_destroy)
+
+    def set_time(self, seconds: float) -> None:
+        """Moves the clock of a tracker with manual_clock.
+
+        Raises:
+            InvalidError: the time goes back, or the clock is the system's.
+            StateError: the tracker is closed.
+        """
+        now_ns = _ns(seconds, "time")
+        with self._lock:
+            check(lib.sw_tracker_set_time(self._open(), now_ns))
+
+    def leaks(self, min_age_seconds: float = 0, tag: str | None = None) -> list[TrackedArena]:
+        """Arenas that are at least so old and not freed, the oldest first.
+
+        Args:
+            min_age_seconds: on the tracker's clock.
+            tag: only those with this tag; None: all.
+
+        Raises:
+            InvalidError: the age is negative.
+            StateError: the tracker is closed.
+        """
+        min_age_ns = _ns(min_age_seconds, "min_age_seconds")
+        c_tag = ffi.NULL if tag is None else ffi.new("char[]", tag.encode())
+        with self._lock:
+            c_tracker, count, capacity = self._open(), 1, 0
+            while count > capacity:  # others may make arenas meanwhile
+                capacity = count + 16
+                rows = ffi.new("sw_tracked_arena[]", capacity)
+                count = lib.sw_tracker_leaks(c_tracker, min_age_ns, c_tag, rows, capacity)
+        return [_tracked(rows[i]) for i in range(count)]
+
+    def totals(self) -> TrackerTotals:
+        """What the library's own count says of all arenas, and what the tracker says.
+
+        Raises:
+            StateError: the tracker is closed.
+        """
+        out = ffi.new("sw_tracker_totals *")
+        with self._lock:
+            status = lib.sw_tracker_check(self._open(), out)
+        totals = TrackerTotals(**_lib.struct_dict(out))
+        if status != 0 and totals.agree:
+            raise _lib.failure(status)
+        return totals
+
+    def check(self) -> None:
+        """Compares the two sources.
+
+        Raises:
+            StateError: they differ, and the message says by how much; or the tracker is closed.
+        """
+        totals = self.totals()
+        if not totals.agree:
+            raise StateError(f"{totals.difference}: they were made before the tracker")
+
+    @staticmethod
+    def to_perfetto(events: AnyRows, path: str | os.PathLike[str]) -> None:
+        """Writes what `events` gave as a file that Perfetto opens (the Trace Event Format).
+
+        Each arena has a lane from its creation to its end, with its objects as moments; one that
+        was not freed ends with the last event. Counters tell the live arenas and their bytes.
+
+        Args:
+            events: the rows, of one call or of several joined.
+            path: of the file, which appears whole; what is there is replaced.
+
+        Raises:
+            OSError: the system refused to write.
+        """
+        from spanwise.report import arenas  # noqa: PLC0415  reports know models
+
+        arenas.write(events, path)
+
+    def events(self) -> Rows:
+        """Takes out what has happened since the last call, the oldest event first.
+
+        The column `event` is "arena.new", "arena.alloc", "arena.free" or "arena.alert"; `arena` is
+        the id of a tracked arena. Of an allocation `address` and `size` are those of the chunk,
+        `offset` is where the object lies in it, `length` the object's. Of an alert `size` is what
+        is not tracked, `length` what is in old arenas.
+
+        Raises:
+            StateError: the tracker is closed.
+        """
+        batch = ffi.new("sw_tracker_event[]", _BATCH)
+        found: list[tuple[Any, ...]] = []
+        with self._lock:
+            count = _BATCH
+            while count == _BATCH:
+                count = lib.sw_tracker_read(self._open(), batch, _BATCH)
+                found += [_event(batch[i]) for i in range(count)]
+        return as_rows(np.array(found, _EVENT_DTYPE))
+
+    # --- alerts ---
+
+    def set_alert(
+        self,
+        *,
+        period_seconds: float = 60,
+        min_age_seconds: float = 300,
+        threshold_bytes: SupportsIndex = 0,
+    ) -> None:
+        """Looks once a period from now on: when an arena is made or freed, or at `look`.
+
+        Args:
+            period_seconds: between two looks, above 0.
+            min_age_seconds: arenas of this age are old.
+            threshold_bytes: more than so many that are not tracked, or old, raise an alert.
+
+        Raises:
+            InvalidError: a number is negative, or the period is 0.
+            StateError: the tracker is closed.
+        """
+        rule = ffi.new("sw_tracker_rule *")
+        rule.struct_bytes = ffi.sizeof("sw_tracker_rule")
+        rule.period_ns = _ns(period_seconds, "period_seconds")
+        rule.min_age_ns = _ns(min_age_seconds, "min_age_seconds")
+        rule.threshold_bytes = _lib.as_index(threshold_bytes, "threshold_bytes")
+        with self._lock:
+            check(lib.sw_tracker_set_alert(self._open(), rule))
+            self._min_age_seconds = min_age_seconds
+
+    def look(self) -> list[TrackedArena] | None:
+        """Looks, if a period has passed.
+
+        Returns:
+            The old arenas, if an alert was raised since the last call; else None. An alert is an
+            event, too.
+
+        Raises:
+            StateError: the tracker is closed.
+        """
+        with self._lock:
+            lib.sw_tracker_look(self._open())
+            alerts = self.totals().alerts
+            if alerts == self._alerts:
+                return None
+            self._alerts = alerts
+            return self.leaks(self._min_age_seconds)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            if self._c is None:
+                return "<ArenaTracker, closed>"
+            totals = self.totals()
+        chunks = f"{totals.tracked_chunk_bytes:,} B of chunks"
+        return f"<ArenaTracker of {totals.tracked_arenas:,} arenas, {chunks}>"
+
+
+def _tracked(row: Any) -> TrackedArena:
+    tag = None if row.tag == ffi.NULL else ffi.string(row.tag).decode()
+    frames = tuple(int(row.frames[i]) for i in range(row.frame_count))
+    numbers = (row.made_ns, row.age_ns, row.thread, row.chunk_bytes, row.own_bytes)
+    return TrackedArena(row.id, tag, *numbers, frames)
+
+
+def _event(event: Any) -> tuple[Any, ...]:
+    name = _lib.text(lib.sw_tracker_event_name(event.kind))
+    places = (event.address, event.size, event.offset, event.length)
+    return (event.time_ns, name, event.arena, *places, event.thread)

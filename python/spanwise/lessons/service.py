@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A message server under load, whose messages take their memory in eight ways.
+
+Connections live long and have their state and buffers in tiered slabs; messages live shortly. The
+loop is C (src/service), so no loop of Python is measured. Design: docs/design/service.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib
+from spanwise._lib import ffi, lib
+from spanwise.errors import InvalidError, OutOfMemoryError
+from spanwise.results.values import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STRATEGIES = ("static", "heap", "collected", "pool", "arena", "batch", "slab", "arena_pool")
+"""Where the four objects of a message come from, in the order of sw_service_strategy: the same
+blocks each time, which is what a message costs without memory; a heap; a collected heap; pools; an
+arena a message; an arena a batch of messages; tiered slabs; an arena a batch with pools for the
+bytes."""
+
+BIN_FLOORS: NDArray[np.uint64] = np.array(
+    [lib.sw_service_bin_floor(i) for i in range(lib.SW_SERVICE_BINS)], np.uint64
+)
+"""The least latency of each bin in nanoseconds: exact below 128, then within a 128th."""
+
+
+@dataclass(frozen=True)
+class ServiceRun(Result):
+    """What a load came to.
+
+    Attributes:
+        strategy: one of STRATEGIES.
+        messages: that were served.
+        rate: messages that should have arrived in a second; None: a closed loop.
+        elapsed_ns: of all messages.
+        cpu_ns: processor time; in an open loop with what is spent on waiting.
+        allocs: objects of messages.
+        requested_bytes: their sizes together.
+        opened: connections, the first ones included.
+        collections: cycles of the collector.
+        pause_ns: of all of them.
+        longest_pause_ns: of one.
+        scanned_bytes: live bytes that they marked.
+        rss_bytes: of the process, when the last message was served; None: the system does not tell.
+        checksum: of all replies: the same for every strategy.
+        latency_bins: how many latencies are in each bin of BIN_FLOORS; none if they were not
+            taken. In an open loop a latency counts from the intended arrival, in a closed one
+            from the reply before.
+    """
+
+    strategy: str
+    messages: int
+    rate: float | None
+    elapsed_ns: int
+    cpu_ns: int
+    allocs: int
+    requested_bytes: int
+    opened: int
+    collections: int
+    pause_ns: int
+    longest_pause_ns: int
+    scanned_bytes: int
+    rss_bytes: int | None
+    checksum: int
+    latency_bins: NDArray[np.uint64] = field(repr=False, compare=False)
+
+    @property
+    def messages_per_second(self) -> float:
+        """Throughput."""
+        return self.messages * 1e9 / self.elapsed_ns
+
+    @property
+    def cpu_ns_per_message(self) -> float:
+        """Processor time of a message."""
+        return self.cpu_ns / self.messages
+
+    def latency_ns(self, percent: float) -> float:
+        """The latency that `percent` of the messages do not exceed, within a 128th.
+
+        Raises:
+            InvalidError: latencies were not taken, or the percentage is not within 0 to 100.
+        """
+        if not len(self.latency_bins):
+            raise InvalidError("latencies were not taken: serve with latencies=True")
+        if not 0 <= percent <= 100:
+            raise InvalidError(f"percent {percent!r}: give 0 to 100")
+        counts = np.cumsum(self.latency_bins)
+        rank = max(int(np.ceil(percent / 100 * float(counts[-1]))), 1)
+        return float(BIN_FLOORS[int(np.searchsorted(counts, rank))])
+
+    def plot_latencies(self, ax: Axes | None = None) -> Axes:
+        """Latency against the percentage of messages that do not exceed it, as HdrHistogram does.
+
+        Raises:
+            InvalidError: latencies were not taken.
+        """
+        from spanwise.plots.latencies import latencies  # noqa: PLC0415  matplotlib
+
+        return latencies([self], ax)
+
+    def __str__(self) -> str:
+        if self.rate is None:
+            text = f"{self.strategy}, closed loop: {self.cpu_ns_per_message:.0f} ns CPU a message"
+        else:
+            text = f"{self.strategy}, {self.rate:,.0f} messages/s asked for"
+        text += f", {self.messages_per_second:,.0f} messages/s"
+        if len(self.latency_bins):
+            shown = [f"P{p:g} {_format.seconds(round(self.latency_ns(p)))}" for p in (50, 99, 99.9)]
+            text += ", " + ", ".join(shown)
+        if self.collections:
+            text += f", {_format.plural(self.collections, 'collection')} of"
+            text += f" {_format.seconds(self.pause_ns)} together"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON; of the bins those that are not empty, by their floor."""
+        told = asdict(self)
+        bins = told.pop("latency_bins")
+        filled = np.flatnonzero(bins)
+        told["latencies"] = [[int(BIN_FLOORS[i]), int(bins[i])] for i in filled]
+        return told
+
+
+def serve(
+    strategy: str,
+    *,
+    messages: SupportsIndex = 100_000,
+    connections: SupportsIndex = 1000,
+    batch: SupportsIndex = 32,
+    payload_bytes: SupportsIndex = 128,
+    churn: SupportsIndex = 100,
+    rate: float | None = None,
+    latencies: bool = True,
+    safe: bool = False,
+    percent: SupportsIndex = 100,
+    live_bytes: SupportsIndex = 0,
+    seed: SupportsIndex = 1,
+) -> ServiceRun:
+    """Serves messages.
+
+    Args:
+        strategy: one of STRATEGIES.
+        messages: at least 1.
+        connections: that are open at any time; each has 5.25 KiB of slots.
+        batch: messages in an arena of the strategies "batch" and "arena_pool".
+        payload_bytes: mean of what is drawn, 1 to 240.
+        churn: after so many messages one connection closes and another opens; 0: none does.
+        rate: messages that arrive in a second, with exponential gaps; None: the next message
+            arrives when the one before is served.
+        latencies: takes the time of each message; an open loop always does.
+        safe: arenas are safe ones.
+        percent: growth of the collected heap between collections, as GOGC; 0: none begins.
+        live_bytes: of the collected heap, beside the messages.
+        seed: of the random numbers.
+
+    Raises:
+        InvalidError: the strategy is unknown, or a number is not within these limits.
+        OutOfMemoryError: no memory.
+    """
+    if strategy not in STRATEGIES:
+        raise InvalidError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InvalidError(f"rate {rate!r}: give messages a second, above 0, or None")
+    load, most = ffi.new("sw_service_load *"), (1 << 32) - 1
+    load.strategy = STRATEGIES.index(strategy)
+    load.connections = _lib.as_index(connections, "connections", 1 << 20)
+    load.messages = _lib.as_index(messages, "messages")
+    load.batch = _lib.as_index(batch, "batch", most)
+    load.payload_bytes = _lib.as_index(payload_bytes, "payload_bytes", most)
+    load.churn = _lib.as_index(churn, "churn", most)
+    load.percent = _lib.as_index(percent, "percent", most)
+    load.live_bytes = _lib.as_index(live_bytes, "live_bytes")
+    load.rate = 0.0 if rate is None else rate
+    load.safe = int(safe)
+    load.seed = _lib.as_index(seed, "seed", most)
+    taken = latencies or rate is not None
+    bins = np.zeros(lib.SW_SERVICE_BINS if taken else 0, np.uint64)
+    result = ffi.new("sw_service_result *")
+    c_bins = _lib.pointer(bins, "uint64_t *") if taken else ffi.NULL
+    status = lib.sw_service_run(load, c_bins, result)
+    if _lib.text(lib.sw_status_name(status)) == "INVALID":
+        raise InvalidError("messages, connections and batch: 1 or more; payload_bytes: 1 to 240")
+    if status != 0:
+        raise OutOfMemoryError("no memory for the server, its connections or a message")
+    told = _lib.struct_dict(result)
+    told["rss_bytes"] = told["rss_bytes"] or None
+    bins.flags.writeable = False
+    return ServiceRun(strategy, int(load.messages), rate, latency_bins=bins, **told)

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and slabs: blocks of one size, or of a few, that are used again instead of being freed.
+
+Public, as names of `spanwise`: `Pool`, `PoolStats`, `SlabBlock`, `SlabsStats` and `TieredSlabs`.
+"""

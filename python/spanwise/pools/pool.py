@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools of blocks of one size (docs/design/arena.md, "Pools")."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, SupportsIndex
+
+from spanwise import _lib
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import BlockFreedError, InvalidError, OutOfMemoryError, UnsupportedError
+from spanwise.heap.block import Block
+from spanwise.heap.handle import HeapHandle
+from spanwise.heap.heap import Heap
+from spanwise.results.values import Result
+
+ORDERS = ("lifo", "fifo")
+"""Which idle block is used next: the one that was put last, or first. As in sw_pool_order."""
+
+TINY_BYTES = 16  # below, blocks of a heap with tiny=True share slots
+
+
+@dataclass(frozen=True)
+class PoolStats(Result):
+    """Figures of a pool.
+
+    Attributes:
+        idle: blocks that wait for their next use.
+        gets: calls of get that gave a block.
+        fresh: of these, new ones.
+        puts: blocks that were put back.
+        dropped: of these, freed at once because the pool was full.
+        aged: freed by `age`.
+    """
+
+    idle: int
+    gets: int
+    fresh: int
+    puts: int
+    dropped: int
+    aged: int
+
+    def to_dict(self) -> dict[str, int]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def _create(options: Any, primaries: bool) -> Any:
+    """A pool of C, with a place for each thread if primaries are asked for."""
+    out = ffi.new("sw_pool **")
+    check(lib.sw_pool_create(options, out))
+    status = lib.sw_pool_add_primaries(out[0]) if primaries else 0
+    if status != 0:
+        error = _lib.failure(status)
+        lib.sw_pool_destroy(out[0])
+        raise error
+    return out[0]
+
+
+def _end(handle: HeapHandle, c_pool: Any) -> None:
+    """Ends a pool, which frees its idle blocks, and lets its heap go."""
+    lib.sw_pool_destroy(c_pool)
+    handle.lock.soon(handle.unexport)
+
+
+class Pool(_lib.Owner):
+    """Blocks of one size that are used again instead of being freed. Every thread may call.
+
+    A block that is not put back may be freed by its own `free`. A heap can be closed after its
+    pools only; until then its `close` raises BlockBusyError.
+
+    Example:
+        with Heap() as heap, Pool(heap, 88, capacity=100) as pool:
+            block = pool.get()
+            block.view()[:] = 1
+            pool.put(block)
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        item_bytes: SupportsIndex,
+        *,
+        capacity: SupportsIndex = 1024,
+        order: str = "lifo",
+        zero: bool = False,
+        aged: bool = False,
+        primaries: bool = False,
+        construct: Callable[[Block], object] | None = None,
+    ) -> None:
+        """Makes an empty pool.
+
+        Args:
+            heap: where blocks come from, and where those go that the pool does not keep.
+            item_bytes: of each block, at least 1.
+            capacity: idle blocks that are kept, 1 to 2^32; further ones are freed.
+            order: one of ORDERS.
+            zero: blocks are cleared when they are put, and zeroed when new.
+            aged: two generations, see `age`. Only of order "lifo".
+            primaries: each thread keeps one idle block for itself, beside the capacity.
+            construct: is called with each new block, and with none that is used again. If it
+                raises, the block is freed.
+
+        Raises:
+            InvalidError: a number or the order is outside these limits.
+            UnsupportedError: a heap that is dry, or that shares the slots of such small blocks; a
+                combination that a pool cannot have.
+            HeapClosedError: the heap is closed.
+        """
+        if order not in ORDERS:
+            raise InvalidError(f"order {order!r}: must be one of {', '.join(ORDERS)}")
+        if construct is not None and zero:
+            raise UnsupportedError("zero clears what construct has made: use one of them")
+        self._bytes = _lib.as_index(item_bytes, "item_bytes")
+        handle = heap._handle
+        if handle.dry or (handle.tiny and self._bytes < TINY_BYTES):
+            kind = "dry: there is no memory" if handle.dry else "tiny: small blocks share slots"
+            raise UnsupportedError(f"heap {handle.id} is {kind} that could be used again")
+        options = ffi.new("sw_pool_options *")
+        lib.sw_pool_options_init(options)
+        options.item_bytes = self._bytes
+        options.capacity = _lib.as_index(capacity, "capacity")
+        options.order = ORDERS.index(order)
+        options.zero, options.aged = int(zero), int(aged)
+        options.locked = int(primaries)
+        self._handle = handle
+        self._construct = construct
+        with handle as c_heap:
+            options.heap = c_heap
+            c_pool = _create(options, primaries)
+            try:
+                with handle.lock:
+                    handle.export()
+            except BaseException:
+                lib.sw_pool_destroy(c_pool)
+                raise
+        super().__init__(c_pool, functools.partial(_end, handle))
+
+    def get(self) -> Block:
+        """An idle block as it was left (cleared with zero=True), else a new one.
+
+        Raises:
+            OutOfMemoryError: no memory, or the heap's limit is reached.
+            StateError: the pool is closed. What `construct` raises is passed on.
+        """
+        with self._lock:
+            fresh = self._stats().fresh
+            address = lib.sw_pool_get(self._open())
+            if address == ffi.NULL:
+                raise OutOfMemoryError(f"no memory for a block of {self._bytes} bytes")
+            with self._handle as c_heap:
+                usable = int(lib.sw_heap_usable_size(c_heap, address))
+            where = int(ffi.cast("uintptr_t", address))
+            block = Block(self._handle, where, self._bytes, usable, False)
+            is_new = self._stats().fresh > fresh
+        if is_new and self._construct is not None:
+            try:
+                self._construct(block)
+            except BaseException:
+                block.free()
+                raise
+        return block
+
+    def put(self, block: Block) -> None:
+        """Takes a block back. It cannot be used any more; the next `get` makes another of it.
+
+        Raises:
+            BlockFreedError: it was put before, or freed; code is DOUBLE_PUT.
+            BlockBusyError: a view of it is alive.
+            InvalidError: it is of another size, or of another heap.
+            StateError: the pool is closed.
+        """
+        if block._handle is not self._handle:
+            raise InvalidError(f"{block!r} is of another heap than the pool, {self._handle.id}")
+        with self._lock:
+            c_pool = self._open()
+            if block.size_bytes != self._bytes:
+                raise InvalidError(f"{block!r} in a pool of blocks of {self._bytes} bytes")
+            with self._handle.lock:
+                if block.freed:
+                    raise BlockFreedError(f"{block!r} was put before, or freed", "DOUBLE_PUT")
+                block._claim_free()
+            check(lib.sw_pool_put(c_pool, ffi.cast("void *", block.address), self._bytes))
+
+    def age(self) -> None:
+        """Frees the blocks that have been idle since the last call; the idle ones are next.
+
+        Raises:
+            UnsupportedError: the pool is not aged.
+            StateError: the pool is closed.
+        """
+        with self._lock:
+            check(lib.sw_pool_age(self._open()))
+
+    # --- figures ---
+
+    def _stats(self) -> Any:
+        stats = ffi.new("sw_pool_stats *")
+        check(lib.sw_pool_get_stats(self._open(), stats))
+        return stats
+
+    def stats(self) -> PoolStats:
+        """All figures at one moment.
+
+        Raises:
+            StateError: the pool is closed.
+        """
+        with self._lock:
+            return PoolStats(**_lib.struct_dict(self._stats()))
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of each block."""
+        return self._bytes
+
+    def __repr__(self) -> str:
+        with self._lock:
+            if self._c is None:
+                return f"<Pool of {self._bytes:,} B, closed>"
+            stats = self.stats()
+        return f"<Pool of {self._bytes:,} B: {stats.idle:,} idle, {stats.fresh:,} made>"

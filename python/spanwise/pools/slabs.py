@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiered slabs: slots of a few fixed sizes (docs/design/arena.md, "Tiered slabs")."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _lib
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import (
+    BlockBusyError,
+    BlockFreedError,
+    InvalidError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from spanwise.heap.handle import HeapHandle
+from spanwise.heap.heap import Heap
+from spanwise.results.rows import Rows, as_rows
+from spanwise.results.values import Result
+
+TIERS = (256, 1024, 4096)
+"""Bytes of the slots where the user says nothing else."""
+
+_TIER_DTYPE = _lib.dtype_of("sw_slab_tier_stats")
+
+
+@dataclass(frozen=True)
+class SlabsStats(Result):
+    """Figures of tiered slabs.
+
+    Attributes:
+        tiers: how many there are.
+        used_slots: slots in use, of all tiers.
+        used_bytes: of these slots.
+        held_bytes: memory of the tiers.
+        over_tier: requests that were larger than any slot.
+        full: requests whose tier was full.
+        own_objects: objects of the heap that are in use because of either.
+    """
+
+    tiers: int
+    used_slots: int
+    used_bytes: int
+    held_bytes: int
+    over_tier: int
+    full: int
+    own_objects: int
+
+    def to_dict(self) -> dict[str, int]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def _end(handle: HeapHandle, c_slabs: Any) -> None:
+    """Ends slabs, with all that they gave, and lets their heap go."""
+    lib.sw_slabs_destroy(c_slabs)
+    handle.lock.soon(handle.unexport)
+
+
+class SlabBlock(_lib.Uncopied):
+    """Memory of one `TieredSlabs.alloc`. It is in use until `free`, or until its slabs are closed.
+
+    Dropping the last reference does not free it. While a view of it is alive, freeing it or closing
+    its slabs raises BlockBusyError (a BufferError).
+
+    Attributes:
+        size_bytes: bytes that were requested.
+        usable_bytes: of its slot, or of the heap's block.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_address",
+        "_exports",
+        "_freed",
+        "_slabs",
+        "size_bytes",
+        "usable_bytes",
+    )
+
+    def __init__(self, slabs: TieredSlabs, address: int, size: int, usable_bytes: int) -> None:
+        self._slabs = slabs
+        self._address = address
+        self._exports = 0
+        self._freed = False
+        self.size_bytes = size
+        self.usable_bytes = usable_bytes
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte."""
+        return self._address
+
+    @property
+    def freed(self) -> bool:
+        """Whether it was freed."""
+        return self._freed
+
+    def free(self) -> None:
+        """Gives the slot back.
+
+        Raises:
+            BlockFreedError: it was freed before; code is DOUBLE_FREE.
+            BlockBusyError: a view of it is alive.
+            StateError: its slabs are closed.
+        """
+        slabs = self._slabs
+        with slabs._lock:
+            c_slabs = slabs._open()
+            if self._freed:
+                raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
+            if self._exports:
+                alive = f"{self._exports} view{'s' if self._exports > 1 else ''} of {self!r} alive"
+                raise BlockBusyError(f"{alive}; let go of what view() gave first")
+            check(lib.sw_slabs_free(c_slabs, ffi.cast("void *", self._address)))
+            self._freed = True
+
+    def view(self) -> NDArray[np.uint8]:
+        """The requested bytes as a writable uint8 array of shape (size_bytes,), without a copy.
+
+        Raises:
+            BlockFreedError: it was freed.
+            StateError: its slabs are closed.
+        """
+        with self._slabs._lock:
+            self._slabs._open()
+            if self._freed:
+                raise BlockFreedError(f"{self!r} is free")
+            self._exports += 1
+            self._slabs._exports += 1
+        pointer = ffi.gc(ffi.cast("unsigned char *", self._address), self._unexport)
+        bytes_ = ffi.buffer(pointer, self.size_bytes)
+        array: NDArray[np.uint8] = np.ndarray((self.size_bytes,), np.uint8, buffer=bytes_)
+        return array
+
+    def _unexport(self, _: object) -> None:
+        self._exports -= 1
+        self._slabs._exports -= 1
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def __repr__(self) -> str:
+        size = f"{self.size_bytes:,} B, {self.usable_bytes:,} usable"
+        return f"<SlabBlock at {self._address:#x}: {size}>"
+
+
+class TieredSlabs(_lib.Owner):
+    """Slots of a few fixed sizes, for what lives as long as a connection. Every thread may call.
+
+    A request gets a slot of the smallest tier that holds it. What is larger than all slots, or
+    finds its tier full, becomes a block of the heap, which is counted, and told by `alert`.
+
+    Example:
+        with Heap() as heap, TieredSlabs(heap) as slabs:
+            buffer = slabs.alloc(900)
+            buffer.view()[:5] = list(b"hello")
+            buffer.free()
+    """
+
+    def __init__(
+        self,
+        heap: Heap,
+        tiers: Sequence[SupportsIndex] = TIERS,
+        *,
+        capacity: SupportsIndex = 1 << 20,
+        alert: Callable[[str, int, int], object] | None = None,
+        alert_every: SupportsIndex = 1,
+    ) -> None:
+        """Makes slabs without a slot in use.
+
+        Args:
+            heap: of what gets no slot.
+            tiers: bytes of the slots of each tier, ascending; 1 to 8 multiples of 16 up to 2^20.
+            capacity: the most slots of each tier, at least 1. Addresses for them are reserved.
+            alert: is called with "over-tier" or "full", the size of the request, and how many
+                requests have got no slot so far: at the first one and at every `alert_every`-th one
+                after that.
+            alert_every: at least 1.
+
+        Raises:
+            InvalidError: a number is outside these limits, or tiers do not ascend.
+            UnsupportedError: the heap is dry.
+            HeapClosedError: the heap is closed.
+        """
+        handle = heap._handle
+        if handle.dry:
+            raise UnsupportedError(f"heap {handle.id} is dry: it has no memory")
+        options = ffi.new("sw_slabs_options *")
+        lib.sw_slabs_options_init(options)
+        sizes = [_lib.as_index(size, "tier") for size in tiers]
+        if not 1 <= len(sizes) <= lib.SW_SLABS_TIERS_MAX:
+            raise InvalidError(f"{len(sizes)} tiers: use 1 to {lib.SW_SLABS_TIERS_MAX}")
+        options.tier_count = len(sizes)
+        for i, size in enumerate(sizes):
+            options.slot_bytes[i] = size
+        options.capacity = _lib.as_index(capacity, "capacity")
+        options.locked = 1
+        self._every = _lib.as_index(alert_every, "alert_every")
+        if self._every == 0:
+            raise InvalidError("alert_every 0: use 1 or more")
+        self._alert = alert
+        self._handle = handle
+        self._exports = 0
+        out = ffi.new("sw_slabs **")
+        with handle as c_heap:
+            options.heap = c_heap
+            check(lib.sw_slabs_create(options, out))
+            try:
+                with handle.lock:
+                    handle.export()
+            except BaseException:
+                lib.sw_slabs_destroy(out[0])
+                raise
+        super().__init__(out[0], functools.partial(_end, handle))
+
+    def close(self) -> None:
+        """Ends the slabs with all of their blocks; a second call does nothing.
+
+        Raises:
+            BlockBusyError: a view of a block is alive.
+        """
+        super().close()
+
+    def _end(self) -> None:
+        if self._exports:
+            views = f"{self._exports} view{'s' if self._exports > 1 else ''} of its blocks alive"
+            raise BlockBusyError(f"{views}; let go of what view() gave first")
+        super()._end()
+
+    def alloc(self, size: SupportsIndex, *, zero: bool = False) -> SlabBlock:
+        """A block of so many bytes; of the smallest tier if it is 0.
+
+        Raises:
+            InvalidError: the size is negative.
+            OutOfMemoryError: no memory, or the heap's limit is reached.
+            StateError: the slabs are closed. What `alert` raises is passed on; the block is freed.
+        """
+        number = _lib.as_bytes_size(size)
+        with self._lock, self._handle:
+            c_slabs = self._open()
+            before = self._misses()
+            address = lib.sw_slabs_alloc(c_slabs, number, lib.SW_ZERO if zero else 0)
+            count = self._misses()
+            if address == ffi.NULL:
+                raise OutOfMemoryError(f"no memory for a block of {number:,} bytes")
+            usable = int(lib.sw_slabs_usable_size(c_slabs, address))
+            block = SlabBlock(self, int(ffi.cast("uintptr_t", address)), number, usable)
+        if self._alert is not None and count > before and (count - 1) % self._every == 0:
+            try:
+                self._alert("over-tier" if number > self._largest() else "full", number, count)
+            except BaseException:
+                block.free()
+                raise
+        return block
+
+    def _misses(self) -> int:
+        """Requests that got no slot."""
+        stats = self._stats()
+        return int(stats.over_tier + stats.full)
+
+    def _largest(self) -> int:
+        return int(self.tiers()["slot_bytes"][-1])
+
+    def trim(self) -> int:
+        """Gives the memory behind the last slot in use of each tier back; returns the bytes.
+
+        Raises:
+            StateError: the slabs are closed.
+        """
+        with self._lock:
+            return int(lib.sw_slabs_trim(self._open()))
+
+    # --- figures ---
+
+    def _stats(self) -> Any:
+        stats = ffi.new("sw_slabs_stats *")
+        check(lib.sw_slabs_get_stats(self._open(), stats))
+        return stats
+
+    def stats(self) -> SlabsStats:
+        """All figures at one moment.
+
+        Raises:
+            StateError: the slabs are closed.
+        """
+        with self._lock:
+            return SlabsStats(**_lib.struct_dict(self._stats()))
+
+    def tiers(self) -> Rows:
+        """A row a tier, the smallest slots first.
+
+        Its columns are `slot_bytes`, `capacity` (slots that there are addresses for), `used_slots`,
+        `peak_used_slots`, `allocs` (requests that got a slot), `requested_bytes` (theirs) and
+        `held_bytes`.
+
+        Raises:
+            StateError: the slabs are closed.
+        """
+        with self._lock:
+            rows = np.zeros(self._stats().tiers, _TIER_DTYPE)
+            stats = ffi.new("sw_slab_tier_stats *")
+            for i in range(len(rows)):
+                check(lib.sw_slabs_get_tier(self._open(), i, stats))
+                rows[i] = tuple(_lib.struct_dict(stats).values())
+        return as_rows(rows)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            if self._c is None:
+                return "<TieredSlabs, closed>"
+            tiers = "/".join(str(size) for size in self.tiers()["slot_bytes"].tolist())
+            stats = self.stats()
+        return f"<TieredSlabs of {tiers} B: {stats.used_slots:,} slots in use>"

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tracker knows (spanwise/tracker.h): a record for each arena, and a ring of events. Arenas and what they hold
+ * are noted here; tracker.c answers from it.
+ *
+ *   tracker: oldest -> track -> track -> newest       an arena refers to its track, until its end
+ *            ring of events: first .. first + waiting - 1, modulo capacity
+ *
+ * One lock covers the tracker and the links of all tracks. It is taken with an arena's lock held, and none is taken
+ * with it held. Callers: life.c, refill.c, own.c, alloc.c, fork.c, tracker.c. Design: docs/design/arena.md.
+ */
+#ifndef SW_ARENA_TRACK_H
+#define SW_ARENA_TRACK_H
+
+#include "arena/arena.h"
+#include "spanwise/tracker.h"
+
+/* An arena that a tracker knows. The lock covers the links and `tracker`; chunk_bytes and own_bytes are atomic, and
+ * written by whoever works with the arena; all else is constant.
+ *   frame_count <= SW_TRACKER_FRAMES_MAX;  id != 0 */
+typedef struct sw_arena_track {
+    struct sw_arena_track *older, *newer;
+    struct sw_tracker *tracker; /* NULL: it has ended before the arena */
+    const sw_arena *arena;
+    const char *tag;
+    uint64_t id;
+    uint64_t made_ns;
+    uint64_t thread;
+    uint64_t chunk_bytes;
+    uint64_t own_bytes;
+    uint64_t frame_count;
+    uint64_t frames[SW_TRACKER_FRAMES_MAX];
+} sw_arena_track;
+
+/* The lock covers every field but now_ns and those that are constant.
+ *   (oldest == NULL) == (newest == NULL) == (count == 0);  count <= ids
+ *   waiting <= capacity;  first < capacity, or capacity == 0 == first
+ *   lost + waiting <= noted */
+struct sw_tracker {
+    uint64_t mark;         /* ds/handle.h */
+    uint32_t frame_max;    /* constant */
+    uint32_t has_allocs;   /* constant */
+    uint32_t manual_clock; /* constant */
+    uint32_t looks;        /* 1: somebody looks for an alert, or tells of one */
+    uint64_t now_ns;       /* atomic: of a manual clock */
+    sw_arena_track *oldest, *newest;
+    uint64_t count, ids, missed;
+    sw_tracker_event *events; /* NULL: none are noted */
+    uint64_t capacity;        /* constant */
+    uint64_t first, waiting, noted, lost;
+    sw_tracker_rule rule; /* period_ns 0: none */
+    uint64_t due_ns;      /* of the next look */
+    uint64_t alerts;
+};
+
+/* The lock, also around a fork. */
+void sw_track_lock(void);
+void sw_track_unlock(void);
+void sw_track_recover(void);
+
+/* The tracker of the process; NULL: there is none. Under the lock, or to look at what is constant. */
+sw_tracker *sw_track_current(void);
+/* Makes it that, or there is none from now on; under the lock. */
+void sw_track_set_current(sw_tracker *tracker);
+uint64_t sw_track_now_ns(const sw_tracker *tracker);
+/* Under the lock. Time and thread of the event are filled in. */
+void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event);
+
+/* Whether arenas that are made now have to tell of each object. */
+bool sw_track_wants_allocs(void);
+/* An arena begins, and ends: it is noted if there is a tracker. caller: return address of the program's call. */
+void sw_track_begin(sw_arena *arena, uint64_t caller);
+void sw_track_end(sw_arena *arena);
+/* Its chunks or own objects become more or, by a number below zero, less. */
+void sw_track_add_chunks(const sw_arena *arena, int64_t bytes);
+void sw_track_add_own(const sw_arena *arena, int64_t bytes);
+/* It gave an object. */
+void sw_track_alloc(const sw_arena *arena, const void *object, size_t size);
+
+const char *sw_tracker_record_check(const struct sw_tracker *tracker);
+const char *sw_arena_track_check(const sw_arena_track *track);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A set of addresses: an open hash table with linear probing, at most half full (Knuth, The Art of Computer
+ * Programming, volume 3, 6.4, algorithm L; removal by algorithm R). Of a watched pool it has the idle items; of
+ * tiered slabs the objects that lie in no tier.
+ *
+ * Callers: pool.c, slabs.c. Design: docs/design/arena.md, "Pools" and "Tiered slabs".
+ */
+#ifndef SW_POOL_ADDRESS_SET_H
+#define SW_POOL_ADDRESS_SET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Who holds its owner's lock, or may call the owner, writes it.
+ *   slots == NULL: there is no room yet, and mask == count == 0
+ *   mask + 1 is a power of two;  2 * count <= mask + 1 */
+typedef struct sw_address_set {
+    const void **slots; /* NULL: free */
+    uint64_t mask;
+    uint64_t count;
+} sw_address_set;
+
+/* Makes room for `capacity` addresses in all. False: no memory, and nothing has changed. */
+bool sw_address_set_reserve(sw_address_set *set, uint64_t capacity);
+/* Gives its memory back; it is empty. */
+void sw_address_set_end(sw_address_set *set);
+
+/* False: the address is there already. There is room for it. */
+bool sw_address_set_insert(sw_address_set *set, const void *address);
+bool sw_address_set_has(const sw_address_set *set, const void *address);
+/* The address is there. Nothing if there never was room. */
+void sw_address_set_remove(sw_address_set *set, const void *address);
+
+const char *sw_address_set_check(const sw_address_set *set);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiers of slabs (slab_tier.h). */
+#include "pool/slab_tier.h"
+
+#include "base/assert.h"
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+/* Words of `freed` and of `groups`. Behind them lie those of the summary. */
+static uint64_t freed_words(uint64_t capacity) { return sw_div_up(capacity, 64); }
+static uint64_t groups_words(uint64_t capacity) { return sw_div_up(freed_words(capacity), 64); }
+
+static uint64_t words_bytes(uint64_t capacity) {
+    uint64_t groups = groups_words(capacity);
+    return (freed_words(capacity) + groups + sw_summary_words(groups)) * sizeof(uint64_t);
+}
+
+static bool begin_with(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity) {
+    uint64_t bytes = sw_align_up(capacity * slot_bytes, SW_SLAB_BYTES);
+    if (bytes > SW_SLAB_RESERVED_MAX) return false;
+    *tier = (sw_slab_tier){.reserved_bytes = bytes, .slot_bytes = slot_bytes, .capacity = capacity};
+    tier->magic = UINT64_MAX / (slot_bytes / SW_SLAB_UNIT) + 1;
+    tier->freed = sw_os_map(words_bytes(capacity));
+    tier->base = (uintptr_t)sw_os_reserve(bytes, sw_os_page_bytes());
+    if (tier->freed != NULL && tier->base != 0) {
+        uint64_t groups = groups_words(capacity);
+        tier->groups = tier->freed + freed_words(capacity);
+        sw_summary_init(&tier->others, tier->groups + groups, groups);
+        return true;
+    }
+    sw_slab_tier_end(tier);
+    return false;
+}
+
+bool sw_slab_tier_begin(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity) {
+    for (; capacity > 0; capacity /= 2)
+        if (begin_with(tier, slot_bytes, capacity)) return true;
+    return false;
+}
+
+void sw_slab_tier_init_last(sw_slab_tier *tier) {
+    static uint64_t no_slot; /* never written */
+    *tier = (sw_slab_tier){.base = 1, .reserved_bytes = UINT64_MAX, .slot_bytes = UINT64_MAX};
+    tier->freed = tier->groups = &no_slot;
+    sw_summary_init(&tier->others, &no_slot, 1);
+}
+
+void sw_slab_tier_end(sw_slab_tier *tier) {
+    if (tier->base != 0) {
+        sw_os_watch_allow((const void *)tier->base, tier->held_bytes);
+        (void)sw_os_release((void *)tier->base, tier->reserved_bytes);
+    }
+    if (tier->freed != NULL) (void)sw_os_release(tier->freed, words_bytes(tier->capacity));
+    *tier = (sw_slab_tier){0};
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+/* Memory for one more slot. */
+static bool grow(sw_slab_tier *tier) {
+    uint64_t end = (tier->frontier + 1) * tier->slot_bytes;
+    if (end <= tier->held_bytes) return true;
+    uint64_t bytes = sw_align_up(end, SW_SLAB_BYTES) - tier->held_bytes;
+    void *slab = (void *)(tier->base + tier->held_bytes);
+    if (!sw_os_commit(slab, bytes)) return false;
+    sw_os_watch_forbid(slab, bytes);
+    tier->held_bytes += bytes;
+    return true;
+}
+
+/* One more slot, which is free. All others are in use. */
+static bool move_frontier(sw_slab_tier *tier) {
+    uint64_t index = tier->frontier, word = index / 64;
+    if (index == tier->capacity || !grow(tier)) return false;
+    tier->freed[word] = UINT64_C(1) << index % 64;
+    tier->groups[word / 64] = UINT64_C(1) << word % 64;
+    tier->first = word / 64;
+    tier->frontier++;
+    if (tier->frontier > tier->peak_slots) tier->peak_slots = tier->frontier;
+    return true;
+}
+
+bool sw_slab_tier_refill(sw_slab_tier *tier) {
+    sw_check2(sw_slab_tier_check(tier));
+    if (sw_summary_is_empty(&tier->others)) return move_frontier(tier);
+    tier->first = sw_summary_first(&tier->others);
+    sw_summary_remove(&tier->others, tier->first);
+    return true;
+}
+
+void sw_slab_tier_note(sw_slab_tier *tier, uint64_t group) {
+    if (group > tier->first) {
+        sw_summary_add(&tier->others, group);
+        return;
+    }
+    if (sw_slab_tier_is_open(tier)) sw_summary_add(&tier->others, tier->first);
+    tier->first = group;
+}
+
+/* --- memory that goes back --------------------------------------------------------------------- */
+
+/* A free slot was never given, from now on. */
+static void forget(sw_slab_tier *tier, uint64_t index) {
+    uint64_t word = index / 64, group = word / 64;
+    tier->freed[word] &= ~(UINT64_C(1) << index % 64);
+    if (tier->freed[word] != 0) return;
+    tier->groups[group] &= ~(UINT64_C(1) << word % 64);
+    if (tier->groups[group] == 0 && group != tier->first) sw_summary_remove(&tier->others, group);
+}
+
+/* So are the slots behind the last one in use. */
+static void lower_frontier(sw_slab_tier *tier) {
+    while (tier->frontier > 0 && sw_slab_tier_has_free(tier, tier->frontier - 1))
+        forget(tier, --tier->frontier);
+}
+
+uint64_t sw_slab_tier_trim(sw_slab_tier *tier) {
+    lower_frontier(tier);
+    uint64_t kept = sw_align_up(tier->frontier * tier->slot_bytes, SW_SLAB_BYTES);
+    uint64_t bytes = tier->held_bytes - kept;
+    void *end = (void *)(tier->base + kept);
+    if (bytes == 0) return 0;
+    sw_os_watch_allow(end, bytes);
+    bool is_gone = sw_os_purge(end, bytes) && sw_os_uncommit(end, bytes);
+    if (is_gone)
+        tier->held_bytes = kept;
+    else
+        sw_os_watch_forbid(end, bytes);
+    sw_check2(sw_slab_tier_check(tier));
+    return is_gone ? bytes : 0;
+}
+
+/* --- rules ------------------------------------------------------------------------------------ */
+
+/* Whether no slot of the tier is free. */
+static bool is_full(const sw_slab_tier *tier) {
+    return !sw_slab_tier_is_open(tier) && sw_summary_is_empty(&tier->others);
+}
+
+/* The rules of groups, where they cost little. */
+static const char *check_groups(const sw_slab_tier *tier) {
+    uint64_t first = tier->first, group = tier->groups[first];
+    const char *broken = SW_RULE(first == 0 || tier->groups[first - 1] == 0);
+    if (broken == NULL && group != 0)
+        broken = SW_RULE(tier->freed[first * 64 + sw_ctz(group)] != 0);
+    return broken ? broken : sw_summary_check(&tier->others);
+}
+
+const char *sw_slab_tier_check(const sw_slab_tier *tier) {
+    const char *broken = SW_RULE(tier->frontier <= tier->capacity);
+    broken = broken ? broken : SW_RULE(tier->frontier * tier->slot_bytes <= tier->held_bytes);
+    broken = broken ? broken : SW_RULE(tier->held_bytes <= tier->reserved_bytes);
+    broken = broken ? broken
+                    : SW_RULE(tier->capacity == 0 || tier->reserved_bytes <= SW_SLAB_RESERVED_MAX);
+    broken = broken ? broken : SW_RULE(tier->frees <= tier->allocs);
+    broken = broken ? broken : SW_RULE(sw_slab_tier_used(tier) <= tier->frontier);
+    broken =
+        broken ? broken : SW_RULE((sw_slab_tier_used(tier) == tier->frontier) == is_full(tier));
+    broken = broken ? broken : SW_RULE(tier->frontier <= tier->peak_slots);
+    broken = broken ? broken : SW_RULE(tier->peak_slots <= tier->allocs + 1);
+    return broken ? broken : check_groups(tier);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiered slabs from the inside: some tiers (slab_tier.h), and the objects of the heap that stand in for slots.
+ *
+ * Used by slabs.c alone. Design: docs/design/arena.md, "Tiered slabs".
+ */
+#ifndef SW_POOL_SLABS_H
+#define SW_POOL_SLABS_H
+
+#include "ds/fork_locks.h"
+#include "os/os.h"
+#include "pool/address_set.h"
+#include "pool/slab_tier.h"
+#include "spanwise/slab.h"
+
+/* Whoever may call has it, or who holds the lock.
+ *   1 <= tier_count <= SW_SLABS_TIERS_MAX;  the tiers' slot_bytes ascend
+ *   tiers[tier_count] has no slot; each size is at most its slot_bytes, and each address one of its own: so both are found
+ *   without a look at tier_count
+ *   is_guarded == (locked != 0 || a memory checker is at work)
+ *   own.count <= over_tier + full;  every >= 1 or alert == NULL */
+struct sw_slabs {
+    uint64_t mark; /* ds/handle.h */
+    uint32_t tier_count;
+    uint32_t is_guarded;
+    sw_slab_tier tiers[SW_SLABS_TIERS_MAX + 1];
+    uint32_t locked;
+    uint32_t is_watched;
+    sw_heap *heap;      /* NULL: the default one */
+    sw_address_set own; /* objects of the heap that are in use */
+    uint64_t over_tier, full;
+    sw_slabs_alert_fn *alert; /* NULL: none; its argument; and how often it is called */
+    void *context;
+    uint64_t every;
+    sw_os_lock lock;
+    sw_fork_lock fork;
+};
+
+const char *sw_slabs_record_check(const struct sw_slabs *slabs);
+
+#endif

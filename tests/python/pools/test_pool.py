@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools in Python: by hand, beside a model in plain Python, bad use, threads, ends in any order."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import spanwise as sw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def test_by_hand() -> None:
+    """Two blocks at most are kept; what was put last is used first."""
+    with sw.Heap() as heap, sw.Pool(heap, 88, capacity=2) as pool:
+        blocks = [pool.get() for _ in range(3)]
+        places = [block.address for block in blocks]
+        assert [block.size_bytes for block in blocks] == [88] * 3
+        blocks[2].view()[:] = 7
+        for block in blocks:
+            pool.put(block)
+        assert pool.stats() == sw.PoolStats(idle=2, gets=3, fresh=3, puts=3, dropped=1, aged=0)
+        assert repr(pool) == "<Pool of 88 B: 2 idle, 3 made>"
+        assert [pool.get().address for _ in range(2)] == [places[1], places[0]]
+        assert pool.item_bytes == 88
+    assert repr(pool) == "<Pool of 88 B, closed>"
+
+
+def test_orders_zeroes_and_what_was_left() -> None:
+    with sw.Heap() as heap:
+        with sw.Pool(heap, 64, order="fifo") as pool:
+            first, second = pool.get(), pool.get()
+            first.view()[:] = 1
+            place = first.address
+            pool.put(first)
+            pool.put(second)
+            again = pool.get()
+            assert (again.address, set(again.view())) == (place, {1})
+        with sw.Pool(heap, 64, zero=True) as pool:
+            block = pool.get()
+            assert not block.view().any()
+            block.view()[:] = 1
+            pool.put(block)
+            assert not pool.get().view().any()
+
+
+def test_an_item_that_two_agings_find_idle_is_gone() -> None:
+    with sw.Heap() as heap, sw.Pool(heap, 64, aged=True) as pool:
+        one, two = pool.get(), pool.get()
+        pool.put(one)
+        pool.put(two)
+        pool.age()
+        pool.put(pool.get())  # one of them is used in between
+        pool.age()
+        assert (pool.stats().idle, pool.stats().aged) == (1, 1)
+        pool.age()
+        assert (pool.stats().idle, pool.stats().aged) == (0, 2)
+    with sw.Heap() as heap, sw.Pool(heap, 64) as pool, pytest.raises(sw.UnsupportedError):
+        pool.age()
+
+
+def test_constructors_see_new_blocks_only() -> None:
+    seen: list[int] = []
+
+    def construct(block: sw.Block) -> None:
+        if len(seen) == 2:
+            raise KeyError("enough")
+        seen.append(block.address)
+        block.view()[:] = 5
+
+    with sw.Heap() as heap, sw.Pool(heap, 64, construct=construct) as pool:
+        block = pool.get()
+        assert set(block.view()) == {5}
+        pool.put(block)
+        pool.get()
+        pool.get()
+        assert len(seen) == 2
+        live = heap.ledger().live_objects
+        with pytest.raises(KeyError):
+            pool.get()
+        assert heap.ledger().live_objects == live  # it is freed again
+
+
+def test_a_thread_keeps_one_block_for_itself() -> None:
+    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=1, primaries=True) as pool:
+        blocks = [pool.get() for _ in range(3)]
+        place = blocks[0].address
+        for block in blocks:
+            pool.put(block)
+        assert (pool.stats().idle, pool.stats().dropped) == (2, 1)
+        assert pool.get().address == place
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["lifo", "fifo", "aged"]),
+    st.integers(1, 4),
+    st.lists(st.sampled_from("gggpppfa"), max_size=60),
+)
+def test_a_list_does_the_same(kind: str, capacity: int, steps: list[str]) -> None:
+    """Idle addresses as a list, with how many of the first are victims."""
+    idle: list[int] = []
+    victims = fresh = dropped = 0
+    out: list[sw.Block] = []
+    order = "fifo" if kind == "fifo" else "lifo"
+    with sw.Heap() as heap:
+        with sw.Pool(heap, 40, capacity=capacity, order=order, aged=kind == "aged") as pool:
+            for step in steps:
+                if step == "g":
+                    block = pool.get()
+                    if idle:
+                        assert block.address == idle.pop(0 if kind == "fifo" else -1)
+                        victims = min(victims, len(idle))
+                    else:
+                        fresh += 1
+                    out.append(block)
+                elif step == "p" and out:
+                    block = out.pop()
+                    if len(idle) < capacity:
+                        idle.append(block.address)
+                    else:
+                        dropped += 1
+                    pool.put(block)
+                elif step == "f" and out:
+                    out.pop(0).free()
+                elif step == "a" and kind == "aged":
+                    idle, victims = idle[victims:], len(idle) - victims
+                    pool.age()
+                stats = pool.stats()
+                assert (stats.idle, stats.fresh, stats.dropped) == (len(idle), fresh, dropped)
+                assert heap.ledger().live_objects == len(idle) + len(out)
+        assert heap.ledger().live_objects == len(out)
+
+
+# --- bad use --------------------------------------------------------------------------------------
+
+
+def test_a_block_is_put_once() -> None:
+    with sw.Heap() as heap, sw.Pool(heap, 64) as pool:
+        block = pool.get()
+        pool.put(block)
+        for _ in range(2):
+            with pytest.raises(sw.BlockFreedError, match="was put before") as caught:
+                pool.put(block)
+            assert caught.value.code == "DOUBLE_PUT"
+        for use in (block.view, block.free):
+            with pytest.raises(sw.BlockFreedError):
+                use()
+        other = pool.get()  # the same memory again: the old name stays dead
+        with pytest.raises(sw.BlockFreedError):
+            pool.put(block)
+        other.free()
+        with pytest.raises(sw.BlockFreedError):
+            pool.put(other)
+        assert (pool.stats().puts, pool.stats().idle) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [lambda block: block.view(), np.asarray, lambda block: block.view()[3:].view(np.uint8)],
+)
+def test_a_block_with_a_view_is_not_put(take: Callable[[sw.Block], object]) -> None:
+    with sw.Heap() as heap, sw.Pool(heap, 64) as pool:
+        block = pool.get()
+        view = take(block)
+        with pytest.raises(sw.BlockBusyError, match="live view"):
+            pool.put(block)
+        del view
+        gc.collect()
+        pool.put(block)
+
+
+def test_what_a_pool_refuses() -> None:
+    with sw.Heap() as heap, sw.Heap() as other, sw.Pool(heap, 64) as pool:
+        for wrong, words in (
+            (heap.alloc(65), "blocks of 64 bytes"),
+            (other.alloc(64), "another heap"),
+        ):
+            with pytest.raises(sw.InvalidError, match=words):
+                pool.put(wrong)
+            wrong.free()  # it is still the caller's
+        pool.put(heap.alloc(64))  # as good as one of its own
+        bad: tuple[tuple[type[Exception], dict[str, object]], ...] = (
+            (sw.InvalidError, {"item_bytes": 0}),
+            (sw.InvalidError, {"item_bytes": -1}),
+            (sw.InvalidError, {"item_bytes": 1 << 63}),
+            (TypeError, {"item_bytes": 1.5}),
+            (sw.InvalidError, {"capacity": 0}),
+            (sw.InvalidError, {"capacity": -5}),
+            (sw.InvalidError, {"capacity": (1 << 32) + 1}),
+            (sw.InvalidError, {"order": "filo"}),
+            (sw.UnsupportedError, {"order": "fifo", "aged": True}),
+            (sw.UnsupportedError, {"order": "fifo", "primaries": True}),
+            (sw.UnsupportedError, {"zero": True, "construct": print}),
+        )
+        for kind, options in bad:
+            with pytest.raises(kind):
+                sw.Pool(heap, **{"item_bytes": 64, **options})  # type: ignore[arg-type]
+    with sw.Heap(dry=True) as heap, pytest.raises(sw.UnsupportedError, match="dry"):
+        sw.Pool(heap, 64)
+    with sw.Heap(tiny=True) as heap:
+        with pytest.raises(sw.UnsupportedError, match="share slots"):
+            sw.Pool(heap, 15)
+        sw.Pool(heap, 16).close()
+
+
+def test_no_memory() -> None:
+    options = sw.HeapOptions(limit_bytes=1 << 20)
+    with sw.Heap(options=options) as heap, sw.Pool(heap, 1 << 16) as pool:
+        kept = []
+        with pytest.raises(sw.OutOfMemoryError):
+            while True:
+                kept.append(pool.get())
+        pool.put(kept.pop())
+        kept.append(pool.get())
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def test_a_heap_outlives_its_pools() -> None:
+    heap = sw.Heap()
+    pool = sw.Pool(heap, 64)
+    pool.put(pool.get())
+    with pytest.raises(sw.BlockBusyError):
+        heap.close()
+    pool.close()
+    pool.close()
+    heap.close()
+    for call in (pool.get, pool.stats, pool.age):
+        with pytest.raises(sw.StateError):
+            call()
+    with pytest.raises(sw.HeapClosedError):
+        sw.Pool(heap, 64)
+
+
+def test_a_dropped_pool_frees_its_idle_blocks() -> None:
+    with sw.Heap() as heap:
+        pool = sw.Pool(heap, 64)
+        kept = pool.get()
+        pool.put(pool.get())
+        assert heap.ledger().live_objects == 2
+        del pool
+        gc.collect()
+        assert heap.ledger().live_objects == 1
+        kept.free()
+
+
+def test_threads_share_a_pool() -> None:
+    failed: list[BaseException] = []
+    with sw.Heap() as heap, sw.Pool(heap, 64, capacity=3, primaries=True) as pool:
+
+        def work(mark: int) -> None:
+            try:
+                for _ in range(200):
+                    blocks = [pool.get() for _ in range(3)]
+                    for block in blocks:
+                        block.view()[:] = mark
+                    for block in blocks:
+                        assert set(block.view().tolist()) == {mark}
+                        pool.put(block)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        stats = pool.stats()
+        assert stats.gets == stats.puts == 4 * 200 * 3
+        assert stats.fresh == stats.idle + stats.dropped

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the process keeps of arenas that ended: how long, by a clock of the test's, and apart by nodes of memory, of
+ * a machine of the test's. Threads keep nothing here, so each chunk is the process's when its arena is freed. */
+#include <pthread.h>
+#include <string.h>
+
+#include "arena/chunk.h"
+#include "check.h"
+#include "os/os.h"
+#include "spanwise/spanwise.h"
+
+enum { CHUNK = 64 * 1024, QUARTER = CHUNK / 4 - 16, SECOND = 1000000000, NODES = 3 };
+
+static uint64_t now_ns;
+static int readings;
+
+static uint64_t clock_of_test(void *context) {
+    CHECK(context == &now_ns);
+    readings++;
+    return now_ns;
+}
+
+static sw_arena *make(uint64_t chunk_bytes) {
+    sw_arena_options options;
+    sw_arena *arena = NULL;
+    sw_arena_options_init(&options);
+    options.mode = SW_ARENA_FORCE;
+    options.chunk_bytes = chunk_bytes;
+    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
+    return arena;
+}
+
+/* An arena with one chunk, whose first object it returns. */
+static char *fill(sw_arena *arena) {
+    char *object = sw_arena_alloc(arena, 1000, 0, SW_SCAN);
+    CHECK(object != NULL);
+    memset(object, 1, 1000);
+    return object;
+}
+
+static uint64_t idle_bytes(void) {
+    sw_arena_pool_stats stats;
+    sw_arena_get_pool_stats(&stats);
+    return stats.idle_chunk_bytes;
+}
+
+/* An empty process, whose threads keep nothing. */
+static void begin(uint64_t decay_ns) {
+    sw_arena_set_keep(0, 64 << 20);
+    (void)sw_arena_trim();
+    sw_arena_set_decay(decay_ns, clock_of_test, &now_ns);
+    CHECK_EQ(idle_bytes(), 0);
+}
+
+static void end(void) {
+    sw_arena_set_decay(0, NULL, NULL);
+    CHECK_EQ(sw_arena_set_nodes(0, NULL, NULL), SW_OK);
+    (void)sw_arena_trim();
+    sw_arena_set_keep(1 << 20, 64 << 20);
+}
+
+/* --- by time ---------------------------------------------------------------------------------- */
+
+static void returns_what_is_old(void) {
+    begin(10 * (uint64_t)SECOND);
+    sw_arena *first = make(CHUNK), *second = make(2 * CHUNK);
+    (void)fill(first), (void)fill(second);
+    now_ns = 100 * (uint64_t)SECOND;
+    CHECK_EQ(sw_arena_free(first), SW_OK); /* idle since 100 s */
+    now_ns = 104 * (uint64_t)SECOND;
+    CHECK_EQ(sw_arena_free(second), SW_OK); /* since 104 s */
+    CHECK_EQ(idle_bytes(), 3 * CHUNK);
+    now_ns = 110 * (uint64_t)SECOND - 1;
+    CHECK_EQ(sw_arena_decay(), 0);
+    now_ns++;
+    CHECK_EQ(sw_arena_decay(), CHUNK);
+    CHECK_EQ(idle_bytes(), 2 * CHUNK);
+    CHECK_EQ(sw_arena_decay(), 0);
+    now_ns = 114 * (uint64_t)SECOND;
+    CHECK_EQ(sw_arena_decay(), 2 * CHUNK);
+    CHECK_EQ(idle_bytes(), 0);
+    end();
+}
+
+/* Addresses are not lost: a returned chunk serves again. */
+static void takes_returned_chunks_again(void) {
+    begin(SECOND);
+    sw_arena *arena = make(CHUNK);
+    char *object = fill(arena);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    now_ns += SECOND;
+    CHECK_EQ(sw_arena_decay(), CHUNK);
+    arena = make(CHUNK);
+    CHECK_EQ((uintptr_t)fill(arena) / CHUNK, (uintptr_t)object / CHUNK);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    end();
+}
+
+/* What is used in between is not old: the newest serves first, so of two in turn one stays. */
+static void keeps_what_is_used(void) {
+    begin(10 * (uint64_t)SECOND);
+    sw_arena *both[2] = {make(CHUNK), make(CHUNK)};
+    (void)fill(both[0]), (void)fill(both[1]);
+    CHECK_EQ(sw_arena_free(both[0]), SW_OK);
+    CHECK_EQ(sw_arena_free(both[1]), SW_OK);
+    for (int i = 0; i < 9; i++) {
+        now_ns += SECOND;
+        sw_arena *arena = make(CHUNK);
+        (void)fill(arena);
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+        CHECK_EQ(idle_bytes(), 2 * CHUNK);
+    }
+    now_ns += SECOND;
+    sw_arena *arena = make(CHUNK); /* the taking looks as well */
+    (void)fill(arena);
+    CHECK_EQ(idle_bytes(), 0);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(idle_bytes(), CHUNK);
+    end();
+}
+
+/* No call gives back more than 8 chunks unasked, and the next ones go on. */
+static void returns_few_at_a_time(void) {
+    enum { MANY = 20 };
+    begin(SECOND);
+    sw_arena *arena = make(CHUNK), *late = make(2 * CHUNK);
+    for (int i = 0; i < 4 * MANY; i++) CHECK(sw_arena_alloc(arena, QUARTER, 16, 0) != NULL);
+    (void)fill(late);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(idle_bytes(), MANY * CHUNK);
+    now_ns += SECOND;
+    CHECK_EQ(sw_arena_free(late), SW_OK);
+    CHECK_EQ(idle_bytes(), (MANY - 8 + 2) * CHUNK);
+    late = make(2 * CHUNK);
+    (void)fill(late);
+    CHECK_EQ(idle_bytes(), (MANY - 16) * CHUNK);
+    CHECK_EQ(sw_arena_decay(), 4 * CHUNK);
+    CHECK_EQ(sw_arena_free(late), SW_OK);
+    end();
+}
+
+/* Without a decay no clock is read, and what was idle before it was set is as old as the setting. */
+static void begins_when_it_is_set(void) {
+    begin(0);
+    sw_arena *arena = make(CHUNK);
+    (void)fill(arena);
+    readings = 0;
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(sw_arena_decay(), 0);
+    CHECK_EQ(readings, 0);
+    now_ns = 1000 * (uint64_t)SECOND;
+    sw_arena_set_decay(SECOND, clock_of_test, &now_ns);
+    CHECK_EQ(sw_arena_decay(), 0);
+    now_ns -= 5; /* a clock that goes back is wrong, and returns nothing early */
+    CHECK_EQ(sw_arena_decay(), 0);
+    now_ns += SECOND + 5;
+    CHECK_EQ(sw_arena_decay(), CHUNK);
+    sw_arena_set_decay(UINT64_MAX, clock_of_test, &now_ns);
+    arena = make(CHUNK);
+    (void)fill(arena);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    now_ns = UINT64_MAX - 1;
+    CHECK_EQ(sw_arena_decay(), 0);
+    now_ns = 0;
+    end();
+}
+
+/* By the system's clock what is idle is returned some time. */
+static void reads_the_system_clock(void) {
+    begin(0);
+    sw_arena_set_decay(1, NULL, NULL);
+    sw_arena *arena = make(CHUNK);
+    (void)fill(arena);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    while (idle_bytes() != 0) (void)sw_arena_decay();
+    end();
+}
+
+/* --- by node ---------------------------------------------------------------------------------- */
+
+static _Thread_local uint32_t node; /* of the calling thread, in the test's machine */
+
+static uint32_t node_of_test(void *context) {
+    CHECK(context == &now_ns);
+    return node;
+}
+
+/* The chunk of an arena that a thread of a node makes and frees. */
+static uintptr_t chunk_at(uint32_t where) {
+    node = where;
+    sw_arena *arena = make(CHUNK);
+    uintptr_t chunk = (uintptr_t)fill(arena) / CHUNK;
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    return chunk;
+}
+
+static void keeps_nodes_apart(void) {
+    begin(0);
+    CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
+    uintptr_t of[NODES];
+    for (uint32_t i = 0; i < NODES; i++) of[i] = chunk_at(i);
+    CHECK(of[0] != of[1] && of[1] != of[2] && of[2] != of[0]);
+    CHECK_EQ(idle_bytes(), NODES * CHUNK);
+    for (uint32_t i = NODES; i-- > 0;) CHECK_EQ(chunk_at(i), of[i]);
+    CHECK_EQ(chunk_at(NODES + 4), of[0]); /* no node of the machine */
+    CHECK_EQ(sw_arena_trim(), NODES * CHUNK);
+    for (uint32_t i = 0; i < NODES; i++) CHECK_EQ(chunk_at(i), of[i]); /* returned ones, too */
+    CHECK_EQ(sw_arena_set_nodes(1, node_of_test, &now_ns), SW_OK);
+    CHECK_EQ(chunk_at(2), of[0]); /* one pool */
+    end();
+}
+
+/* What is freed on another node goes back to where it came from. */
+static void returns_chunks_to_their_node(void) {
+    begin(0);
+    CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
+    uintptr_t first = chunk_at(1), second = chunk_at(2);
+    node = 1;
+    sw_arena *arena = make(CHUNK);
+    CHECK_EQ((uintptr_t)fill(arena) / CHUNK, first);
+    node = 2;
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(chunk_at(2), second);
+    CHECK_EQ(chunk_at(1), first);
+    end();
+}
+
+/* A thread that moved to another node does not use what it kept on the old one. */
+static void leaves_kept_chunks_behind(void) {
+    begin(0);
+    CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
+    sw_arena_set_keep(1 << 20, 64 << 20);
+    uintptr_t first = chunk_at(1);
+    CHECK_EQ(chunk_at(1), first);
+    uintptr_t second = chunk_at(2);
+    CHECK(second != first);
+    CHECK_EQ(chunk_at(2), second);
+    CHECK_EQ(chunk_at(1), first);
+    end();
+}
+
+/* Nor does it keep what was made for another node: the process has it at once. */
+static void keeps_near_chunks_only(void) {
+    begin(0);
+    CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
+    sw_arena_set_keep(1 << 20, 64 << 20);
+    node = 1;
+    sw_arena *arena = make(CHUNK);
+    (void)fill(arena);
+    node = 2;
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(idle_bytes(), CHUNK);
+    end();
+}
+
+static void refuses_bad_counts(void) {
+    CHECK_EQ(sw_arena_set_nodes(SW_ARENA_NODES_MAX + 1, NULL, NULL), SW_INVALID);
+    CHECK_EQ(sw_arena_set_nodes(UINT32_MAX, NULL, NULL), SW_INVALID);
+    CHECK_EQ(sw_arena_set_nodes(SW_ARENA_NODES_MAX, NULL, NULL), SW_OK); /* the system's nodes */
+    CHECK(sw_os_node() < 1024);
+    uintptr_t chunk = chunk_at(0);
+    CHECK(chunk != 0);
+    end();
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, ROUNDS = 200 };
+
+static void *work(void *argument) {
+    uint32_t own = *(uint32_t *)argument;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        node = (own + i / 50) % NODES; /* moves a few times */
+        sw_arena *arena = make(CHUNK);
+        for (int j = 0; j < 6; j++) {
+            unsigned char *object = sw_arena_alloc(arena, QUARTER, 16, 0);
+            if (object == NULL) continue;
+            memset(object, (int)own, QUARTER);
+            CHECK_EQ(object[CHUNK / 8], own);
+        }
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+        if (i % 10 == 0) (void)sw_arena_decay();
+    }
+    return NULL;
+}
+
+static void survives_threads(void) {
+    begin(0);
+    CHECK_EQ(sw_arena_set_nodes(NODES, node_of_test, &now_ns), SW_OK);
+    sw_arena_set_decay(1000, NULL, NULL);
+    pthread_t threads[THREADS];
+    uint32_t numbers[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        CHECK_EQ(pthread_create(&threads[i], NULL, work, &numbers[i]), 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    sw_arena_pool_stats stats;
+    sw_arena_get_pool_stats(&stats);
+    CHECK_EQ(stats.used_chunk_bytes, 0);
+    CHECK(stats.idle_chunk_bytes + stats.returned_bytes <= stats.reserved_bytes);
+    end();
+}
+
+int main(void) {
+    returns_what_is_old();
+    takes_returned_chunks_again();
+    keeps_what_is_used();
+    returns_few_at_a_time();
+    begins_when_it_is_set();
+    reads_the_system_clock();
+    keeps_nodes_apart();
+    returns_chunks_to_their_node();
+    leaves_kept_chunks_behind();
+    keeps_near_chunks_only();
+    refuses_bad_counts();
+    survives_threads();
+    return check_result();
+}

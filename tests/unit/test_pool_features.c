@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a pool can be asked for beside its options: a constructor, puts that are watched, primaries of threads. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "base/assert.h"
+#include "check.h"
+#include "dying_words.h"
+#include "faults.h"
+#include "pool/pool.h"
+#include "pool/primary.h"
+#include "pools.h"
+
+/* --- constructor ------------------------------------------------------------------------------ */
+
+typedef struct maker {
+    int calls;
+    int refuse; /* the errno; 0: it serves */
+    sw_pool *pool;
+} maker;
+
+static int construct(void *item, void *context) {
+    maker *one = context;
+    one->calls++;
+    if (one->pool != NULL) { /* it may call the pool, as no lock is held */
+        sw_pool_stats stats;
+        CHECK_EQ(sw_pool_get_stats(one->pool, &stats), SW_OK);
+    }
+    if (one->refuse > 0) errno = one->refuse;
+    if (one->refuse != 0) return 0;
+    memset(item, 'c', POOL_BYTES);
+    return 1;
+}
+
+static void constructs_new_items_only(void) {
+    for (uint32_t locked = 0; locked < 2; locked++) {
+        sw_pool *pool = make_pool((sw_pool_options){.capacity = 4, .locked = locked});
+        maker one = {.pool = pool};
+        CHECK_EQ(sw_pool_set_constructor(pool, construct, &one), SW_OK);
+        char *item = sw_pool_get(pool);
+        CHECK(one.calls == 1 && item[0] == 'c' && item[POOL_BYTES - 1] == 'c');
+        item[0] = 'x';
+        CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+        CHECK(sw_pool_get(pool) == item);
+        CHECK(one.calls == 1 && item[0] == 'x'); /* used again as it was left */
+        one.refuse = EBUSY;
+        CHECK(sw_pool_get(pool) == NULL && errno == EBUSY);
+        one.refuse = -1; /* says nothing of why */
+        CHECK(sw_pool_get(pool) == NULL && errno == ECANCELED);
+        CHECK_EQ(live_objects(), 1); /* what was refused is freed */
+        CHECK_EQ(stats_of(pool).fresh, 1);
+        CHECK_EQ(sw_pool_set_constructor(pool, NULL, NULL), SW_STATE);
+        CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+        sw_pool_destroy(pool);
+    }
+    sw_pool *clearing = make_pool((sw_pool_options){.capacity = 4, .zero = 1});
+    CHECK_EQ(sw_pool_set_constructor(clearing, construct, NULL), SW_UNSUPPORTED);
+    sw_pool_destroy(clearing);
+    CHECK_EQ(live_objects(), 0);
+}
+
+/* --- watched puts ----------------------------------------------------------------------------- */
+
+static void names_a_double_put(sw_pool_options options) {
+    options.capacity = 3;
+    sw_pool *pool = make_pool(options);
+    CHECK_EQ(sw_pool_watch_puts(pool), SW_OK);
+    CHECK_EQ(sw_pool_watch_puts(pool), SW_OK); /* again is no error before the first use */
+    char *items[4];
+    for (int i = 0; i < 4; i++) items[i] = sw_pool_fast_get(pool);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(sw_pool_fast_put(pool, items[i], POOL_BYTES), SW_OK);
+        for (int k = 0; k <= i; k++) {
+            EXPECT_FAULT(DOUBLE_PUT, items[k],
+                         CHECK_EQ(sw_pool_fast_put(pool, items[k], POOL_BYTES), SW_INVALID));
+            CHECK_EQ(seen.size, POOL_BYTES);
+            CHECK_STR(seen.op, "pool_put");
+        }
+        CHECK_EQ(stats_of(pool).puts, (uint64_t)i + 1);
+    }
+    CHECK_EQ(sw_pool_put(pool, items[3], POOL_BYTES), SW_OK); /* full: freed */
+    CHECK_EQ(stats_of(pool).dropped, 1);
+    EXPECT_FAULT(DOUBLE_FREE, items[3],
+                 CHECK_EQ(sw_pool_put(pool, items[3], POOL_BYTES), SW_INVALID));
+    char *again = sw_pool_get(pool);
+    CHECK(again == items[options.order == SW_POOL_LIFO ? 2 : 0]);
+    again[0] = 'u';
+    CHECK_EQ(sw_pool_put(pool, again, POOL_BYTES), SW_OK);
+    if (options.aged != 0) {
+        CHECK_EQ(sw_pool_age(pool), SW_OK);
+        CHECK_EQ(sw_pool_age(pool), SW_OK);
+        EXPECT_FAULT(DOUBLE_FREE, again,
+                     CHECK_EQ(sw_pool_put(pool, again, POOL_BYTES), SW_INVALID));
+    }
+    sw_pool_destroy(pool);
+    CHECK_EQ(live_objects(), 0);
+}
+
+static void watches_no_foreign_item_in(void) {
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 3});
+    CHECK_EQ(sw_pool_watch_puts(pool), SW_OK);
+    static uint64_t foreign[POOL_BYTES];
+    EXPECT_FAULT(FOREIGN, foreign, CHECK_EQ(sw_pool_put(pool, foreign, POOL_BYTES), SW_INVALID));
+    char *small = sw_heap_alloc(heap, 8, 0);
+    CHECK_EQ(sw_pool_put(pool, small, POOL_BYTES), SW_INVALID);
+    CHECK_EQ(stats_of(pool).puts, 0);
+    sw_heap_free(heap, small);
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_UNSUPPORTED);
+    sw_pool_destroy(pool);
+}
+
+/* The set of addresses beside an array. They are drawn, so that some want the same slots. */
+static void set_is_a_set(void) {
+    enum { ITEMS = 64, STEPS = 20000 };
+    sw_address_set idle = {0};
+    const void *items[ITEMS];
+    bool is_in[ITEMS] = {false};
+    uint64_t count = 0, seed = 5;
+    CHECK(sw_address_set_reserve(&idle, ITEMS));
+    for (int i = 0; i < ITEMS; i++) items[i] = (const void *)(uintptr_t)(check_random(&seed) | 1);
+    for (int step = 0; step < STEPS; step++) {
+        uint64_t i = check_random(&seed) % ITEMS;
+        bool fresh = sw_address_set_insert(&idle, items[i]);
+        CHECK(fresh == !is_in[i]);
+        count += fresh;
+        is_in[i] = true;
+        if ((check_random(&seed) & 1) != 0) {
+            sw_address_set_remove(&idle, items[i]);
+            is_in[i] = false;
+            count--;
+        }
+        CHECK_EQ(idle.count, count);
+        CHECK(sw_address_set_check(&idle) == NULL);
+    }
+    sw_address_set_end(&idle);
+}
+
+/* --- primaries -------------------------------------------------------------------------------- */
+
+/* A thread that gets what another one has put: first what threads share, then what the other one keeps.
+ * Where the hash gives both threads one primary (one time in 64), the other way round. */
+struct visit {
+    sw_pool *pool;
+    sw_primary *primary; /* the other thread's */
+    void *kept, *shared;
+};
+static void *get_both_elsewhere(void *arg) {
+    struct visit *visit = arg;
+    bool together = sw_primary_of_thread(visit->pool->primaries) == visit->primary;
+    CHECK(sw_pool_get(visit->pool) == (together ? visit->kept : visit->shared));
+    CHECK(sw_pool_get(visit->pool) == (together ? visit->shared : visit->kept));
+    return visit;
+}
+static void *put_elsewhere(void *pool) {
+    void *item = sw_pool_get(pool);
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+    return item;
+}
+static void *in_a_thread(void *(*work)(void *), void *pool) {
+    pthread_t thread;
+    void *item;
+    CHECK_EQ(pthread_create(&thread, NULL, work, pool), 0);
+    CHECK_EQ(pthread_join(thread, &item), 0);
+    return item;
+}
+
+static void a_primary_needs_no_lock(void) {
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 1, .locked = 1});
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    CHECK_EQ(sw_pool_watch_puts(pool), SW_UNSUPPORTED);
+    void *a = sw_pool_fast_get(pool), *b = sw_pool_get(pool), *c = sw_pool_get(pool);
+    uint64_t turns = pool->lock.acquisitions;
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(sw_pool_fast_put(pool, a, POOL_BYTES), SW_OK);
+        CHECK(sw_pool_fast_get(pool) == a);
+    }
+    CHECK_EQ(pool->lock.acquisitions, turns);
+    CHECK_EQ(sw_pool_put(pool, a, POOL_BYTES), SW_OK); /* the primary */
+    CHECK_EQ(sw_pool_put(pool, b, POOL_BYTES), SW_OK); /* the array */
+    CHECK_EQ(sw_pool_put(pool, c, POOL_BYTES), SW_OK); /* full */
+    sw_pool_stats stats = stats_of(pool);
+    CHECK(stats.idle == 2 && stats.puts == 8 && stats.dropped == 1 && stats.gets == 8);
+    struct visit visit = {pool, sw_primary_of_thread(pool->primaries), a, b};
+    CHECK(in_a_thread(get_both_elsewhere, &visit) == &visit);
+    CHECK_EQ(stats_of(pool).fresh, 3);
+    sw_heap_free(heap, a);
+    sw_heap_free(heap, b);
+    void *own = in_a_thread(put_elsewhere, pool);
+    CHECK_EQ(stats_of(pool).idle, 1); /* it outlives its thread */
+    CHECK(sw_pool_get(pool) == own);
+    CHECK_EQ(sw_pool_put(pool, own, POOL_BYTES), SW_OK);
+    sw_pool_destroy(pool);
+    CHECK_EQ(live_objects(), 0);
+}
+
+/* What a primary has is gone after two agings, unless it was used between them; a full array lets it go at once. */
+static void primaries_age(void) {
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 2, .locked = 1, .aged = 1});
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    void *item = sw_pool_get(pool);
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+    CHECK_EQ(sw_pool_age(pool), SW_OK);
+    CHECK(stats_of(pool).idle == 1 && stats_of(pool).aged == 0);
+    CHECK(sw_pool_get(pool) == item); /* the victim */
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+    CHECK_EQ(sw_pool_age(pool), SW_OK);
+    CHECK_EQ(stats_of(pool).idle, 1);
+    CHECK_EQ(sw_pool_age(pool), SW_OK);
+    CHECK(stats_of(pool).idle == 0 && stats_of(pool).aged == 1 && live_objects() == 0);
+    void *three[3];
+    for (int i = 0; i < 3; i++) three[i] = sw_pool_get(pool);
+    for (int i = 0; i < 3; i++) CHECK_EQ(sw_pool_put(pool, three[i], POOL_BYTES), SW_OK);
+    CHECK_EQ(sw_pool_age(pool), SW_OK);
+    CHECK(stats_of(pool).idle == 2 && stats_of(pool).aged == 2 && live_objects() == 2);
+    sw_pool_destroy(pool);
+    CHECK_EQ(live_objects(), 0);
+}
+
+enum { THREADS = 4, TURNS = 5000 };
+
+static void *turn(void *arg) {
+    for (int i = 0; i < TURNS; i++) {
+        uint64_t *items[3];
+        for (int k = 0; k < 3; k++) {
+            items[k] = sw_pool_get(arg);
+            if (items[k] == NULL || items[k][0] != 0) return arg; /* another thread has it, too */
+            items[k][0] = 1;
+        }
+        for (int k = 0; k < 3; k++) {
+            items[k][0] = 0;
+            if (sw_pool_put(arg, items[k], POOL_BYTES) != SW_OK) return arg;
+        }
+        if (i % 100 == 0 && sw_pool_age(arg) != SW_OK) return arg;
+    }
+    return NULL;
+}
+
+static int clear(void *item, void *context) {
+    (void)context;
+    memset(item, 0, POOL_BYTES);
+    return 1;
+}
+
+static void threads_share_primaries(void) {
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 5, .locked = 1, .aged = 1});
+    pthread_t threads[THREADS];
+    CHECK_EQ(sw_pool_set_constructor(pool, clear, NULL), SW_OK);
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, turn, pool), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        CHECK_EQ(pthread_join(threads[i], &failed), 0);
+        CHECK(failed == NULL);
+    }
+    sw_pool_stats stats = stats_of(pool);
+    CHECK(stats.gets == 3 * THREADS * TURNS && stats.puts == stats.gets);
+    CHECK_EQ(stats.idle, live_objects());
+    CHECK_EQ(stats.fresh, stats.dropped + stats.aged + stats.idle);
+    sw_pool_destroy(pool);
+    CHECK_EQ(live_objects(), 0);
+}
+
+static void refuses_what_does_not_fit(void) {
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 3});
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_UNSUPPORTED); /* not locked */
+    sw_pool_destroy(pool);
+    pool = make_pool((sw_pool_options){.capacity = 3, .locked = 1, .order = SW_POOL_FIFO});
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_UNSUPPORTED);
+    void *item = sw_pool_get(pool);
+    CHECK_EQ(sw_pool_watch_puts(pool), SW_STATE);
+    CHECK_EQ(sw_pool_add_primaries(pool), SW_STATE);
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+    sw_pool_destroy(pool);
+}
+
+static void damage(void) {
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 3, .aged = 1});
+    CHECK_EQ(sw_pool_watch_puts(pool), SW_OK);
+    pool->idle.count = 1;
+    (void)sw_pool_age(pool);
+}
+
+static void finds_damage(void) {
+    char words[DYING_WORDS_MAX];
+    if (SW_CHECK < 2) return; /* what a damage does then is anybody's guess */
+    dying_words(damage, words);
+    CHECK(strstr(words, "pool->idle.count == pool->count") != NULL);
+}
+
+int main(void) {
+    remember_faults();
+    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    constructs_new_items_only();
+    names_a_double_put((sw_pool_options){.order = SW_POOL_LIFO});
+    names_a_double_put((sw_pool_options){.order = SW_POOL_FIFO, .zero = 1});
+    names_a_double_put((sw_pool_options){.locked = 1, .aged = 1});
+    watches_no_foreign_item_in();
+    set_is_a_set();
+    a_primary_needs_no_lock();
+    primaries_age();
+    threads_share_primaries();
+    refuses_what_does_not_fit();
+    finds_damage();
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    return check_result();
+}
