@@ -2,23 +2,28 @@
 /* The calls of the plain scalable allocator (reference_scalable.h). */
 #include "reference_scalable.h"
 
-#include "reference.h"
+#include <sched.h>
+
+static inline void enter(reference_scalable *scalable) {
+    while (__atomic_exchange_n(&scalable->lock, 1, __ATOMIC_ACQUIRE) != 0) (void)sched_yield();
+}
+/* Go's unlock is atomic, too: it may find somebody who waits. */
+static inline void leave(reference_scalable *scalable) {
+    (void)__atomic_exchange_n(&scalable->lock, 0, __ATOMIC_RELEASE);
+}
 
 static void add(reference_scalable *scalable, uint64_t size) {
     reference_child *child = &scalable->children[scalable->count];
-    sw_range_options options;
-    sw_range_options_init(&options);
     if (scalable->count == REFERENCE_CHILDREN) abort();
-    child->bytes = calloc(1, size);
+    child->bytes = (uint8_t *)calloc(1, size);
     child->size = size;
-    if (child->bytes == NULL ||
-        sw_range_create_of(size, &options, &reference_single_ops, &child->range) != SW_OK)
-        abort();
+    if (child->bytes == NULL) abort();
+    reference_single_begin(&child->tree, size);
     scalable->count++;
 }
 
 static void drop(reference_scalable *scalable, size_t index) {
-    sw_range_destroy(scalable->children[index].range);
+    reference_single_end(&scalable->children[index].tree);
     free(scalable->children[index].bytes);
     scalable->count--;
     for (size_t i = index; i < scalable->count; i++)
@@ -34,51 +39,61 @@ void reference_scalable_end(reference_scalable *scalable) {
     while (scalable->count != 0) drop(scalable, scalable->count - 1);
 }
 
-static uint8_t *find(reference_scalable *scalable, size_t size) {
+static inline uint8_t *find(reference_scalable *scalable, size_t size) {
     for (size_t i = 0; i < scalable->count; i++) {
-        uint64_t offset = sw_range_alloc(scalable->children[i].range, size);
-        if (offset != SW_RANGE_NONE) return scalable->children[i].bytes + offset;
+        reference_child *child = &scalable->children[i];
+        uint64_t offset = reference_single_alloc(&child->tree, size);
+        if (offset != REFERENCE_NONE) return child->bytes + offset;
     }
     return NULL;
 }
 
 static void trim(reference_scalable *scalable) {
     for (size_t i = scalable->count; i-- > 0;)
-        if (sw_range_free_size(scalable->children[i].range) == scalable->children[i].size)
+        if (reference_single_free_size(&scalable->children[i].tree) == scalable->children[i].size)
             drop(scalable, i);
 }
 
+/* Where no child has room: those that are free go, and a larger one comes. */
+static uint8_t *grow(reference_scalable *scalable, size_t size) {
+    trim(scalable);
+    uint8_t *bytes = find(scalable, size);
+    if (bytes != NULL) return bytes;
+    do {
+        scalable->child_size <<= 1;
+    } while (scalable->child_size < size && scalable->child_size < REFERENCE_CHILD_MAX);
+    add(scalable, scalable->child_size);
+    return find(scalable, size);
+}
+
 uint8_t *reference_scalable_malloc(reference_scalable *scalable, size_t size) {
-    if (size > REFERENCE_CHILD_MAX) return malloc(size);
-    sw_os_lock_acquire(&scalable->lock);
+    if (size > REFERENCE_CHILD_MAX) return (uint8_t *)malloc(size);
+    enter(scalable);
     scalable->total_malloc += size;
     uint8_t *bytes = find(scalable, size);
-    if (bytes == NULL) {
-        trim(scalable);
-        bytes = find(scalable, size);
-    }
-    if (bytes == NULL) {
-        do {
-            scalable->child_size <<= 1;
-        } while (scalable->child_size < size && scalable->child_size < REFERENCE_CHILD_MAX);
-        add(scalable, scalable->child_size);
-        bytes = find(scalable, size);
-    }
-    sw_os_lock_release(&scalable->lock);
+    if (bytes == NULL) bytes = grow(scalable, size);
+    leave(scalable);
     return bytes;
+}
+
+/* Whether the root, which need not be the largest hole, is the whole child, as the original asks. */
+static bool is_whole(const reference_child *child) {
+    const reference_hole *root = child->tree.root;
+    return root != NULL && root->end - root->start == child->size;
 }
 
 bool reference_scalable_free(reference_scalable *scalable, uint8_t *bytes, size_t size) {
     bool is_freed = false;
-    sw_os_lock_acquire(&scalable->lock);
+    enter(scalable);
     for (size_t i = 0; i < scalable->count && !is_freed; i++) {
         reference_child *child = &scalable->children[i];
-        if (bytes < child->bytes || bytes >= child->bytes + child->size) continue;
-        is_freed = sw_range_free(child->range, (uint64_t)(bytes - child->bytes), size) == SW_OK;
+        uint64_t offset = (uintptr_t)bytes - (uintptr_t)child->bytes;
+        if (offset >= child->size || size > child->size - offset) continue;
+        reference_single_free(&child->tree, offset, size);
         scalable->total_free += size;
-        if (scalable->count > 1 && sw_range_free_size(child->range) == child->size)
-            drop(scalable, i);
+        is_freed = true;
+        if (scalable->count > 1 && is_whole(child)) drop(scalable, i);
     }
-    sw_os_lock_release(&scalable->lock);
+    leave(scalable);
     return is_freed;
 }

@@ -2,25 +2,24 @@
 /* A plain scalable allocator and recyclable memory in C, to compare with: the algorithms of GoMem (a Go library
  * under the MIT licence, version a4f78d9), whose children are ranges of its single tree (reference_single.c of
  * bench/ranges). Children are asked in the order in which they were made; one that becomes free goes at
- * once if there are others; all of it under the lock that ours has, too.
+ * once if there are others; all of it under a lock that is one atomic exchange each way, as Go's mutex is while nobody waits.
  */
 #ifndef BENCH_BUFFERS_REFERENCE_SCALABLE_H
 #define BENCH_BUFFERS_REFERENCE_SCALABLE_H
 
-#include "os/os.h"
+#include "reference.h"
 #include "reference_memory.h"
-#include "spanwise/range.h"
 
 enum { REFERENCE_CHILDREN = 64, REFERENCE_CHILD_MAX = 4 << 20 };
 
 typedef struct reference_child {
     uint8_t *bytes;
     uint64_t size;
-    sw_range *range;
+    reference_single tree;
 } reference_child;
 
 typedef struct reference_scalable {
-    sw_os_lock lock;
+    uint32_t lock; /* atomic; 1: held */
     reference_child children[REFERENCE_CHILDREN];
     size_t count;
     uint64_t child_size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of range allocators: CONTENDER/range/ROW, where a contender is a back end of ours or a reference
-// (reference.h). All are called through the public functions, so that what those look at is paid by
-// every contender. Times are those of one pair, one find, or one sequence.
+// (reference.h), behind one set of names. Ours is called through the public header, which looks at handle, thread and
+// arguments; a reference through plain functions, as its original is. Times are those of one pair, one find, or one sequence.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -11,20 +11,75 @@
 
 extern "C" {
 #include "reference.h"
+#include "spanwise/range.h"
 }
 
 namespace {
 
 using State = benchmark::State;
 
+// --- contenders ----------------------------------------------------------------------------------
+
+constexpr uint64_t NONE = SW_RANGE_NONE;
+static_assert(NONE == REFERENCE_NONE);
+
+template <sw_range_backend Backend> struct Ours {
+    static const char *name() { return sw_range_backend_name(Backend); }
+    sw_range *range = nullptr;
+    explicit Ours(uint64_t size) {
+        sw_range_options options;
+        sw_range_options_init(&options);
+        options.backend = Backend;
+        if (sw_range_create(size, &options, &range) != SW_OK) abort();
+    }
+    ~Ours() { sw_range_destroy(range); }
+    Ours(const Ours &) = delete;
+    Ours &operator=(const Ours &) = delete;
+    uint64_t alloc(uint64_t size) { return sw_range_alloc(range, size); }
+    void free(uint64_t offset, uint64_t size) { (void)sw_range_free(range, offset, size); }
+    uint64_t find(uint64_t size) { return sw_range_fast_find(range, size); }
+};
+
+struct Single {
+    static const char *name() { return "reference_single"; }
+    reference_single tree;
+    explicit Single(uint64_t size) { reference_single_begin(&tree, size); }
+    ~Single() { reference_single_end(&tree); }
+    Single(const Single &) = delete;
+    Single &operator=(const Single &) = delete;
+    uint64_t alloc(uint64_t size) { return reference_single_alloc(&tree, size); }
+    void free(uint64_t offset, uint64_t size) { reference_single_free(&tree, offset, size); }
+    uint64_t find(uint64_t size) { return reference_single_find(&tree, size); }
+};
+
+struct Two {
+    static const char *name() { return "reference_two"; }
+    reference_two trees;
+    explicit Two(uint64_t size) { reference_two_begin(&trees, size); }
+    ~Two() { reference_two_end(&trees); }
+    Two(const Two &) = delete;
+    Two &operator=(const Two &) = delete;
+    uint64_t alloc(uint64_t size) { return reference_two_alloc(&trees, size); }
+    void free(uint64_t offset, uint64_t size) { reference_two_free(&trees, offset, size); }
+    uint64_t find(uint64_t size) { return reference_two_find(&trees, size); }
+};
+
+struct Buddy {
+    static const char *name() { return "reference_buddy"; }
+    reference_buddy *tree;
+    explicit Buddy(uint64_t size) : tree(reference_buddy_begin(size)) {}
+    ~Buddy() { reference_buddy_end(tree); }
+    Buddy(const Buddy &) = delete;
+    Buddy &operator=(const Buddy &) = delete;
+    uint64_t alloc(uint64_t size) { return reference_buddy_alloc(tree, size); }
+    void free(uint64_t offset, uint64_t) { reference_buddy_free(tree, offset); }
+};
+
+// --- rows ----------------------------------------------------------------------------------------
+
 constexpr uint64_t MIB = 1 << 20;
 constexpr uint64_t PIECE_MAX = 4096;
 constexpr size_t HOLES = 10000, SIZES = 4096;
-
-struct Contender {
-    const char *name;
-    const sw_range_ops *ops;
-};
 
 uint64_t next(uint64_t *seed) { // xorshift64 (Marsaglia 2003)
     *seed ^= *seed << 13;
@@ -32,137 +87,127 @@ uint64_t next(uint64_t *seed) { // xorshift64 (Marsaglia 2003)
     return *seed ^= *seed << 17;
 }
 
-sw_range *make(const Contender &of, uint64_t size) {
-    sw_range *range = nullptr;
-    sw_range_options options;
-    sw_range_options_init(&options);
-    if (sw_range_create_of(size, &options, of.ops, &range) != SW_OK) abort();
-    return range;
-}
-
-void pair(State &state, const Contender &of, uint64_t range_size) {
-    sw_range *range = make(of, range_size);
+template <typename Range> void pair(State &state, uint64_t size) {
+    Range range(size);
     for (auto _ : state) {
-        uint64_t at = sw_range_alloc(range, 1024);
+        uint64_t at = range.alloc(1024);
         benchmark::DoNotOptimize(at);
-        sw_range_free(range, at, 1024);
+        range.free(at, 1024);
     }
-    sw_range_destroy(range);
 }
 
 // Every other piece of random size is free: 10,000 holes and a large one behind them.
-void fragmented(State &state, const Contender &of) {
-    sw_range *range = make(of, 128 * MIB);
+template <typename Range> void fragmented(State &state) {
+    Range range(128 * MIB);
     uint64_t seed = 20261122;
     std::vector<uint64_t> at, size;
     for (size_t i = 0; i < 2 * HOLES; i++) {
         size.push_back(1 + next(&seed) % PIECE_MAX);
-        at.push_back(sw_range_alloc(range, size[i]));
+        at.push_back(range.alloc(size[i]));
     }
-    for (size_t i = 0; i < HOLES; i++) sw_range_free(range, at[2 * i], size[2 * i]);
+    for (size_t i = 0; i < HOLES; i++) range.free(at[2 * i], size[2 * i]);
     for (size_t i = 0; i < SIZES; i++) size[i] = 1 + next(&seed) % PIECE_MAX;
     size_t i = 0;
     double refused = 0;
     for (auto _ : state) {
-        uint64_t asked = size[i++ % SIZES], got = sw_range_alloc(range, asked);
-        if (got == SW_RANGE_NONE) {
+        uint64_t asked = size[i++ % SIZES], got = range.alloc(asked);
+        if (got == NONE) {
             refused++;
         } else {
-            sw_range_free(range, got, asked);
+            range.free(got, asked);
         }
     }
     state.counters["refused"] = refused;
-    sw_range_destroy(range);
 }
 
 // The same pool in use: each request stays while 256 later ones come, and is freed then.
-void replaced(State &state, const Contender &of) {
+template <typename Range> void replaced(State &state) {
     constexpr size_t LIVE = 256;
-    sw_range *range = make(of, 128 * MIB);
+    Range range(128 * MIB);
     uint64_t seed = 20261122;
     std::vector<uint64_t> at, size;
     for (size_t i = 0; i < 2 * HOLES; i++) {
         size.push_back(1 + next(&seed) % PIECE_MAX);
-        at.push_back(sw_range_alloc(range, size[i]));
+        at.push_back(range.alloc(size[i]));
     }
-    for (size_t i = 0; i < HOLES; i++) sw_range_free(range, at[2 * i], size[2 * i]);
+    for (size_t i = 0; i < HOLES; i++) range.free(at[2 * i], size[2 * i]);
     for (size_t i = 0; i < SIZES; i++) size[i] = 1 + next(&seed) % PIECE_MAX;
     uint64_t live[LIVE], lived[LIVE];
-    for (size_t i = 0; i < LIVE; i++) live[i] = sw_range_alloc(range, lived[i] = size[i]);
+    for (size_t i = 0; i < LIVE; i++) live[i] = range.alloc(lived[i] = size[i]);
     size_t i = LIVE;
     for (auto _ : state) {
         size_t slot = i % LIVE;
-        if (live[slot] != SW_RANGE_NONE) sw_range_free(range, live[slot], lived[slot]);
+        if (live[slot] != NONE) range.free(live[slot], lived[slot]);
         lived[slot] = size[i++ % SIZES];
-        live[slot] = sw_range_alloc(range, lived[slot]);
+        live[slot] = range.alloc(lived[slot]);
     }
-    sw_range_destroy(range);
 }
 
-void sequence(State &state, const Contender &of) {
+template <typename Range> void sequence(State &state) {
     uint64_t at[100];
-    sw_range *range = make(of, MIB);
+    Range range(MIB);
     for (auto _ : state) {
-        for (uint64_t &each : at) each = sw_range_alloc(range, 1024);
-        for (uint64_t each : at) sw_range_free(range, each, 1024);
+        for (uint64_t &each : at) each = range.alloc(1024);
+        for (uint64_t each : at) range.free(each, 1024);
     }
-    sw_range_destroy(range);
 }
 
-void find(State &state, const Contender &of) {
-    sw_range *range = make(of, MIB);
+template <typename Range> void find(State &state) {
+    Range range(MIB);
     for (auto _ : state) {
-        uint64_t at = sw_range_find(range, 1024);
+        uint64_t at = range.find(1024);
         benchmark::DoNotOptimize(at);
     }
-    sw_range_destroy(range);
 }
 
-void free_size(State &state, const Contender &of) {
-    sw_range *range = make(of, MIB);
+template <typename Range> void free_size(State &state) {
+    Range range(MIB);
     for (auto _ : state) {
-        uint64_t size = sw_range_free_size(range);
+        uint64_t size = sw_range_free_size(range.range);
         benchmark::DoNotOptimize(size);
     }
-    sw_range_destroy(range);
 }
 
-void largest_hole(State &state, const Contender &of) {
-    sw_range *range = make(of, MIB);
+template <typename Range> void largest_hole(State &state) {
+    Range range(MIB);
     for (auto _ : state) {
-        uint64_t size = sw_range_largest_hole(range);
+        uint64_t size = sw_range_largest_hole(range.range);
         benchmark::DoNotOptimize(size);
     }
-    sw_range_destroy(range);
 }
 
-void add(const Contender &of, const char *row, void (*run)(State &, const Contender &)) {
-    std::string name = std::string(of.name) + "/range/" + row;
-    benchmark::RegisterBenchmark(name.c_str(), [run, of](State &state) { run(state, of); });
+void add(const char *contender, const char *row, void (*run)(State &)) {
+    benchmark::RegisterBenchmark((std::string(contender) + "/range/" + row).c_str(), run);
+}
+
+template <typename Range> void add_rows() {
+    add(Range::name(), "pair", [](State &state) { pair<Range>(state, MIB); });
+    add(Range::name(), "fragmented", fragmented<Range>);
+    add(Range::name(), "replaced", replaced<Range>);
+    add(Range::name(), "sequence", sequence<Range>);
+    add(Range::name(), "find", find<Range>);
+}
+
+template <typename Range> void add_own_rows() {
+    add_rows<Range>();
+    add(Range::name(), "free_size", free_size<Range>);
+    add(Range::name(), "largest_hole", largest_hole<Range>);
+}
+
+template <typename Range> void add_buddy_row() {
+    add(Range::name(), "buddy_pair", [](State &state) { pair<Range>(state, 512 * MIB); });
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-    const Contender trees[] = {{"wide", &sw_range_wide_ops},
-                               {"single", &sw_range_single_ops},
-                               {"two", &sw_range_two_ops},
-                               {"reference_single", &reference_single_ops},
-                               {"reference_two", &reference_two_ops}};
-    const Contender buddies[] = {{"buddy", &sw_range_buddy_ops},
-                                 {"reference_buddy", &reference_buddy_ops}};
-    for (const Contender &each : trees) {
-        add(each, "pair", [](State &s, const Contender &of) { pair(s, of, MIB); });
-        add(each, "fragmented", fragmented);
-        add(each, "replaced", replaced);
-        add(each, "sequence", sequence);
-        add(each, "find", find);
-        if (each.ops->largest == nullptr) continue;
-        add(each, "free_size", free_size);
-        add(each, "largest_hole", largest_hole);
-    }
-    for (const Contender &each : buddies)
-        add(each, "buddy_pair", [](State &s, const Contender &of) { pair(s, of, 512 * MIB); });
+    add_own_rows<Ours<SW_RANGE_WIDE>>();
+    add_own_rows<Ours<SW_RANGE_SINGLE>>();
+    add_own_rows<Ours<SW_RANGE_TWO>>();
+    add_rows<Single>();
+    add_rows<Two>();
+    add_buddy_row<Ours<SW_RANGE_BUDDY>>();
+    add_buddy_row<Buddy>();
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     benchmark::RunSpecifiedBenchmarks();

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference buddy (reference.h): node i has the children 2i + 1 and 2i + 2. Sizes are units of
  * 1 KiB, as many as make a power of two. */
-#include <stdlib.h>
-
 #include "reference.h"
 
-typedef struct buddy {
+#include <stdlib.h>
+
+#include "base/bits.h"
+
+typedef struct reference_buddy {
     uint64_t units;
     int64_t longest[]; /* 2 * units - 1 */
 } buddy;
 
 enum { UNIT_SHIFT = 10 };
-
-static buddy *of(const sw_range *range) { return range->as.foreign; }
 
 /* The empty statements keep branches, which are predicted, so that no load waits for the store before; a
  * compiler makes conditional moves of them otherwise. */
@@ -23,10 +23,9 @@ static int64_t longer(const buddy *tree, uint64_t node) {
     return right;
 }
 
-static uint64_t alloc(sw_range *range, uint64_t bytes) {
-    buddy *tree = of(range);
+uint64_t reference_buddy_alloc(buddy *tree, uint64_t bytes) {
     int64_t size = (int64_t)(UINT64_C(1) << sw_log2_ceil(((bytes - 1) >> UNIT_SHIFT) + 1));
-    if (size > tree->longest[0]) return SW_RANGE_NONE;
+    if (size > tree->longest[0]) return REFERENCE_NONE;
     uint64_t node = 0;
     for (int64_t below = (int64_t)tree->units; below != size; below /= 2) {
         node = 2 * node + 1;
@@ -43,13 +42,11 @@ static uint64_t alloc(sw_range *range, uint64_t bytes) {
     return offset << UNIT_SHIFT;
 }
 
-static sw_status give(sw_range *range, uint64_t offset, uint64_t bytes) {
-    buddy *tree = of(range);
-    (void)bytes;
+void reference_buddy_free(buddy *tree, uint64_t offset) {
     uint64_t node = (offset >> UNIT_SHIFT) + tree->units - 1;
     int64_t size = 1;
     for (; tree->longest[node] != 0; node = (node + 1) / 2 - 1) {
-        if (node == 0) return SW_OVERLAP;
+        if (node == 0) return;
         size *= 2;
     }
     tree->longest[node] = size;
@@ -64,32 +61,19 @@ static sw_status give(sw_range *range, uint64_t offset, uint64_t bytes) {
             tree->longest[node] = longer(tree, node);
         }
     }
-    return SW_OK;
 }
 
-static sw_status open_buddy(sw_range *range, const sw_range_options *options) {
-    (void)options;
-    uint64_t units = range->size >> UNIT_SHIFT, nodes = 2 * units - 1;
+buddy *reference_buddy_begin(uint64_t bytes) {
+    uint64_t units = bytes >> UNIT_SHIFT, nodes = 2 * units - 1;
     buddy *tree = malloc(sizeof *tree + nodes * sizeof *tree->longest);
-    if (tree == NULL) return SW_NOMEM;
+    if (tree == NULL) abort();
     tree->units = units;
     int64_t size = 2 * (int64_t)units;
     for (uint64_t i = 0; i < nodes; i++) {
         if (sw_is_pow2(i + 1)) size /= 2;
         tree->longest[i] = size;
     }
-    range->as.foreign = tree;
-    return SW_OK;
+    return tree;
 }
 
-static void close_buddy(sw_range *range) { free(of(range)); }
-
-const sw_range_ops reference_buddy_ops = {
-    .name = "reference_buddy",
-    .placements = 1u << SW_RANGE_FIT_FIRST,
-    .usual = SW_RANGE_FIT_FIRST,
-    .open = open_buddy,
-    .close = close_buddy,
-    .alloc = alloc,
-    .free = give,
-};
+void reference_buddy_end(buddy *tree) { free(tree); }

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference with one tree (reference.h). */
-#include <stdlib.h>
-
 #include "reference.h"
 
-typedef struct hole {
-    uint64_t start, end;
-    struct hole *parent, *left, *right;
-} hole;
+#include <stdlib.h>
 
-typedef struct single {
-    hole *root;
-    hole *spare; /* linked by parent */
-} single;
+typedef reference_hole hole;
+typedef reference_single single;
 
-static single *of(const sw_range *range) { return range->as.foreign; }
-static uint64_t size_of(const hole *at) { return at->end - at->start; }
+static inline uint64_t size_of(const hole *at) { return at->end - at->start; }
 
 static hole *new_hole(single *tree, uint64_t start, uint64_t end) {
     hole *fresh = tree->spare;
@@ -30,13 +22,16 @@ static hole *new_hole(single *tree, uint64_t start, uint64_t end) {
 }
 
 static void drop(single *tree, hole *at) {
-    *at = (hole){.parent = tree->spare};
+    at->parent = tree->spare;
     tree->spare = at;
 }
 
-/* Puts `child` where `at` hung. */
-static void hang(single *tree, hole *parent, hole *child, const hole *at) {
-    child->parent = parent;
+/* --- the tree ------------------------------------------------------------------------------------- */
+
+/* Puts `child` where `at` hangs. */
+static inline void hang(single *tree, hole *child, const hole *at) {
+    hole *parent = at->parent;
+    if (child != NULL) child->parent = parent;
     if (parent == NULL) {
         tree->root = child;
     } else if (parent->left == at) {
@@ -47,47 +42,44 @@ static void hang(single *tree, hole *parent, hole *child, const hole *at) {
 }
 
 static void rotate_left(single *tree, hole *at) {
-    hole *parent = at->parent, *up = at->right, *between = up->left;
+    hole *up = at->right, *between = up->left;
+    hang(tree, up, at);
     up->left = at;
     at->parent = up;
     at->right = between;
     if (between != NULL) between->parent = at;
-    hang(tree, parent, up, at);
 }
 
 static void rotate_right(single *tree, hole *at) {
-    hole *parent = at->parent, *up = at->left, *between = up->right;
+    hole *up = at->left, *between = up->right;
+    hang(tree, up, at);
     up->right = at;
     at->parent = up;
     at->left = between;
     if (between != NULL) between->parent = at;
-    hang(tree, parent, up, at);
 }
 
-/* Puts a hole in below `at`, and returns what hangs there then. */
-static hole *put_below(single *tree, hole *at, hole *fresh) {
-    if (at == NULL) return fresh;
-    if (fresh->start < at->start) {
-        at->left = put_below(tree, at->left, fresh);
-        at->left->parent = at;
-    } else {
-        at->right = put_below(tree, at->right, fresh);
-        at->right->parent = at;
+/* Puts a hole in as a leaf, and above each parent that is larger. */
+static void put(single *tree, hole *fresh) {
+    hole *parent = NULL, **place = &tree->root;
+    while (*place != NULL) {
+        parent = *place;
+        place = fresh->start < parent->start ? &parent->left : &parent->right;
     }
-    if (size_of(fresh) >= size_of(at)) return at;
-    if (at->left == fresh) {
-        rotate_right(tree, at);
-        return fresh;
+    *place = fresh;
+    fresh->parent = parent;
+    fresh->left = fresh->right = NULL;
+    uint64_t size = size_of(fresh);
+    while (fresh->parent != NULL && size < size_of(fresh->parent)) {
+        if (fresh->parent->left == fresh) {
+            rotate_right(tree, fresh->parent);
+        } else {
+            rotate_left(tree, fresh->parent);
+        }
     }
-    if (at->right == fresh) {
-        rotate_left(tree, at);
-        return fresh;
-    }
-    return at;
 }
 
-static void put(single *tree, hole *fresh) { tree->root = put_below(tree, tree->root, fresh); }
-
+/* Lets a hole sink until it is a leaf, which goes. */
 static void take_out(single *tree, hole *at) {
     while (at->left != NULL || at->right != NULL) {
         if (at->right == NULL || (at->left != NULL && size_of(at->left) > size_of(at->right))) {
@@ -96,33 +88,14 @@ static void take_out(single *tree, hole *at) {
             rotate_left(tree, at);
         }
     }
-    if (at->parent == NULL) {
-        tree->root = NULL;
-    } else if (at->parent->left == at) {
-        at->parent->left = NULL;
-    } else {
-        at->parent->right = NULL;
-    }
-    at->parent = NULL;
+    hang(tree, NULL, at);
 }
 
-static hole *find_below(hole *at, uint64_t size) {
-    if (at == NULL) return NULL;
-    if (size_of(at) < size) return find_below(at->right, size);
-    if (size_of(at) == size) return at;
-    hole *left = find_below(at->left, size);
-    return left != NULL ? left : at;
-}
+/* --- taking and giving ---------------------------------------------------------------------------- */
 
-static uint64_t find(sw_range *range, uint64_t size) {
-    const hole *at = find_below(of(range)->root, size);
-    return at == NULL ? SW_RANGE_NONE : at->start;
-}
-
-static uint64_t alloc(sw_range *range, uint64_t size) {
-    single *tree = of(range);
-    hole *at = find_below(tree->root, size);
-    if (at == NULL) return SW_RANGE_NONE;
+uint64_t reference_single_alloc(single *tree, uint64_t size) {
+    hole *at = reference_single_choose(tree, size);
+    if (at == NULL) return REFERENCE_NONE;
     uint64_t offset = at->start;
     take_out(tree, at);
     if (size_of(at) == size) {
@@ -144,8 +117,7 @@ static hole *starting_at(hole *at, uint64_t offset) {
     return at;
 }
 
-static sw_status give(sw_range *range, uint64_t offset, uint64_t size) {
-    single *tree = of(range);
+void reference_single_free(single *tree, uint64_t offset, uint64_t size) {
     hole *left = ending_at(tree->root, offset), *right = starting_at(tree->root, offset + size);
     if (right != NULL) take_out(tree, right);
     if (left != NULL) {
@@ -159,42 +131,32 @@ static sw_status give(sw_range *range, uint64_t offset, uint64_t size) {
     } else {
         put(tree, new_hole(tree, offset, offset + size));
     }
-    return SW_OK;
 }
 
-static sw_status open_single(sw_range *range, const sw_range_options *options) {
-    (void)options;
-    single *tree = calloc(1, sizeof *tree);
-    if (tree == NULL) return SW_NOMEM;
-    range->as.foreign = tree;
-    tree->root = new_hole(tree, 0, range->size);
-    return SW_OK;
+static uint64_t size_below(const hole *at) {
+    return at == NULL ? 0 : size_of(at) + size_below(at->left) + size_below(at->right);
 }
 
-static void close_below(hole *at) {
+uint64_t reference_single_free_size(const single *tree) { return size_below(tree->root); }
+
+/* --- life ----------------------------------------------------------------------------------------- */
+
+void reference_single_begin(single *tree, uint64_t size) {
+    *tree = (single){NULL, NULL};
+    tree->root = new_hole(tree, 0, size);
+}
+
+static void end_below(hole *at) {
     if (at == NULL) return;
-    close_below(at->left);
-    close_below(at->right);
+    end_below(at->left);
+    end_below(at->right);
     free(at);
 }
 
-static void close_single(sw_range *range) {
-    single *tree = of(range);
-    close_below(tree->root);
+void reference_single_end(single *tree) {
+    end_below(tree->root);
     for (hole *next, *at = tree->spare; at != NULL; at = next) {
         next = at->parent;
         free(at);
     }
-    free(tree);
 }
-
-const sw_range_ops reference_single_ops = {
-    .name = "reference_single",
-    .placements = 1u << SW_RANGE_FIT_FIRST,
-    .usual = SW_RANGE_FIT_FIRST,
-    .open = open_single,
-    .close = close_single,
-    .alloc = alloc,
-    .find = find,
-    .free = give,
-};

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference with two AVL trees (reference.h). */
+#include "reference.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference.h"
+typedef reference_twin hole;
+typedef reference_two two;
 
-enum { BY_SIZE, BY_START };
+enum { BY_SIZE = REFERENCE_BY_SIZE, BY_START = REFERENCE_BY_START };
 
-typedef struct hole {
-    uint64_t start, end;
-    struct {
-        struct hole *left, *right;
-        int height;
-    } in[2];
-} hole;
-
-typedef struct two {
-    hole *root[2];
-    hole *spare; /* linked by in[0].left */
-} two;
-
-static two *of(const sw_range *range) { return range->as.foreign; }
-static uint64_t size_of(const hole *at) { return at->end - at->start; }
+static inline uint64_t size_of(const hole *at) { return at->end - at->start; }
 
 static hole *new_hole(two *trees, uint64_t start, uint64_t end) {
     hole *fresh = trees->spare;
@@ -129,29 +118,9 @@ static void take(two *trees, hole *gone, int by) {
     trees->root[by] = take_out(trees->root[by], gone, by);
 }
 
-static hole *best(const two *trees, uint64_t size) {
-    hole *found = NULL;
-    for (hole *at = trees->root[BY_SIZE]; at != NULL;) {
-        if (size_of(at) == size) return at;
-        if (size < size_of(at)) {
-            found = at;
-            at = at->in[BY_SIZE].left;
-        } else {
-            at = at->in[BY_SIZE].right;
-        }
-    }
-    return found;
-}
-
-static uint64_t find(sw_range *range, uint64_t size) {
-    const hole *at = best(of(range), size);
-    return at == NULL ? SW_RANGE_NONE : at->start;
-}
-
-static uint64_t alloc(sw_range *range, uint64_t size) {
-    two *trees = of(range);
-    hole *at = best(trees, size);
-    if (at == NULL) return SW_RANGE_NONE;
+uint64_t reference_two_alloc(two *trees, uint64_t size) {
+    hole *at = reference_two_choose(trees, size);
+    if (at == NULL) return REFERENCE_NONE;
     uint64_t offset = at->start;
     take(trees, at, BY_SIZE);
     take(trees, at, BY_START);
@@ -177,8 +146,7 @@ static hole *starting_at(hole *at, uint64_t offset) {
     return at;
 }
 
-static sw_status give(sw_range *range, uint64_t offset, uint64_t size) {
-    two *trees = of(range);
+void reference_two_free(two *trees, uint64_t offset, uint64_t size) {
     hole *left = ending_at(trees->root[BY_START], offset);
     hole *right = starting_at(trees->root[BY_START], offset + size);
     if (right != NULL) {
@@ -190,50 +158,32 @@ static sw_status give(sw_range *range, uint64_t offset, uint64_t size) {
         left->end = right != NULL ? right->end : offset + size;
         add(trees, left, BY_SIZE);
         if (right != NULL) drop(trees, right);
-        return SW_OK;
+        return;
     }
     if (right == NULL) right = new_hole(trees, offset, offset + size);
     right->start = offset;
     add(trees, right, BY_SIZE);
     add(trees, right, BY_START);
-    return SW_OK;
 }
 
-static sw_status open_two(sw_range *range, const sw_range_options *options) {
-    (void)options;
-    two *trees = calloc(1, sizeof *trees);
-    if (trees == NULL) return SW_NOMEM;
-    range->as.foreign = trees;
-    hole *all = new_hole(trees, 0, range->size);
+void reference_two_begin(two *trees, uint64_t size) {
+    *trees = (two){{NULL, NULL}, NULL};
+    hole *all = new_hole(trees, 0, size);
     add(trees, all, BY_SIZE);
     add(trees, all, BY_START);
-    return SW_OK;
 }
 
-static void close_below(hole *at) {
+static void end_below(hole *at) {
     if (at == NULL) return;
-    close_below(at->in[BY_START].left);
-    close_below(at->in[BY_START].right);
+    end_below(at->in[BY_START].left);
+    end_below(at->in[BY_START].right);
     free(at);
 }
 
-static void close_two(sw_range *range) {
-    two *trees = of(range);
-    close_below(trees->root[BY_START]);
+void reference_two_end(two *trees) {
+    end_below(trees->root[BY_START]);
     for (hole *next, *at = trees->spare; at != NULL; at = next) {
         next = at->in[0].left;
         free(at);
     }
-    free(trees);
 }
-
-const sw_range_ops reference_two_ops = {
-    .name = "reference_two",
-    .placements = 1u << SW_RANGE_FIT_BEST,
-    .usual = SW_RANGE_FIT_BEST,
-    .open = open_two,
-    .close = close_two,
-    .alloc = alloc,
-    .find = find,
-    .free = give,
-};

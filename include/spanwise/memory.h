@@ -71,14 +71,18 @@ SW_API sw_status sw_memory_push_slow(sw_memory *memory, void *bytes, size_t size
 /* Adds a buffer at the end; one of size 0 counts as a buffer and has no bytes. O(1) on average.
  * Errors: SW_INVALID (NULL with a size), SW_LIMIT (more than SW_MEMORY_SIZE_MAX bytes), SW_NOMEM. */
 static inline sw_status sw_memory_push(sw_memory *memory, void *bytes, size_t size) {
-    if (__builtin_expect(memory->count == memory->capacity || bytes == NULL ||
-                             size > SW_MEMORY_SIZE_MAX - memory->size,
-                         0))
+    size_t count = memory->count;
+    uint64_t sum =
+        memory->size + size; /* neither is above SW_MEMORY_SIZE_MAX, or the top bit tells */
+    if (__builtin_expect(
+            count == memory->capacity || bytes == NULL || (sum | size) > SW_MEMORY_SIZE_MAX, 0))
         return sw_memory_push_slow(memory, bytes, size);
-    sw_buffer *added = &memory->buffers[memory->count++];
+    sw_buffer *added = &memory->buffers[count];
     added->bytes = (uint8_t *)bytes;
     added->size = size;
-    memory->size += size;
+    /* Last: for all that a compiler knows, the stores above may have changed both, and a loop would read them again. */
+    memory->count = count + 1;
+    memory->size = sum;
     return SW_OK;
 }
 

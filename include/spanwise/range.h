@@ -130,6 +130,38 @@ SW_API sw_status sw_range_verify(sw_range *range);
 /* Name of a back end ("wide", "single", "two", "buddy"), or NULL. */
 SW_API const char *sw_range_backend_name(sw_range_backend backend);
 
+/* --- inline ----------------------------------------------------------------------------------- */
+
+/* The beginning of a sw_range, which inline code reads; part of the binary interface. */
+typedef struct sw_range_front {
+    uint64_t mark;
+    uint64_t owner;     /* number of the thread that may call; 0: each may, under the lock */
+    sw_range_hole only; /* the one hole; size 0: there are several, or none */
+} sw_range_front;
+
+/* A library whose ranges begin in another way lacks this symbol, so that code which was compiled with
+ * this header fails to link or to load. */
+SW_API extern const uint32_t sw_range_abi_1;
+__attribute__((used)) static const uint32_t *const sw_range_abi_needed = &sw_range_abi_1;
+
+/* Threads are numbered when they first make or adopt a range; no number is given twice. 0: none yet. */
+#ifdef __cplusplus /* its `thread_local` would ask at each use whether a constructor must run first */
+extern SW_API __thread __attribute__((tls_model("initial-exec"))) uint64_t sw_range_thread;
+#else
+extern SW_API _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t sw_range_thread;
+#endif
+
+/* As sw_range_find, for a range that lives: of the owner's range with one hole, a few loads in line. */
+static inline __attribute__((always_inline)) uint64_t sw_range_fast_find(sw_range *range,
+                                                                         uint64_t size) {
+    const sw_range_front *front = (const sw_range_front *)(const void *)range;
+    if (__builtin_expect(size - 1 >= front->only.size || front->owner != sw_range_thread ||
+                             front->owner == 0,
+                         0))
+        return sw_range_find(range, size);
+    return front->only.start;
+}
+
 /* --- a scope: taken where it begins, freed where it ends -------------------------------------------
  *
  *   SW_RANGE_SCOPE(scratch, range, 4096);

@@ -175,6 +175,26 @@ static inline sw_status sw_reader_read_leb128(sw_reader *reader, uint64_t *out, 
     if (__builtin_expect(reader->at == reader->end, 0)) (void)sw_reader_has_entered_next(reader);
     const uint8_t *at = reader->at;
     uint64_t value = 0;
+    if (__builtin_expect(sw_reader_here(reader) >= 3, 1)) {
+        /* The end is looked for once; what follows takes the bit away that says that it follows. */
+        uint32_t size = 1;
+        value = at[0];
+        if (value >= 0x80) {
+            value += ((uint64_t)at[1] << 7) - 0x80;
+            size = 2;
+            if (at[1] >= 0x80) {
+                value += ((uint64_t)at[2] << 14) - (0x80 << 7);
+                size = 3;
+            }
+        }
+        if (__builtin_expect(at[size - 1] < 0x80, 1)) {
+            if (used != NULL) *used = size;
+            reader->at = at + size;
+            *out = value;
+            return SW_OK;
+        }
+        value = 0;
+    }
     for (uint32_t shift = 0; at != reader->end && shift < 63;
          shift += 7) { /* of the tenth byte: slow */
         uint8_t byte = *at++;

@@ -26,7 +26,7 @@ static sw_cold sw_status refuse_thread(const sw_scalable *scalable, const char *
 
 static sw_always_inline sw_status enter_live(sw_scalable *scalable, const char *op) {
     if (scalable->owner == 0) {
-        sw_os_lock_acquire(&scalable->lock);
+        sw_os_lock_enter(&scalable->lock);
         return SW_OK;
     }
     return sw_likely(scalable->owner == sw_range_thread) ? SW_OK : refuse_thread(scalable, op);
@@ -43,12 +43,12 @@ static sw_always_inline bool has_entered(sw_scalable *scalable, const char *op) 
 }
 
 static sw_always_inline void leave(sw_scalable *scalable) {
-    if (scalable->owner == 0) sw_os_lock_release(&scalable->lock);
+    if (scalable->owner == 0) sw_os_lock_leave(&scalable->lock);
 }
 
 /* The range of a child, which is the caller's as long as the lock is. */
 static sw_always_inline sw_range *range_of(sw_child *child) {
-    child->range->owner =
+    child->range->front.owner =
         sw_likely(sw_range_thread != 0) ? sw_range_thread : sw_range_number_thread();
     return child->range;
 }
@@ -95,6 +95,8 @@ sw_status sw_scalable_create(const sw_scalable_options *options, sw_scalable **o
     scalable->owner = options->locked ? 0 : sw_range_number_thread();
     scalable->next_bytes = options->first_bytes;
     scalable->memory = options->memory != NULL ? *options->memory : *sw_allocator_system();
+    if (scalable->owner == 0) sw_os_lock_ask_barrier();
+    if (scalable->owner == 0) sw_fork_lock_add(&scalable->fork, &scalable->lock, SW_FORK_SCALABLE);
     sw_handle_begin(&scalable->mark, SW_HANDLE_SCALABLE);
     *out = scalable;
     return SW_OK;
@@ -119,6 +121,7 @@ void sw_scalable_destroy(sw_scalable *scalable) {
         return;
     }
     if (!sw_handle_try_end(&scalable->mark, SW_HANDLE_SCALABLE)) return;
+    sw_fork_lock_remove(&scalable->fork);
     drop_all(scalable);
     free(scalable->list);
     sw_handle_retire(scalable, sizeof *scalable, sizeof scalable->mark, SW_HANDLE_SCALABLE);
@@ -130,11 +133,8 @@ static bool fits(const sw_child *child, size_t size) {
     return !child->is_own && sw_range_largest_in(child->range) >= size;
 }
 
-/* A child in which the bytes fit: the one that served last, else the first by address, else a new one.
- * NULL, with the last error set. */
-static sw_child *child_for(sw_scalable *scalable, size_t size, const char *op) {
-    sw_child *recent = &scalable->list[scalable->recent];
-    if (sw_likely(scalable->count != 0) && sw_likely(fits(recent, size))) return recent;
+/* The first child by address in which the bytes fit, else a new one. NULL, with the last error set. */
+static sw_noinline sw_child *search_child(sw_scalable *scalable, size_t size, const char *op) {
     for (size_t i = 0; i < scalable->count; i++) {
         if (!fits(&scalable->list[i], size)) continue;
         scalable->recent = i;
@@ -144,6 +144,25 @@ static sw_child *child_for(sw_scalable *scalable, size_t size, const char *op) {
     return &scalable->list[scalable->recent];
 }
 
+/* The same, but the child that served last is asked first. */
+static sw_always_inline sw_child *child_for(sw_scalable *scalable, size_t size, const char *op) {
+    if (sw_likely(scalable->count != 0)) {
+        sw_child *recent = &scalable->list[scalable->recent];
+        if (sw_likely(fits(recent, size))) return recent;
+    }
+    return search_child(scalable, size, op);
+}
+
+/* The child that has the bytes, or NULL. The one that served last is asked first. */
+static sw_always_inline sw_child *child_of(sw_scalable *scalable, const void *bytes, size_t size) {
+    if (sw_likely(scalable->count != 0)) {
+        sw_child *recent = &scalable->list[scalable->recent];
+        uint64_t offset = (uintptr_t)bytes - (uintptr_t)recent->bytes;
+        if (sw_likely(offset < recent->size && size <= recent->size - offset)) return recent;
+    }
+    return sw_children_find(scalable, bytes, size);
+}
+
 static sw_status check_size(size_t size, const char *op) {
     if (size == 0) return sw_fail(SW_INVALID, op, "a request of size 0: ask for 1 or more");
     if (size > SW_MEMORY_SIZE_MAX / 2) return sw_fail(SW_NOMEM, op, "a request of %zu bytes", size);
@@ -151,7 +170,7 @@ static sw_status check_size(size_t size, const char *op) {
 }
 
 /* Under the lock. */
-static void *take(sw_scalable *scalable, size_t size, const char *op) {
+static sw_always_inline void *take(sw_scalable *scalable, size_t size, const char *op) {
     if (sw_unlikely(check_size(size, op) != SW_OK)) return NULL;
     sw_child *child = child_for(scalable, size, op);
     if (sw_unlikely(child == NULL)) return NULL;
@@ -182,18 +201,19 @@ void *sw_scalable_borrow(sw_scalable *scalable, size_t size) {
 }
 
 /* Under the lock. */
-static sw_status give(sw_scalable *scalable, void *bytes, size_t size, const char *op) {
-    sw_child *child = sw_children_find(scalable, bytes, size);
+static sw_always_inline sw_status give(sw_scalable *scalable, void *bytes, size_t size,
+                                       const char *op) {
+    sw_child *child = child_of(scalable, bytes, size);
     if (sw_unlikely(child == NULL))
         return sw_fail(SW_INVALID, op, "%zu bytes at %p: they are in no child of this allocator",
                        size, bytes);
     uint64_t offset = (uint64_t)((uint8_t *)bytes - child->bytes);
-    if (size == 0 || !sw_range_free_only(child->range, offset, size)) {
+    if (size == 0 || !sw_range_free_beside(child->range, offset, size)) {
         sw_status status = sw_range_free(range_of(child), offset, size);
         if (sw_unlikely(status != SW_OK)) return status;
     }
     scalable->freed_bytes += size;
-    if (sw_unlikely(sw_child_is_idle(child)) && (child->is_own || scalable->count > 1)) {
+    if (sw_unlikely(child->is_own || scalable->count > 1) && sw_child_is_idle(child)) {
         if (child->is_own) {
             sw_children_remove(scalable, child);
         } else {

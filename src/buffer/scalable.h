@@ -5,6 +5,7 @@
 #ifndef SW_BUFFER_SCALABLE_H
 #define SW_BUFFER_SCALABLE_H
 
+#include "ds/fork_locks.h"
 #include "os/os.h"
 #include "spanwise/range.h"
 #include "spanwise/scalable.h"
@@ -40,6 +41,7 @@ struct sw_scalable {
     sw_scalable_options options;
     sw_allocator memory;
     sw_os_lock lock;
+    sw_fork_lock fork; /* of a locked one */
 };
 
 /* Adds a child in which `size` bytes fit. NOMEM, LIMIT. */

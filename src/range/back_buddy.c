@@ -77,7 +77,10 @@ static sw_cold sw_status refuse(const sw_buddy *buddy, uint64_t offset) {
     return what < SW_BUDDY_TAKEN ? SW_OVERLAP : SW_INVALID;
 }
 
-static sw_status buddy_free(sw_range *range, uint64_t offset, uint64_t size) {
+/* Blocks have their own rule of joining, so a free tells of no hole. */
+static sw_status buddy_free(sw_range *range, uint64_t offset, uint64_t size,
+                            sw_range_grown *grown) {
+    (void)grown;
     sw_buddy *buddy = &range->as.buddy;
     uint64_t unit = offset >> buddy->unit_shift;
     bool is_start = unit < buddy->units && unit << buddy->unit_shift == offset;

@@ -64,28 +64,27 @@ static uint64_t tree_alloc(sw_range *range, uint64_t size) {
 
 /* --- giving ----------------------------------------------------------------------------------- */
 
-static sw_status tree_free(sw_range *range, uint64_t offset, uint64_t size) {
+static sw_range_hole hole_of(const sw_tree_node *node) {
+    return node == NULL ? (sw_range_hole){0, 0} : (sw_range_hole){node->start, node->size};
+}
+
+static sw_status tree_free(sw_range *range, uint64_t offset, uint64_t size, sw_range_grown *grown) {
     sw_tree *tree = &range->as.tree;
     sw_tree_node *before, *after;
-    uint64_t end = offset + size;
     sw_tree_around(tree, offset, &before, &after);
-    if (before != NULL && before->start + before->size > offset) return SW_OVERLAP;
-    if (after != NULL && after->start < end) return SW_OVERLAP;
-    bool joins_before = before != NULL && before->start + before->size == offset;
-    bool joins_after = after != NULL && after->start == end;
-    if (joins_before) {
-        if (joins_after) {
-            size += after->size;
-            sw_tree_remove(tree, after);
-        }
-        sw_tree_resize(tree, before, before->start, before->size + size);
-    } else if (joins_after) {
-        sw_tree_resize(tree, after, offset, after->size + size);
+    if (before != NULL && sw_tree_end(before) > offset) return SW_OVERLAP;
+    if (after != NULL && after->start < offset + size) return SW_OVERLAP;
+    *grown = sw_range_join(range, (sw_range_hole){offset, size}, hole_of(before), hole_of(after));
+    bool joins_before = grown->hole.start != offset;
+    bool joins_after = sw_range_end(grown->hole) != offset + size;
+    if (joins_before && joins_after) sw_tree_remove(tree, after);
+    if (joins_before || joins_after) {
+        sw_tree_resize(tree, joins_before ? before : after, grown->hole.start, grown->hole.size);
     } else {
         if (!sw_nodes_reserve(&tree->nodes, 1)) return SW_NOMEM;
         sw_tree_add(tree, offset, size);
     }
-    range->free_size += end - offset;
+    range->free_size += size;
     return SW_OK;
 }
 
@@ -96,11 +95,9 @@ static uint64_t tree_largest(sw_range *range) { return sw_tree_largest(&range->a
 static bool tree_hole(sw_range *range, uint64_t from, sw_range_hole *out) {
     sw_tree_node *before, *after;
     sw_tree_around(&range->as.tree, from, &before, &after);
-    const sw_tree_node *node =
-        before != NULL && before->start + before->size > from ? before : after;
-    if (node == NULL) return false;
-    *out = (sw_range_hole){node->start, node->size};
-    return true;
+    const sw_tree_node *node = before != NULL && sw_tree_end(before) > from ? before : after;
+    *out = hole_of(node);
+    return node != NULL;
 }
 
 static void tree_stats(sw_range *range, sw_range_stats *out) {
@@ -113,7 +110,7 @@ static const char *tree_verify(const sw_range *range) { return sw_tree_verify(&r
 static bool tree_only(const sw_range *range, sw_range_hole *out) {
     const sw_tree_node *root = range->as.tree.root[SW_TREE_START];
     if (range->as.tree.count != 1) return false;
-    *out = (sw_range_hole){root->start, root->size};
+    *out = hole_of(root);
     return true;
 }
 
@@ -121,6 +118,12 @@ static void tree_set_only(sw_range *range, sw_range_hole hole) {
     sw_tree_node *root = range->as.tree.root[SW_TREE_START];
     root->start = hole.start;
     root->size = root->largest = hole.size;
+}
+
+static void tree_set_grown(sw_range *range, sw_range_hole hole) {
+    sw_tree_node *node, *after;
+    sw_tree_around(&range->as.tree, hole.start + hole.size - 1, &node, &after);
+    sw_tree_resize(&range->as.tree, node, hole.start, hole.size);
 }
 
 #define PLACEMENTS (1u << SW_RANGE_FIT_FIRST | 1u << SW_RANGE_FIT_NEXT | 1u << SW_RANGE_FIT_WORST)
@@ -140,7 +143,8 @@ static void tree_set_only(sw_range *range, sw_range_hole hole) {
      .stats = tree_stats,                                                                          \
      .verify = tree_verify,                                                                        \
      .only = tree_only,                                                                            \
-     .set_only = tree_set_only}
+     .set_only = tree_set_only,                                                                    \
+     .set_grown = tree_set_grown}
 
 const sw_range_ops sw_range_single_ops =
     TREE_OPS("single", PLACEMENTS, SW_RANGE_FIT_FIRST, open_single);

@@ -58,32 +58,35 @@ static uint64_t wide_alloc(sw_range *range, uint64_t size) {
 
 /* The hole before grows over what is freed, and over the hole behind if they meet. */
 static void join_before(sw_wide *wide, sw_wide_path *before, sw_wide_path *after, bool joins_after,
-                        uint64_t size) {
-    uint64_t start = sw_wide_start(before);
-    size += sw_wide_size(before);
+                        sw_range_hole hole) {
     if (joins_after) {
-        size += sw_wide_size(after);
         sw_wide_remove(wide, after);
-        (void)sw_wide_before(wide, start, before); /* nodes may have joined */
+        (void)sw_wide_before(wide, hole.start, before); /* nodes may have joined */
     }
-    sw_wide_resize(wide, before, start, size);
+    sw_wide_resize(wide, before, hole.start, hole.size);
 }
 
-static sw_status wide_free(sw_range *range, uint64_t offset, uint64_t size) {
+static sw_range_hole hole_of(const sw_wide_path *path) {
+    return (sw_range_hole){sw_wide_start(path), sw_wide_size(path)};
+}
+
+static sw_status wide_free(sw_range *range, uint64_t offset, uint64_t size, sw_range_grown *grown) {
     sw_wide *wide = &range->as.wide;
     sw_wide_path before, after;
+    sw_range_hole left = {0, 0}, right = {0, 0};
     bool has_before = sw_wide_before(wide, offset, &before);
     bool has_after = has_before ? sw_wide_next(wide, &before, &after) : wide->count > 0;
     if (!has_before) after = before;
-    uint64_t before_end = has_before ? sw_wide_start(&before) + sw_wide_size(&before) : 0;
-    uint64_t after_start = has_after ? sw_wide_start(&after) : SW_RANGE_NONE;
-    if (has_before && before_end > offset) return SW_OVERLAP;
-    if (after_start < offset + size) return SW_OVERLAP;
-    bool joins_after = after_start == offset + size;
-    if (has_before && before_end == offset) {
-        join_before(wide, &before, &after, joins_after, size);
+    if (has_before) left = hole_of(&before);
+    if (has_after) right = hole_of(&after);
+    if (sw_range_end(left) > offset) return SW_OVERLAP;
+    if (has_after && right.start < offset + size) return SW_OVERLAP;
+    *grown = sw_range_join(range, (sw_range_hole){offset, size}, left, right);
+    bool joins_after = sw_range_end(grown->hole) != offset + size;
+    if (grown->hole.start != offset) {
+        join_before(wide, &before, &after, joins_after, grown->hole);
     } else if (joins_after) {
-        sw_wide_resize(wide, &after, offset, sw_wide_size(&after) + size);
+        sw_wide_resize(wide, &after, grown->hole.start, grown->hole.size);
     } else if (!sw_wide_add(wide, &before, has_before, offset, size)) {
         return SW_NOMEM;
     }
@@ -103,7 +106,7 @@ static bool wide_hole(sw_range *range, uint64_t from, sw_range_hole *out) {
     if (is_before && sw_wide_start(&path) + sw_wide_size(&path) <= from &&
         !sw_wide_next(wide, &path, &path))
         return false;
-    *out = (sw_range_hole){sw_wide_start(&path), sw_wide_size(&path)};
+    *out = hole_of(&path);
     return true;
 }
 
@@ -127,6 +130,12 @@ static void wide_set_only(sw_range *range, sw_range_hole hole) {
     root->wide[0] = range->as.wide.largest = hole.size;
 }
 
+static void wide_set_grown(sw_range *range, sw_range_hole hole) {
+    sw_wide_path path;
+    (void)sw_wide_before(&range->as.wide, hole.start + hole.size - 1, &path);
+    sw_wide_resize(&range->as.wide, &path, hole.start, hole.size);
+}
+
 const sw_range_ops sw_range_wide_ops = {
     .name = "wide",
     .placements = 1u << SW_RANGE_FIT_FIRST | 1u << SW_RANGE_FIT_NEXT | 1u << SW_RANGE_FIT_WORST,
@@ -143,4 +152,5 @@ const sw_range_ops sw_range_wide_ops = {
     .verify = wide_verify,
     .only = wide_only,
     .set_only = wide_set_only,
+    .set_grown = wide_set_grown,
 };

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "range/summary.h"
+#include "ds/summary.h"
 #include "spanwise/allocator_vtable.h"
 
 enum {

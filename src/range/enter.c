@@ -13,7 +13,7 @@ uint64_t sw_range_number_thread(void) {
 }
 
 sw_status sw_range_refuse_thread(const sw_range *range, const char *op) {
-    if (range->owner == 0) return SW_OK;
+    if (range->front.owner == 0) return SW_OK;
     return sw_fail(SW_OWNER, op,
                    "the range %p belongs to another thread: call it there, hand it over with "
                    "sw_range_adopt, or make it with the option locked",

@@ -8,10 +8,7 @@
 #include "ds/handle.h"
 #include "range/range.h"
 
-#define SW_RANGE_MARK offsetof(sw_range, mark)
-
-/* Threads are numbered when they first make or adopt a range; no number is given twice. 0: none yet. */
-extern sw_tls_fast uint64_t sw_range_thread;
+#define SW_RANGE_MARK offsetof(sw_range, front.mark)
 
 /* The number of this thread, which it gets now if it has none. */
 uint64_t sw_range_number_thread(void);
@@ -20,7 +17,8 @@ sw_cold sw_status sw_range_refuse_thread(const sw_range *range, const char *op);
 
 /* SW_OK: the range lives, and is the caller's own or locked now. */
 static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const char *op) {
-    if (sw_likely(range->owner == sw_range_thread) && sw_likely(range->owner != 0)) return SW_OK;
+    if (sw_likely(range->front.owner == sw_range_thread) && sw_likely(range->front.owner != 0))
+        return SW_OK;
     sw_status status = sw_range_refuse_thread(range, op);
     if (status == SW_OK) sw_os_lock_acquire(&range->lock);
     return status;
@@ -39,7 +37,7 @@ static sw_always_inline bool sw_range_has_entered(sw_range *range, const char *o
 }
 
 static sw_always_inline void sw_range_leave(sw_range *range) {
-    if (sw_unlikely(range->owner == 0)) sw_os_lock_release(&range->lock);
+    if (sw_unlikely(range->front.owner == 0)) sw_os_lock_release(&range->lock);
 }
 
 #endif

@@ -48,9 +48,17 @@ const char *sw_range_record_check(const struct sw_range *range) {
     return SW_RULE(range->size >= 1)
                ?: SW_RULE(range->size <= SW_RANGE_SIZE_MAX)
                ?: SW_RULE(range->free_size <= range->size)
-               ?: SW_RULE(range->only.size == 0 || range->only.size == range->free_size)
+               ?: SW_RULE(range->front.only.size == 0 || range->front.only.size == range->free_size)
+               ?: SW_RULE(range->front.only.size == 0 || range->grown.hole.size == 0)
+               ?: sw_range_grown_check(&range->grown)
                ?: SW_RULE(range->rover <= range->size)
                ?: SW_RULE(range->ops->placements >> range->placement & 1);
+}
+
+const char *sw_range_grown_check(const sw_range_grown *grown) {
+    return SW_RULE(grown->recorded <= grown->hole.size)
+               ?: SW_RULE(grown->lowest <= grown->hole.start)
+               ?: SW_RULE(grown->highest >= grown->hole.start + grown->hole.size);
 }
 
 /* The holes as they are listed: in order, apart from each other, and as large as the sum says. */

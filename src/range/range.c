@@ -12,11 +12,13 @@
 #include "ds/handle.h"
 #include "range/enter.h"
 
+_Static_assert(offsetof(sw_range, front) == 0, "inline code finds the front at the handle");
+
 /* --- life ------------------------------------------------------------------------------------- */
 
 sw_status sw_range_adopt(sw_range *range) {
     sw_status status = sw_handle_status(range, SW_RANGE_MARK, SW_HANDLE_RANGE, "range_adopt");
-    if (status == SW_OK && range->owner != 0) range->owner = sw_range_number_thread();
+    if (status == SW_OK && range->front.owner != 0) range->front.owner = sw_range_number_thread();
     return status;
 }
 
@@ -56,17 +58,20 @@ static sw_status check_options(uint64_t size, const sw_range_options *options,
     return SW_OK;
 }
 
-sw_status sw_range_create_of(uint64_t size, const sw_range_options *options,
-                             const sw_range_ops *ops, sw_range **out) {
+sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_range **out) {
     sw_range_options usual;
     sw_range_options_init(&usual);
     if (options == NULL) options = &usual;
+    if (options->backend >= SW_RANGE_BACKEND_COUNT)
+        return sw_fail(SW_INVALID, "range_create", "back end %u: use one of sw_range_backend",
+                       options->backend);
+    const sw_range_ops *ops = backends[options->backend];
     sw_status status = check_options(size, options, ops);
     if (status != SW_OK) return status;
     sw_range *range = sw_os_map(sizeof *range);
     if (range == NULL) return sw_fail(SW_NOMEM, "range_create", "no memory for a range");
     range->ops = ops;
-    range->owner = options->locked ? 0 : sw_range_number_thread();
+    range->front.owner = options->locked ? 0 : sw_range_number_thread();
     range->size = range->free_size = size;
     range->memory = options->memory != NULL ? *options->memory : *sw_allocator_system();
     range->placement = options->placement != 0 ? options->placement : ops->usual;
@@ -75,30 +80,25 @@ sw_status sw_range_create_of(uint64_t size, const sw_range_options *options,
         (void)sw_os_release(range, sizeof *range);
         return status;
     }
-    sw_range_renew_only(range);
-    sw_handle_begin(&range->mark, SW_HANDLE_RANGE);
+    sw_range_renew(range, SW_RANGE_NOT_GROWN);
+    if (range->front.owner == 0) sw_fork_lock_add(&range->fork, &range->lock, SW_FORK_RANGE);
+    sw_handle_begin(&range->front.mark, SW_HANDLE_RANGE);
     *out = range;
     return SW_OK;
-}
-
-sw_status sw_range_create(uint64_t size, const sw_range_options *options, sw_range **out) {
-    uint32_t backend = options == NULL ? SW_RANGE_WIDE : options->backend;
-    if (backend >= SW_RANGE_BACKEND_COUNT)
-        return sw_fail(SW_INVALID, "range_create", "back end %u: use one of sw_range_backend",
-                       backend);
-    return sw_range_create_of(size, options, backends[backend], out);
 }
 
 void sw_range_destroy(sw_range *range) {
     if (range == NULL || !sw_handle_check(range, SW_RANGE_MARK, SW_HANDLE_RANGE, "range_destroy"))
         return;
-    if (range->owner != 0 && range->owner != sw_range_thread) {
+    if (range->front.owner != 0 && range->front.owner != sw_range_thread) {
         (void)sw_range_refuse_thread(range, "range_destroy");
         return;
     }
-    if (!sw_handle_try_end(&range->mark, SW_HANDLE_RANGE)) return;
+    if (!sw_handle_try_end(&range->front.mark, SW_HANDLE_RANGE)) return;
+    sw_fork_lock_remove(&range->fork);
     range->ops->close(range);
-    sw_handle_retire(range, sizeof *range, sizeof range->mark, SW_HANDLE_RANGE);
+    range->front.only.size = 0; /* inline code asks the library, which names the misuse */
+    sw_handle_retire(range, sizeof *range, sizeof range->front, SW_HANDLE_RANGE);
 }
 
 /* --- taking and giving ------------------------------------------------------------------------ */
@@ -126,7 +126,7 @@ static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
     sw_check2(sw_range_record_check(range));
     sw_range_settle(range);
     uint64_t offset = range->ops->alloc(range, size);
-    sw_range_renew_only(range);
+    if (offset != SW_RANGE_NONE) sw_range_renew(range, SW_RANGE_NOT_GROWN);
     return offset;
 }
 
@@ -150,9 +150,10 @@ uint64_t sw_range_find(sw_range *range, uint64_t size) {
     if (sw_unlikely(size - 1 >= range->size)) {
         if (size == 0)
             (void)sw_fail(SW_INVALID, "range_find", "a request of size 0: ask for 1 or more");
-    } else if (range->only.size != 0) {
-        if (size <= range->only.size) offset = range->only.start;
+    } else if (range->front.only.size != 0) {
+        if (size <= range->front.only.size) offset = range->front.only.start;
     } else {
+        sw_range_settle(range);
         offset = range->ops->find(range, size);
     }
     sw_range_leave(range);
@@ -179,9 +180,10 @@ static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t
 }
 
 static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint64_t size) {
+    sw_range_grown grown = SW_RANGE_NOT_GROWN;
     sw_range_settle(range);
-    sw_status status = range->ops->free(range, offset, size);
-    if (status == SW_OK) sw_range_renew_only(range);
+    sw_status status = range->ops->free(range, offset, size, &grown);
+    if (status == SW_OK) sw_range_renew(range, grown);
     sw_check2(sw_range_record_check(range));
     return status;
 }
@@ -191,7 +193,7 @@ sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(size - 1 >= range->size || offset > range->size - size))
         return refuse_free(range, SW_INVALID, offset, size);
-    if (!sw_range_free_only(range, offset, size)) {
+    if (!sw_range_free_beside(range, offset, size)) {
         status = free_by_ops(range, offset, size);
         if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
         range->frees++;
@@ -207,7 +209,7 @@ sw_status sw_range_reset(sw_range *range) {
     status = range->ops->reset(range);
     if (status == SW_OK) {
         range->rover = 0;
-        sw_range_renew_only(range);
+        sw_range_renew(range, SW_RANGE_NOT_GROWN);
     } else {
         (void)sw_fail(status, "range_reset", "no memory for the record of a hole");
     }

@@ -11,13 +11,31 @@
 
 #include <stdbool.h>
 
+#include "base/bits.h"
+#include "ds/fork_locks.h"
 #include "os/os.h"
 #include "range/buddy.h"
 #include "range/tree.h"
 #include "range/wide.h"
 #include "spanwise/range.h"
 
-/* Sizes and offsets that a back end gets are inside the range, and sizes are not 0. */
+/* The hole that the last free made or made longer, where there are several. A free that touches it, and no hole
+ * besides it, changes three words here.
+ *   hole.size == 0 and all fields are 0, or recorded <= hole.size, and the back end has it with size `recorded`
+ *   nothing is free in [lowest - 1, hole.start) and in [hole.end, highest + 1), as far as these lie in the range */
+typedef struct sw_range_grown {
+    sw_range_hole hole;
+    uint64_t recorded;
+    uint64_t
+        lowest; /* what ends where the hole starts touches no other hole if it starts here or behind */
+    uint64_t
+        highest; /* what starts where the hole ends touches no other hole if it ends here or before */
+} sw_range_grown;
+
+#define SW_RANGE_NOT_GROWN ((sw_range_grown){{0, 0}, 0, 0, 0})
+
+/* Sizes and offsets that a back end gets are inside the range, and sizes are not 0. A free of a back end that
+ * has set_grown writes `grown`, which counts if it succeeds: the hole that holds what was freed (sw_range_join). */
 typedef struct sw_range_ops {
     const char *name;
     uint32_t placements; /* bit p: it has sw_range_placement p */
@@ -27,34 +45,37 @@ typedef struct sw_range_ops {
     sw_status (*reset)(sw_range *range); /* one hole, or as few as there can be; NOMEM */
     uint64_t (*alloc)(sw_range *range, uint64_t size);
     uint64_t (*find)(sw_range *range, uint64_t size);
-    sw_status (*free)(sw_range *range, uint64_t offset,
-                      uint64_t size); /* OVERLAP, INVALID, NOMEM */
+    sw_status (*free)(sw_range *range, uint64_t offset, uint64_t size,
+                      sw_range_grown *grown); /* OVERLAP, INVALID, NOMEM */
     uint64_t (*largest)(sw_range *range);
     bool (*hole)(sw_range *range, uint64_t from,
                  sw_range_hole *out);                    /* the first that ends behind */
     void (*stats)(sw_range *range, sw_range_stats *out); /* adds holes, waste, tail, held_bytes */
     const char *(*verify)(const sw_range *range);
-    /* A back end without these two is never alone (see below). */
+    /* A back end without these is always asked (see below). */
     bool (*only)(const sw_range *range,
                  sw_range_hole *out);                      /* whether there is one hole: that one */
     void (*set_only)(sw_range *range, sw_range_hole hole); /* gives the one hole other borders */
+    void (*set_grown)(sw_range *range,
+                      sw_range_hole hole); /* the hole inside of this one is this one */
 } sw_range_ops;
 
-/* While a range has one hole, as a fresh one does, that hole is `only`, and the back end's record of it
- * may be out of date: taking its front, and giving back what touches it, change two words here.
- * sw_range_settle tells the back end before it is asked for something else.
+/* While a range has one hole, as a fresh one does, that hole is `front.only`, and the back end's record of it
+ * may be out of date: taking its front, and giving back what touches it, change two words here. While it has
+ * several, the one that grew last is `grown`. sw_range_settle tells the back end before it is asked for
+ * something else.
  *
  * The owner, or whoever holds the lock, has it.
- *   only.size == 0, or only is the one hole and only.size == free_size
- *   (owner == 0) == locked;  1 <= size <= SW_RANGE_SIZE_MAX;  free_size <= size;  rover <= size
+ *   front.only.size == 0, or it is the one hole and front.only.size == free_size
+ *   front.only.size == 0 or grown.hole.size == 0
+ *   (front.owner == 0) == locked;  1 <= size <= SW_RANGE_SIZE_MAX;  free_size <= size;  rover <= size
  *   the back end has the placement */
 struct sw_range {
-    uint64_t mark; /* ds/handle.h */
+    sw_range_front front; /* mark: ds/handle.h */
     const sw_range_ops *ops;
-    uint64_t owner; /* number of the thread that may call; 0: each may, under the lock */
     uint64_t size;
     uint64_t free_size;
-    sw_range_hole only; /* size 0: there are several holes, none, or the back end does not say */
+    sw_range_grown grown;
     uint64_t allocs;
     uint64_t frees;
     uint64_t refused;
@@ -62,53 +83,83 @@ struct sw_range {
     sw_range_placement placement;
     sw_allocator memory;
     sw_os_lock lock;
+    sw_fork_lock fork; /* of a locked one */
     union {
         sw_wide wide;
         sw_tree tree;
         sw_buddy buddy;
-        void *foreign; /* of a back end that is not part of the library */
     } as;
 };
+
+static inline uint64_t sw_range_end(sw_range_hole hole) { return hole.start + hole.size; }
+
+/* The hole that a part becomes which is freed between two holes, of size 0 where there is none, that it
+ * does not overlap. What is behind a hole that it joins was not looked for, nor what is before one. */
+static inline sw_range_grown sw_range_join(const sw_range *range, sw_range_hole part,
+                                           sw_range_hole before, sw_range_hole after) {
+    uint64_t end = sw_range_end(part);
+    sw_range_hole hole = part;
+    uint64_t lowest = before.size != 0 ? sw_range_end(before) + 1 : 0;
+    uint64_t highest = after.size != 0 ? after.start - 1 : range->size;
+    if (before.size != 0 && sw_range_end(before) == part.start) {
+        lowest = hole.start = before.start;
+        hole.size += before.size;
+    }
+    if (after.size != 0 && after.start == end) {
+        hole.size += after.size;
+        highest = sw_range_end(hole);
+    }
+    return (sw_range_grown){hole, hole.size, lowest, highest};
+}
 
 /* Takes the front of the one hole, if it is longer than that. The size is not 0. Callers: range.c, and
  * buffer/, whose ranges nobody else calls. */
 static inline bool sw_range_alloc_only(sw_range *range, uint64_t size, uint64_t *offset) {
-    if (size >= range->only.size) return false;
-    *offset = range->only.start;
-    range->only.start += size;
-    range->only.size -= size;
+    if (size >= range->front.only.size) return false;
+    *offset = range->front.only.start;
+    range->front.only.start += size;
+    range->front.only.size -= size;
     range->free_size -= size;
     range->allocs++;
-    range->rover = range->only.start;
+    range->rover = range->front.only.start;
     return true;
 }
-/* What touches the one hole becomes a part of it. False: it does not touch it, or there are others. The part
- * lies in the range, and its size is not 0. */
-static inline bool sw_range_free_only(sw_range *range, uint64_t offset, uint64_t size) {
-    if (range->only.size == 0) return false;
-    if (offset + size == range->only.start) {
-        range->only.start = offset;
-    } else if (offset != range->only.start + range->only.size) {
-        return false;
-    }
-    range->only.size += size;
+/* What touches the one hole, or the one that grew last and no other, becomes a part of it. False: it does not. The
+ * part lies in the range, and its size is not 0. Callers: as above. */
+static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64_t size) {
+    bool is_only = range->front.only.size != 0;
+    sw_range_hole *hole = is_only ? &range->front.only : &range->grown.hole;
+    uint64_t lowest = is_only ? 0 : range->grown.lowest;
+    uint64_t highest = is_only ? SW_RANGE_NONE : range->grown.highest;
+    bool is_behind = offset == hole->start + hole->size && offset + size <= highest;
+    bool is_before = offset + size == hole->start && offset >= lowest;
+    if (is_before) hole->start = offset;
+    if (!is_before && !is_behind) return false;
+    hole->size += size;
     range->free_size += size;
     range->frees++;
     return true;
 }
-/* Tells the back end of the one hole. */
+/* Tells the back end of the hole that it has out of date. */
 static inline void sw_range_settle(sw_range *range) {
-    if (range->only.size != 0) range->ops->set_only(range, range->only);
+    if (range->front.only.size != 0) {
+        range->ops->set_only(range, range->front.only);
+    } else if (range->grown.recorded != range->grown.hole.size) {
+        range->ops->set_grown(range, range->grown.hole);
+        range->grown.recorded = range->grown.hole.size;
+    }
 }
 /* The largest hole. */
 static inline uint64_t sw_range_largest_in(sw_range *range) {
-    return range->only.size != 0 ? range->only.size : range->ops->largest(range);
+    if (range->front.only.size != 0) return range->front.only.size;
+    return sw_max_u64(range->ops->largest(range), range->grown.hole.size);
 }
-/* After the back end has changed something: takes the one hole over if there is one. */
-static inline void sw_range_renew_only(sw_range *range) {
-    range->only.size = 0;
-    if (range->ops->only == NULL || range->ops->only(range, &range->only)) return;
-    range->only.size = 0;
+/* After the back end has changed holes: what grew is `grown`, or the one hole if there is one. */
+static inline void sw_range_renew(sw_range *range, sw_range_grown grown) {
+    sw_range_hole *only = &range->front.only;
+    bool is_alone = range->ops->only != NULL && range->ops->only(range, only);
+    if (!is_alone) only->size = 0;
+    range->grown = is_alone ? SW_RANGE_NOT_GROWN : grown;
 }
 
 extern const sw_range_ops sw_range_wide_ops;
@@ -116,11 +167,8 @@ extern const sw_range_ops sw_range_single_ops;
 extern const sw_range_ops sw_range_two_ops;
 extern const sw_range_ops sw_range_buddy_ops;
 
-/* As sw_range_create with a back end that the caller brings: options->backend is ignored. */
-sw_status sw_range_create_of(uint64_t size, const sw_range_options *options,
-                             const sw_range_ops *ops, sw_range **out);
-
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_range_record_check(const struct sw_range *range);
+const char *sw_range_grown_check(const sw_range_grown *grown);
 
 #endif

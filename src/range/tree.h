@@ -67,6 +67,8 @@ static inline void sw_tree_around(const sw_tree *tree, uint64_t offset, sw_tree_
     }
 }
 
+static inline uint64_t sw_tree_end(const sw_tree_node *node) { return node->start + node->size; }
+
 /* Adds a hole that touches no other one. A node was reserved before (sw_nodes_reserve). */
 void sw_tree_add(sw_tree *tree, uint64_t start, uint64_t size);
 void sw_tree_remove(sw_tree *tree, sw_tree_node *node);

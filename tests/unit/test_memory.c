@@ -82,6 +82,26 @@ static void a_memory_is_appended_to_itself(void) {
     sw_memory_end(&memory);
 }
 
+/* Lengths on both sides of a line of the cache and of what is fetched ahead, with empty buffers between them and at NULL. */
+static void copies_of_all_lengths(void) {
+    static const size_t lengths[] = {0, 1, 63, 64, 65, 0, 1023, 1024, 1025, 0, 2100, 0};
+    static uint8_t from[6000], got[6000];
+    sw_memory memory;
+    sw_memory_init(&memory, NULL);
+    for (size_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)(i * 7 + i / 256);
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        CHECK_EQ(sw_memory_push(&memory, lengths[i] != 0 ? from + at : NULL, lengths[i]), SW_OK);
+        at += lengths[i];
+    }
+    CHECK_EQ(at, 5365);
+    CHECK_EQ(sw_memory_copy_to(&memory, got, at), SW_OK);
+    CHECK(memcmp(got, from, at) == 0);
+    CHECK_EQ(got[at], 0); /* nothing behind it is written */
+    CHECK_EQ(sw_memory_copy_to(&memory, got, at - 1), SW_LIMIT);
+    sw_memory_end(&memory);
+}
+
 static void a_copy_is_one_buffer(void) {
     uint8_t space[8] = {0};
     sw_memory memory, other;
@@ -248,6 +268,7 @@ int main(void) {
     begin();
     buffers_are_shared();
     the_list_grows();
+    copies_of_all_lengths();
     a_memory_is_appended_to_itself();
     a_copy_is_one_buffer();
     defect_3_update_keeps_the_size();

@@ -25,6 +25,12 @@ static void damage_record(void) {
     (void)sw_range_alloc(range, 1);
 }
 
+static void damage_grown(void) {
+    make(SW_RANGE_WIDE);
+    range->grown.recorded = 17;
+    (void)sw_range_alloc(range, 1);
+}
+
 static void damage_nodes(void) {
     make(SW_RANGE_SINGLE);
     range->as.tree.nodes.waiting_count = 1;
@@ -76,6 +82,7 @@ static const struct {
     void (*fn)(void);
 } cases[] = {
     {"range->rover <= range->size", damage_record},
+    {"grown->recorded <= grown->hole.size", damage_grown},
     {"(nodes->waiting == NULL) == (nodes->waiting_count == 0)", damage_nodes},
     {"tree->seed != 0", damage_tree},
     {"node->largest == largest", damage_tree_node},

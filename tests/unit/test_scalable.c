@@ -321,12 +321,18 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void threads_share_a_locked_one(void) {
+static void *trim(void *argument) {
+    for (int i = 0; i < 400; i++) CHECK_EQ(sw_scalable_trim(argument), SW_OK);
+    return NULL;
+}
+
+/* The original's Trim took no lock: children went while others allocated from them. */
+static void defect_9_threads_and_one_that_trims(void) {
     sw_scalable *scalable = make(KIB, 8 * KIB, 1);
-    pthread_t threads[4];
-    for (int i = 0; i < 4; i++)
-        if (pthread_create(&threads[i], NULL, work, scalable) != 0) abort();
-    for (int i = 0; i < 4; i++) (void)pthread_join(threads[i], NULL);
+    pthread_t threads[5];
+    for (int i = 0; i < 5; i++)
+        if (pthread_create(&threads[i], NULL, i < 4 ? work : trim, scalable) != 0) abort();
+    for (int i = 0; i < 5; i++) (void)pthread_join(threads[i], NULL);
     sw_scalable_stats stats = stats_of(scalable);
     CHECK_EQ(stats.taken_bytes, 0);
     end(scalable);
@@ -407,6 +413,26 @@ static void recycled_at_once(sw_scalable *scalable) {
     CHECK_EQ(sw_recyclable_end(&recyclable), SW_OK);
 }
 
+/* Defect 7: memory that is recycled and memory that is not were two builds, of which the second did not compile. */
+static void defect_7_both_kinds_in_one_build(sw_scalable *scalable) {
+    sw_recyclable both[2];
+    sw_recyclable_init(&both[0], scalable);
+    sw_recyclable_init(&both[1], NULL);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            put(&both[i], "abc");
+            CHECK_EQ(sw_recyclable_clone(&both[i], &both[i].memory), SW_OK);
+            check_text(&both[i], "abcabc");
+            CHECK_EQ(both[i].owned.count, 2);
+        }
+        CHECK(sw_memory_equal(&both[0].memory, &both[1].memory));
+        CHECK_EQ(stats_of(scalable).taken_bytes, 6);
+        for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_recycle(&both[i]), SW_OK);
+        CHECK_EQ(stats_of(scalable).taken_bytes, 0);
+    }
+    for (int i = 0; i < 2; i++) CHECK_EQ(sw_recyclable_end(&both[i]), SW_OK);
+}
+
 static void what_was_freed_elsewhere(sw_scalable *scalable) {
     sw_recyclable recyclable;
     sw_recyclable_init(&recyclable, scalable);
@@ -461,11 +487,12 @@ int main(int argc, char **argv) {
     a_descriptor_is_read();
     int steps = argc > 1 ? atoi(argv[1]) : 20000 / (int)check_share();
     for (uint64_t seed = 1; seed <= 4; seed++) random_calls(seed, steps);
-    threads_share_a_locked_one();
+    defect_9_threads_and_one_that_trims();
     an_unlocked_one_has_an_owner();
     sw_scalable *scalable = make(KIB, 8 * KIB, 1);
     recycled_at_once(scalable);
     recycled_at_once(NULL);
+    defect_7_both_kinds_in_one_build(scalable);
     what_was_freed_elsewhere(scalable);
     a_clone_that_fails_adds_nothing(scalable);
     a_buffer_that_cannot_be_listed(scalable);

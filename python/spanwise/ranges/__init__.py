@@ -2,5 +2,6 @@
 """Range allocators: which parts of [0, size) are taken; and bytes in several buffers, read as one.
 
 Public, as names of `spanwise`: `RangeAllocator`, `BuddyAllocator` and `RangeStats`; `Memory` and
-`Reader`; `ScalableAllocator`, `ScalableStats` and `RecyclableMemory`.
+`Reader`; `ScalableAllocator`, `ScalableBlock`, `ScalableStats` and `RecyclableMemory`; `Stack`,
+`StackBlock`, `StackPointer` and `StackStats`; `MemoryAllocator`.
 """

@@ -199,7 +199,8 @@ class RangeBase(_lib.Owner):
     @property
     def free_size(self) -> int:
         """Sum of the holes."""
-        return self.stats().free_size
+        with self._lock:
+            return int(self._stats().free_size)
 
     @property
     def largest_hole(self) -> int:
@@ -214,7 +215,7 @@ class RangeBase(_lib.Owner):
         Raises:
             OwnerError: the range belongs to another thread.
         """
-        parts = [np.empty(0, HOLE_DTYPE)]
+        parts: list[NDArray[np.void]] = []
         start = 0
         with self._lock:
             self._stats()  # refuses another thread
@@ -224,7 +225,7 @@ class RangeBase(_lib.Owner):
                 count = int(lib.sw_range_holes(self._open(), start, out, BLOCK))
                 parts.append(part[:count])
                 if count < BLOCK:
-                    return np.concatenate(parts)
+                    return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
                 start = int(part["start"][-1] + part["size"][-1])
 
     def _figures(self) -> str:

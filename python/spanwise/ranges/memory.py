@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Protocol, SupportsIndex
 
+from spanwise import _lib
 from spanwise._lib import check, ffi, lib
 from spanwise.errors import InvalidError, StateError
 
@@ -40,7 +41,7 @@ def as_bytes_view(buffer: Any) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-class Memory:
+class Memory(_lib.Uncopied):
     """Bytes that lie in several buffers. The buffers are shared with their owners, never copied.
 
     Whatever has the buffer protocol can be pushed: bytes, bytearray, numpy arrays, mmap and so on.
@@ -137,9 +138,12 @@ class Memory:
         return int(self._c.count)
 
     def views(self) -> list[memoryview]:
-        """The buffers, without a copy; as writable as the objects that were pushed."""
+        """The buffers, without a copy; as writable as the objects that were pushed.
+
+        Each view is the caller's own: to release it does nothing to the memory.
+        """
         with self._lock:
-            return list(self._views)
+            return [view[:] for view in self._views]
 
     def __iter__(self) -> Iterator[memoryview]:
         return iter(self.views())

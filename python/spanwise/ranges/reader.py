@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import os
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
@@ -14,7 +15,7 @@ from spanwise.errors import InvalidError, LimitError, StateError, TraceFormatErr
 from spanwise.ranges.memory import PIECES_MAX, HasFileno, Memory, as_bytes_view, descriptor_of
 
 
-class Reader(io.RawIOBase):
+class Reader(_lib.Uncopied, io.RawIOBase):
     r"""Reads a memory, or one object with the buffer protocol, from its beginning.
 
     It is a file (`read`, `readinto`, `seek`, `tell`, iteration by lines; `io.BufferedReader` and
@@ -59,17 +60,17 @@ class Reader(io.RawIOBase):
 
     # --- numbers ---
 
-    def read_byte(self, mask: int = 0xFF) -> int:
+    def read_byte(self, mask: SupportsIndex = 0xFF) -> int:
         """One byte, of which the bits of a mask are kept.
 
         Raises:
             ShortError: none is left.
             StateError: the memory was changed.
         """
-        out = ffi.new("uint8_t *")
+        out, bits = ffi.new("uint8_t *"), operator.index(mask)
         with self._memory._lock:
             check(lib.sw_reader_read_byte(self._open(), out))
-        return int(out[0]) & mask
+        return int(out[0]) & bits
 
     def read_be(self, size: SupportsIndex) -> int:
         """An unsigned number of 0 to 8 bytes, the most significant first.

@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -229,6 +230,14 @@ def test_short_data_is_an_end_of_file_that_consumes_nothing() -> None:
             reader.seek(place)
     with pytest.raises(sw.InvalidError):
         reader.seek(0, 9)
+
+
+@pytest.mark.parametrize("mask", ["x", 1.5, None])
+def test_a_mask_that_is_no_number_consumes_nothing(mask: Any) -> None:
+    reader = sw.Reader(b"abc")
+    with pytest.raises(TypeError):
+        reader.read_byte(mask)
+    assert reader.tell() == 0
 
 
 def test_numbers_that_are_none() -> None:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,7 +133,7 @@ def test_what_is_refused_changes_nothing() -> None:
     with pytest.raises(sw.LimitError):
         memory.next_n(200)
     assert (len(memory), allocator.stats().taken_bytes) == (1, 100)
-    wrong: tuple[dict[str, int], ...] = (
+    wrong: tuple[dict[str, Any], ...] = (
         {"first_bytes": 0},
         {"first_bytes": 2, "child_limit_bytes": 1},
         {"idle_children": -1},
@@ -140,6 +142,231 @@ def test_what_is_refused_changes_nothing() -> None:
     for options in wrong:
         with pytest.raises(sw.InvalidError):
             sw.ScalableAllocator(**options)
+
+
+# --- plain, and clones ----------------------------------------------------------------------------
+
+
+def test_a_plain_memory_does_the_same_without_an_allocator() -> None:
+    memory = sw.RecyclableMemory(None)
+    allocator = sw.ScalableAllocator()
+    assert memory.allocator is None and sw.RecyclableMemory(allocator).allocator is allocator
+    memory.next_n(3)[:] = b"abc"
+    memory.push(b"shared")
+    view = memory.next_n(2)
+    view[:] = b"de"
+    assert repr(memory) == "<RecyclableMemory: plain, 11 B, 2 blocks owned>"
+    with pytest.raises(sw.BlockBusyError, match="view"):
+        memory.recycle()
+    assert sw.Reader(memory).read() == b"abcsharedde"
+    del view
+    gc.collect()
+    memory.recycle()
+    assert (memory.size_bytes, len(memory), len(memory._blocks.owned)) == (0, 0, 0)
+    for size, kind in ((0, sw.InvalidError), (-1, sw.InvalidError), (1 << 62, sw.OutOfMemoryError)):
+        with pytest.raises(kind):
+            memory.next_n(size)
+    assert len(memory) == 0
+
+
+def test_views_of_a_plain_memory_outlive_it() -> None:
+    memory = sw.RecyclableMemory(None)
+    view = memory.next_n(100_000)
+    view[:] = b"x" * 100_000
+    del memory
+    gc.collect()
+    assert bytes(view) == b"x" * 100_000
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_clone_has_its_own_bytes(plain: bool) -> None:
+    source = sw.Memory(b"abc", b"", bytearray(b"defgh"))
+    clone = sw.RecyclableMemory(None if plain else sw.ScalableAllocator())
+    clone.push(b"x")
+    clone.clone(source)
+    assert [bytes(view) for view in clone.views()] == [b"x", b"abc", b"", b"defgh"]
+    clone.views()[3][0] = ord("D")
+    assert source.to_bytes() == b"abcdefgh"
+    clone.clone(clone)
+    assert clone.to_bytes() == b"xabcDefghxabcDefgh"
+    assert len(clone._blocks.owned) == 2 + 3
+    clone.recycle()
+    assert len(clone._blocks.owned) == 0
+
+
+def test_a_clone_that_does_not_fit_adds_nothing() -> None:
+    allocator = sw.ScalableAllocator(first_bytes=100, limit_bytes=250)
+    clone = sw.RecyclableMemory(allocator)
+    clone.next_n(10)
+    with pytest.raises(sw.LimitError):
+        clone.clone(sw.Memory(bytes(60), bytes(200)))
+    assert (len(clone), clone.size_bytes, allocator.stats().taken_bytes) == (1, 10, 10)
+    clone.recycle()
+    allocator.close()
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def test_views_can_be_released() -> None:
+    """What BlockBusyError asks for. The memory had handed its own views out, which cannot be."""
+    memory = sw.RecyclableMemory(None)
+    with memory.next_n(4) as view:
+        view[:] = b"abcd"
+    memory.push(b"e")
+    for view in [*memory, *memory.views()]:
+        view.release()
+    assert memory.to_bytes() == b"abcde"
+    last = memory.views()[0]
+    with pytest.raises(sw.BlockBusyError, match="release them"):
+        memory.recycle()
+    assert memory.to_bytes() == b"abcde"
+    last.release()
+    memory.recycle()
+    assert memory.size_bytes == 0
+
+
+def test_memories_that_clone_each_other_wait_for_neither() -> None:
+    """Each looks at the other before it takes its own lock; two threads had waited for ever."""
+    looked = threading.Event()
+
+    class Watched(sw.Memory):
+        def views(self) -> list[memoryview]:
+            looked.set()
+            return super().views()
+
+    mine, other = sw.RecyclableMemory(None), Watched(b"abc")
+    thread = threading.Thread(target=mine.clone, args=(other,))
+    with other._lock:
+        thread.start()
+        assert looked.wait(60)
+        free = mine._lock.acquire(blocking=False)  # another thread would have to wait else
+        if free:
+            mine._lock.release()
+    thread.join()
+    assert free
+    assert mine.to_bytes() == b"abc"
+
+
+def test_a_block_is_taken_shortened_and_freed() -> None:
+    with sw.ScalableAllocator(first_bytes=1024) as allocator:
+        block = allocator.alloc(100)
+        block.view()[:] = bytes(range(100))
+        block.shrink(100)
+        assert (len(block), allocator.stats().taken_bytes) == (100, 100)
+        block.shrink(10)
+        assert (len(block), allocator.stats().taken_bytes) == (10, 10)
+        assert bytes(block.view()) == bytes(range(10))
+        behind = allocator.alloc(1014)  # what was freed is there again
+        assert behind.address == block.address + 10
+        assert allocator.stats().children == 1
+        behind.free()
+        block.shrink(0)
+        assert (block.freed, behind.freed, allocator.stats().taken_bytes) == (True, True, 0)
+        assert repr(block) == f"<ScalableBlock at {block.address:#x}: freed>"
+        assert np.frombuffer(allocator.alloc(8).view(), np.uint64).shape == (1,)
+        gc.collect()
+        assert allocator.stats().taken_bytes == 0  # nobody has it any more
+        allocator.verify()
+
+
+def test_a_block_that_was_freed() -> None:
+    allocator = sw.ScalableAllocator()
+    block = allocator.alloc(100)
+    block.free()
+    for call in (block.free, block.view, lambda: block.shrink(0)):
+        with pytest.raises(sw.BlockFreedError) as caught:
+            call()
+        assert caught.value.code == "DOUBLE_FREE"
+    allocator.close()
+    with pytest.raises(sw.StateError):
+        allocator.alloc(1)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [lambda block: block.view(), lambda block: np.frombuffer(block.view(), np.uint8)[5:]],
+)
+def test_a_block_with_a_view_stays(take: Callable[[sw.ScalableBlock], object]) -> None:
+    allocator = sw.ScalableAllocator()
+    block = allocator.alloc(100)
+    view = take(block)
+    for keep in (99, 1, 0):
+        with pytest.raises(sw.BlockBusyError, match="1 view of"):
+            block.shrink(keep)
+    with pytest.raises(sw.BlockBusyError, match="1 view of"):
+        block.free()
+    with pytest.raises(sw.BlockBusyError):
+        allocator.close()
+    del block
+    gc.collect()
+    assert allocator.stats().taken_bytes == 100  # the view has it
+    del view
+    gc.collect()
+    allocator.close()
+
+
+def test_bytes_are_borrowed_for_a_while() -> None:
+    with sw.ScalableAllocator() as allocator:
+        with allocator.borrow(1000) as view, allocator.borrow(1000) as other:
+            view[:] = b"a" * 1000
+            other[:] = b"b" * 1000
+            assert set(view) == {ord("a")}
+            assert allocator.stats().taken_bytes == 2000
+        assert allocator.stats().taken_bytes == 0
+        with pytest.raises(ValueError, match="released"):
+            view[0]
+        with pytest.raises(BufferError), allocator.borrow(1000) as view:
+            kept = np.frombuffer(view, np.uint8)
+        assert kept.nbytes == 1000
+        del kept, view
+        gc.collect()
+        assert allocator.stats().taken_bytes == 0
+        with pytest.raises(sw.InvalidError), allocator.borrow(0):
+            pass
+
+
+def test_a_block_is_read_from_a_file() -> None:
+    front, back = os.pipe()
+    with sw.ScalableAllocator() as allocator:
+        try:
+            os.write(back, b"hello")
+            block = allocator.read(front, 1500)
+            assert block is not None
+            assert (bytes(block.view()), allocator.stats().taken_bytes) == (b"hello", 5)
+            block.free()
+            os.set_blocking(front, False)
+            with pytest.raises(BlockingIOError):
+                allocator.read(front, 1500)
+            os.close(back)
+            assert allocator.read(front, 1500) is None
+        finally:
+            os.close(front)
+        with pytest.raises(OSError, match="descriptor"):
+            allocator.read(front, 1500)
+        assert allocator.stats().taken_bytes == 0
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1 << 62, 1 << 64, 1.5, "8"])
+def test_no_such_size(wrong: Any) -> None:
+    kinds = (sw.InvalidError, sw.OutOfMemoryError, TypeError)
+    with sw.ScalableAllocator() as allocator:
+        calls: list[Callable[[], object]] = [
+            lambda: allocator.alloc(wrong),
+            lambda: allocator.read(0, wrong),
+            lambda: allocator.borrow(wrong).__enter__(),
+        ]
+        for call in calls:
+            with pytest.raises(kinds):
+                call()
+        block = allocator.alloc(10)
+        if wrong != 0:
+            with pytest.raises(kinds):
+                block.shrink(wrong)
+        with pytest.raises(sw.InvalidError):
+            block.shrink(11)
+        assert len(block) == 10
+        block.free()
 
 
 def test_threads_share_an_allocator() -> None:

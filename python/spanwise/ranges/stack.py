@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stack allocator: bytes that are pushed, and given up down to a mark (docs/design/stack.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, SupportsIndex
+
+from spanwise import _lib
+from spanwise._lib import check, ffi, lib
+from spanwise.errors import BlockBusyError, InvalidError, StateError
+from spanwise.results.values import Result
+
+GROWTHS = ("copy", "chain")
+"""How a stack gets larger, in the order of sw_stack_growth."""
+
+
+@dataclass(frozen=True)
+class StackStats(Result):
+    """Figures of a stack.
+
+    Attributes:
+        depth: bytes that are pushed.
+        held_bytes: of all its blocks.
+        blocks: how many it has.
+        growths: blocks that were added, or copied into, after the first.
+        copied_bytes: by growth and by trims.
+        relocated: registered pointers that were changed by these.
+        registered: pointers that are registered now.
+        slack_bytes: of a chain: at the ends of its lower blocks.
+    """
+
+    depth: int
+    held_bytes: int
+    blocks: int
+    growths: int
+    copied_bytes: int
+    relocated: int
+    registered: int
+    slack_bytes: int
+
+    def to_dict(self) -> dict[str, int]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+class StackBlock(_lib.Uncopied):
+    """What one push gave. It knows its depth, so it stays right when the stack moves.
+
+    Attributes:
+        depth: bytes of the stack below it.
+        size_bytes: as asked for.
+        released: whether it is gone, with a mark below it or with the stack.
+    """
+
+    def __init__(self, stack: Stack, depth: int, size: int) -> None:
+        self._stack = stack
+        self._exports = 0
+        self.depth = depth
+        self.size_bytes = size
+        self.released = False
+
+    @property
+    def address(self) -> int:
+        """Where its first byte is now. Growth by copy changes it.
+
+        Raises:
+            StateError: it is released.
+        """
+        with self._stack._lock:
+            return int(ffi.cast("uintptr_t", self._locate()))
+
+    def _locate(self) -> Any:
+        if self.released:
+            raise StateError(f"{self!r}: push another; what it pointed to is gone")
+        return lib.sw_stack_at(self._stack._open(), self.depth)
+
+    def view(self) -> memoryview:
+        """Its bytes, without a copy; as long as somebody has them the stack moves and releases not.
+
+        Raises:
+            StateError: it is released.
+        """
+        with self._stack._lock:
+            pointer = ffi.gc(ffi.cast("unsigned char *", self._locate()), self._unexport)
+            self._exports += 1
+            return memoryview(ffi.buffer(pointer, self.size_bytes))
+
+    def _unexport(self, _: object) -> None:
+        self._exports -= 1
+
+    def __repr__(self) -> str:
+        state = "released" if self.released else f"at depth {self.depth:,}"
+        return f"<StackBlock of {self.size_bytes:,} B, {state}>"
+
+
+class StackPointer(_lib.Uncopied):
+    """A pointer into a stack that C has registered: growth by copy makes it follow its target.
+
+    It is kept outside of the stack, or in the bytes of a block (`Stack.register`). It points to
+    what was pushed, not to what is pushed there later: once that is released it raises StateError.
+
+    Attributes:
+        target: the block into which it points.
+        offset: of the byte in the block.
+        registered: False after `unregister`, and after the block in which it is kept was released.
+    """
+
+    def __init__(self, target: StackBlock, offset: int, slot: StackBlock | None, at: int) -> None:
+        self._kept_in, self._kept_at = slot, at
+        self._own = ffi.new("void **") if slot is None else None
+        self.target = target
+        self.offset = offset
+        self.registered = False
+
+    def _slot(self) -> Any:
+        """Where it is kept now."""
+        if self._kept_in is None:
+            return self._own
+        return ffi.cast("void **", ffi.cast("char *", self._kept_in._locate()) + self._kept_at)
+
+    @property
+    def address(self) -> int:
+        """What it holds now.
+
+        Raises:
+            StateError: it is not registered.
+        """
+        with self.target._stack._lock:
+            if not self.registered:
+                raise StateError(f"{self!r}: register another")
+            return int(ffi.cast("uintptr_t", self._slot()[0]))
+
+    def view(self) -> memoryview:
+        """The bytes from where it points to the end of the block, without a copy.
+
+        Raises:
+            StateError: the block is released, the pointer is not registered, or somebody has
+                overwritten the bytes in which it is kept.
+        """
+        with self.target._stack._lock:
+            view = self.target.view()[self.offset :]
+            if self.address != self.target.address + self.offset:
+                raise StateError(f"{self!r}: the bytes in which it is kept were overwritten")
+            return view
+
+    def unregister(self) -> None:
+        """Ends the registration; the pointer follows the stack no more.
+
+        Raises:
+            StateError: it has ended before.
+        """
+        stack = self.target._stack
+        with stack._lock:
+            if not self.registered:
+                raise StateError(f"{self!r}: it is unregistered already")
+            check(lib.sw_stack_unregister(stack._open(), self._slot()))
+            self.registered = False
+            stack._pointers.remove(self)
+
+    def __repr__(self) -> str:
+        state = "" if self.registered else ", unregistered"
+        return f"<StackPointer to byte {self.offset:,} of {self.target!r}{state}>"
+
+
+class Stack(_lib.Owner):
+    """Bytes that are pushed one by one, and given up in one step down to a mark.
+
+    A stack begins with 2 KiB and doubles: by copy, where all bytes move into a larger block, or as
+    a chain of blocks. A block that was released raises StateError; while a view of a block is
+    alive, what would move or release it raises BlockBusyError.
+
+    Example:
+        with Stack() as stack, stack.frame():
+            row = stack.push(100)
+            row.view()[:5] = b"hello"
+    """
+
+    def __init__(
+        self,
+        *,
+        growth: str = "copy",
+        first_bytes: SupportsIndex = 2 << 10,
+        limit_bytes: SupportsIndex = 1 << 30,
+        checked: bool = False,
+    ) -> None:
+        """Makes a stack without a block.
+
+        Args:
+            growth: one of GROWTHS.
+            first_bytes: of its first block, a multiple of 16.
+            limit_bytes: the most that its blocks may have, a multiple of 16.
+            checked: `release` raises EscapeError if a registered pointer would outlive what it
+                points to, and what is released is overwritten.
+
+        Raises:
+            InvalidError: one of them is not within these limits.
+        """
+        if growth not in GROWTHS:
+            raise InvalidError(f"growth {growth!r}: must be one of {', '.join(GROWTHS)}")
+        options = ffi.new("sw_stack_options *")
+        lib.sw_stack_options_init(options)
+        options.growth = GROWTHS.index(growth)
+        options.first_bytes = _lib.as_index(first_bytes, "first_bytes")
+        options.limit_bytes = _lib.as_index(limit_bytes, "limit_bytes")
+        options.checked = int(checked)
+        out = ffi.new("sw_stack **")
+        check(lib.sw_stack_create(options, out))
+        self.growth = growth
+        self._blocks: list[StackBlock] = []  # ascending by depth
+        self._pointers: list[StackPointer] = []  # C writes into them when the stack moves
+        super().__init__(out[0], lib.sw_stack_destroy)
+
+    def close(self) -> None:
+        """Gives all blocks up and ends the stack; a second call does nothing.
+
+        Raises:
+            BlockBusyError: a view of a block is alive.
+        """
+        super().close()
+
+    def _end(self) -> None:
+        self._refuse_views(self._blocks, "ends")
+        super()._end()
+        self._forget(0)
+        for pointer in self._pointers:
+            pointer.registered = False
+        self._pointers.clear()
+
+    # --- blocks ---
+
+    def push(self, size: SupportsIndex) -> StackBlock:
+        """Takes bytes on top, which are not zeroed.
+
+        Raises:
+            StackOverflowError: the stack would need more than limit_bytes.
+            InvalidError: size is 0 or negative.
+            BlockBusyError: the stack has to move, and a view of a block is alive.
+            OutOfMemoryError: there is no memory for another block.
+        """
+        number = _lib.as_index(size, "size")
+        with self._lock:
+            depth = self.depth
+            if self.growth == "copy" and number > self.stats().held_bytes - depth:
+                self._refuse_views(self._blocks, "moves")
+            if lib.sw_stack_push(self._open(), number) == ffi.NULL:
+                check(lib.sw_last_error().status)
+            self._blocks.append(StackBlock(self, depth, number))
+            return self._blocks[-1]
+
+    @property
+    def depth(self) -> int:
+        """Bytes that are pushed, each block rounded up to 16. It is a mark for `release`."""
+        with self._lock:
+            return int(lib.sw_stack_depth(self._open()))
+
+    def release(self, mark: SupportsIndex, *, result: StackBlock | None = None) -> None:
+        """Gives up all that was pushed since the mark was made.
+
+        Args:
+            mark: a depth that the stack had.
+            result: a block that somebody is to have after the release.
+
+        Raises:
+            EscapeError: the result lies above the mark; or, of a checked stack, a registered
+                pointer that stays points above it.
+            StateError: the mark was released before.
+            InvalidError: it is no depth of a block.
+            BlockBusyError: a view of a block that is to go is alive.
+        """
+        number = _lib.as_index(mark, "mark")
+        with self._lock:
+            self._refuse_views([b for b in self._blocks if b.depth >= number], "is released")
+            if number < self.depth and all(b.depth != number for b in self._blocks):
+                raise InvalidError(f"mark {number} lies inside a block; give a depth that was told")
+            address = ffi.NULL
+            if result is not None:
+                if result.released:
+                    raise StateError(f"{result!r}: it cannot be a result")
+                address = lib.sw_stack_at(result._stack._open(), result.depth)
+            check(lib.sw_stack_return(self._open(), number, address))
+            self._forget(number)
+
+    def register(
+        self,
+        target: StackBlock,
+        offset: SupportsIndex = 0,
+        *,
+        kept_in: StackBlock | None = None,
+        kept_at: SupportsIndex = 0,
+    ) -> StackPointer:
+        """Makes a pointer into a block, which follows when the stack moves.
+
+        Args:
+            target: a block of this stack.
+            offset: of the byte to which it points.
+            kept_in: a block of this stack in whose bytes it is kept, so that it moves along and
+                ends with that block; None: it is kept outside, until `unregister`.
+            kept_at: of its 8 bytes in that block, a multiple of 8.
+
+        Raises:
+            InvalidError: an offset outside of its block, or a block of another stack.
+            StateError: one of the blocks is released.
+        """
+        to = _lib.as_index(offset, "offset", target.size_bytes - 1)
+        at = _lib.as_index(kept_at, "kept_at")
+        with self._lock:
+            if target._stack is not self or (kept_in is not None and kept_in._stack is not self):
+                raise InvalidError("a block of another stack; register it there")
+            if kept_in is not None and (at % 8 or at + 8 > kept_in.size_bytes):
+                raise InvalidError(
+                    f"a pointer at {at} of {kept_in!r}: 8 bytes from a multiple of 8"
+                )
+            pointer = StackPointer(target, to, kept_in, at)
+            slot, place = pointer._slot(), ffi.cast("char *", target._locate()) + to
+            slot[0] = ffi.cast("void *", place)
+            check(lib.sw_stack_register(self._open(), slot))
+            pointer.registered = True
+            self._pointers.append(pointer)
+            return pointer
+
+    @contextmanager
+    def frame(self) -> Iterator[int]:
+        """`with stack.frame() as mark:` gives up at the end what was pushed in between.
+
+        Raises:
+            BlockBusyError: a view of such a block is alive at the end.
+            EscapeError: as `release`.
+        """
+        mark = self.depth
+        try:
+            yield mark
+        finally:
+            self.release(mark)
+
+    def _refuse_views(self, blocks: list[StackBlock], what: str) -> None:
+        alive = sum(block._exports for block in blocks)
+        if alive:
+            raise BlockBusyError(
+                f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive; release"
+                f" them before the stack {what}"
+            )
+
+    def _forget(self, mark: int) -> None:
+        while self._blocks and self._blocks[-1].depth >= mark:
+            self._blocks.pop().released = True
+        for pointer in self._pointers:
+            kept_in = pointer._kept_in
+            pointer.registered = kept_in is None or not kept_in.released
+        self._pointers = [pointer for pointer in self._pointers if pointer.registered]
+
+    # --- the whole ---
+
+    def trim(self) -> None:
+        """Gives memory back that is not needed for what is pushed.
+
+        Raises:
+            BlockBusyError: the stack has to move, and a view of a block is alive.
+            OutOfMemoryError: there is no memory for a smaller block.
+        """
+        with self._lock:
+            if self.growth == "copy":
+                self._refuse_views(self._blocks, "moves")
+            check(lib.sw_stack_trim(self._open()))
+
+    def stats(self) -> StackStats:
+        """All figures at one moment.
+
+        Raises:
+            StateError: it is closed.
+        """
+        stats = ffi.new("sw_stack_stats *")
+        with self._lock:
+            check(lib.sw_stack_get_stats(self._open(), stats))
+        return StackStats(**_lib.struct_dict(stats))
+
+    def verify(self) -> None:
+        """Compares the stack with itself.
+
+        Raises:
+            SpanwiseError: a rule does not hold; the message has it.
+        """
+        with self._lock:
+            check(lib.sw_stack_verify(self._open()))
+
+    def __repr__(self) -> str:
+        if self._c is None:
+            return f"<Stack, {self.growth}, closed>"
+        stats = self.stats()
+        return f"<Stack, {self.growth}: {stats.depth:,} of {stats.held_bytes:,} B pushed>"

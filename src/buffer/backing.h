@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the backings keep (spanwise/backing.h). Callers: backing.c. */
+#ifndef SW_BUFFER_BACKING_H
+#define SW_BUFFER_BACKING_H
+
+#include "spanwise/backing.h"
+#include "spanwise/range.h"
+
+enum { SW_BLOCK_POOLS = 3, SW_BUDDY_REGIONS_MAX = 64 };
+
+/* Blocks of one size that nobody has. Under the lock of the backings:  count <= SW_BACKING_KEPT */
+typedef struct sw_block_pool {
+    size_t block_bytes;
+    size_t count;
+    void *kept[SW_BACKING_KEPT];
+} sw_block_pool;
+
+/* Addresses that a buddy cuts into blocks of pages. Under the lock of the backings. */
+typedef struct sw_buddy_region {
+    uint8_t *base; /* SW_BACKING_REGION_BYTES from here */
+    sw_range *range;
+} sw_buddy_region;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *sw_block_pool_check(const sw_block_pool *pool);
+const char *sw_buddy_region_check(const sw_buddy_region *region);
+
+#endif
