@@ -92,9 +92,16 @@ SW_API void sw_optimize_options_init(sw_optimize_options *options);
  * weight at all up to max_bytes, a largest class that no allowed span holds), SW_NOMEM. */
 SW_API sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
                                      sw_optimizer **out);
+/* The same under a bound: a class may waste at most `waste_percent` of its slot on the smallest request that
+ * it serves, be such a request seen or not, unless the class below is one step of the alignment away.
+ * 0 or 100: no bound. Errors: also SW_INVALID for more than 100, and where options.classes are too few. */
+SW_API sw_status sw_optimizer_create_bounded(const sw_optimize_options *options,
+                                             uint32_t waste_percent, const double *weights,
+                                             sw_optimizer **out);
 SW_API void sw_optimizer_destroy(sw_optimizer *optimizer); /* NULL is ignored */
 /* The best table of at most `classes` classes (at most those of the options); of equally good ones
- * one with the fewest classes. specs: room for `classes`; *count: how many it has. */
+ * one with the fewest classes. specs: room for `classes`; *count: how many it has.
+ * Errors: SW_INVALID (0 classes, or fewer than the bound on waste needs). */
 SW_API sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes,
                                     sw_class_spec *specs, uint32_t *count, sw_optimize_result *out);
 

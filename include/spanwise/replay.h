@@ -84,6 +84,10 @@ SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);
 SW_API size_t sw_runner_samples(const sw_runner *runner, sw_replay_sample *rows, size_t capacity);
 /* The object's address (NULL when not live). */
 SW_API void *sw_runner_address(const sw_runner *runner, uint32_t object);
+/* The same of many objects in one call: addresses[i] is that of objects[i], 0 when it is not live. Both have `count`
+ * entries, and may be NULL where it is 0. SW_INVALID for a NULL or destroyed runner, or a missing array. */
+SW_API sw_status sw_runner_addresses(const sw_runner *runner, const uint32_t *objects, size_t count,
+                                     uint64_t *addresses);
 /* Frees every object still live; tiny ones as above. */
 SW_API void sw_runner_drain(sw_runner *runner);
 

@@ -100,10 +100,11 @@ static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
 }
 
 /* Lists the sizes that a class may have. A larger slot never costs less where every span is allowed, so
- * a size that nobody requests needs no class, except for the largest, which every table must have.
+ * a size that nobody requests needs no class, except for the largest, which every table must have, and
+ * those that a bound on waste asks for.
  * Fills the arrays of `c`, or counts while it has none. */
 static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
-    bool writing = c->candidates != NULL;
+    bool writing = c->candidates != NULL, all = o->narrow != 0 || c->waste_percent != 0;
     double sum = weights[0], requested = 0;
     uint32_t below = 0;
     c->count = c->choice_count = 0;
@@ -115,7 +116,7 @@ static void list_candidates(sw_choices *c, const sw_optimize_options *o, const d
             requested += weights[n] * n;
         }
         below = size;
-        if (!asked && !o->narrow && size != o->max_bytes) continue;
+        if (!asked && !all && size != o->max_bytes) continue;
         sw_choice *spans = writing ? &c->choices[c->choice_count] : NULL;
         uint32_t found = list_spans(o, size, spans);
         if (found == 0) continue;
@@ -149,12 +150,47 @@ static void sort_costs(sw_choices *c) {
     }
 }
 
+bool sw_choices_fit(const sw_choices *choices, uint32_t below, uint32_t size) {
+    uint32_t step = size <= choices->align ? SIZE_UNIT : choices->align;
+    uint64_t waste = size - below - 1;
+    return choices->waste_percent == 0 || size - below <= step ||
+           waste * 100 <= (uint64_t)size * choices->waste_percent;
+}
+
+/* The fewest classes that meet the bound: each is as far above the last one as it may be. */
+static uint32_t count_fewest(const sw_choices *c) {
+    uint32_t below = 0, classes = 0;
+    while (below < c->count) {
+        uint32_t next = below + 1;
+        while (next < c->count &&
+               sw_choices_fit(c, c->candidates[below].size, c->candidates[next + 1].size))
+            next++;
+        below = next;
+        classes++;
+    }
+    return classes;
+}
+
+/* Whether so many classes as are allowed meet the bound. */
+static sw_status check_bound(sw_choices *c, const sw_optimize_options *options) {
+    c->fewest = c->waste_percent == 0 ? 1 : count_fewest(c);
+    if (c->fewest <= options->classes) return SW_OK;
+    sw_choices_drop(c);
+    return sw_fail(SW_INVALID, OP_OPTIMIZE,
+                   "waste_percent %u: takes at least %u classes up to %u bytes; allow so many, or "
+                   "more waste",
+                   c->waste_percent, c->fewest, options->max_bytes);
+}
+
 sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *options,
-                          const double *weights) {
+                          uint32_t waste_percent, const double *weights) {
     sw_status status = check_options(options);
     if (status == SW_OK) status = check_weights(options, weights);
     if (status != SW_OK) return status;
-    *choices = (sw_choices){0};
+    if (waste_percent > 100)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE, "waste_percent %u: must be 0 to 100",
+                       waste_percent);
+    *choices = (sw_choices){.align = options->align, .waste_percent = waste_percent % 100};
     list_candidates(choices, options, weights);
     size_t candidates = ((size_t)choices->count + 2) * sizeof(sw_candidate);
     size_t spans = (size_t)choices->choice_count * sizeof(sw_choice);
@@ -170,7 +206,8 @@ sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *option
     list_candidates(choices, options, weights);
     sort_costs(choices);
     sw_check2(sw_choices_check(choices));
-    if (choices->candidates[choices->count].size == options->max_bytes) return SW_OK;
+    if (choices->candidates[choices->count].size == options->max_bytes)
+        return check_bound(choices, options);
     sw_choices_drop(choices);
     return sw_fail(SW_INVALID, OP_OPTIMIZE,
                    "max_bytes %u: 32 bits divide no span of at most %u pages; use a power of two",

@@ -7,6 +7,8 @@
 #ifndef SW_OPTIMIZE_CHOICES_H
 #define SW_OPTIMIZE_CHOICES_H
 
+#include <stdbool.h>
+
 #include "spanwise/optimize.h"
 
 /* One span that a size may be cut from. */
@@ -28,7 +30,7 @@ typedef struct sw_candidate {
 
 /* Written by sw_choices_make only.
  *   candidates[0].weight == 0;  candidates[count + 1].choice == choice_count
- *   cost_count <= choice_count */
+ *   cost_count <= choice_count;  waste_percent < 100;  1 <= fewest <= count */
 typedef struct sw_choices {
     sw_candidate
         *candidates; /* 1 .. count, rising; [0] is no size, weight 0; [count + 1] ends choices */
@@ -37,17 +39,23 @@ typedef struct sw_choices {
     uint32_t choice_count;
     double *costs; /* the different slot_cost, rising */
     uint32_t cost_count;
-    void *block; /* one mapping for all three */
+    uint32_t align;         /* of the options */
+    uint32_t waste_percent; /* the bound on what a class wastes on its smallest request; 0: none */
+    uint32_t fewest;        /* classes that meet it */
+    void *block;            /* one mapping for all three */
     size_t block_bytes;
 } sw_choices;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_choices_check(const sw_choices *choices);
 
-/* Checks options and weights, then lists the choices. Errors: those of sw_optimizer_create. */
+/* Checks options and weights, then lists the choices. Errors: those of sw_optimizer_create_bounded. */
 sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *options,
-                          const double *weights);
+                          uint32_t waste_percent, const double *weights);
 void sw_choices_drop(sw_choices *choices);
+
+/* Whether a class of `size` bytes may follow one of `below` bytes (0: none) under the bound on waste. */
+bool sw_choices_fit(const sw_choices *choices, uint32_t below, uint32_t size);
 
 /* The cheapest span for a class of candidate j that serves the requests above candidate i; *cost is the
  * total cost of that class. */

@@ -9,7 +9,10 @@
  *                                      + g * W[j] + h
  *
  * so each layer is one walk over j that queries a Li Chao tree and then adds line j: n log n steps a
- * layer. (Methods that need g to be convex in the size do not work, because of tails.)
+ * layer. (Methods that need g to be convex in the size do not work, because of tails.) Under a bound on
+ * waste i is not below a lowest candidate that rises with j, so lines leave in the order in which they
+ * came: a queue of two stacks, of which one only grows and the other only shrinks, by undoing what its
+ * lines, added from the last to the first, have changed. Each line is added twice at most.
  * Design: docs/design/optimize.md.
  */
 #include "optimize/optimizer.h"
@@ -31,7 +34,11 @@ typedef struct workspace {
     double *above;   /* least[k - 1][j] */
     double *now;     /* least[k][j] */
     double *weights; /* W[j] */
-    sw_hull hull;
+    sw_hull hull;    /* all lines; under a bound on waste those from `middle` on */
+    sw_hull
+        front; /* under the bound: the lines below `middle` that may still be used, the lowest last */
+    uint32_t middle;
+    uint32_t *marks; /* under the bound: changes of `front` before line i was added */
     void *block;
     size_t block_bytes;
 } workspace;
@@ -53,7 +60,10 @@ void sw_optimize_options_init(sw_optimize_options *options) {
 static bool open_workspace(workspace *w, const sw_choices *choices) {
     size_t columns = (size_t)choices->count + 1;
     uint32_t width = 1u << sw_log2_ceil(choices->cost_count);
-    size_t bytes = 3 * columns * sizeof(double) + 2 * (size_t)width * sizeof(int32_t);
+    size_t nodes = 2 * (size_t)width, changes = 0;
+    if (choices->waste_percent != 0) changes = columns * (sw_log2_ceil(choices->cost_count) + 1);
+    size_t bytes = 3 * columns * sizeof(double) + 2 * nodes * sizeof(int32_t) +
+                   changes * sizeof(sw_hull_change) + columns * sizeof(uint32_t);
     w->block_bytes = sw_align_up(bytes, sw_os_page_bytes());
     w->block = sw_os_map(w->block_bytes);
     if (w->block == NULL) return false;
@@ -68,6 +78,10 @@ static bool open_workspace(workspace *w, const sw_choices *choices) {
         .b = w->weights,
         .nodes = (int32_t *)(w->weights + columns),
     };
+    w->front = w->hull;
+    w->front.nodes = w->hull.nodes + nodes;
+    w->front.changes = (sw_hull_change *)(w->front.nodes + nodes);
+    w->marks = (uint32_t *)(w->front.changes + changes);
     return true;
 }
 
@@ -79,13 +93,23 @@ static void first_layer(workspace *w, const sw_choices *choices, uint32_t *previ
     }
 }
 
-/* The least cost of candidate j over its spans, given the lines in the hull. */
+/* The lowest line at x[index], of both hulls. */
+static int32_t lowest_line(const workspace *w, const sw_choices *choices, uint32_t index) {
+    int32_t line = sw_hull_lowest(&w->hull, index);
+    if (choices->waste_percent == 0) return line;
+    int32_t other = sw_hull_lowest(&w->front, index);
+    if (line == SW_HULL_NONE || other == SW_HULL_NONE) return line == SW_HULL_NONE ? other : line;
+    double x = w->hull.x[index];
+    return sw_hull_value(&w->hull, line, x) < sw_hull_value(&w->hull, other, x) ? line : other;
+}
+
+/* The least cost of candidate j over its spans, given the lines in the hulls. */
 static double least_of(const workspace *w, const sw_choices *choices, uint32_t j, uint32_t *from) {
     const sw_candidate *candidate = &choices->candidates[j];
     double least = INFINITY;
     for (uint32_t k = candidate->choice; k < candidate[1].choice; k++) {
         const sw_choice *choice = &choices->choices[k];
-        int32_t line = sw_hull_lowest(&w->hull, choice->x);
+        int32_t line = lowest_line(w, choices, choice->x);
         if (line == SW_HULL_NONE) break;
         double cost = sw_hull_value(&w->hull, line, choice->slot_cost) +
                       choice->slot_cost * candidate->weight + choice->charge;
@@ -96,24 +120,71 @@ static double least_of(const workspace *w, const sw_choices *choices, uint32_t j
     return least;
 }
 
-static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previous) {
+/* Layer k - 1 is what was done, and there are no lines. */
+static void begin_layer(workspace *w) {
     double *done = w->above;
     w->above = w->now;
     w->now = done;
-    w->hull.a = w->above;
-    sw_hull_clear(&w->hull);
     w->now[0] = INFINITY;
-    for (uint32_t j = 1; j <= choices->count; j++) {
+    w->hull.a = w->front.a = w->above;
+    sw_hull_clear(&w->hull);
+    w->middle = 0;
+}
+
+static void add_line(workspace *w, sw_hull *hull, uint32_t i) {
+    if (!isinf(w->above[i])) sw_hull_insert(hull, (int32_t)i);
+}
+
+/* Line i, the lowest, is no longer used; those below `end` have been added. */
+static void leave_line(workspace *w, uint32_t i, uint32_t end) {
+    if (i >= w->middle) {
+        sw_hull_clear(&w->front);
+        sw_hull_clear(&w->hull);
+        for (uint32_t k = end; k-- > i;) {
+            w->marks[k] = w->front.change_count;
+            add_line(w, &w->front, k);
+        }
+        w->middle = end;
+    }
+    sw_hull_undo(&w->front, w->marks[i]);
+}
+
+/* A layer under a bound on waste. In the first one the class below is none: candidate 0. */
+static void near_layer(const sw_choices *choices, workspace *w, uint32_t *previous) {
+    const sw_candidate *candidates = choices->candidates;
+    begin_layer(w);
+    sw_hull_clear(&w->front);
+    for (uint32_t j = 1, lowest = 0; j <= choices->count; j++) {
+        add_line(w, &w->hull, j - 1);
+        while (!sw_choices_fit(choices, candidates[lowest].size, candidates[j].size))
+            leave_line(w, lowest++, j);
         previous[j] = 0;
         w->now[j] = least_of(w, choices, j, &previous[j]);
-        if (!isinf(w->above[j])) sw_hull_insert(&w->hull, (int32_t)j);
     }
 }
 
+static void next_layer(workspace *w, const sw_choices *choices, uint32_t *previous) {
+    begin_layer(w);
+    for (uint32_t j = 1; j <= choices->count; j++) {
+        previous[j] = 0;
+        w->now[j] = least_of(w, choices, j, &previous[j]);
+        add_line(w, &w->hull, j);
+    }
+}
+
+/* What no class serves costs nothing, and nothing else is served by no class. */
+static void layer_of_no_class(workspace *w, const sw_choices *choices) {
+    for (uint32_t j = 0; j <= choices->count; j++) w->now[j] = j == 0 ? 0 : INFINITY;
+}
+
 static void run_layers(sw_optimizer *o, workspace *w) {
+    bool bounded = o->choices.waste_percent != 0;
+    if (bounded) layer_of_no_class(w, &o->choices);
     for (uint32_t k = 0; k < o->classes; k++) {
         uint32_t *previous = o->previous + (size_t)k * o->stride;
-        if (k == 0) {
+        if (bounded) {
+            near_layer(&o->choices, w, previous);
+        } else if (k == 0) {
             first_layer(w, &o->choices, previous);
         } else {
             next_layer(w, &o->choices, previous);
@@ -124,13 +195,12 @@ static void run_layers(sw_optimizer *o, workspace *w) {
 
 /* --- an optimiser ----------------------------------------------------------------------------- */
 
-static sw_status fill(sw_optimizer *o, const sw_optimize_options *options, const double *weights) {
-    sw_status status = sw_choices_make(&o->choices, options, weights);
+static sw_status fill(sw_optimizer *o, const sw_optimize_options *options, uint32_t waste_percent,
+                      const double *weights) {
+    sw_status status = sw_choices_make(&o->choices, options, waste_percent, weights);
     if (status != SW_OK) return status;
     o->classes = (uint32_t)sw_min_u64(options->classes, o->choices.count);
-    o->align = options->align;
-    o->page_bytes = options->page_bytes;
-    o->narrow = options->narrow;
+    o->options = *options;
     o->stride = o->choices.count + 1;
     size_t layers = (size_t)o->classes * o->stride * sizeof *o->previous;
     o->block_bytes = sw_align_up(layers + (o->classes + 1) * sizeof *o->least, sw_os_page_bytes());
@@ -149,10 +219,15 @@ static sw_status fill(sw_optimizer *o, const sw_optimize_options *options, const
 
 sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
                               sw_optimizer **out) {
+    return sw_optimizer_create_bounded(options, 0, weights, out);
+}
+
+sw_status sw_optimizer_create_bounded(const sw_optimize_options *options, uint32_t waste_percent,
+                                      const double *weights, sw_optimizer **out) {
     sw_optimizer *optimizer = sw_os_map(sizeof *optimizer);
     if (optimizer == NULL) return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for an optimiser");
     sw_handle_begin(&optimizer->mark, SW_HANDLE_OPTIMIZER);
-    sw_status status = fill(optimizer, options, weights);
+    sw_status status = fill(optimizer, options, waste_percent, weights);
     if (status != SW_OK) {
         sw_optimizer_destroy(optimizer);
         return status;
@@ -175,13 +250,17 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 
 /* The largest size below `limit` of which the span holds as many slots as of `size`. Such slots cost the
  * same and serve further sizes, which the recording did not ask for. Go ends with this step too; here
- * it goes in units of the alignment. */
-static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t size, uint32_t span,
-                                      uint32_t limit) {
-    if (o->narrow || size < o->align) return size;
+ * it goes in units of the alignment, as far as a bound on waste lets it. The class below, of `below` bytes,
+ * may grow as well, which brings it only nearer. */
+static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t below, uint32_t size,
+                                      uint32_t span, uint32_t limit) {
+    if (o->options.narrow || size < o->options.align) return size;
     uint32_t largest = span / (span / size);
-    largest -= largest % o->align;
-    return largest > size && largest < limit ? largest : size;
+    largest -= largest % o->options.align;
+    if (largest >= limit) return size;
+    while (largest > size && !sw_choices_fit(&o->choices, below, largest))
+        largest -= o->options.align;
+    return largest > size ? largest : size;
 }
 
 sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw_class_spec *specs,
@@ -192,8 +271,11 @@ sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw
     sw_check2(sw_optimizer_record_check(optimizer));
     const sw_choices *c = &optimizer->choices;
     if (classes == 0) return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes 0: must be at least 1");
-    uint32_t best = 1;
-    for (uint32_t k = 2; k <= classes && k <= optimizer->classes; k++) {
+    if (classes < c->fewest)
+        return sw_fail(SW_INVALID, OP_OPTIMIZE, "classes %u: the bound on waste takes at least %u",
+                       classes, c->fewest);
+    uint32_t best = c->fewest;
+    for (uint32_t k = best + 1; k <= classes && k <= optimizer->classes; k++) {
         if (optimizer->least[k - 1] < optimizer->least[best - 1]) best = k;
     }
     sw_optimize_result result = {.requested = c->candidates[c->count].requested};
@@ -202,8 +284,9 @@ sw_status sw_optimizer_table(const sw_optimizer *optimizer, uint32_t classes, sw
         uint32_t i = optimizer->previous[(size_t)(k - 1) * optimizer->stride + j];
         double cost = 0, weight = c->candidates[j].weight - c->candidates[i].weight;
         const sw_choice *span = sw_choices_best(c, i, j, &cost);
-        uint32_t span_bytes = span->pages * optimizer->page_bytes;
-        limit = largest_of_equal_cost(optimizer, c->candidates[j].size, span_bytes, limit);
+        uint32_t span_bytes = span->pages * optimizer->options.page_bytes;
+        limit = largest_of_equal_cost(optimizer, c->candidates[i].size, c->candidates[j].size,
+                                      span_bytes, limit);
         specs[k - 1] = (sw_class_spec){.size_bytes = limit, .pages = span->pages};
         result.cost += cost;
         result.slots += weight * limit;

@@ -6,14 +6,13 @@
 #include "optimize/choices.h"
 
 /* 1 <= classes <= choices.count;  stride == choices.count + 1;  align >= 1;  page_bytes >= 1
+ * choices.fewest <= classes
  * least and previous lie in the block, one behind the other;  and the rules of choices */
 struct sw_optimizer {
     uint64_t mark; /* ds/handle.h */
     sw_choices choices;
-    uint32_t classes;
-    uint32_t align; /* of the options, like the next two */
-    uint32_t page_bytes;
-    uint32_t narrow;
+    sw_optimize_options options; /* as given */
+    uint32_t classes;   /* layers: those of the options, or as many as there are candidates */
     uint32_t stride;    /* candidates + 1: columns of a layer */
     uint32_t *previous; /* [k - 1][j]: candidate of the class below j; 0: none */
     double *least;      /* [k - 1]: least[k][last candidate] */

@@ -4,6 +4,7 @@
 #include "recorder/area.h"
 #include "recorder/file.h"
 #include "recorder/meta.h"
+#include "recorder/python.h"
 #include "recorder/site.h"
 #include "recorder/thread.h"
 
@@ -13,6 +14,7 @@ const char *record_descriptor_check(const record_descriptor *file) {
 
 const char *record_options_check(const record_options *options) {
     return SW_RULE(options->stacks <= SWT_SITE_DEPTH_MAX)
+               ?: SW_RULE(options->shallow == (options->stacks == 1 && !options->python))
                ?: SW_RULE(options->file[0] == '/' || options->file[0] == '\0');
 }
 
@@ -35,6 +37,16 @@ const char *record_sites_check(const record_sites *sites) {
     return SW_RULE(sites->count <= (1u << sites->bits) / 4 * 3)
                ?: SW_RULE(sites->buffer.data != NULL)
                ?: swt_buffer_check(&sites->buffer);
+}
+
+const char *record_walk_check(const record_walk *walk) {
+    return SW_RULE(walk->site == 0 || walk->walk.count <= SW_OS_WORDS_MAX);
+}
+
+const char *record_interpreter_check(const record_interpreter *interpreter) {
+    return SW_RULE(interpreter->found <= (1u << RECORD_PYTHON_CODE_BITS) / 4 * 3)
+               ?: SW_RULE(interpreter->numbered <= RECORD_PYTHON_CODES_MAX)
+               ?: SW_RULE(!interpreter->on || interpreter->codes != NULL);
 }
 
 const char *record_areas_check(const record_areas *areas) {

@@ -136,6 +136,7 @@ RECORD_EXPORT int dlclose(void *handle) {
     record_start();
     int result = record_real.dlclose(handle);
     sw_os_unwind_forget();
+    record_sites_forget_walks();
     return result;
 }
 

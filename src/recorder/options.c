@@ -2,7 +2,8 @@
 /* Options of the recorder, from the environment:
  *
  *   SPANWISE_RECORD_FILE      the recording; without it nothing is recorded
- *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 1
+ *   SPANWISE_RECORD_STACKS    return addresses a call site, 0..128 (0: call sites off), default 8
+ *   SPANWISE_RECORD_PYTHON    1: call sites of CPython are lines of Python; default 0
  *   SPANWISE_RECORD_CHILDREN  1: record child processes too, to STEM.PID.swt; default 0
  *   SPANWISE_RECORD_AREAS     folder for files of open blocks, which whoever started the program
  *                             appends to the recordings of processes that did not end by exit
@@ -20,7 +21,7 @@
 #include "base/fail.h"
 #include "trace/raw.h"
 
-record_options record_option = {.stacks = 1};
+record_options record_option = {.stacks = RECORD_STACKS};
 
 /* Takes digits only, and no number above `max`. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *out) {
@@ -82,7 +83,10 @@ bool record_read_options(void) {
         record_option.file[0] = '\0';
         return false;
     }
-    record_option.stacks = (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, 1);
+    record_option.stacks =
+        (uint32_t)read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, RECORD_STACKS);
+    record_option.python = read_number("SPANWISE_RECORD_PYTHON", 1, 0) == 1;
+    record_option.shallow = record_option.stacks == 1 && !record_option.python;
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
     read_areas(getenv("SPANWISE_RECORD_AREAS"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);

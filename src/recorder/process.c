@@ -28,6 +28,7 @@
 #include "recorder/file.h"
 #include "recorder/meta.h"
 #include "recorder/options.h"
+#include "recorder/python.h"
 #include "recorder/real.h"
 #include "recorder/site.h"
 #include "recorder/thread.h"
@@ -149,7 +150,7 @@ static void start(void) {
     record_mark_original();
     record_this.has_barrier =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    if (!record_meta_init() || !record_sites_init()) {
+    if (!record_meta_init() || !record_sites_init() || !record_python_init()) {
         sw_emergency_print("spanwise: record: no memory; not recording\n");
         record_off = true;
         return;

@@ -11,6 +11,7 @@
  *   end.c         the last blocks, before exit and exec
  *   thread.c      a thread's open block: birth, exit, full blocks, late and dropped events
  *   site.c        return-address chains -> site ids
+ *   python.c      frames of CPython -> lines of Python
  *   meta.c        META and MODULES blocks
  *   area.c        memory of open blocks, which whoever started the program can still read
  *   file.c        the file: blocks out, clocks, the END block

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "recorder/area.h"
 #include "recorder/file.h"
+#include "recorder/python.h"
 #include "recorder/state.h"
 #include "recorder/thread.h"
 
@@ -18,6 +19,8 @@ enum {
     BUCKET_BITS_SHALLOW = 17, /* depth 1: a bucket for each call of malloc in the program */
     BUCKET_BITS_DEEP = 20,
     BUFFER_BYTES = 128 * 1024,
+    RECENT_BITS = 16, /* chains of Python frames whose id is remembered */
+    ID_BITS = 24,     /* ids end at 2^24 (docs/design/trace.md) */
 };
 
 record_site_bucket *record_site_buckets;
@@ -26,16 +29,23 @@ uint32_t record_site_shift;
 static record_sites sites;
 
 static size_t table_bytes(void) { return sizeof(record_site_bucket) << sites.bits; }
+static size_t recent_bytes(void) { return sizeof(uint64_t) << RECENT_BITS; }
 
 bool record_sites_init(void) {
     if (record_option.stacks == 0) return true;
-    sites.bits = record_option.stacks > 1 ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
+    /* Lines of Python are chains without a walk; nothing else is, and one address is looked up inline. */
+    if (record_option.stacks > 1 && !sw_os_unwind_init() && !record_option.python) {
+        record_option.stacks = 1;
+        record_option.shallow = true;
+    }
+    bool deep = record_option.stacks > 1 || record_option.python;
+    sites.bits = deep ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
     record_site_shift = 64 - sites.bits;
     record_site_buckets = sw_os_map(table_bytes());
     sites.own = sites.buffer.data = sw_os_map(BUFFER_BYTES);
     sites.buffer.capacity = BUFFER_BYTES;
-    return record_site_buckets != NULL && sites.own != NULL &&
-           (record_option.stacks == 1 || sw_os_unwind_init());
+    if (record_option.python && (sites.recent = sw_os_map(recent_bytes())) == NULL) return false;
+    return record_site_buckets != NULL && sites.own != NULL;
 }
 
 static void write_buffer(void) {
@@ -117,18 +127,89 @@ static uint32_t find(uint64_t key, const uint64_t *addresses, size_t depth) {
     return sw_likely(found == key) ? s->id : enter_site(key, addresses, (uint32_t)depth);
 }
 
-static uint32_t deep_site(const record_thread *thread, sw_os_frame frame) {
+/* --- walks that were made before -------------------------------------------------------------- */
+
+static uint32_t walks_epoch;
+
+void record_sites_forget_walks(void) { __atomic_fetch_add(&walks_epoch, 1, __ATOMIC_RELAXED); }
+
+static sw_cold record_walk *new_walks(void) {
+    int saved = errno;
+    record_walk *walks = sw_os_map(sizeof(record_walk) * RECORD_WALK_WAYS << RECORD_WALK_SETS_LOG2);
+    errno = saved;
+    return walks;
+}
+
+/* The thread's set of walks for a frame; NULL: no memory. */
+static record_walk *walks_of(record_thread *thread, sw_os_frame frame) {
+    if (sw_unlikely(thread->walks == NULL)) thread->walks = new_walks();
+    if (sw_unlikely(thread->walks == NULL)) return NULL;
+    uint64_t mixed = (frame.pc ^ frame.sp << 20) * 0x9E3779B97F4A7C15ull;
+    return &thread->walks[(mixed >> (64 - RECORD_WALK_SETS_LOG2)) * RECORD_WALK_WAYS];
+}
+
+/* The site that a walk from this frame leads to as things are; 0: such a walk is not known. */
+static uint32_t known_site(const record_walk *set, sw_os_frame frame, uintptr_t high,
+                           uint32_t epoch) {
+    for (int i = 0; i < RECORD_WALK_WAYS; i++) {
+        const record_walk *known = &set[i];
+        if (known->from.pc == frame.pc && known->from.sp == frame.sp && known->site != 0 &&
+            known->epoch == epoch && known->stack_high == high &&
+            (!known->walk.uses_fp || known->from.fp == frame.fp) && sw_os_walk_holds(&known->walk))
+            return known->site;
+    }
+    return 0;
+}
+
+static uint32_t walk_to_site(record_walk *kept, sw_os_frame frame, uintptr_t high, uint32_t epoch) {
     uint64_t addresses[SWT_SITE_DEPTH_MAX];
+    sw_os_walk *walk = kept == NULL ? NULL : &kept->walk;
+    size_t depth = sw_os_unwind(frame, high, addresses, record_option.stacks, walk);
+    uint32_t site = find(chain_key(addresses, depth), addresses, depth);
+    if (kept == NULL) return site;
+    kept->from = frame;
+    kept->stack_high = high;
+    kept->epoch = epoch;
+    kept->site = walk->count <= SW_OS_WORDS_MAX ? site : 0;
+    sw_check2(record_walk_check(kept));
+    return site;
+}
+
+static uint32_t deep_site(record_thread *thread, sw_os_frame frame) {
     uintptr_t high = thread->stack_high;
+    uint32_t epoch = __atomic_load_n(&walks_epoch, __ATOMIC_RELAXED);
     /* On another stack (of a signal handler, or of a coroutine) only the rest of the page is known
      * to be mapped. */
     if (frame.sp >= high || high - frame.sp > (uintptr_t)1 << 30)
         high = (frame.sp | (sw_os_page_bytes() - 1)) + 1;
-    size_t depth = sw_os_unwind(frame, high, addresses, record_option.stacks);
-    return find(chain_key(addresses, depth), addresses, depth);
+    record_walk *set = walks_of(thread, frame);
+    uint32_t site = set == NULL ? 0 : known_site(set, frame, high, epoch);
+    if (sw_likely(site != 0)) return site;
+    record_walk *kept = set == NULL ? NULL : &set[thread->walk_turns++ % RECORD_WALK_WAYS];
+    return walk_to_site(kept, frame, high, epoch);
 }
 
-uint32_t record_site_slow(const record_thread *thread, sw_os_frame frame) {
+/* The chain of lines. Two instructions of a line make one site, so the id is looked up by the lines;
+ * it is remembered by the instructions, of which 2^56 keys are told apart. 0: no Python runs here. */
+static uint32_t python_site(void) {
+    record_python_frame frames[SWT_SITE_DEPTH_MAX];
+    uint64_t chain[SWT_SITE_DEPTH_MAX];
+    size_t depth = record_python_walk(frames, record_option.stacks);
+    if (depth == 0) return 0;
+    for (size_t i = 0; i < depth; i++) chain[i] = frames[i].place;
+    uint64_t key = chain_key(chain, depth), low = (1u << ID_BITS) - 1;
+    uint64_t *remembered = &sites.recent[key & ((1u << RECENT_BITS) - 1)];
+    uint64_t seen = __atomic_load_n(remembered, __ATOMIC_RELAXED);
+    if (sw_likely((seen ^ key) <= low && (seen & low) != 0)) return (uint32_t)(seen & low);
+    for (size_t i = 0; i < depth; i++) chain[i] = record_python_line(&frames[i]);
+    uint32_t id = find(chain_key(chain, depth), chain, depth);
+    __atomic_store_n(remembered, (key & ~low) | id, __ATOMIC_RELAXED);
+    return id;
+}
+
+uint32_t record_site_slow(record_thread *thread, sw_os_frame frame) {
+    uint32_t line = record_option.python ? python_site() : 0;
+    if (line != 0) return line;
     if (record_option.stacks > 1) return deep_site(thread, frame);
     uint64_t address = frame.pc;
     return find(record_site_key(address), &address, 1);
@@ -140,6 +221,10 @@ void record_sites_after_fork(void) {
     sites.buffer.data = sites.own;
     sites.buffer.used = 0;
     sites.count = 0;
+    record_sites_forget_walks();
+    if (sites.recent != NULL && !sw_os_purge(sites.recent, recent_bytes()))
+        memset(sites.recent, 0, recent_bytes());
+    record_python_after_fork();
     if (!sw_os_purge(record_site_buckets, table_bytes()))
         for (size_t i = 0; i < (size_t)1 << sites.bits; i++) record_site_buckets[i].key = 0;
 }

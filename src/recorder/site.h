@@ -14,7 +14,8 @@
 
 struct record_thread;
 
-/* Maps the table. False: no memory. */
+/* Maps the table. Where no callers can be found, chains have one address from here on. False: no
+ * memory. */
 bool record_sites_init(void);
 
 /* A bucket of the hash table. Its key is 0 while it is free; whoever sees another key sees the id,
@@ -24,14 +25,31 @@ typedef struct record_site_bucket {
     uint32_t id, padding;
 } record_site_bucket;
 
+/* Each thread keeps walks that it made lately, and which site they led to: most calls come from where others came
+ * from, and then a few comparisons with the stack take the place of a walk. They are in sets, by pc and sp.
+ *   site != 0 only where walk.count <= SW_OS_WORDS_MAX */
+enum { RECORD_WALK_SETS_LOG2 = 5, RECORD_WALK_WAYS = 8 };
+typedef struct record_walk {
+    sw_os_frame from;
+    uintptr_t stack_high;
+    uint32_t site;  /* 0: none */
+    uint32_t epoch; /* modules and ids of sites that it was made with */
+    sw_os_walk walk;
+} record_walk;
+
+/* The rule that does not hold, or NULL (base/assert.h). */
+const char *record_walk_check(const record_walk *walk);
+
 /* What is behind the table. Under its lock:
  *   count <= 3/4 of 2^bits buckets;  buffer.data != NULL, of `own` where there is no file of areas
- *   and the rules of buffer */
+ *   and the rules of buffer. `recent` is read and written without it. */
 typedef struct record_sites {
     sw_os_lock lock; /* held to enter a site and to use the buffer */
     uint32_t bits, count;
     swt_buffer buffer;
     uint8_t *own; /* private memory for the buffer, used while there is no file of areas */
+    uint64_t
+        *recent; /* of chains of Python frames: upper bits of the key, id; NULL: not asked for */
 } record_sites;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
@@ -41,7 +59,7 @@ extern record_site_bucket *record_site_buckets;
 extern uint32_t record_site_shift; /* the upper bits of a key choose its bucket */
 
 /* The id of the chain that starts at `frame`; 0 when the table is full. */
-uint32_t record_site_slow(const struct record_thread *thread, sw_os_frame frame);
+uint32_t record_site_slow(struct record_thread *thread, sw_os_frame frame);
 
 /* With one return address a site the key is a bijection of the address, so that two sites can not
  * have the same. */
@@ -49,9 +67,8 @@ static sw_always_inline uint64_t record_site_key(uint64_t address) {
     return address * 0x9E3779B97F4A7C15ull;
 }
 
-static sw_always_inline uint32_t record_site(const struct record_thread *thread,
-                                             sw_os_frame frame) {
-    if (sw_likely(record_option.stacks == 1)) {
+static sw_always_inline uint32_t record_site(struct record_thread *thread, sw_os_frame frame) {
+    if (sw_likely(record_option.shallow)) {
         uint64_t key = record_site_key(frame.pc);
         const record_site_bucket *bucket = &record_site_buckets[key >> record_site_shift];
         if (sw_likely(__atomic_load_n(&bucket->key, __ATOMIC_ACQUIRE) == key)) return bucket->id;
@@ -67,5 +84,7 @@ void record_sites_flush(void);
  * written. */
 void record_sites_share(void);
 void record_sites_after_fork(void);
+/* A module was unloaded: walks through it lead elsewhere. */
+void record_sites_forget_walks(void);
 
 #endif

@@ -36,6 +36,8 @@ typedef struct record_thread {
                          * second one, a thread's end */
     uint64_t dropped;   /* calls not recorded */
     uint64_t nested;    /* calls made inside a call: the allocator's own, or a signal handler's */
+    struct record_walk *walks;  /* site.h; NULL: none yet, or no memory */
+    uint32_t walk_turns;        /* which of a set is overwritten next */
     struct record_thread *next; /* all records, newest first; never unlinked */
     uint32_t taken;             /* 1: a thread has it */
     bool is_shared;             /* the area lies in a file */

@@ -5,7 +5,7 @@
 
 const char *sw_runner_record_check(const struct sw_runner *runner) {
     return SW_RULE((runner->object_capacity == 0) == (runner->objects == NULL))
-               ?: SW_RULE((runner->cache_capacity == 0) == (runner->caches == NULL))
+               ?: SW_RULE((runner->thread_capacity == 0) == (runner->threads == NULL))
                ?: SW_RULE(runner->sample_count <= SW_RUNNER_SAMPLES_MAX)
                ?: SW_RULE(runner->unread_count == 0 || runner->unread != NULL)
                ?: SW_RULE(runner->resident_peak_op <= runner->stats.ops)

@@ -16,6 +16,7 @@
 #include "run/runner.h"
 #include "spanwise/stats.h"
 #include "trace/reader.h"
+#include "watch/touched.h"
 
 enum { THREADS_MAX = 1 << 20 };
 
@@ -55,7 +56,7 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
 /* Where the heap is gone, its caches are gone, too. */
 static void close_caches(sw_runner *runner, const char *op) {
     if (!sw_heap_check(runner->heap, op)) return;
-    for (size_t i = 0; i < runner->cache_capacity; i++) sw_cache_close(runner->caches[i]);
+    for (size_t i = 0; i < runner->thread_capacity; i++) sw_cache_close(runner->threads[i].cache);
 }
 
 void sw_runner_destroy(sw_runner *runner) {
@@ -66,8 +67,8 @@ void sw_runner_destroy(sw_runner *runner) {
     close_caches(runner, op);
     if (runner->objects != NULL)
         (void)sw_os_release(runner->objects, runner->object_capacity * sizeof(sw_runner_object));
-    if (runner->caches != NULL)
-        (void)sw_os_release(runner->caches, runner->cache_capacity * sizeof(sw_cache *));
+    if (runner->threads != NULL)
+        (void)sw_os_release(runner->threads, runner->thread_capacity * sizeof *runner->threads);
     if (runner->samples != NULL)
         (void)sw_os_release(runner->samples, SW_RUNNER_SAMPLES_MAX * sizeof *runner->samples);
     sw_handle_retire(runner, sizeof *runner, sizeof *runner, SW_HANDLE_RUNNER);
@@ -75,27 +76,38 @@ void sw_runner_destroy(sw_runner *runner) {
 
 /* --- one operation ---------------------------------------------------------------------------- */
 
+static inline bool notes_writes(const sw_heap *heap) {
+    return sw_touch_map_is_on(&heap->pages.touch);
+}
+
 static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint64_t index,
-                                       sw_cache **out) {
+                                       sw_runner_thread **out) {
     if (thread >= THREADS_MAX)
         return sw_fail(SW_LIMIT, "run", "op %" PRIu64 ": thread %u: at most %d threads", index,
                        thread, THREADS_MAX);
-    bool room = thread < runner->cache_capacity ||
-                grow((void **)&runner->caches, &runner->cache_capacity, thread, sizeof(sw_cache *));
+    bool room =
+        thread < runner->thread_capacity ||
+        grow((void **)&runner->threads, &runner->thread_capacity, thread, sizeof *runner->threads);
+    sw_runner_thread *made = room ? &runner->threads[thread] : NULL;
     sw_status status =
-        room ? sw_cache_make(runner->heap, SW_CACHE_OF_LIBRARY, &runner->caches[thread]) : SW_NOMEM;
+        room ? sw_cache_make(runner->heap, SW_CACHE_OF_LIBRARY, &made->cache) : SW_NOMEM;
     if (status != SW_OK)
         return sw_fail(status, "run", "op %" PRIu64 ": no cache for thread %u: %s", index, thread,
                        sw_status_text(status));
-    *out = runner->caches[thread];
+    if (notes_writes(runner->heap)) {
+        made->written_pages =
+            sw_cache_written_pages(made->cache, runner->heap->pages.touch.grain_shift);
+        runner->unwritten_caches = sw_touched_unwritten_caches(runner->heap);
+    }
+    *out = made;
     return SW_OK;
 }
 
-/* The cache of a thread, made at its first operation. index: of that operation, for the message. */
-static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t index,
-                                 sw_cache **out) {
-    if (sw_likely(thread < runner->cache_capacity && runner->caches[thread] != NULL)) {
-        *out = runner->caches[thread];
+/* A thread with its cache, made at its first operation. index: of that operation, for the message. */
+static inline sw_status thread_of(sw_runner *runner, uint32_t thread, uint64_t index,
+                                  sw_runner_thread **out) {
+    if (sw_likely(thread < runner->thread_capacity && runner->threads[thread].cache != NULL)) {
+        *out = &runner->threads[thread];
         return SW_OK;
     }
     return new_cache(runner, thread, index, out);
@@ -103,9 +115,11 @@ static inline sw_status cache_of(sw_runner *runner, uint32_t thread, uint64_t in
 
 /* Of a large object the program may be taken to write the first bytes only. */
 static uint64_t written_bytes(const sw_heap *heap, uint64_t size) {
-    uint32_t percent = heap->options.large_touched_percent;
-    if (percent == 0 || size <= heap->table->max_size) return size;
-    return size / 100 * percent + sw_div_up(size % 100 * percent, 100);
+    enum { WHOLE = 1000000 };
+    uint64_t ppm = heap->options.large_touched_ppm;
+    if (ppm == 0) ppm = (uint64_t)heap->options.large_touched_percent * (WHOLE / 100);
+    if (ppm == 0 || size <= heap->table->max_size) return size;
+    return size / WHOLE * ppm + sw_div_up(size % WHOLE * ppm, WHOLE);
 }
 
 static void note_writes(const sw_runner *runner, void *p, uint64_t size) {
@@ -121,7 +135,7 @@ static void note_writes(const sw_runner *runner, void *p, uint64_t size) {
 /* In a dry heap the write is only noted. */
 static sw_noinline void touch_object(const sw_runner *runner, void *p, uint64_t size) {
     bool all = runner->touch == SW_TOUCH_PAGES;
-    if (sw_heap_is_dry(runner->heap)) {
+    if ((runner->heap->mode & SW_MODE_DRY) != 0) {
         note_writes(runner, p, size);
         return;
     }
@@ -189,13 +203,35 @@ static inline bool is_shared(const sw_runner *runner, const sw_runner_object *o)
            sw_object_is_shared(runner->heap, o->address);
 }
 
-static void run_free(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+/* Where a free of the object would leave its hint; NULL where no writes are noted, or there is no room. */
+static inline const sw_hint *next_hint(const sw_runner *runner, const sw_runner_thread *thread,
+                                       const void *p) {
+    if (sw_likely(!notes_writes(runner->heap))) return NULL;
+    const sw_space *space = runner->heap->space;
+    uint32_t span_class = sw_space_span(space, sw_space_id_of(space, (uintptr_t)p))->span_class;
+    const sw_cache_bin *bin = &thread->cache->bins[span_class];
+    return span_class == 0 || bin->hinted == bin->hinted_max ? NULL : sw_bin_hints_end(bin);
+}
+
+/* This may have been the first write to the hint's page. The hint itself may be forgotten again already, with a
+ * span that became idle. */
+static inline void note_hint(sw_runner *runner, sw_runner_thread *thread, const sw_hint *hint) {
+    if (hint == NULL || hint->at == 0) return;
+    uint32_t shift = runner->heap->pages.touch.grain_shift;
+    uint64_t fresh = sw_cache_hint_pages(thread->cache, hint, shift) & ~thread->written_pages;
+    thread->written_pages |= fresh;
+    if (sw_unlikely(fresh != 0)) runner->unwritten_caches -= (uint64_t)sw_popcount(fresh) << shift;
+}
+
+static void run_free(sw_runner *runner, sw_runner_thread *thread, const sw_op *op) {
     sw_runner_object *o = live_object(runner, op->object);
     if (o == NULL) return;
+    const sw_hint *hint = next_hint(runner, thread, o->address);
     if (sw_unlikely(is_shared(runner, o)))
         runner->stats.shared_frees++;
     else
-        sw_cache_free(cache, o->address);
+        sw_cache_free(thread->cache, o->address);
+    note_hint(runner, thread, hint);
     o->address = NULL;
     runner->stats.frees++;
     runner->stats.requested_bytes -= o->size;
@@ -212,9 +248,11 @@ static void *move_shared(sw_runner *runner, sw_cache *cache, const sw_runner_obj
     return p;
 }
 
-static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
+static void run_realloc(sw_runner *runner, sw_runner_thread *thread, const sw_op *op) {
     sw_runner_object *o = live_object(runner, op->object);
     if (o == NULL) return;
+    sw_cache *cache = thread->cache;
+    const sw_hint *hint = next_hint(runner, thread, o->address);
     void *p = sw_unlikely(is_shared(runner, o))
                   ? move_shared(runner, cache, o, op)
                   : sw_cache_realloc(cache, o->address, op->size, heap_flags(op));
@@ -222,6 +260,7 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
         runner->stats.failed++;
         return;
     }
+    note_hint(runner, thread, hint);
     runner->stats.reallocs++;
     runner->stats.requested_bytes += op->size - o->size;
     if (op->size > o->size) runner->stats.allocated_bytes += op->size - o->size;
@@ -232,22 +271,25 @@ static void run_realloc(sw_runner *runner, sw_cache *cache, const sw_op *op) {
 
 /* The exit of the thread closed its cache. A later thread with the same number gets a new one. */
 static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
-    if (thread >= runner->cache_capacity || runner->caches[thread] == NULL) {
+    if (thread >= runner->thread_capacity || runner->threads[thread].cache == NULL) {
         runner->stats.skipped++;
         return;
     }
-    sw_cache_close(runner->caches[thread]);
-    runner->caches[thread] = NULL;
+    sw_cache_close(runner->threads[thread].cache);
+    runner->threads[thread].cache = NULL;
     runner->stats.thread_ends++;
 }
 
 /* --- measures --------------------------------------------------------------------------------- */
 
-static inline void note_resident_peak(sw_runner *runner, uint64_t metadata) {
-    const sw_touch_map *touch = &runner->heap->pages.touch;
+static inline void note_resident_peak(sw_runner *runner) {
+    const sw_heap *heap = runner->heap;
+    const sw_touch_map *touch = &heap->pages.touch;
     if (!sw_touch_map_is_on(touch)) return;
-    uint64_t untouched = sw_meta_untouched_bytes(&runner->heap->meta, touch->grain_shift);
-    uint64_t resident = sw_touch_map_bytes(touch) + metadata - untouched;
+    uint64_t resident =
+        sw_touch_map_bytes(touch) +
+        sw_touched_noted_metadata(heap, heap->space->map_touched_bytes, touch->grain_shift) -
+        runner->unwritten_caches;
     if (sw_likely(resident <= runner->resident_peak_bytes)) return;
     runner->resident_peak_bytes = resident;
     runner->resident_peak_op = runner->stats.ops;
@@ -276,7 +318,7 @@ static void note_peaks(sw_runner *runner) {
         s->peak_held_bytes = held;
         s->requested_at_peak_held = s->requested_bytes;
     }
-    note_resident_peak(runner, metadata);
+    note_resident_peak(runner);
     if (s->requested_bytes == 0) return;
     double ratio = (double)held / (double)s->requested_bytes;
     s->held_over_requested_sum += ratio;
@@ -289,7 +331,7 @@ static void note_peaks(sw_runner *runner) {
  * in which one leads to the next: object, span record, word of free bits. While all of them fit a
  * second-level cache that costs more than it saves.
  */
-enum { AHEAD_OBJECT = 24, AHEAD_SPAN = 14, AHEAD_WORD = 7, AHEAD_MIN_OBJECTS = 12000 };
+enum { AHEAD_OBJECT = 24, AHEAD_SPAN = 14, AHEAD_WORD = 7, AHEAD_MIN_OBJECTS = 4000 };
 
 static sw_always_inline const sw_runner_object *object_ahead(const sw_runner *runner,
                                                              const sw_op *op) {
@@ -306,13 +348,13 @@ static sw_always_inline void look_ahead(const sw_runner *runner, const sw_op *op
 /* --- public ----------------------------------------------------------------------------------- */
 
 static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
-    sw_cache *cache = NULL;
+    sw_runner_thread *thread = NULL;
     bool ends = op->kind == SW_OP_THREAD_END;
-    sw_status status = sw_unlikely(ends) ? SW_OK : cache_of(runner, op->thread, index, &cache);
+    sw_status status = sw_unlikely(ends) ? SW_OK : thread_of(runner, op->thread, index, &thread);
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(sw_heap_decay_due(runner->heap, op->time_ns)))
         sw_heap_set_time(runner->heap, op->time_ns);
-    if (sw_unlikely(cache == NULL)) { /* only the end of a thread needs no cache */
+    if (sw_unlikely(thread == NULL)) { /* only the end of a thread needs no cache */
         end_thread(runner, op->thread);
         return SW_OK;
     }
@@ -321,9 +363,9 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
         if (op->align_log2 > 47)
             return sw_fail(SW_INVALID, "run", "op %" PRIu64 ": alignment 2^%u is impossible", index,
                            op->align_log2);
-        return run_alloc(runner, cache, op, index);
-    case SW_OP_FREE: run_free(runner, cache, op); return SW_OK;
-    case SW_OP_REALLOC: run_realloc(runner, cache, op); return SW_OK;
+        return run_alloc(runner, thread->cache, op, index);
+    case SW_OP_FREE: run_free(runner, thread, op); return SW_OK;
+    case SW_OP_REALLOC: run_realloc(runner, thread, op); return SW_OK;
     case SW_OP_THREAD_END:
     case SW_OP_KIND_COUNT:
     default: break;
@@ -411,12 +453,26 @@ void *sw_runner_address(const sw_runner *runner, uint32_t id) {
     return id < runner->object_capacity ? runner->objects[id].address : NULL;
 }
 
+sw_status sw_runner_addresses(const sw_runner *runner, const uint32_t *objects, size_t count,
+                              uint64_t *addresses) {
+    sw_status status = sw_runner_status(runner, "runner_addresses");
+    if (status != SW_OK) return status;
+    if (count != 0 && (objects == NULL || addresses == NULL)) {
+        return sw_fail(SW_INVALID, "runner_addresses", "no array for %zu objects", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool known = objects[i] < runner->object_capacity;
+        addresses[i] = known ? (uintptr_t)runner->objects[objects[i]].address : 0;
+    }
+    return SW_OK;
+}
+
 void sw_runner_drain(sw_runner *runner) {
     if (!sw_runner_check(runner, "runner_drain")) return;
-    sw_cache *cache = NULL;
-    if (cache_of(runner, 0, 0, &cache) != SW_OK) return;
+    sw_runner_thread *thread = NULL;
+    if (thread_of(runner, 0, 0, &thread) != SW_OK) return;
     for (size_t id = 0; id < runner->object_capacity; id++) {
         sw_op op = {.kind = SW_OP_FREE, .object = (uint32_t)id};
-        if (runner->objects[id].address != NULL) run_free(runner, cache, &op);
+        if (runner->objects[id].address != NULL) run_free(runner, thread, &op);
     }
 }

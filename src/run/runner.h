@@ -20,8 +20,14 @@ typedef struct sw_runner_object {
     uint64_t size; /* requested bytes */
 } sw_runner_object;
 
+/* What a recorded thread allocates from. */
+typedef struct sw_runner_thread {
+    sw_cache *cache;        /* NULL: not seen yet, or ended */
+    uint64_t written_pages; /* of its record, where the heap notes writes: sw_cache_written_pages */
+} sw_runner_thread;
+
 /* One thread at a time has it.
- *   objects and caches are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
+ *   objects and threads are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
  *   unread != NULL where unread_count != 0;  resident_peak_op <= stats.ops
  *   steady_count <= stats.held_over_requested_count */
 struct sw_runner {
@@ -30,11 +36,12 @@ struct sw_runner {
     const sw_space_view *view;
     sw_runner_object *objects; /* by id */
     size_t object_capacity;
-    sw_cache **caches; /* by recorded thread; NULL: not seen yet, or ended */
-    size_t cache_capacity;
+    sw_runner_thread *threads; /* by recorded thread */
+    size_t thread_capacity;
     sw_replay_stats stats;
     uint64_t resident_peak_bytes, resident_peak_op; /* of a heap that notes writes, else 0 */
-    uint64_t steady_from; /* requested bytes; 0: none counts as steady; or SW_RUNNER_STEADY */
+    uint64_t unwritten_caches; /* of such a heap: sw_touched_unwritten_caches */
+    uint64_t steady_from;      /* requested bytes; 0: none counts as steady; or SW_RUNNER_STEADY */
     uint64_t steady_count;
     double steady_sum; /* of held / requested, over steady_count operations */
     sw_replay_sample *samples;

@@ -69,7 +69,8 @@ const char *swt_file_check(const swt_file *file) {
 
 const char *swt_ops_state_check(const swt_ops_state *state) {
     return SW_RULE(state->thread == 0 || state->thread < state->threads)
-               ?: SW_RULE(state->object == 0 || state->object < state->ids.next)
+               ?: SW_RULE(state->object == 0 || state->gives_no_ids ||
+                          state->object < state->ids.next)
                ?: swt_ids_check(&state->ids);
 }
 

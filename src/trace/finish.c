@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sw_trace_finish: a recording of either form -> an ordered recording with all its notes. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "os/os.h"
 #include "trace/source.h"
 #include "trace/writer.h"
 
@@ -59,18 +61,94 @@ static sw_status copy_modules(const swt_notes *notes, gather *g) {
     return status == SW_OK ? flush(g) : status;
 }
 
-static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
-                          volatile uint64_t *done) {
-    for (size_t count = 1; count != 0;) {
+/* --- operations -------------------------------------------------------------------------------
+ * One thread puts operations in order while another encodes, compresses and writes those before them: each is
+ * about half of the work. */
+
+enum {
+    PART_BATCHES = 8
+}; /* a part takes some milliseconds: a thread's start is little beside it */
+
+/* Operations that are written in a thread of their own. */
+typedef struct part {
+    sw_trace_writer *writer;
+    sw_op *ops; /* PART_BATCHES batches */
+    size_t count;
+    bool running;
+    sw_os_thread thread;
+    sw_status status;
+    const char *op; /* of its failure */
+    char message[512];
+} part;
+
+static void write_part(void *arg) {
+    part *p = arg;
+    p->status = swt_writer_append_known(p->writer, p->ops, p->count);
+    if (p->status == SW_OK) return;
+    p->op = sw_last_error()->op;
+    snprintf(p->message, sizeof p->message, "%s", sw_last_error()->message);
+}
+
+/* Waits for a part that is being written. */
+static sw_status end_part(part *p) {
+    if (!p->running) return SW_OK;
+    p->running = false;
+    sw_os_thread_join(&p->thread);
+    return p->status == SW_OK ? SW_OK : sw_fail(p->status, p->op, "%s", p->message);
+}
+
+/* A short part is not worth a thread. */
+static sw_status begin_part(part *p) {
+    p->running = p->count > SW_TRACE_OPS_MAX && sw_os_thread_start(&p->thread, write_part, p);
+    return p->running ? SW_OK : swt_writer_append_known(p->writer, p->ops, p->count);
+}
+
+/* The next operations, as many as a part holds; none at the end. */
+static sw_status fill_part(part *p, swt_source *source) {
+    sw_op *own = source->ops;
+    sw_status status = SW_OK;
+    p->count = 0;
+    for (size_t i = 0, count = 1; status == SW_OK && count != 0 && i < PART_BATCHES; i++) {
+        source->ops = p->ops + p->count;
+        status = swt_source_next(source, &count);
+        p->count += status == SW_OK ? count : 0;
+    }
+    source->ops = own;
+    return status;
+}
+
+static sw_status copy_parts(part parts[2], swt_source *source, const volatile int *cancel,
+                            volatile uint64_t *done) {
+    for (size_t i = 0;; i ^= 1) {
         if (cancel != NULL && *cancel != 0)
             return sw_fail(SW_STATE, "sw_trace_finish", "cancelled: nothing was written");
-        sw_status status = swt_source_next(source, &count);
-        if (status == SW_OK) status = sw_trace_append(writer, source->ops, count);
+        sw_status status = fill_part(&parts[i], source);
+        if (status == SW_OK) status = end_part(&parts[i ^ 1]);
+        if (status != SW_OK || parts[i].count == 0) return status;
+        if (done != NULL) *done += parts[i].count;
+        status = begin_part(&parts[i]);
         if (status != SW_OK) return status;
-        if (done != NULL) *done += count;
     }
-    return SW_OK;
 }
+
+static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
+                          volatile uint64_t *done) {
+    part parts[2] = {{.writer = writer}, {.writer = writer}};
+    sw_status status = swt_writer_append_known(writer, NULL, 0); /* head and metadata come first */
+    for (int i = 0; i < 2; i++) {
+        parts[i].ops = malloc((size_t)PART_BATCHES * SW_TRACE_OPS_MAX * sizeof(sw_op));
+        if (parts[i].ops == NULL) status = swt_file_no_memory(source->file);
+    }
+    if (status == SW_OK) status = copy_parts(parts, source, cancel, done);
+    for (int i = 0; i < 2; i++) {
+        sw_status ended = end_part(&parts[i]);
+        if (status == SW_OK) status = ended;
+        free(parts[i].ops);
+    }
+    return status;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static sw_status copy_all(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
                           volatile uint64_t *done) {

@@ -36,7 +36,8 @@ static inline bool swt_op_stores_object(uint32_t kind) {
 }
 
 /* What encoder and decoder both know after an operation: the next one is stored relative to it.
- *   thread < threads, and object < ids.next, or they are 0;  and the rules of ids */
+ *   thread < threads, and object < ids.next, or they are 0;  and the rules of ids
+ *   gives_no_ids: the ids of operations are the file's already, and `ids` is empty */
 typedef struct swt_ops_state {
     swt_ids ids;
     uint64_t count; /* operations so far */
@@ -44,6 +45,7 @@ typedef struct swt_ops_state {
     uint32_t object; /* of the last operation that had one */
     uint32_t thread;
     uint32_t threads;         /* seen: a new one has this id */
+    bool gives_no_ids;        /* encoding */
     bool records_thread_ends; /* decoding: the file may hold SW_OP_THREAD_END */
 } swt_ops_state;
 

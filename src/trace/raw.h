@@ -229,6 +229,10 @@ bool swt_put_meta(swt_buffer *buffer, const char *key, const char *value);
 bool swt_put_meta_u64(swt_buffer *buffer, const char *key, uint64_t value);
 /* SITES: ids count from 1 and are given out in order. addresses[0] is the innermost caller. */
 bool swt_put_site(swt_buffer *buffer, uint32_t site, const uint64_t *addresses, uint32_t depth);
+/* Above all addresses of programs: a module that begins here or later is a function of Python, and an
+ * offset in it is a line. docs/design/trace.md. */
+#define SWT_PYTHON_BASE 0xFFF0000000000000ull
+
 /* MODULES: one entry for each mapped range [start, end) of a module; bias: run-time address minus
  * the file's virtual address. build_id may be NULL with 0 bytes. */
 bool swt_put_module(swt_buffer *buffer, uint64_t start, uint64_t end, uint64_t bias,

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "base/fail.h"
 #include "ds/handle.h"
 #include "os/os.h"
@@ -248,6 +249,27 @@ sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
         return sw_fail(SW_STATE, "sw_trace_append", "the recording failed before: abort it");
     sw_status status = start(w);
     for (size_t i = 0; status == SW_OK && i < count; i++) status = append_one(w, &ops[i]);
+    return status;
+}
+
+/* They are valid, and their objects have the ids that this file gives them. */
+sw_status swt_writer_append_known(sw_trace_writer *w, const sw_op *ops, size_t count) {
+    sw_status status = start(w);
+    w->state.gives_no_ids = true;
+    for (size_t n; status == SW_OK && count != 0; ops += n, count -= n) {
+        n = (size_t)sw_min_u64(count, SW_TRACE_OPS_MAX - w->columns.count);
+        if (swt_totals_add(&w->totals, ops, n) != SW_OK) {
+            w->failed = true;
+            return sw_fail(SW_NOMEM, "sw_trace_append", "%s", swt_no_memory);
+        }
+        for (size_t i = 0; i < n; i++) {
+            sw_check2(check_op(w, &ops[i]));
+            if (ops[i].thread == w->state.threads) w->state.threads++;
+            swt_ops_put(&w->columns, &w->state, &ops[i]);
+        }
+        w->state.count += n;
+        if (w->columns.count == SW_TRACE_OPS_MAX) status = flush(w);
+    }
     return status;
 }
 

@@ -39,6 +39,8 @@ const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 /* Writes a payload as a block of its own between the operations. */
 sw_status swt_writer_block(sw_trace_writer *writer, swt_block_kind kind, const void *payload,
                            size_t bytes);
+/* Appends operations of a source (source.h), as sw_trace_append does any. */
+sw_status swt_writer_append_known(sw_trace_writer *writer, const sw_op *ops, size_t count);
 /* Takes from `told` what can not be counted from operations, for the summary. */
 void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *told);
 

@@ -151,9 +151,17 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         if (a->status == SW_OK && idle > heap->options.batch_spans)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, above %u", number, i,
                       idle, heap->options.batch_spans);
+        if (a->status == SW_OK && heap->options.batch_by_use &&
+            sw_cache_batch_use(cache, i)->allowed > heap->options.batch_spans)
+            SW_BROKEN(a, "cache %u: span class %u may keep %u wholly free spans, above %u", number,
+                      i, sw_cache_batch_use(cache, i)->allowed, heap->options.batch_spans);
         if (a->status == SW_OK && cold->idle_spans[i] != idle)
             SW_BROKEN(a, "cache %u: span class %u keeps %u wholly free spans, counted as %u",
                       number, i, idle, cold->idle_spans[i]);
+        bool known = (cold->classes[i / 64] >> i % 64 & 1) != 0;
+        if (a->status == SW_OK && !known &&
+            (current + full + partial != 0 || cache->bins[i].hinted != 0))
+            SW_BROKEN(a, "cache %u: it has spans of class %u, and does not know", number, i);
         seen[SW_SPAN_CURRENT] += current;
         seen[SW_SPAN_FULL] += full;
         seen[SW_SPAN_PARTIAL] += partial;
@@ -306,6 +314,23 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
                   (unsigned long long)a->shelved, (unsigned long long)shelved);
 }
 
+/* What the heap keeps of a class is an idle span of it, and no central span has free slots. Returns its pages. */
+static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
+    const sw_heap *heap = a->heap;
+    const sw_space *space = heap->space;
+    uint32_t id = heap->kept[span_class];
+    if (id == 0) return 0;
+    bool good = sw_audit_is_span(a, id) && space->cold[id].heap == heap &&
+                sw_space_span(space, id)->state == SW_SPAN_KEPT &&
+                sw_space_span(space, id)->span_class == span_class &&
+                sw_span_is_empty(sw_space_span(space, id)) &&
+                heap->central_partial[span_class].count == 0;
+    if (!good)
+        SW_BROKEN(a, "span class %u: span %u is kept, and it is not the only idle one", span_class,
+                  id);
+    return good ? space->cold[id].pages : 0;
+}
+
 /* If a central span is wholly free, the heap must know so, or nobody would ever give it up. */
 static void check_idle(sw_audit *a, const sw_span_list *partial) {
     for (uint32_t id = partial->head; id != 0 && a->heap->central_idle == 0;) {
@@ -320,16 +345,22 @@ static void check_idle(sw_audit *a, const sw_span_list *partial) {
 void sw_audit_lists(sw_audit *a) {
     const sw_heap *heap = a->heap;
     uint64_t seen[SW_SPAN_STATE_COUNT] = {0};
+    uint64_t kept_pages = 0;
     uint32_t idle;
     check_caches(a, seen);
     for (uint32_t i = 0; i < heap->span_classes && a->status == SW_OK; i++) {
         seen[SW_SPAN_CENTRAL_PARTIAL] +=
             check_list(a, &heap->central_partial[i], SW_SPAN_CENTRAL_PARTIAL, i, NULL, &idle);
+        if (a->status == SW_OK) kept_pages += check_kept(a, i);
+        seen[SW_SPAN_KEPT] += heap->kept[i] != 0;
         if (a->status == SW_OK) check_idle(a, &heap->central_partial[i]);
         if (a->status == SW_OK)
             seen[SW_SPAN_CENTRAL_FULL] +=
                 check_list(a, &heap->central_full[i], SW_SPAN_CENTRAL_FULL, i, NULL, &idle);
     }
+    if (a->status == SW_OK && kept_pages != heap->kept_pages)
+        SW_BROKEN(a, "%llu pages of spans are kept, counted as %u", (unsigned long long)kept_pages,
+                  heap->kept_pages);
     for (int state = SW_SPAN_CURRENT; state < SW_SPAN_LARGE && a->status == SW_OK; state++)
         if (seen[state] != a->by_state[state])
             SW_BROKEN(a, "%llu spans in state %d, but %llu in lists",

@@ -149,9 +149,10 @@ static void check_state(sw_audit *a, const sw_span *span) {
     else if (span->idle != (span->state == SW_SPAN_PARTIAL && sw_span_is_empty(span)))
         SW_BROKEN(a, "span at page %u: its mark as idle and its free slots disagree",
                   place(a, span)->page);
-    else if ((span->state == SW_SPAN_CURRENT || span->state == SW_SPAN_SHELVED) &&
+    else if ((span->state == SW_SPAN_CURRENT || span->state == SW_SPAN_SHELVED ||
+              span->state == SW_SPAN_KEPT) &&
              (place(a, span)->next | place(a, span)->prev) != 0)
-        SW_BROKEN(a, "span at page %u: a current or shelved span is in a list",
+        SW_BROKEN(a, "span at page %u: a current, shelved or kept span is in a list",
                   place(a, span)->page);
 }
 

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/sized.h"
 #include "heap/cache.h"
+#include "heap/collected.h"
 #include "heap/slack.h"
 #include "watch/walk.h"
 
@@ -96,11 +97,23 @@ void sw_ledger_add(sw_ledger *l, sw_ledger_class *rows, const sw_ledger_class *s
     if (rows != NULL) add_row(&rows[span->cls], span);
 }
 
+/* What the sweep of a cycle will free of the span. */
+static void add_dead(sw_heap *heap, sw_span *span, const sw_ledger_class *row, sw_ledger *ledger) {
+    bool large = row->cls == 0;
+    uint64_t slot_bytes = large ? row->span_bytes : sw_slot_bytes(heap->table, span);
+    for (uint32_t k = 0; k < (large ? 1 : sw_span_word_count(span)); k++) {
+        sw_dead_slots dead = heap->hooks->dead(heap, span, k);
+        ledger->pending_bytes += sw_popcount(dead.pending) * slot_bytes;
+        ledger->unswept_bytes += sw_popcount(dead.unswept) * slot_bytes;
+    }
+}
+
 static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     tally *t = arg;
     bool large = sw_span_state_seen(span) == SW_SPAN_LARGE;
     sw_ledger_class row = large ? sw_ledger_large_row(heap, span) : sw_ledger_slots_row(heap, span);
     sw_ledger_add(t->ledger, t->rows, &row);
+    if (sw_heap_is_collected(heap)) add_dead(heap, span, &row, t->ledger);
     return true;
 }
 
@@ -141,7 +154,8 @@ uint64_t sw_ledger_sum(const sw_ledger *l) {
 }
 
 const char *sw_ledger_check(const sw_ledger *ledger) {
-    return SW_RULE(sw_ledger_sum(ledger) == ledger->held_bytes);
+    return SW_RULE(sw_ledger_sum(ledger) == ledger->held_bytes)
+               ?: SW_RULE(ledger->pending_bytes + ledger->unswept_bytes <= ledger->requested_bytes);
 }
 
 sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
@@ -155,9 +169,11 @@ sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *ro
         return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
     sw_ledger ledger;
+    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
     sw_os_lock_acquire(&heap->lock);
     sw_ledger_read(heap, &ledger, rows);
     sw_os_lock_release(&heap->lock);
+    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
     ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
     memcpy(out, &ledger, ledger.struct_bytes);
     return SW_OK;

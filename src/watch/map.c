@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap map: spans and runs of free held pages, in the order of their pages, with what each is used for.
- * docs/design/heap-map.md. It reads under the heap's lock. Public API: spanwise/stats.h. */
+ * docs/design/heap-map.md. It reads under the heap's lock, and under the collector's. Public API: spanwise/stats.h. */
 #include "base/fail.h"
 #include "heap/cache.h"
+#include "heap/collected.h"
 #include "heap/slack.h"
 #include "spanwise/stats.h"
 #include "watch/ledger.h"
@@ -24,6 +25,20 @@ static void add_tile(map_maker *m, sw_tile tile) {
     m->map.tiles[i] = tile;
 }
 
+/* In a collected heap: of slots that count as allocated, those that wait for the sweep. */
+static void add_dead(map_maker *m, const sw_span *span, size_t first) {
+    const sw_heap *heap = m->heap;
+    for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
+        sw_dead_slots dead = heap->hooks->dead(heap, span, k);
+        for (uint64_t bits = dead.pending | dead.unswept; bits != 0; bits &= bits - 1) {
+            size_t i = first + k * 64 + sw_ctz(bits);
+            bool pending = (dead.pending >> sw_ctz(bits) & 1) != 0;
+            if (i < m->map.slot_capacity)
+                m->map.requested[i] = pending ? SW_SLOT_PENDING : SW_SLOT_UNSWEPT;
+        }
+    }
+}
+
 /* What was asked for in each slot of a span. */
 static void add_slots(map_maker *m, const sw_span *span, uint32_t slots) {
     const void *slack = sw_space_cold(m->heap->space, span)->slack;
@@ -36,6 +51,14 @@ static void add_slots(map_maker *m, const sw_span *span, uint32_t slots) {
         uint32_t unused = live && tracked ? sw_slack_get(slack, size, slot) : 0;
         m->map.requested[first + slot] = live ? size - unused : SW_SLOT_FREE;
     }
+    if (sw_heap_is_collected(m->heap)) add_dead(m, span, first);
+}
+
+/* Of a large object of a collected heap. */
+static uint32_t dead_flag(const sw_heap *heap, const sw_span *span) {
+    sw_dead_slots dead = heap->hooks->dead(heap, span, 0);
+    return (dead.pending != 0 ? SW_TILE_FLAG_PENDING : 0u) |
+           (dead.unswept != 0 ? SW_TILE_FLAG_UNSWEPT : 0u);
 }
 
 static uint32_t flags_of(const sw_span *span, bool cached) {
@@ -50,6 +73,7 @@ static void add_span(map_maker *m, const sw_span *span) {
     const sw_cache *owner = large ? NULL : sw_span_owner(span);
     sw_ledger_class row = large ? sw_ledger_large_row(heap, span) : sw_ledger_slots_row(heap, span);
     bool cached = large ? row.cached_bytes != 0 : sw_walk_is_cached(span);
+    uint32_t dead = large && sw_heap_is_collected(heap) ? dead_flag(heap, span) : 0;
     add_tile(m, (sw_tile){
                     .address = span->base,
                     .offset = sw_page_start(&heap->pages, sw_space_cold(heap->space, span)->page),
@@ -64,7 +88,7 @@ static void add_span(map_maker *m, const sw_span *span) {
                     .live = (uint32_t)row.live_objects,
                     .cache = owner == NULL ? 0 : owner->cold->number,
                     .kind = large ? SW_TILE_LARGE : SW_TILE_SLOTS,
-                    .flags = flags_of(span, cached),
+                    .flags = flags_of(span, cached) | dead,
                 });
     if (!large) add_slots(m, span, (uint32_t)row.slots);
 }
@@ -116,11 +140,13 @@ sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map) {
     map_maker m = {.heap = heap, .map = *map};
     sw_touch_map asked = {0};
     m.map.tile_count = m.map.slot_count = 0;
+    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
     sw_os_lock_acquire(&heap->lock);
     if (touched != 0) status = sw_touched_map(heap, op, &asked, &m.touch);
     for (uint32_t i = 0; status == SW_OK && i < heap->pages.window_count; i++)
         add_window(&m, &heap->pages.windows[i]);
     sw_os_lock_release(&heap->lock);
+    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
     sw_touch_map_end(&asked);
     if (status == SW_OK) *map = m.map;
     return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger of touched bytes (touched.h). A byte counts when its page of the system was written to: in a dry
- * heap as the run noted, in a real one as mincore tells. Metadata has a rule of its own. */
+ * heap as the run noted, in a real one as mincore tells, and of metadata as
+ * its own writes tell: reading a page of zeros makes it resident for mincore, but gives it no memory. */
 #include "watch/touched.h"
 
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/bits.h"
 #include "base/fail.h"
 #include "base/sized.h"
+#include "heap/cache.h"
 #include "heap/slack.h"
 #include "watch/ledger.h"
 #include "watch/walk.h"
@@ -39,13 +41,22 @@ static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const
     return row;
 }
 
+/* A span of slots, all of whose pages were written to. */
+static sw_ledger_class written_slots_row(const sw_heap *heap, const sw_span *span) {
+    sw_ledger_class row = sw_ledger_slots_row(heap, span);
+    memset(row.occupancy, 0, sizeof row.occupancy); /* which is told of what is held */
+    return row;
+}
+
 static sw_ledger_class slots_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint64_t start = sw_page_start(&heap->pages, cold->page);
+    uint64_t written = sw_touch_map_within(t->touch, start, span_bytes(heap, cold));
+    if (written == span_bytes(heap, cold)) return written_slots_row(heap, span);
     uint32_t size = sw_slot_bytes(heap->table, span), slots = span->slots;
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0, cached = sw_walk_is_cached(span);
     sw_ledger_class row = {.cls = span->span_class / 2, .spans = 1, .slots = slots};
-    row.span_bytes = sw_touch_map_within(t->touch, start, span_bytes(heap, cold));
+    row.span_bytes = written;
     for (uint32_t slot = 0; row.span_bytes != 0 && slot < slots; slot++) {
         uint64_t at = start + (uint64_t)slot * size;
         uint64_t touched = sw_touch_map_within(t->touch, at, size);
@@ -86,14 +97,46 @@ static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
     }
 }
 
+/* --- metadata --------------------------------------------------------------------------------- */
+
+/* Of a window's page-map entries the bytes in pages that were written to. An entry that was ever written is not 0
+ * while its heap lives. */
+static uint64_t touched_map_bytes(const sw_pages *pages, const sw_window *window) {
+    uint64_t bytes, sum = 0, grain = sw_os_page_bytes();
+    const char *from = sw_pages_window_map(pages, window, &bytes);
+    for (uint64_t at = 0, next; at < bytes; at = next) {
+        next =
+            sw_min_u64(sw_align_down((uintptr_t)from + at, grain) + grain - (uintptr_t)from, bytes);
+        uint64_t entry = at;
+        while (entry < next && *(const uint32_t *)(const void *)(from + entry) == 0) entry += 4;
+        if (entry < next) sum += next - at;
+    }
+    return sum;
+}
+
+uint64_t sw_touched_unwritten_caches(const sw_heap *heap) {
+    uint32_t grain_shift = sw_log2_floor(sw_os_page_bytes());
+    uint64_t pages = sw_cache_record_bytes(heap) >> grain_shift, sum = 0;
+    for (const sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
+        sum += pages - sw_popcount(sw_cache_written_pages(cache, grain_shift));
+    return sum << grain_shift;
+}
+
+static uint64_t touched_metadata(const sw_heap *heap) {
+    uint64_t sum = sw_touched_noted_metadata(heap, 0, sw_log2_floor(sw_os_page_bytes())) -
+                   sw_touched_unwritten_caches(heap);
+    for (uint32_t i = 0; i < heap->pages.window_count; i++)
+        sum += touched_map_bytes(&heap->pages, &heap->pages.windows[i]);
+    return sum;
+}
+
 void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows) {
     touched_tally t = {.ledger = out, .rows = rows, .touch = touch};
     sw_ledger_begin(heap, out, rows);
     (void)sw_walk_spans(heap, add_span, &t);
     add_free_pages(heap, &t);
-    out->metadata_bytes = sw_pages_metadata_bytes(&heap->pages) -
-                          sw_meta_untouched_bytes(&heap->meta, touch->grain_shift);
+    out->metadata_bytes = touched_metadata(heap);
     out->held_bytes = sw_ledger_sum(out);
 }
 
@@ -133,7 +176,7 @@ sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *aske
     if (!dry) return ask_system(heap, op, asked);
     if (!heap->pages.touch.on)
         return sw_fail(SW_STATE, op, "heap %u notes no writes: make it with touch_map", heap->id);
-    if (heap->pages.touch.failed)
+    if (heap->pages.touch.failed || heap->space->map_touch.failed)
         return sw_fail(SW_NOMEM, op, "there was no memory for the map of pages");
     return SW_OK;
 }

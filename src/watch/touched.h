@@ -17,4 +17,13 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
 sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
                          const sw_touch_map **out);
 
+/* Bytes of the pages of caches' records that were never written to. */
+uint64_t sw_touched_unwritten_caches(const sw_heap *heap);
+/* Metadata that was written to, where caches' records count whole, and of the page map so many bytes. */
+static inline uint64_t sw_touched_noted_metadata(const sw_heap *heap, uint64_t map_bytes,
+                                                 uint32_t grain_shift) {
+    uint64_t pool = heap->meta.held_bytes - sw_meta_untouched_bytes(&heap->meta, grain_shift);
+    return heap->pages.fixed_bytes + pool + map_bytes;
+}
+
 #endif

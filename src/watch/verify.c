@@ -89,6 +89,8 @@ static void check_bits(sw_audit *a) {
         SW_BROKEN(a, "pages: one that is not accessible is free or held");
     else if (!sw_runs_adds_up(&pages->runs))
         SW_BROKEN(a, "page runs: a summary disagrees with the bitmap");
+    else if (!sw_pages_held_words_add_up(pages))
+        SW_BROKEN(a, "pages: the runs of held ones in a word disagree with the bitmaps");
     else if (!sw_meta_adds_up(&a->heap->meta))
         SW_BROKEN(a, "metadata pool: held bytes disagree with its chunks");
     else if (a->heap->instrument != NULL && !sw_meta_adds_up(a->heap->instrument))
@@ -109,9 +111,10 @@ static void check_identity(sw_audit *a) {
     sw_ledger ledger;
     sw_ledger_read(a->heap, &ledger, NULL);
     if (sw_ledger_check(&ledger) != NULL)
-        SW_BROKEN(a, "ledger: the parts sum to %llu, held is %llu",
-                  (unsigned long long)sw_ledger_sum(&ledger),
-                  (unsigned long long)ledger.held_bytes);
+        SW_BROKEN(a, "ledger: the parts sum to %llu, held is %llu; %llu of %llu wait for a sweep",
+                  (unsigned long long)sw_ledger_sum(&ledger), (unsigned long long)ledger.held_bytes,
+                  (unsigned long long)(ledger.pending_bytes + ledger.unswept_bytes),
+                  (unsigned long long)ledger.requested_bytes);
 }
 
 /* Each struct's own rules, after what has a text of its own. */

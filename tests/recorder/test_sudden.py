@@ -34,7 +34,7 @@ def sudden(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     run = Run(done)
     for path in sorted(place.glob("*.swt")):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the recorder share: the library, and programs to record.
 
-The library and the programs are compiled here from the sources, so that these tests are of the C
-side alone; set SPANWISE_RECORD_LIB to test a built library instead.
+The library is the installed one; set SPANWISE_RECORD_LIB to test another. The
+programs are compiled here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from spanwise import _lib
+from spanwise.recordings.recorder import RECORDER
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent
@@ -53,13 +55,13 @@ class Recorder:
 
     def __init__(self, build: Path) -> None:
         self.build = build
-        self.library = Path(os.environ.get("SPANWISE_RECORD_LIB") or self._build_library())
+        self.library = Path(os.environ.get("SPANWISE_RECORD_LIB") or _lib.native_library(RECORDER))
         self.summary_tool = self._build_summary()
 
     def _compile(self, *arguments: str | Path) -> None:
         command: list[str | Path] = [
             CC,
-            "-O2",
+            "-O1",
             "-std=gnu11",
             "-fPIC",
             "-I",
@@ -76,14 +78,6 @@ class Recorder:
     def _floor(self) -> list[Path]:
         rooms = ["base", "os/linux", "ds", "trace"]
         return [path for room in rooms for path in sorted((ROOT / "src" / room).glob("*.c"))]
-
-    def _build_library(self) -> Path:
-        library = self.build / "libspanwise-record.so"
-        own = sorted((ROOT / "src/recorder").glob("*.c"))
-        flags = ["-shared", "-fvisibility=hidden", "-fno-builtin", "-ftls-model=initial-exec"]
-        link = ["-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-l:libzstd.a", "-lpthread", "-ldl"]
-        self._compile(*flags, "-DSW_API=", *self._floor(), *own, "-o", library, *link)
-        return library
 
     def _build_summary(self) -> Path:
         tool = self.build / "summary"
@@ -159,7 +153,7 @@ class Recorder:
         """Runs a command under the recorder and reads every recording that it left."""
         environment = {**self.environment(directory / "out.swt", options), **(extra or {})}
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+            command, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
         run = Run(done)
         for path in sorted(directory.iterdir()):

@@ -11,6 +11,7 @@
 enum { CASES = 10000, SMALL_MAX = 80, SIZES = SW_PROFILE_SIZES };
 
 static double weights[SIZES];
+static uint32_t waste_percent; /* the bound under which tables are made and judged */
 
 static sw_optimize_options options_of(uint32_t classes, uint32_t align, uint32_t max_bytes) {
     sw_optimize_options o;
@@ -43,6 +44,17 @@ static double group_cost(const sw_optimize_options *o, uint32_t below, uint32_t 
     return least;
 }
 
+/* Whether a class may follow another under the bound on waste, said as a sum over its requests: each
+ * unseen one wastes at most so much, unless no size that is allowed lies between the two. */
+static int may_follow(const sw_optimize_options *o, uint32_t below, uint32_t size) {
+    int between = 0, wasteful = 0;
+    for (uint32_t n = below + 1; n < size; n++) {
+        between |= n % 8 == 0 && (n < o->align || n % o->align == 0);
+        wasteful |= (double)(size - n) > (double)size * waste_percent / 100;
+    }
+    return waste_percent == 0 || !between || !wasteful;
+}
+
 /* The least cost over all sets of at most `classes` sizes that end with max_bytes. */
 static double brute_force(const sw_optimize_options *o, uint32_t classes) {
     uint32_t sizes[32], count = 0;
@@ -51,7 +63,9 @@ static double brute_force(const sw_optimize_options *o, uint32_t classes) {
         if (n < o->align || n % o->align == 0) sizes[count++] = n;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = i; j < count; j++)
-            group[i][j] = group_cost(o, i == 0 ? 0 : sizes[i - 1], sizes[j]);
+            group[i][j] = may_follow(o, i == 0 ? 0 : sizes[i - 1], sizes[j])
+                              ? group_cost(o, i == 0 ? 0 : sizes[i - 1], sizes[j])
+                              : INFINITY;
     for (uint32_t set = 0; set < 1u << (count - 1); set++) {
         if ((uint32_t)__builtin_popcount(set) >= classes) continue;
         uint32_t first = 0;
@@ -89,6 +103,7 @@ static void check_legal(const sw_optimize_options *o, const sw_class_spec *specs
     for (uint32_t k = 0; k < count; k++) {
         CHECK(specs[k].pages >= 1 && specs[k].pages <= o->pages_max);
         CHECK(specs[k].size_bytes < o->align || specs[k].size_bytes % o->align == 0);
+        CHECK(may_follow(o, k == 0 ? 0 : specs[k - 1].size_bytes, specs[k].size_bytes));
     }
     CHECK_EQ(sw_table_create("found", o->page_bytes, specs, count, &table), SW_OK);
     sw_table_destroy(table);
@@ -98,14 +113,20 @@ static void check_legal(const sw_optimize_options *o, const sw_class_spec *specs
 static void check_all(const sw_optimize_options *o,
                       double (*least_of)(const sw_optimize_options *, uint32_t)) {
     sw_optimizer *optimizer = NULL;
-    CHECK_EQ(sw_optimizer_create(o, weights, &optimizer), SW_OK);
+    if (isinf(least_of(o, o->classes))) { /* no table keeps the bound on waste */
+        CHECK_EQ(sw_optimizer_create_bounded(o, waste_percent, weights, &optimizer), SW_INVALID);
+        return;
+    }
+    CHECK_EQ(sw_optimizer_create_bounded(o, waste_percent, weights, &optimizer), SW_OK);
     for (uint32_t classes = 1; classes <= o->classes; classes++) {
         sw_class_spec specs[16];
         uint32_t count = 0;
         sw_optimize_result result;
-        CHECK_EQ(sw_optimizer_table(optimizer, classes, specs, &count, &result), SW_OK);
-        check_legal(o, specs, count, classes);
         double least = least_of(o, classes);
+        sw_status status = sw_optimizer_table(optimizer, classes, specs, &count, &result);
+        CHECK_EQ(status, isinf(least) ? SW_INVALID : SW_OK);
+        if (status != SW_OK) continue;
+        check_legal(o, specs, count, classes);
         CHECK(close_to(result.cost, least));
         CHECK(close_to(table_cost(o, specs, count), least));
         CHECK(close_to(result.slots + result.tails + result.charges, result.cost));
@@ -119,6 +140,7 @@ static void random_case(uint64_t *seed) {
     sw_optimize_options o = options_of(1 + (uint32_t)(r >> 16) % 6, align, units * align);
     o.pages_max = 1 + (uint32_t)(r >> 24) % 4;
     o.span_charge = (r & 2) != 0 ? (double)(r >> 32 & 255) / 4096 : 0;
+    waste_percent = (r >> 40 & 3) == 0 ? 20 + (uint32_t)(r >> 44) % 60 : 0;
     double sum = 0;
     for (uint32_t n = 0; n <= o.max_bytes; n++) {
         uint64_t w = check_random(seed);
@@ -127,6 +149,7 @@ static void random_case(uint64_t *seed) {
     }
     if (sum == 0) weights[1] = 1;
     check_all(&o, brute_force);
+    waste_percent = 0;
 }
 
 /* --- larger sizes, whose tails rise and fall: a plain quadratic programme over every size ----- */
@@ -211,6 +234,17 @@ static void test_full_size(void) {
     CHECK(count > 100);
     check_legal(&o, specs, count, 128);
     sw_optimizer_destroy(optimizer);
+    o.classes = 64;
+    waste_percent = 25;
+    start = clock();
+    CHECK_EQ(sw_optimizer_create_bounded(&o, waste_percent, weights, &optimizer), SW_OK);
+    printf("4096 sizes, 64 classes, waste of at most 25 %%: %.3f s\n",
+           (double)(clock() - start) / CLOCKS_PER_SEC);
+    CHECK_EQ(sw_optimizer_table(optimizer, 64, specs, &count, &result), SW_OK);
+    CHECK(result.cost >= before);
+    check_legal(&o, specs, count, 64);
+    sw_optimizer_destroy(optimizer);
+    waste_percent = 0;
     o = options_of(255, 8, SW_TABLE_SIZE_MAX);
     o.pages_max = 512;
     CHECK_EQ(sw_optimizer_create(&o, weights, &optimizer), SW_OK);
@@ -237,6 +271,32 @@ static void test_more_classes_than_sizes(void) {
     CHECK_EQ(specs[3].size_bytes, 32768);
     CHECK(close_to(result.requested, 24 * 5 + 100 * 7));
     sw_optimizer_destroy(optimizer);
+}
+
+/* By hand: from 48 on, 25 % of a slot let the sizes 8, 16, 32, 48, 64, 80, 96, 128 follow each other and
+ * not fewer; 33 to 48 and 65 to 80 waste 15 of 48 and 15 of 80 bytes, and a step of 16 is allowed.
+ * Without a bound one class serves it all. */
+static void test_bound_by_hand(void) {
+    static const uint32_t expected[] = {8, 16, 32, 48, 64, 80, 96, 128};
+    memset(weights, 0, sizeof weights);
+    weights[128] = 1;
+    sw_optimize_options o = options_of(8, 16, 128);
+    sw_class_spec specs[SW_TABLE_CLASSES_MAX];
+    uint32_t count = 0;
+    sw_optimizer *optimizer = NULL;
+    sw_optimize_result result;
+    for (waste_percent = 0; waste_percent <= 25; waste_percent += 25) {
+        CHECK_EQ(sw_optimizer_create_bounded(&o, waste_percent, weights, &optimizer), SW_OK);
+        CHECK_EQ(sw_optimizer_table(optimizer, 8, specs, &count, &result), SW_OK);
+        CHECK_EQ(count, waste_percent == 0 ? 1 : 8);
+        for (uint32_t k = 0; k < count && count == 8; k++)
+            CHECK_EQ(specs[k].size_bytes, expected[k]);
+        CHECK_EQ(sw_optimizer_table(optimizer, 7, specs, &count, &result),
+                 waste_percent == 0 ? SW_OK : SW_INVALID);
+        sw_optimizer_destroy(optimizer);
+    }
+    CHECK_STR(sw_last_error()->message, "classes 7: the bound on waste takes at least 8");
+    waste_percent = 0;
 }
 
 /* --- profiles --------------------------------------------------------------------------------- */
@@ -279,7 +339,7 @@ static void test_profile(void) {
 
 static void check_refused(const sw_optimize_options *o, const char *message) {
     sw_optimizer *optimizer = NULL;
-    CHECK_EQ(sw_optimizer_create(o, weights, &optimizer), SW_INVALID);
+    CHECK_EQ(sw_optimizer_create_bounded(o, waste_percent, weights, &optimizer), SW_INVALID);
     CHECK_STR(sw_last_error()->message, message);
     CHECK(optimizer == NULL);
 }
@@ -313,6 +373,13 @@ static void test_refused(void) {
     o = options_of(24, 16, 32768);
     o.span_charge = -1;
     check_refused(&o, "span_charge -1: must be 0 or more");
+    o = options_of(24, 16, 32768);
+    waste_percent = 101;
+    check_refused(&o, "waste_percent 101: must be 0 to 100");
+    waste_percent = 25;
+    check_refused(&o, "waste_percent 25: takes at least 28 classes up to 32768 bytes; allow so "
+                      "many, or more waste");
+    waste_percent = 0;
     o = options_of(24, 8, 262136);
     o.pages_max = 32;
     o.narrow = 1;
@@ -330,6 +397,7 @@ int main(void) {
     for (int i = 0; i < cases / 100; i++) tail_case(&seed);
     if (check_share() < 8) test_full_size();
     test_more_classes_than_sizes();
+    test_bound_by_hand();
     test_profile();
     test_refused();
     return check_result();

@@ -131,6 +131,62 @@ static void batches_do_not_matter(void) {
     CHECK(memcmp(&l[0], &l[1], sizeof l[0]) == 0);
 }
 
+/* What the runner reads of the operations that come next it only asks for: calls of 20 operations, which are too short
+ * for looking ahead, end as one of all does. Thousands of objects of all sizes, threads that end, and a table whose
+ * largest class is below the sizes that most tables have a second map for. */
+static void looking_ahead_changes_nothing(const sw_table *table) {
+    enum { IDS = 8000, MANY = 60000, SHORT = 20 };
+    static sw_op many[MANY];
+    static bool live[IDS];
+    sw_replay_stats s[2];
+    sw_ledger l[2];
+    uint64_t seed = 21;
+    memset(live, 0, sizeof live);
+    for (size_t i = 0; i < MANY; i++) {
+        uint64_t r = check_random(&seed);
+        uint32_t id = i < IDS ? (uint32_t)i : (uint32_t)(r >> 32) % IDS;
+        many[i] = (sw_op){.time_ns = i * 100, .object = id, .thread = (uint32_t)r % 3};
+        if (i > IDS && r % 500 == 0) {
+            many[i] =
+                (sw_op){.time_ns = i * 100, .thread = (uint32_t)r % 3, .kind = SW_OP_THREAD_END};
+            continue;
+        }
+        many[i].kind = !live[id] ? SW_OP_ALLOC : r % 9 == 0 ? SW_OP_REALLOC : SW_OP_FREE;
+        live[id] = many[i].kind != SW_OP_FREE;
+        if (live[id]) many[i].size = (r >> 8) % (r % 97 == 0 ? 100000 : 4000);
+    }
+    for (int i = 0; i < 2; i++) {
+        sw_heap_options options;
+        sw_heap *heap = NULL;
+        sw_runner *runner;
+        sw_heap_options_init(&options);
+        options.table = table;
+        options.tracked = options.manual_clock = options.dry = 1;
+        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+        CHECK_EQ(sw_runner_create(heap, &runner), SW_OK);
+        size_t step = i == 0 ? MANY / 2 : SHORT; /* the second half begins with many objects */
+        for (size_t at = 0; at < MANY; at += step)
+            CHECK_EQ(sw_runner_run(runner, many + at, step, 0, NULL, NULL), SW_OK);
+        sw_runner_stats(runner, &s[i]);
+        CHECK_EQ(sw_heap_ledger(heap, &l[i], NULL, 0), SW_OK);
+        sw_runner_destroy(runner);
+        CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    }
+    CHECK(s[0].peak_live_objects >= 4000 && s[0].thread_ends > 50);
+    CHECK(memcmp(&s[0], &s[1], sizeof s[0]) == 0);
+    CHECK(memcmp(&l[0], &l[1], sizeof l[0]) == 0);
+}
+
+static void look_ahead(void) {
+    const sw_class_spec few[] = {SW_CLASS_SPEC(64, 1), SW_CLASS_SPEC(512, 1),
+                                 SW_CLASS_SPEC(960, 2)};
+    sw_table *table = NULL;
+    looking_ahead_changes_nothing(sw_table_c16());
+    CHECK_EQ(sw_table_create("few", 8192, few, 3, &table), SW_OK);
+    looking_ahead_changes_nothing(table);
+    sw_table_destroy(table);
+}
+
 static void samples(void) {
     static sw_replay_sample rows[2048];
     sw_heap *heap = make_heap(true);
@@ -204,6 +260,14 @@ static void bad_input(bool dry) {
     CHECK(sw_runner_address(runner, 3) != NULL);
     CHECK(sw_runner_address(runner, 4) == NULL);
     CHECK(sw_runner_address(runner, UINT32_MAX) == NULL);
+    const uint32_t asked[] = {UINT32_MAX, 3, 4, 3};
+    uint64_t told[] = {1, 2, 3, 4, 5};
+    CHECK_EQ(sw_runner_addresses(runner, asked, 4, told), SW_OK);
+    const uint64_t live = (uintptr_t)sw_runner_address(runner, 3);
+    const uint64_t wanted[] = {0, live, 0, live, 5};
+    CHECK(memcmp(told, wanted, sizeof told) == 0);
+    CHECK_EQ(sw_runner_addresses(runner, NULL, 1, told), SW_INVALID);
+    CHECK_EQ(sw_runner_addresses(runner, asked, 1, NULL), SW_INVALID);
     sw_op op = {.kind = SW_OP_ALLOC, .object = 9, .thread = UINT32_MAX, .size = 1};
     CHECK_EQ(sw_runner_run(runner, &op, 1, 0, NULL, &done), SW_LIMIT);
     CHECK_EQ(done, 0);
@@ -462,6 +526,7 @@ int main(void) {
     stats_are_true(true);
     stats_are_true(false);
     batches_do_not_matter();
+    look_ahead();
     samples();
     bad_input(true);
     bad_input(false);

@@ -376,6 +376,38 @@ static void wide_stamps(void) {
     CHECK_EQ(raw.base_stamp, 10 + (1ull << 32));
 }
 
+/* Longer than what is written at once while the next operations are put in order: objects of 1, 2, 3, ... bytes, each
+ * freed before the next. */
+static void many_parts(void) {
+    enum { EVENTS = 4096, BLOCKS = 60 };
+    const char *path = fixture_path("long.swt"), *done = fixture_path("long.done.swt");
+    static swt_event events[EVENTS + 1];
+    bytes file = {0};
+    sw_op *got;
+    size_t n;
+    begin_raw(&file);
+    for (uint64_t i = 0; i < EVENTS * BLOCKS; i += EVENTS) {
+        swt_raw raw;
+        swt_raw_init(&raw, events, EVENTS, 0, NULL);
+        for (uint64_t k = i; k < i + EVENTS; k += 2) {
+            swt_raw_alloc(&raw, SWT_RAW_MALLOC, k, 1000, 0x1000, k / 2 + 1, 0, 0);
+            swt_raw_free(&raw, k + 1, 1000, 0x1000, 0);
+        }
+        add_raw(&file, &raw, 0);
+    }
+    finish_file(&file, path);
+    CHECK_EQ(sw_trace_finish(path, done, 0, NULL, NULL, NULL), SW_OK);
+    CHECK_EQ(read_all(done, 0, &got, &n), SW_OK);
+    CHECK_EQ(n, EVENTS * BLOCKS);
+    for (size_t i = 0; i < n; i++)
+        if (got[i].kind != (i % 2 == 0 ? SW_OP_ALLOC : SW_OP_FREE) || got[i].object != 0 ||
+            got[i].size != (i % 2 == 0 ? i / 2 + 1 : 0))
+            CHECK_EQ(i, -1);
+    free(got);
+    remove(path);
+    remove(done);
+}
+
 static void cancelled(void) {
     const char *raw = fixture_path("cancel.swt"), *out = fixture_path("cancel.done.swt");
     volatile int cancel = 1;
@@ -396,6 +428,7 @@ int main(void) {
     unordered();
     notes();
     wide_stamps();
+    many_parts();
     cancelled();
     return check_result();
 }

@@ -17,7 +17,7 @@ static size_t our_depth, their_depth;
 
 /* The first of `theirs` is inside this function (or sanitizers' wrappers): ours begins later. */
 static __attribute__((noinline)) int innermost(int mix) {
-    our_depth = sw_os_unwind(SW_OS_CALLER_FRAME(), sw_os_stack_high(), ours, DEPTH_MAX);
+    our_depth = sw_os_unwind(SW_OS_CALLER_FRAME(), sw_os_stack_high(), ours, DEPTH_MAX, NULL);
     their_depth = (size_t)backtrace(theirs, DEPTH_MAX + 4);
     return mix + (int)our_depth;
 }
@@ -39,15 +39,49 @@ static void test_chain(int depth) {
         CHECK_EQ(ours[i], (uintptr_t)theirs[i + skip]);
 }
 
+/* What a walk depends on: the words that it noted are those of the stack as long as the same callers are there. */
+enum { SHALLOW = 4 };
+static sw_os_walk known;
+
+static __attribute__((noinline)) int ask(int again) {
+    uint64_t chain[SHALLOW];
+    if (again != 0) return sw_os_walk_holds(&known) ? 2 : 3;
+    CHECK_EQ(sw_os_unwind(SW_OS_CALLER_FRAME(), sw_os_stack_high(), chain, SHALLOW, &known),
+             SHALLOW);
+    return 1;
+}
+static __attribute__((noinline)) int between(int again) {
+    volatile int told = ask(again);
+    return told;
+}
+static __attribute__((noinline)) int one_caller(int again) {
+    volatile int told = between(again);
+    return told + 10;
+}
+static __attribute__((noinline)) int other_caller(int again) {
+    volatile int told = between(again);
+    return told + 20;
+}
+
+static void test_walks(void) {
+    static int (*const callers[])(int) = {one_caller, one_caller, other_caller, one_caller};
+    const int want[] = {11, 12, 23, 12};
+    for (int i = 0; i < 4; i++) CHECK_EQ(callers[i](i), want[i]);
+    CHECK(known.count >= SHALLOW - 1 && known.count <= SW_OS_WORDS_MAX);
+    uint64_t chain[DEPTH_MAX];
+    size_t depth = sw_os_unwind(SW_OS_CALLER_FRAME(), sw_os_stack_high(), chain, 1, &known);
+    CHECK(depth == 1 && known.count == 0 && !known.uses_fp);
+}
+
 static void test_bounds(void) {
     uint64_t one[4];
     sw_os_frame here = SW_OS_CALLER_FRAME();
-    CHECK_EQ(sw_os_unwind(here, here.sp, one, 4), 1);
-    CHECK_EQ(sw_os_unwind(here, here.sp - 64, one, 4), 1);
-    CHECK_EQ(sw_os_unwind(here, sw_os_stack_high(), one, 1), 1);
+    CHECK_EQ(sw_os_unwind(here, here.sp, one, 4, NULL), 1);
+    CHECK_EQ(sw_os_unwind(here, here.sp - 64, one, 4, NULL), 1);
+    CHECK_EQ(sw_os_unwind(here, sw_os_stack_high(), one, 1, NULL), 1);
     CHECK_EQ(one[0], here.pc);
     sw_os_frame nowhere = {.pc = 0x1234, .sp = here.sp, .fp = here.fp};
-    CHECK_EQ(sw_os_unwind(nowhere, sw_os_stack_high(), one, 4), 1);
+    CHECK_EQ(sw_os_unwind(nowhere, sw_os_stack_high(), one, 4, NULL), 1);
 }
 
 typedef struct sweep {
@@ -91,6 +125,7 @@ int main(void) {
     for (int depth = 0; depth < 40; depth += 13) test_chain(depth);
     sw_os_unwind_forget();
     test_chain(5);
+    test_walks();
     test_bounds();
     test_every_address();
     sw_os_each_module(count_module, &modules);

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the frames of CPython 3.11 as they lie in memory: the interpreter's own functions would make
+ * frame objects, and so allocate. Only the thread that holds the interpreter's lock has frames that
+ * do not change meanwhile, so only its calls are looked at. Layouts: CPython 3.11,
+ * Include/internal/pycore_frame.h, Include/cpython/{pystate,code}.h; tests/recorder/test_python.py
+ * compares them with the headers of the installed one.
+ *
+ * A function is numbered when it is first met, and is written at once as a module of the recording,
+ * so that what a killed program leaves can be named. Code objects die, and their memory is used
+ * again: free tells of each, and the number dies with it. */
+#define _GNU_SOURCE
+#include "recorder/python.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/attributes.h"
+#include "base/fail.h"
+#include "os/os.h"
+#include "recorder/file.h"
+#include "recorder/options.h"
+#include "recorder/real.h"
+#include "recorder/state.h"
+#include "trace/raw.h"
+
+/* Offsets in the interpreter's structs, 64 bits. */
+enum {
+    STATE_CFRAME = 56,
+    CFRAME_FRAME = 8,
+    FRAME_CODE = 32,
+    FRAME_PREVIOUS = 48,
+    FRAME_INSTRUCTION = 56,
+    OBJECT_REFERENCES = 0,
+    OBJECT_TYPE = 8,
+    CODE_FIRST_LINE = 72,
+    CODE_FILE = 112,
+    CODE_QUALIFIED_NAME = 128,
+    CODE_INSTRUCTIONS = 184,
+};
+
+enum {
+    KNOWN_VERSION = 0x030B, /* 3.11: the upper half of Py_Version */
+    LINE_BITS = 20,
+    LAST_LINE = (1 << LINE_BITS) - 1,
+    NAME_BYTES = 3072, /* of function and file; what is longer is cut */
+    NO_INSTRUCTION = UINT32_MAX,
+};
+
+static record_interpreter interpreter;
+
+static size_t table_bytes(void) { return sizeof(record_python_code) << RECORD_PYTHON_CODE_BITS; }
+
+static const uint8_t *pointer_at(const uint8_t *object, size_t offset) {
+    const uint8_t *value;
+    memcpy(&value, object + offset, sizeof value);
+    return value;
+}
+
+static int32_t number_at(const uint8_t *object, size_t offset) {
+    int32_t value;
+    memcpy(&value, object + offset, sizeof value);
+    return value;
+}
+
+/* --- finding the interpreter ------------------------------------------------------------------ */
+
+static bool symbol(const char *name, void *out) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    if (found != NULL) memcpy(out, &found, sizeof found);
+    return found != NULL;
+}
+
+static bool is_known_version(void) {
+    const unsigned long *version = NULL;
+    return symbol("Py_Version", &version) && *version >> 16 == KNOWN_VERSION && sizeof(void *) == 8;
+}
+
+static record_python_code *bucket_of(uint64_t code, uint64_t *found) {
+    uint64_t mask = (1ull << RECORD_PYTHON_CODE_BITS) - 1;
+    for (uint64_t i = code * 0x9E3779B97F4A7C15ull >> (64 - RECORD_PYTHON_CODE_BITS);;
+         i = (i + 1) & mask) {
+        *found = __atomic_load_n(&interpreter.codes[i].code, __ATOMIC_ACQUIRE);
+        if (*found == code || *found == 0) return &interpreter.codes[i];
+    }
+}
+
+/* Stands before the free underneath, so that programs without Python do not pay for it. */
+static void free_watched(void *ptr) {
+    uint64_t found;
+    record_python_code *bucket = bucket_of((uintptr_t)ptr, &found);
+    if (found != 0) __atomic_store_n(&bucket->number, 0, __ATOMIC_RELAXED);
+    interpreter.free(ptr);
+}
+
+bool record_python_init(void) {
+    void *any;
+    if (!record_option.python || record_option.stacks == 0) return true;
+    if (!symbol("Py_GetVersion", &any)) return true; /* no Python program */
+    if (!is_known_version() || !symbol("PyGILState_GetThisThreadState", &interpreter.own_state) ||
+        !symbol("_PyThreadState_UncheckedGet", &interpreter.running_state) ||
+        !symbol("PyCode_Addr2Line", &interpreter.line) ||
+        !symbol("PyUnicode_GetLength", &interpreter.length) ||
+        !symbol("PyUnicode_ReadChar", &interpreter.character) ||
+        !symbol("_PyMem_GetCurrentAllocatorName", &interpreter.allocator) ||
+        !symbol("PyCode_Type", &interpreter.code_type)) {
+        sw_emergency_print("spanwise: record: Python lines are known of CPython 3.11 only; call "
+                           "sites are the interpreter's own\n");
+        return true;
+    }
+    interpreter.codes = sw_os_map(table_bytes());
+    if (interpreter.codes == NULL) return false;
+    interpreter.free = record_real.free;
+    record_real.free = free_watched;
+    interpreter.on = true;
+    return true;
+}
+
+/* The deaths of code objects are seen only where each comes from malloc. */
+static bool takes_from_malloc(void) {
+    if (interpreter.checked) return true;
+    const char *name = interpreter.allocator();
+    interpreter.checked = name != NULL && strcmp(name, "malloc") == 0;
+    if (!interpreter.checked) {
+        __atomic_store_n(&interpreter.on, false, __ATOMIC_RELAXED);
+        sw_emergency_print("spanwise: record: Python lines need PYTHONMALLOC=malloc, which this "
+                           "process does not heed; call sites are the interpreter's own\n");
+    }
+    return interpreter.checked;
+}
+
+/* --- functions -------------------------------------------------------------------------------- */
+
+static size_t put_utf8(char *out, uint32_t c) {
+    if (c < 0x20 || (c >= 0xD800 && c < 0xE000) || c > 0x10FFFF) c = '?';
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t bytes = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = bytes - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3F));
+    out[0] = (char)(0xF00 >> bytes | c);
+    return bytes;
+}
+
+/* Appends a Python text that leaves room for a zero. The end of a text that is too long is kept,
+ * since it tells more of a path than its beginning. */
+static size_t put_text(char *out, size_t room, const uint8_t *text) {
+    ptrdiff_t length = interpreter.length(text), most = (ptrdiff_t)room / 4 - 1;
+    size_t used = 0;
+    for (ptrdiff_t i = length > most ? length - most : 0; i < length; i++)
+        used += put_utf8(out + used, interpreter.character(text, i));
+    out[used] = '\0';
+    return used;
+}
+
+static uint64_t first_address(uint32_t number) {
+    return SWT_PYTHON_BASE + ((uint64_t)number << LINE_BITS);
+}
+
+/* Writes the function as a module, whose path is its name, a line feed, and its file. Its memory is
+ * static: one thread at a time holds the interpreter's lock. */
+static void write_function(uint32_t number, const uint8_t *code) {
+    static char name[2 * NAME_BYTES];
+    static uint8_t memory[3 * NAME_BYTES];
+    swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
+    size_t used = put_text(name, NAME_BYTES / 3, pointer_at(code, CODE_QUALIFIED_NAME));
+    name[used++] = '\n';
+    (void)put_text(name + used, NAME_BYTES, pointer_at(code, CODE_FILE));
+    uint64_t start = first_address(number);
+    if (swt_put_module(&buffer, start, start + LAST_LINE + 1, start, name, NULL, 0))
+        (void)record_file_put(SWT_BLOCK_MODULES, &buffer);
+}
+
+static sw_cold uint32_t enter_code(record_python_code *bucket, bool is_new, const uint8_t *code) {
+    uint32_t room = (1u << RECORD_PYTHON_CODE_BITS) / 4 * 3;
+    /* A fork child that has no file yet could not write the function. */
+    if (record_gate != 0 || record_is_stray_copy()) return 0;
+    if ((is_new && interpreter.found == room) || interpreter.numbered == RECORD_PYTHON_CODES_MAX)
+        return 0;
+    sw_check2(record_interpreter_check(&interpreter));
+    int saved = errno;
+    uint32_t number = ++interpreter.numbered;
+    write_function(number, code);
+    __atomic_store_n(&bucket->number, number, __ATOMIC_RELAXED);
+    if (is_new) {
+        interpreter.found++;
+        __atomic_store_n(&bucket->code, (uintptr_t)code, __ATOMIC_RELEASE);
+    }
+    errno = saved;
+    return number;
+}
+
+/* 0: there is no room for another one. */
+static uint32_t number_of(const uint8_t *code) {
+    uint64_t found;
+    record_python_code *bucket = bucket_of((uintptr_t)code, &found);
+    uint32_t number = found != 0 ? __atomic_load_n(&bucket->number, __ATOMIC_RELAXED) : 0;
+    return sw_likely(number != 0) ? number : enter_code(bucket, found == 0, code);
+}
+
+/* --- frames ----------------------------------------------------------------------------------- */
+
+/* A code object that is being taken down has no reference left, and its parts may be gone. */
+static bool is_whole_code(const uint8_t *code) {
+    int64_t references;
+    if (code == NULL || pointer_at(code, OBJECT_TYPE) != interpreter.code_type) return false;
+    memcpy(&references, code + OBJECT_REFERENCES, sizeof references);
+    return references > 0;
+}
+
+/* A frame that has not begun stands before the first instruction. */
+static uint32_t offset_in(const uint8_t *code, const uint8_t *instruction) {
+    ptrdiff_t offset = instruction - (code + CODE_INSTRUCTIONS);
+    return offset >= 0 && offset < INT32_MAX ? (uint32_t)offset : NO_INSTRUCTION;
+}
+
+static const uint8_t *innermost_frame(void) {
+    const uint8_t *state = interpreter.own_state();
+    if (state == NULL || state != interpreter.running_state()) return NULL;
+    const uint8_t *cframe = pointer_at(state, STATE_CFRAME);
+    return cframe != NULL ? pointer_at(cframe, CFRAME_FRAME) : NULL;
+}
+
+size_t record_python_walk(record_python_frame *frames, size_t max) {
+    size_t count = 0;
+    if (!__atomic_load_n(&interpreter.on, __ATOMIC_RELAXED)) return 0;
+    const uint8_t *frame = innermost_frame();
+    if (frame == NULL || !takes_from_malloc()) return 0;
+    for (; frame != NULL && count < max; frame = pointer_at(frame, FRAME_PREVIOUS)) {
+        const uint8_t *code = pointer_at(frame, FRAME_CODE);
+        if (!is_whole_code(code)) continue;
+        uint64_t number = number_of(code);
+        if (number == 0) break;
+        uint32_t offset = offset_in(code, pointer_at(frame, FRAME_INSTRUCTION));
+        frames[count++] = (record_python_frame){code, number << 32 | offset};
+    }
+    return count;
+}
+
+uint64_t record_python_line(const record_python_frame *frame) {
+    uint32_t offset = (uint32_t)frame->place;
+    int line = offset != NO_INSTRUCTION ? interpreter.line(frame->code, (int)offset) : -1;
+    if (line <= 0) line = number_at(frame->code, CODE_FIRST_LINE); /* no line of its own */
+    if (line < 0) line = 0;
+    return first_address((uint32_t)(frame->place >> 32)) +
+           (line < LAST_LINE ? (uint64_t)line : LAST_LINE);
+}
+
+/* The child has the same code objects, and its own file, in which none has a name. */
+void record_python_after_fork(void) {
+    if (interpreter.codes == NULL) return;
+    interpreter.found = interpreter.numbered = 0;
+    if (!sw_os_purge(interpreter.codes, table_bytes())) memset(interpreter.codes, 0, table_bytes());
+}
