@@ -15,7 +15,7 @@ from runner.command import add_peer_option, check_options, run_command
 from runner.contenders import SPANWISE
 from runner.errors import BenchError
 from runner.patterns import matches
-from runner.provenance import provenance, results_path
+from runner.provenance import measured_here, provenance, results_path
 from runner.runs import terminal
 from runner.stats import order_rank
 from runner.text import write_whole
@@ -142,7 +142,7 @@ def execute(options: argparse.Namespace) -> int:
     _print(measured, standings, options)
     _write(measured, standings, options)
     if options.plot is not None:
-        plot_real(measured, options.plot)
+        plot_real(measured, options.plot, measured_here(options.build))
     if measured.interrupted:
         print(f"interrupted: {len(measured.repetitions)} of {repetitions}", file=sys.stderr)
         return 130

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one command through bench/runner/launch.c and reads what it used."""
+"""Runs one command through src/launch/main.c and reads what it used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from runner.errors import BenchError
 from runner.launch import Usage, read_usage
 
-SOURCE = Path(__file__).resolve().parents[1] / "runner/launch.c"
+SOURCE = Path(__file__).resolve().parents[2] / "src/launch/main.c"
 TIMEOUT_S = 300.0
 
 

@@ -19,12 +19,13 @@ MARKS = "sD^vP"
 DRAWN = ("wall_s", "peak_rss_bytes")
 
 
-def plot_real(measured: Measured, path: Path) -> Path:
+def plot_real(measured: Measured, path: Path, where: str) -> Path:
     """Two panels, time and memory; a line a program, a mark an allocator, glibc = 1.
 
     Args:
         measured: at least one finished repetition with a program that counts.
         path: the PNG.
+        where: as of `measured_here`.
 
     Raises:
         BenchError: nothing to draw, matplotlib is missing or the file cannot be written.
@@ -56,6 +57,6 @@ def plot_real(measured: Measured, path: Path) -> Path:
     axes[0].set_yticks(places, rows)
     axes[1].legend(fontsize=8)
     figure.tight_layout()
-    saved = save(figure, path)
+    saved = save(figure, path, where)
     plt.close(figure)
     return saved

@@ -3,7 +3,8 @@
  *
  *   bench_paths --key          what the counts depend on: compiler, its version, architecture, grade
  *   bench_paths --list         the names of the paths, each with its weight
- *   bench_paths PATH COUNT     runs COUNT operations of the path inside measured()
+ *   bench_paths PATH COUNT...  runs COUNT operations of the path inside measured(); for each pair in a
+ *                              fork of its own, whose process id it prints: valgrind starts once
  *
  * instructions.py collects inside measured() only and subtracts two runs, so that what remains is
  * one operation and its loop.
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "callgrind.h"
 
@@ -57,6 +60,20 @@ static void print_key(void) {
     printf(" check%d %s\n", SW_CHECK, BENCH_BUILD_TYPE);
 }
 
+static void run_path(const char *name, const char *times) {
+    size_t count = (size_t)strtoul(times, NULL, 10);
+    if (count == 0 || count > COUNT_MAX) die(times, "the count must be 1 .. 131072");
+    for (size_t i = 0; i < path_count; i++) {
+        if (strcmp(name, paths[i].name) != 0) continue;
+        paths[i].ready();
+        paths[i].before(count);
+        CALLGRIND_START_INSTRUMENTATION;
+        measured(paths[i].run, count);
+        return;
+    }
+    die(name, "no such path; --list names them");
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--key") == 0) {
         print_key();
@@ -66,16 +83,19 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < path_count; i++) printf("%s %d\n", paths[i].name, paths[i].weight);
         return 0;
     }
-    if (argc != 3) die("usage", "bench_paths --key | --list | PATH COUNT");
-    size_t count = (size_t)strtoul(argv[2], NULL, 10);
-    if (count == 0 || count > COUNT_MAX) die(argv[2], "the count must be 1 .. 131072");
-    for (size_t i = 0; i < path_count; i++) {
-        if (strcmp(argv[1], paths[i].name) != 0) continue;
-        paths[i].ready();
-        paths[i].before(count);
-        CALLGRIND_START_INSTRUMENTATION;
-        measured(paths[i].run, count);
-        return 0;
+    if (argc < 3 || argc % 2 == 0)
+        die("usage", "bench_paths --key | --list | PATH COUNT [PATH COUNT ...]");
+    for (int i = 1; i < argc; i += 2) {
+        pid_t child = fork();
+        if (child == 0) {
+            run_path(argv[i], argv[i + 1]);
+            return 0;
+        }
+        int status = 0;
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+            die(argv[i], "its process failed");
+        printf("%d\n", (int)child);
+        fflush(stdout); /* the next fork would print it again */
     }
-    die(argv[1], "no such path; --list names them");
+    return 0;
 }

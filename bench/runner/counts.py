@@ -137,7 +137,8 @@ def parse_calls(profile: str) -> int:
     return sum(int(text) for text in re.findall(r"^calls=(\d+) ", profile, re.MULTILINE))
 
 
-def _collected(program: Program, path: str, operations: int) -> list[int]:
+def _collected(program: Program, runs: Sequence[tuple[str, int]]) -> list[list[int]]:
+    """The events of runs, each (path, operations), in processes below one valgrind."""
     valgrind = find_valgrind()
     if valgrind is None:
         raise BenchError("valgrind was not found: apt-get install valgrind")
@@ -145,7 +146,6 @@ def _collected(program: Program, path: str, operations: int) -> list[int]:
     if program.preload is not None:
         kept["LD_PRELOAD"] = str(program.preload)
     with tempfile.TemporaryDirectory(prefix="spanwise-bench-") as folder:
-        profile = Path(folder) / "profile"
         done = children.run(
             [
                 valgrind,
@@ -154,38 +154,59 @@ def _collected(program: Program, path: str, operations: int) -> list[int]:
                 "--cache-sim=yes",
                 "--branch-sim=yes",
                 "--toggle-collect=measured",
-                f"--callgrind-out-file={profile}",
+                f"--callgrind-out-file={folder}/%p",
                 str(program.file),
-                path,
-                str(operations),
+                *(str(word) for run in runs for word in run),
             ],
             env=kept,
         )
         if done.returncode != 0:
             said = [line for line in done.stderr.splitlines() if not line.startswith("==")]
+            what = " ".join(sorted({path for path, _ in runs}))
             last = (said or ["no message"])[-1]
-            raise BenchError(f"{program.file.name} {path} ended with {done.returncode}: {last}")
-        found = parse_collected(done.stderr)
-        calls = parse_calls(profile.read_text(encoding="utf-8"))
+            raise BenchError(f"{program.file.name} {what} ended with {done.returncode}: {last}")
+        return [_events(done.stderr, Path(folder), pid) for pid in done.stdout.split()]
+
+
+def _events(said: str, folder: Path, pid: str) -> list[int]:
+    """What callgrind said of a process, and the calls that it wrote down."""
+    own = [line for line in said.splitlines() if line.startswith(f"=={pid}==")]
+    found = parse_collected("\n".join(own))
+    calls = parse_calls((folder / pid).read_text(encoding="utf-8"))
     exact = [found[event] for event in ("Ir", "Dr", "Dw", "Bc")]
     return [*exact, calls, found["Bcm"] + found["Bim"], found["D1mr"] + found["D1mw"]]
 
 
-def count(program: Program, path: str) -> Counts:
-    """What one operation of a path executes, its loop included.
-
-    Raises:
-        BenchError: valgrind is missing or the program failed.
-    """
-    weight = weights_of(program)[path]
-    some, more = SHORT // weight, LONG // weight
-    long, short = _collected(program, path, more), _collected(program, path, some)
-    return Counts(*((a - b) / (more - some) for a, b in zip(long, short, strict=True)))
+def _count(program: Program, paths: Sequence[str]) -> list[Counts]:
+    """What one operation of each path executes, its loop included."""
+    weights = weights_of(program)
+    lengths = [(LONG // weights[path], SHORT // weights[path]) for path in paths]
+    runs = [(path, n) for path, pair in zip(paths, lengths, strict=True) for n in pair]
+    events = _collected(program, runs)
+    return [
+        Counts(*((a - b) / (more - some) for a, b in zip(long, short, strict=True)))
+        for (more, some), long, short in zip(lengths, events[::2], events[1::2], strict=True)
+    ]
 
 
 def count_all(wanted: Sequence[tuple[Program, str]]) -> list[Counts]:
-    """Counts of (program, path), several at once: other load changes no count."""
-    return children.each(lambda pair: count(*pair), wanted, os.cpu_count() or 1)
+    """Counts of (program, path), several at once: other load changes no count.
+
+    Raises:
+        BenchError: valgrind is missing or a program failed.
+    """
+    workers = os.cpu_count() or 1
+    shares = []
+    for program in dict.fromkeys(program for program, _ in wanted):
+        paths = [path for one, path in wanted if one == program]
+        shares += [(program, paths[part::workers]) for part in range(min(workers, len(paths)))]
+    counted = children.each(lambda share: _count(*share), shares, workers)
+    found = {
+        (program, path): counts
+        for (program, paths), share in zip(shares, counted, strict=True)
+        for path, counts in zip(paths, share, strict=True)
+    }
+    return [found[pair] for pair in wanted]
 
 
 def _lines(program: Path, option: str) -> list[str]:

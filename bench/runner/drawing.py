@@ -32,14 +32,21 @@ def pyplot() -> Any:
     return plt
 
 
-def save(figure: Any, path: Path) -> Path:
+def save(figure: Any, path: Path, measured: str = "") -> Path:
     """Writes a picture that is either complete or not there.
+
+    Args:
+        figure: matplotlib's.
+        path: the PNG.
+        measured: below the picture: date, commit and machine, as of `measured_on`.
 
     Raises:
         BenchError: it cannot be written; the message names the path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.stem + ".part.png")
+    if measured:
+        _write_below(figure, measured)
     try:
         figure.savefig(part, bbox_inches="tight")
         part.replace(path)
@@ -48,6 +55,19 @@ def save(figure: Any, path: Path) -> Path:
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def _write_below(figure: Any, line: str) -> None:
+    """Writes a small line below all that is drawn, legends outside of the axes as well."""
+    figure.canvas.draw()
+    figure.set_layout_engine("none")  # all stays where it is now, and so do these legends:
+    for legend in figure.legends:
+        if legend.get_bbox_to_anchor() is figure.bbox:
+            legend.set_bbox_to_anchor((0, 0, 1, 1), transform=figure.transFigure)
+    drawn = figure.get_tightbbox(figure.canvas.get_renderer())
+    width, height = figure.get_size_inches()
+    place = drawn.x0 / width, (drawn.y0 - 0.08) / height
+    figure.text(*place, line, fontsize=7, color=DARK, va="top")
 
 
 def bars(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command used, as bench/runner/launch.c reports it."""
+"""What a command used, as src/launch/main.c reports it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Usage:
 
 
 def read_usage(report: Path) -> Usage:
-    """Parses the line of launch.c."""
+    """Parses the line of the launcher."""
     try:
         kind, *numbers = report.read_text(encoding="ascii").split()
-        number, wall_ns, user_us, system_us, peak_kb = map(int, numbers)
+        number, wall_ns, user_us, system_us, peak_kb, _ = map(int, numbers)
     except (OSError, ValueError):
         return Usage(0.0, 0.0, 0, "the launcher wrote no report")
     error = "" if (kind, number) == ("exit", 0) else f"ended with {kind} {number}"

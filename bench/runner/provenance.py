@@ -79,6 +79,26 @@ def provenance(root: Path, build: Path) -> dict[str, Any]:
     }
 
 
+def measured_on(about: Mapping[str, Any]) -> str:
+    """Date, commit and machine in one line, for a picture; "" where figures were stored without.
+
+    Args:
+        about: as of `provenance`.
+    """
+    machine = about.get("machine")
+    if machine is None:
+        return ""
+    return (
+        f"{str(about['date'])[:10]}, commit {about['commit']}, {machine['cpu']},"
+        f" {machine['cpus']} processors"
+    )
+
+
+def measured_here(build: Path) -> str:
+    """As `measured_on`, of what was measured just now."""
+    return measured_on(provenance(Path(__file__).resolve().parents[2], build))
+
+
 def raw_results(run: Run, field: Field, about: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that was measured, failures included."""
     return {

@@ -27,13 +27,14 @@ from pathlib import Path
 
 from runner.errors import BenchError, NoPeerError
 
+from scoreboard import collector_speed
 from scoreboard.beside_reference import Bench
 from scoreboard.loop_speed import Row, Setting
 
 BENCH = Bench("arena")
 GO_SOURCE = Path(__file__).resolve().parents[1] / "arenas/go"
-OBJECTS = {"new_32": 1024, "slice_1k": 32, "pool_pair": 1}
-"""Objects in one iteration of a row of bench_arenas."""
+OBJECTS = {"new_32": 1024, "slice_1k": 32, "pool_pair": 1, "service": 320_000}
+"""Objects, or messages, in one iteration of a row of bench_arenas."""
 
 
 @functools.cache
@@ -68,15 +69,32 @@ def go_times(setting: Setting) -> dict[str, float]:
     return {name: float(ns) for name, ns in json.loads(done.stdout).items()}
 
 
-def ours_ns(row: str, setting: Setting) -> float:
+def ours_ns(row: str, setting: Setting, contender: str = "spanwise") -> float:
     """Nanoseconds an object of ours."""
-    return BENCH.times(row, ("spanwise",), setting)[0] / OBJECTS[row]
+    return BENCH.times(row, (contender,), setting)[0] / OBJECTS[row]
 
 
-def over_go(row: str, side: str, setting: Setting) -> float:
+def over_go(row: str, side: str, setting: Setting, contender: str = "spanwise") -> float:
     """Ours over Go's `side`, heap or arena."""
     go_program()
-    return ours_ns(row, setting) / go_times(setting)[f"{side}/{row}"]
+    return ours_ns(row, setting, contender) / go_times(setting)[f"{side}/{row}"]
+
+
+MESSAGES = collector_speed.Case("messages", 2_000_000, 70_000)
+IN_ARENAS = collector_speed.Case("messages_arena", MESSAGES.size, MESSAGES.quick)
+
+
+def beside_live(setting: Setting, key: str, peer: str) -> float:
+    """A figure of messages in arenas beside 12 MB of a collected heap, over that without arenas.
+
+    Args:
+        setting: of the run.
+        key: collections, or pause_ns.
+        peer: whose heap has the objects otherwise: Go's, or ours.
+    """
+    measure = collector_speed.go if peer == "Go" else collector_speed.ours
+    theirs = measure(MESSAGES, setting, key)
+    return collector_speed.ours(IN_ARENAS, setting, key) / theirs
 
 
 ROWS = (
@@ -86,6 +104,17 @@ ROWS = (
     Row("new 32 B, Go heap", "x", functools.partial(over_go, "new_32", "heap")),
     Row("slice 1 KiB, Go arena", "x", functools.partial(over_go, "slice_1k", "arena")),
     Row("slice 1 KiB, Go heap", "x", functools.partial(over_go, "slice_1k", "heap")),
+    Row("message, Go heap", "x", functools.partial(over_go, "service", "heap")),
+    Row("message, Go arena", "x", functools.partial(over_go, "service", "arena")),
+    Row(
+        "message in safe mode, Go heap",
+        "x",
+        functools.partial(over_go, "service", "heap", contender="spanwise_safe"),
+    ),
+    Row("collections, Go heap", "x", functools.partial(beside_live, key="collections", peer="Go")),
+    Row("pauses, Go heap", "x", functools.partial(beside_live, key="pause_ns", peer="Go")),
+    Row("collections, same heap", "x", functools.partial(beside_live, key="collections", peer="")),
+    Row("pauses, same heap", "x", functools.partial(beside_live, key="pause_ns", peer="")),
     Row("pool get and put", "ns", functools.partial(ours_ns, "pool_pair")),
 )
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast readers and multi-buffer memory are: ours over a plain reference in C.
+"""How fast readers, multi-buffer memory and stacks are: ours over a plain reference in C.
 
-Both are inline code of one program, bench_buffers. A value is the ratio of two CPU times of a run;
+Both are inline code of one program, bench_buffers. Stacks stand beside a fixed one without a guard,
+and growth by copy beside a chain. A value is the ratio of two CPU times of a run;
 the limit of targets.toml is the ratio asked for. Exit 1: a limit is missed.
 
 Examples:
@@ -37,6 +38,9 @@ ROWS = (
     _row("scalable pair", "scalable_pair"),
     _row("batch of ten 1 KiB", "batch"),
     _row("copy_to, 100 KiB", "copy_to"),
+    BENCH.row("stack by copy, 32 calls", "stack_calls", ("copy",), "fixed"),
+    BENCH.row("stack of a chain, 32 calls", "stack_calls", ("chain",), "fixed"),
+    BENCH.row("stack by copy, fill 1 MiB", "stack_fill", ("copy",), "chain"),
 )
 
 

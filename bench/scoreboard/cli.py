@@ -16,7 +16,7 @@ from runner.command import (
 )
 from runner.counts import Counts
 from runner.errors import BenchError
-from runner.provenance import provenance, write_results
+from runner.provenance import measured_on, provenance, write_results
 from runner.runs import (
     Job,
     MemoryUse,
@@ -28,7 +28,7 @@ from runner.session import QUICK_MIN_TIME_S, REPETITIONS, add_run_options, measu
 from runner.simulate import UNSIMULATED, simulate_all, tables
 from runner.text import text_table, write_whole
 
-from scoreboard import report, scripted, show, targets_file
+from scoreboard import original_speed, report, scripted, show, targets_file
 from scoreboard.judge import Rules
 from scoreboard.machine import key_of, this_machine
 from scoreboard.means import score_programs
@@ -39,6 +39,12 @@ from scoreboard.targets import SCRIPTED, Target, TargetFile
 
 BENCH = Path(__file__).resolve().parents[1]
 TARGETS = Path(__file__).with_name("targets.toml")
+ORIGINAL_ROUNDS = 5
+ORIGINAL = ("range", "buffer")  # beginnings of rows that the Go library has, too
+UNUSED_BESIDE_ORIGINAL = (
+    *("json", "plot", "gobench", "simulate", "resume", "calm", "memory", "all"),
+    *("peer", "linked", "linked_peers"),
+)
 
 EXAMPLE = """examples:
   ./dev bench                         first figures: ours beside glibc and the preloaded peers
@@ -48,7 +54,10 @@ EXAMPLE = """examples:
   ./dev bench --scoreboard --rows loop  optimiser, simulator, sweep, replay; some minutes
   ./dev bench --scoreboard --rows 'range*'  range allocators beside plain references
   ./dev bench --scoreboard --rows 'arena*'  arenas beside a loop that bumps and clears, and Go
+  ./dev bench --scoreboard --rows 'gc*'     the collector beside Go's and Boehm's
   ./dev bench --scoreboard --rows 'buffer*' readers and multi-buffer memory beside plain ones
+  ./dev bench --peer-go ~/src/gomem   ranges and buffers beside the Go library they follow
+  ./dev bench --peer-go ~/src/gomem --scoreboard --rows 'range*'  verdicts, then beside the library
   ./dev bench --scoreboard --rows 'field*'  programs of bench/field beside seven allocators
   ./dev bench --scoreboard --resume   goes on where a scoreboard was cut short
   ./dev bench --scoreboard --calm     on a machine that others use too: waits for calm moments
@@ -75,6 +84,13 @@ def parser() -> argparse.ArgumentParser:
         "--simulate",
         action="store_true",
         help="with --rows 'field/*': instructions and mispredictions by cachegrind, no times",
+    )
+    add(
+        "--peer-go",
+        type=Path,
+        metavar="DIR",
+        help="ranges and buffers beside the Go library GoMem in DIR, and its own cases; with "
+        "--rows those rows alone, with --scoreboard behind their verdicts",
     )
     add("--gobench", type=Path, metavar="FILE", help="also writes Go benchmark text for benchstat")
     return made
@@ -131,7 +147,7 @@ def _execute_scripts(options: argparse.Namespace, file: TargetFile) -> int:
     if not options.json:
         print(f"\nraw results: {path}")
     if options.plot is not None:
-        plot_scoreboard(scores, options.plot)
+        plot_scoreboard(scores, options.plot, measured_on(about))
     return 0
 
 
@@ -147,8 +163,41 @@ def _simulate(options: argparse.Namespace, file: TargetFile) -> int:
     return 0
 
 
+def _refuse_beside_original(options: argparse.Namespace) -> None:
+    """What --peer-go would have to ignore.
+
+    Raises:
+        BenchError: such an option is given.
+    """
+    for word in UNUSED_BESIDE_ORIGINAL:
+        if getattr(options, word) not in (None, False, []):
+            name = word.replace("_", "-")
+            raise BenchError(f"--peer-go prints tables of its own: leave out --{name}")
+    if options.scoreboard and not (options.rows or "").startswith(ORIGINAL):
+        raise BenchError("--peer-go with --scoreboard: give --rows 'range*' or --rows 'buffer*'")
+
+
+def _beside_original(options: argparse.Namespace) -> int:
+    """The verdicts of rows, if they are asked for, and the Go library's times."""
+    _refuse_beside_original(options)
+    original_speed.rows_of(options.rows)
+    if options.scoreboard:
+        _execute_scripts(options, targets_file.load(options.targets))
+        print()
+    rounds = options.repetitions or ORIGINAL_ROUNDS
+    return original_speed.compare(
+        options.peer_go,
+        rounds=1 if options.quick else rounds,
+        quick=options.quick,
+        say=print,
+        pattern=options.rows,
+    )
+
+
 def execute(options: argparse.Namespace) -> int:
     """Runs what the options ask for; returns the exit status."""
+    if options.peer_go is not None:
+        return _beside_original(options)
     file = targets_file.load(options.targets)
     if options.simulate:
         return _simulate(options, file)
@@ -192,12 +241,15 @@ def execute(options: argparse.Namespace) -> int:
     if options.gobench is not None:
         write_whole(options.gobench, report.go_benchmark_text(run, about))
     if options.plot is not None:
-        show.draw(options, run, scores)
+        show.draw(options, run, scores, about)
     return 130 if run.interrupted else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 when the output was cut off, 2 for bad input, 130 after Ctrl-C."""
+    """Returns 0, 1 when the output was cut off, 2 for bad input, 130 after Ctrl-C.
+
+    With --peer-go also 1 when a row is slower than the original.
+    """
     options = parser().parse_args(arguments)
 
     def work() -> int:

@@ -34,6 +34,8 @@ from numpy.typing import NDArray
 from runner.errors import NoPeerError
 from runner.stats import Interval, interval
 from spanwise import _lib
+from spanwise.optimizer.search import WASTE_PERCENT
+from spanwise.optimizer.solver import NO_BOUND
 from spanwise.recordings.sources import write_ops
 
 from scoreboard import targets_file
@@ -44,6 +46,7 @@ LIVE_OBJECTS = 10_000
 SWEPT_TABLES = 50
 OPTIMIZED_CLASSES = 128
 OPTIMIZED_SIZES = 4096
+RESIDENT_CLASSES = 32
 # Bytes that small programs ask for: a few common sizes and a tail.
 SIZES = (16, 24, 32, 32, 40, 48, 48, 56, 64, 64, 72, 80, 96, 120, 200, 344, 512, 33, 90, 1200)
 
@@ -80,6 +83,15 @@ class Row:
 
 def optimise(_setting: Setting) -> float:
     """Seconds for every best table of 1 to 128 classes over 4,096 sizes at 8-byte steps."""
+    return _optimise(NO_BOUND)
+
+
+def optimise_bounded(_setting: Setting) -> float:
+    """The same where no unseen size may waste more than a quarter of its slot."""
+    return _optimise(WASTE_PERCENT)
+
+
+def _optimise(waste_percent: int) -> float:
     ffi, lib = _lib.ffi, _lib.lib
     options = ffi.new("sw_optimize_options *")
     lib.sw_optimize_options_init(options)
@@ -90,10 +102,40 @@ def optimise(_setting: Setting) -> float:
     weights[8 : options.max_bytes + 1 : 8] = rng.integers(1, 1_000_000, OPTIMIZED_SIZES)
     out = ffi.new("sw_optimizer **")
     start = time.perf_counter()
-    _lib.check(lib.sw_optimizer_create(options, _lib.pointer(weights, "const double *"), out))
+    pointer = _lib.pointer(weights, "const double *")
+    _lib.check(lib.sw_optimizer_create_bounded(options, waste_percent, pointer, out))
     seconds = time.perf_counter() - start
     lib.sw_optimizer_destroy(out[0])
     return seconds
+
+
+def optimise_resident(setting: Setting) -> float:
+    """Seconds of `optimize` for the objective resident: search, trial, no cross-validation."""
+    recording = sw.Recording.open(setting.recording)
+    start = time.perf_counter()
+    sw.optimize(recording, RESIDENT_CLASSES, progress=False)
+    return time.perf_counter() - start
+
+
+def optimise_two(setting: Setting) -> float:
+    """Seconds of the same for two recordings of half the length each, without cross-validation."""
+    return _optimise_two(setting, folds=0)
+
+
+def optimise_folds(setting: Setting) -> float:
+    """Seconds of that with the cross-validation which several recordings have unasked."""
+    return _optimise_two(setting, folds=None)
+
+
+def _optimise_two(setting: Setting, folds: int | None) -> float:
+    events = len(sw.Recording.open(setting.recording))
+    halves = [setting.recording.with_name(f"half-{seed}.swt") for seed in (2, 3)]
+    for seed, half in zip((2, 3), halves, strict=True):
+        if not half.exists():
+            make_recording(half, events // 2, seed)
+    start = time.perf_counter()
+    sw.optimize(halves, RESIDENT_CLASSES, folds=folds, progress=False)
+    return time.perf_counter() - start
 
 
 def simulate(setting: Setting) -> float:
@@ -147,6 +189,10 @@ def replay(setting: Setting) -> float:
 
 ROWS = (
     Row("optimiser 4096 sizes x 128 classes", "s", optimise),
+    Row("optimiser 4096 sizes x 128 classes, bounded", "s", optimise_bounded),
+    Row("optimize resident, 10 M events, 32 classes", "s", optimise_resident),
+    Row("optimize resident, 2 x 5 M events, 32 classes", "s", optimise_two),
+    Row("optimize resident, 2 x 5 M events, 32 classes, folds", "s", optimise_folds),
     Row("simulator, an event", "ns", simulate),
     Row("sweep 50 tables x 10 M events", "s", sweep_threads),
     Row("sweep 50 tables x 10 M events, Dask", "s", sweep_cluster),
@@ -215,9 +261,9 @@ def line_of(row: dict[str, Any]) -> str:
     return f"{row['name']:<38} {value} {limit}{row['verdict']}"
 
 
-def blocks(events: int, live: int) -> Iterator[NDArray[np.void]]:
+def blocks(events: int, live: int, seed: int = 1) -> Iterator[NDArray[np.void]]:
     """Steady replacement, a million operations at a time."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     first = np.zeros(live, dtype=sw.OPS_DTYPE)
     first["object"] = np.arange(live)
     first["size"] = rng.choice(SIZES, live)
@@ -234,9 +280,9 @@ def blocks(events: int, live: int) -> Iterator[NDArray[np.void]]:
         done += 2 * pairs
 
 
-def make_recording(path: Path, events: int) -> None:
+def make_recording(path: Path, events: int, seed: int = 1) -> None:
     """Steady replacement, on disk."""
-    write_ops(path, blocks(events, LIVE_OBJECTS))
+    write_ops(path, blocks(events, LIVE_OBJECTS, seed))
 
 
 def main() -> int:

@@ -19,13 +19,14 @@ from scoreboard.scores import Score
 COLOURS = {MET: "#009E73", MISSED: "#D55E00"}
 
 
-def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
+def plot_figures(run: Run, benches: Sequence[str], path: Path, measured: str) -> Path:
     """One panel a row: a bar a contender, median ns with its interval.
 
     Args:
         run: what was measured.
         benches: the rows drawn.
         path: the PNG.
+        measured: as of `measured_on`.
 
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
@@ -52,17 +53,18 @@ def plot_figures(run: Run, benches: Sequence[str], path: Path) -> Path:
         axis.set_xlabel("ns an operation", fontsize=8)
         axis.tick_params(labelsize=8)
     figure.tight_layout()
-    saved = save(figure, path)
+    saved = save(figure, path, measured)
     plt.close(figure)
     return saved
 
 
-def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
+def plot_scoreboard(scores: Sequence[Score], path: Path, measured: str) -> Path:
     """Each row's ratio with its interval, and its target as a tick.
 
     Args:
         scores: the scoreboard.
         path: the PNG.
+        measured: as of `measured_on`.
 
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
@@ -96,7 +98,7 @@ def plot_scoreboard(scores: Sequence[Score], path: Path) -> Path:
     )
     axis.set_title("Scoreboard")
     axis.legend(handles=_legend(plt, scores), loc="upper left", bbox_to_anchor=(1.01, 1))
-    saved = save(figure, path)
+    saved = save(figure, path, measured)
     plt.close(figure)
     return saved
 

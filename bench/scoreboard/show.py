@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runner.provenance import measured_on
 from runner.runs import MemoryUse, Run
 
 from scoreboard import report
@@ -69,9 +70,13 @@ def print_scoreboard(options: argparse.Namespace, scores: Sequence[Score]) -> No
     print(report.scoreboard_table(scores))
 
 
-def draw(options: argparse.Namespace, run: Run, scores: Sequence[Score]) -> None:
+def draw(
+    options: argparse.Namespace, run: Run, scores: Sequence[Score], about: Mapping[str, Any]
+) -> None:
     """Draws what was asked for to --plot."""
+    measured = measured_on(about)
     if scores:
-        plot_scoreboard(scores, options.plot)
+        plot_scoreboard(scores, options.plot, measured)
     else:
-        plot_figures(run, list(dict.fromkeys(job.bench for job in run.jobs)), options.plot)
+        benches = list(dict.fromkeys(job.bench for job in run.jobs))
+        plot_figures(run, benches, options.plot, measured)

@@ -22,7 +22,7 @@ METRICS = {
     "free_p999": "cycles",
     "rss_growth": "x",
 }
-SCRIPTED = ("arena", "loop", "range", "buffer")  # how the names of rows begin that scripts measure
+SCRIPTED = ("arena", "gc", "loop", "range", "buffer")  # beginnings of names that scripts measure
 FIELD = "field"  # how the names of rows begin that programs of bench/field measure
 PROPER = ("linked", "preload", "go")  # other allocators: these rows name a reference
 REQUIREMENT = re.compile(r"^([a-z][a-z0-9-]*) >= (\d+(?:\.\d+)*)$")

@@ -60,6 +60,16 @@ STUDIES = {
         "what fitted tables gain on inputs that they were not fitted to",
         PACKAGE,
     ),
+    "tables-save": Study(
+        "studies.tables_save.cli",
+        "what size-class tables save of real programs' memory, and of what, on unseen inputs",
+        PACKAGE,
+    ),
+    "policies": Study(
+        "studies.policies.cli",
+        "what policies beside size classes save of real programs' memory, and cost in time",
+        PACKAGE,
+    ),
     "loop-check": Study(
         "studies.loop_check", "whether what the simulator predicts is what is measured", PACKAGE
     ),
@@ -69,8 +79,23 @@ STUDIES = {
         PACKAGE,
     ),
     "resident": Study(
-        "studies.resident",
+        "studies.resident.cli",
         "how far predicted resident bytes are from measured ones, and where they are",
+        PACKAGE,
+    ),
+    "causes": Study(
+        "studies.causes.cli",
+        "where the resident bytes of programs go, by cause, beside other allocators",
+        PACKAGE,
+    ),
+    "ledger-speed": Study(
+        "studies.ledger_speed",
+        "how fast ledgers, time lines and named call sites of long recordings are",
+        PACKAGE,
+    ),
+    "report-speed": Study(
+        "studies.report_speed",
+        "how long reports, call sites of waste and heap maps of long recordings take",
         PACKAGE,
     ),
     "record-cost": Study(
@@ -81,6 +106,41 @@ STUDIES = {
     "replace-floor": Study(
         "studies.replace_floor",
         "the least memory that random replacement costs where a slot keeps its class",
+        PACKAGE,
+    ),
+    "fragmentation": Study(
+        "studies.fragmentation",
+        "how much room placements need beyond what is live, beside Robson's bound",
+        PACKAGE,
+    ),
+    "gc-headroom": Study(
+        "studies.gc_figures.headroom",
+        "what the collector's headroom buys: time, peak and pauses at 25 to 400 percent",
+        BENCHES,
+    ),
+    "gc-growth": Study(
+        "studies.gc_figures.growth",
+        "how the time of a collection grows from 1 to 50 million objects",
+        BENCHES,
+    ),
+    "gc-ablation": Study(
+        "studies.gc_figures.ablation",
+        "what parts of marking save: prefetch distance, order, pages of spans, huge pages",
+        BENCHES,
+    ),
+    "arena-matrix": Study(
+        "studies.arenas.matrix",
+        "when an arena pays beside a heap and pools: size of objects, lifetime, threads",
+        BENCHES,
+    ),
+    "arena-chunks": Study(
+        "studies.arenas.chunks",
+        "how large an arena's chunks should be: time of an object, dead bytes that it holds",
+        BENCHES,
+    ),
+    "arena-latency": Study(
+        "studies.arenas.latency",
+        "latencies of the message server at a fixed rate, by strategy, beside Go",
         PACKAGE,
     ),
     "places": Study(

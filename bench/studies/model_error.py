@@ -48,7 +48,7 @@ def recordings(files: list[str], folder: Path) -> Iterator[sw.Recording]:
             continue
         path = folder / f"{name}.swt"
         with Path(os.devnull).open("w") as nothing:
-            run_recorded(argv, path, env=env, stdout=nothing)
+            run_recorded(argv, path, stacks=0, env=env, stdout=nothing)
         yield sw.Recording.open(path)
 
 

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spanwise import _lib
-from spanwise.recordings.recorder import RECORDER
+from spanwise.recordings.recorder import RECORDER, STACKS
 
 LOOPS, FUNCTIONS = 50, 550
 JSON_JOB = """import json
@@ -69,7 +69,7 @@ def seconds(command: list[str], environment: dict[str, str], cwd: Path) -> float
 
 Variant = tuple[list[str], dict[str, str]]
 """A command and its environment."""
-PLAIN, WHOLE, ALONE = "plain", "spanwise record", "recorder alone"
+PLAIN, WHOLE, ALONE, HEAPTRACK = "plain", "spanwise record", "recorder alone", "heaptrack"
 
 
 def variants(job: list[str], recorder: Path, stacks: int) -> dict[str, Variant]:
@@ -95,8 +95,8 @@ def variants(job: list[str], recorder: Path, stacks: int) -> dict[str, Variant]:
         WHOLE: ([*command, "--stacks", str(stacks), "--", *job], whole),
         ALONE: (job, alone),
     }
-    if shutil.which("heaptrack"):
-        found["heaptrack"] = (["heaptrack", "-o", "job.heaptrack", *job], base)
+    if shutil.which(HEAPTRACK):
+        found[HEAPTRACK] = ([HEAPTRACK, "-o", "job.heaptrack", *job], base)
     return found
 
 
@@ -135,6 +135,8 @@ def measure(name: str, job: list[str], options: argparse.Namespace) -> dict[str,
             f"   {middle:5.2f} x plain  [{low:.2f}, {high:.2f}]"
         )
         rows[key] = {"seconds": times, "ratio": middle}
+    if HEAPTRACK not in runs:
+        print("  heaptrack       left out: it is not installed (Debian's package heaptrack)")
     print(f"  recordings of the last round: {size:,} bytes")
     return rows
 
@@ -149,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--recorder", type=Path, help=f"another {RECORDER} than the package's")
     parser.add_argument("--quick", action="store_true", help="small jobs, once: that it runs")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--stacks", type=int, default=1, help="return addresses a call site")
+    parser.add_argument("--stacks", type=int, default=STACKS, help="return addresses a call site")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON as well")
     options = parser.parse_args(arguments)
     options.recorder = options.recorder or _lib.native_library(RECORDER)

@@ -44,7 +44,28 @@ def test_the_command_is_timed_not_the_recorder(
     assert rows["recorder alone"] == {"seconds": [1.5, 1.5], "ratio": 1.5}
     assert rows["bytes"] == 5
     assert [files for _, files in began] == [{"job.c", "job.py"}] * 6
-    assert "spanwise record   3.000 s    3.00 x plain  [3.00, 3.00]" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "spanwise record   3.000 s    3.00 x plain  [3.00, 3.00]" in said
+    assert "heaptrack       left out: it is not installed" in said
+
+
+def test_heaptrack_is_run_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole stacks, the same job, no preload of ours; 8 seconds beside a plain run of 1."""
+
+    def seconds(command: list[str], environment: dict[str, str], cwd: Path) -> float:
+        if command[0] != record_cost.HEAPTRACK:
+            return 1.0
+        assert command[3:] == JOB and "LD_PRELOAD" not in environment
+        assert environment["PYTHONMALLOC"] == "malloc"
+        return 8.0
+
+    monkeypatch.setattr(record_cost, "seconds", seconds)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    rows = record_cost.measure("a job", JOB, options(1))
+    assert rows["heaptrack"] == {"seconds": [8.0], "ratio": 8.0}
+    assert "left out" not in capsys.readouterr().out
 
 
 def test_the_command_leaves_a_finished_recording(tmp_path: Path) -> None:

@@ -46,9 +46,15 @@ func least(each int, seconds float64, batch func()) float64 {
 }
 
 func main() {
-	seconds := 0.05
+	if len(os.Args) == 5 && os.Args[1] == "open" {
+		if !openLoop(os.Args[2:]) {
+			os.Exit(2)
+		}
+		return
+	}
+	seconds, messages := 0.05, uint64(320_000)
 	if len(os.Args) > 1 && os.Args[1] == "quick" {
-		seconds = 0.001
+		seconds, messages = 0.001, 3200
 	}
 	told := map[string]float64{
 		"heap/new_16": least(objects, seconds, func() {
@@ -88,6 +94,10 @@ func main() {
 			a.Free()
 		}),
 	}
+	told["heap/service"], _ = serveAll(messages, false)
+	cpu, checksum := serveAll(messages, true)
+	told["arena/service"] = cpu
+	told["checksum"] = float64(uint32(checksum))
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		os.Exit(1)
 	}

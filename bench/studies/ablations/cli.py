@@ -19,7 +19,7 @@ from runner.command import add_calm_option, check_options, run_command
 from runner.drawing import pyplot
 from runner.errors import BenchError
 from runner.patterns import matches
-from runner.provenance import provenance
+from runner.provenance import measured_on, provenance
 
 from studies.ablations import plot as ablation_plot
 from studies.ablations import report as ablation_report
@@ -168,7 +168,8 @@ def execute(options: argparse.Namespace) -> int:
         if calm is not None:
             print(describe(about["calm_runs"]))
     if options.plot is not None:
-        print(f"picture: {ablation_plot.plot(cells, options.plot)}", file=sys.stderr)
+        picture = ablation_plot.plot(cells, options.plot, measured_on(about))
+        print(f"picture: {picture}", file=sys.stderr)
     return 0
 
 

@@ -82,12 +82,13 @@ def _legend(figure: Any, plt: Any) -> None:
     )
 
 
-def plot(cells: Sequence[Cell], path: Path) -> Path:
+def plot(cells: Sequence[Cell], path: Path, measured: str) -> Path:
     """Median nanoseconds with intervals, hot and cold on one axis, which all panels share.
 
     Args:
         cells: of any number of ablations.
         path: the PNG.
+        measured: as of `measured_on`.
 
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
@@ -116,6 +117,6 @@ def plot(cells: Sequence[Cell], path: Path) -> Path:
             axis.set_title(name, fontsize=8)
         axes[-1].set_xlabel(f"ns an operation ({HOT}, {COLD}): median, interval", fontsize=8)
     _legend(figure, plt)
-    saved = save(figure, path)
+    saved = save(figure, path, measured)
     plt.close(figure)
     return saved

@@ -132,6 +132,7 @@ def test_no_ratio_where_a_cold_difference_is_negative() -> None:
     assert "-" in ablation_report.table(cells)
 
 
+@pytest.mark.by_hand
 def test_bad_input() -> None:
     done = run("--only", "bogus")
     assert done.returncode == 2
@@ -142,6 +143,7 @@ def test_bad_input() -> None:
     assert run("--repetitions", "0").returncode == 2
 
 
+@pytest.mark.by_hand
 def test_ctrl_c_stops_it_and_leaves_nothing(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, str(BENCH / "run_study.py"), "ablations", "--build", str(tmp_path)],
@@ -158,6 +160,7 @@ def test_ctrl_c_stops_it_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".part-*"))
 
 
+@pytest.mark.by_hand
 def test_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     cells = [
@@ -165,7 +168,7 @@ def test_picture(tmp_path: Path) -> None:
         for state in (HOT, COLD)
         for variant in ("ours", "divide")
     ]
-    picture = ablation_plot.plot(cells, tmp_path / "picture.png")
+    picture = ablation_plot.plot(cells, tmp_path / "picture.png", "here")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 
@@ -187,6 +190,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         built(tmp_path, ("", None))
 
 
+@pytest.mark.by_hand
 def test_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = patches.Patch(patches.PATCHES["scan"].ours, "#error broken\n")
     monkeypatch.setitem(patches.PATCHES, "scan", broken)
@@ -227,6 +231,7 @@ def test_a_missing_counter_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "no counts" in ablation_report.legend("none", 10, full=True)
 
 
+@pytest.mark.by_hand
 def test_end_to_end(tmp_path: Path) -> None:
     """Builds two variants, times and counts a row of each."""
     arguments = ("--only", "scan-bits", "--rows", "malloc/16", "--json", "--repetitions", "1")

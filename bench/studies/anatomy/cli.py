@@ -14,6 +14,7 @@ from pathlib import Path
 from runner import children
 from runner.command import check_options, run_command
 from runner.errors import BenchError
+from runner.provenance import provenance
 from runner.stats import median, order_rank
 from runner.text import write_whole
 
@@ -183,7 +184,10 @@ def run(options: argparse.Namespace) -> int:
     if options.folded is not None:
         write_whole(options.folded, report.folded(found, operations))
     if options.plot is not None:
-        report.plot(found, f"objects of {size} B, {options.live} live; {key}", options.plot)
+        made = provenance(BENCH.parent, options.build)
+        where = f"{str(made['date'])[:10]}, commit {made['commit']}, {made['machine']['cpu']}"
+        heading = f"objects of {size} B, {options.live} live; {key}; {where}"
+        report.plot(found, heading, options.plot)
     problems = complaints(found)
     for problem in problems:
         print(f"anatomy: {problem}", file=sys.stderr)

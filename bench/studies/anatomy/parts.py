@@ -98,6 +98,8 @@ PARTS = (
             r"sw_fast_cache_alloc",
             r"sw_fast_take",
             r"is_tiny",
+            r"sw_heap_is_collected",
+            r"sw_large_alloc",
             r"sw_object_from_word",
             r"finish",
         ),
@@ -168,7 +170,12 @@ PARTS = (
     Part(
         "refill",
         "#D55E00",
-        functions=(r"sw_alloc_slow", r"sw_refill_(quick|next_word|span_class)"),
+        functions=(
+            r"sw_alloc_slow(_path)?",
+            r"alloc_slow",
+            r"sw_variety_note",
+            r"sw_refill_(quick|next_word|span_class)",
+        ),
         roots=("sw_refill_alloc",),
     ),
     Part("free", "#5E4FA2", roots=("sw_cache_free", "sw_fast_free")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ class Anatomy:
     def time(self) -> Interval | None:
         """Median ns an operation with its interval; None when nothing was timed."""
         return interval(self.ns) if self.ns else None
+
+    @property
+    def ns_an_instruction(self) -> float | None:
+        """The median over the instructions: a mean, since these are not timed one by one."""
+        return None if self.time is None else self.time.median / self.instructions
 
     def by_part(self) -> dict[str, float]:
         """Instructions an operation of each part, in the order of tables; the collector has 0."""
@@ -230,7 +236,13 @@ def plot(found: Sequence[Anatomy], about: str, path: Path) -> Path:
         axis.grid(False)
         axis.tick_params(labelsize=8)
         axis.set_title(_panel_title(known[name]), loc="left", fontsize=10)
-        axis.set_xlabel("instructions an operation", fontsize=8)
+        ns = known[name].ns_an_instruction
+        if ns is not None:
+            axis.xaxis.set_major_formatter(partial(_count_and_ns, ns=ns))
+        axis.set_xlabel(
+            "instructions an operation" + ("" if ns is None else "; below, their share of its ns"),
+            fontsize=8,
+        )
         letters = axis.get_position().width * width * 72 / (LABEL_POINTS * LETTER)
         _draw(axis, trees[name], 0.0, 0, widest / letters)
     figure.suptitle(f"One allocation taken apart: {about}", x=0.01, y=0.995, ha="left", fontsize=11)
@@ -238,6 +250,11 @@ def plot(found: Sequence[Anatomy], about: str, path: Path) -> Path:
     saved = save(figure, path)
     plt.close(figure)
     return saved
+
+
+def _count_and_ns(count: float, _: object = None, *, ns: float) -> str:
+    """A tick's label: instructions, and the nanoseconds of so many average ones."""
+    return f"{count:g}\n{count * ns:.1f} ns"
 
 
 def _panel_title(each: Anatomy) -> str:

@@ -217,6 +217,15 @@ def test_folded() -> None:
     )
 
 
+def test_nanoseconds_of_the_flame_graph() -> None:
+    """10 instructions an operation, and medians of 4 ns: 0.4 ns each."""
+    one = make_anatomy()
+    assert one.ns_an_instruction is None
+    timed = make_anatomy(ns=(3.0, 4.0, 5.0))
+    assert timed.ns_an_instruction == pytest.approx(0.4)
+    assert anatomy_report._count_and_ns(20.0, ns=0.4) == "20\n8.0 ns"
+
+
 def test_boxes_of_the_flame_graph() -> None:
     root = anatomy_report.tree(make_anatomy())
     run = root.above["run_cache"]
@@ -277,6 +286,7 @@ def anatomy(
 
 
 @needs_tools
+@pytest.mark.by_hand
 def test_stack_it_beside_stack_it2(build: Path, tmp_path: Path) -> None:
     picture, text = tmp_path / "a.png", tmp_path / "a.txt"
     words = ("--json", "--repetitions", "1", "--plot", picture, "--folded", text)
@@ -304,6 +314,7 @@ def test_stack_it_beside_stack_it2(build: Path, tmp_path: Path) -> None:
 
 
 @needs_tools
+@pytest.mark.by_hand
 def test_batches_of_a_larger_class(build: Path) -> None:
     done = anatomy(build, "--class", "20", "--live", "500", "--repetitions", "0")
     assert done.returncode == 0, done.stderr
@@ -316,6 +327,7 @@ def test_batches_of_a_larger_class(build: Path) -> None:
 
 
 @needs_tools
+@pytest.mark.by_hand
 def test_a_size_without_an_inline_path(build: Path) -> None:
     done = anatomy(build, "--size", "2000", "--repetitions", "0", "--json")
     assert done.returncode == 0, done.stderr
@@ -324,6 +336,7 @@ def test_a_size_without_an_inline_path(build: Path) -> None:
 
 
 @needs_tools
+@pytest.mark.by_hand
 def test_a_program_without_debug_information(build: Path, tmp_path: Path) -> None:
     shutil.copy(build / "bench_anatomy", tmp_path)
     subprocess.run(["strip", "-g", tmp_path / "bench_anatomy"], check=True)
@@ -346,6 +359,7 @@ def test_a_program_without_debug_information(build: Path, tmp_path: Path) -> Non
         ),
     ],
 )
+@pytest.mark.by_hand
 def test_a_missing_tool(build: Path, tmp_path: Path, tools: list[str], said: str) -> None:
     for tool in tools:
         script = tmp_path / tool

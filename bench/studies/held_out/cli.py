@@ -30,6 +30,7 @@ BASELINES = ("go", "c16", "jemalloc", "tcmalloc", "mimalloc")
 COUNTS = (16, 24, 32, 67)
 LARGEST = 32768
 HELD_COUNTS = (24, 32, 67)
+QUICK_COUNTS = (24,)
 COMMAND = "./dev study held-out --write docs/measurements/2026-11-21-held-out.md"
 
 
@@ -61,17 +62,21 @@ def record_all(folder: Path, only: Sequence[str]) -> list[Pair]:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def arithmetic(pairs: Sequence[Pair], objective: str, align: int) -> list[str]:
+def arithmetic(
+    pairs: Sequence[Pair], objective: str, align: int, counts: Sequence[int]
+) -> list[str]:
     """Waste over requested, %, of what was held out; in brackets of what was fitted to."""
-    head = ["program", *BASELINES, *(f"best {count}" for count in COUNTS), "24 saves of c16's"]
+    head = ["program", *BASELINES, *(f"best {count}" for count in counts), "24 saves of c16's"]
     lines = _head(head)
     for pair in pairs:
         seen = profile_of(pair.fitted, objective).up_to(LARGEST)
         unseen = profile_of(pair.judged, objective).up_to(LARGEST)
         cells = [f"{100 * unseen.waste(sw.SizeClassTable.named(n)).share:.1f}" for n in BASELINES]
         gains = ""
-        for count in COUNTS:
-            best = sw.optimize(pair.fitted, count, objective, align=align, partial=0).table
+        for count in counts:
+            best = sw.optimize(
+                pair.fitted, count, objective, align=align, partial=0, waste_percent=100
+            ).proposal
             inside, outside = seen.waste(best).share, unseen.waste(best).share
             cells.append(f"{100 * outside:.1f} ({100 * inside:.1f})")
             if count == 24:
@@ -85,14 +90,16 @@ def arithmetic(pairs: Sequence[Pair], objective: str, align: int) -> list[str]:
     return lines
 
 
-def simulated(pairs: Sequence[Pair]) -> list[str]:
+def simulated(pairs: Sequence[Pair], counts: Sequence[int]) -> list[str]:
     """Held beyond requested over requested, %, at the peak of what was held out."""
-    head = ["program", *BASELINES, *(f"held {count}" for count in HELD_COUNTS)]
+    head = ["program", *BASELINES, *(f"held {count}" for count in counts)]
     lines = _head([*head, "32 with a prior of 1 %"])
     for pair in pairs:
         tables = [sw.SizeClassTable.named(name) for name in BASELINES]
-        tables += [sw.optimize(pair.fitted, count, "held").table for count in HELD_COUNTS]
-        tables.append(sw.optimize(pair.fitted, 32, "held", prior=0.01).table)
+        tables += [
+            sw.optimize(pair.fitted, count, "held", waste_percent=100).proposal for count in counts
+        ]
+        tables.append(sw.optimize(pair.fitted, 32, "held", prior=0.01, waste_percent=100).proposal)
         ledgers = [peak_ledger([pair.judged], table) for table in tables]
         cells = [f"{100 * one.waste_bytes / one.requested_bytes:.1f}" for one in ledgers]
         lines.append(_line([pair.program.name, *cells]))
@@ -129,7 +136,7 @@ def _commit() -> str:
     return asked.stdout.strip() or "unknown"
 
 
-def page(pairs: Sequence[Pair]) -> str:
+def page(pairs: Sequence[Pair], *, quick: bool) -> str:
     """The study as a page of documentation."""
     parts = [
         "<!-- Made by ./dev study held-out; do not edit. -->",
@@ -154,7 +161,7 @@ def page(pairs: Sequence[Pair]) -> str:
             "Round-up and tail of requests of at most 32 KiB, every span full (`partial=0`).",
             "",
         ]
-        parts += arithmetic(pairs, objective, align)
+        parts += arithmetic(pairs, objective, align, QUICK_COUNTS if quick else COUNTS)
     parts += [
         "",
         "## Held at the peak, simulated",
@@ -165,7 +172,7 @@ def page(pairs: Sequence[Pair]) -> str:
         "mixed with 1 % of requests of every size. Idle pages go back by the recording's clock, so",
         "this table moves by some percent with the speed of the machine that recorded.",
         "",
-        *simulated(pairs),
+        *simulated(pairs, QUICK_COUNTS if quick else HELD_COUNTS),
     ]
     return "\n".join(parts) + "\n"
 
@@ -180,13 +187,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", metavar="FILE.md", help="also write the page")
     parser.add_argument("--keep", metavar="DIR", help="keep inputs and recordings there")
     parser.add_argument("--only", action="append", default=[], metavar="PROGRAM")
+    parser.add_argument("--quick", action="store_true", help="tables of 24 classes alone")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="spanwise-study-") as scratch:
         pairs = record_all(Path(options.keep or scratch).absolute(), options.only)
         if not pairs:
             print("held-out: no program to record; see --help", file=sys.stderr)
             return 2
-        text = page(pairs)
+        text = page(pairs, quick=options.quick)
     print(text, end="")
     if options.write:
         Path(options.write).write_text(text, encoding="utf-8")

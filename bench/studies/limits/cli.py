@@ -24,7 +24,7 @@ from runner.contenders import Field, find_field
 from runner.drawing import pyplot
 from runner.errors import BenchError
 from runner.patterns import choose
-from runner.provenance import provenance
+from runner.provenance import measured_on, provenance
 from runner.runs import Run, run_interleaved, terminal
 from runner.say import say_missing, say_run
 from runner.session import MIN_TIME_S, QUICK_MIN_TIME_S, QUICK_REPETITIONS, REPETITIONS
@@ -114,9 +114,9 @@ def publish(
 ) -> None:
     """The pictures and the page that were asked for."""
     if options.plot is not None:
-        limits_plot.plot(lines, options.plot)
+        limits_plot.plot(lines, options.plot, measured_on(about))
     if options.plot_steps is not None:
-        limits_plot.plot_steps(lines, options.plot_steps)
+        limits_plot.plot_steps(lines, options.plot_steps, measured_on(about))
     if options.write is not None:
         limits_page.write_page(options.write, lines, about, count)
 

@@ -67,12 +67,13 @@ def standings(lines: Sequence[Line]) -> list[Standing]:
     return found
 
 
-def plot(lines: Sequence[Line], path: Path) -> Path:
+def plot(lines: Sequence[Line], path: Path, measured: str) -> Path:
     """Ours and the best prototype that does as much, as ratios to the best peer of each row.
 
     Args:
         lines: of any number of rows.
         path: the PNG, at most 1,400 pixels high.
+        measured: as of `measured_on`.
 
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
@@ -98,7 +99,7 @@ def plot(lines: Sequence[Line], path: Path) -> Path:
     axis.set_xlabel("time over the best peer's; smaller is better")
     axis.set_title("Limits", pad=22)
     axis.legend(handles=_legend(plt), loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=3)
-    saved = save(figure, path)
+    saved = save(figure, path, measured)
     plt.close(figure)
     return saved
 
@@ -145,12 +146,13 @@ def _legend(plt: Any) -> list[Any]:
 # --- every step -----------------------------------------------------------------------------------
 
 
-def plot_steps(lines: Sequence[Line], path: Path) -> Path:
+def plot_steps(lines: Sequence[Line], path: Path, measured: str) -> Path:
     """Median ns with intervals: prototypes above ours and the peers, each in a colour.
 
     Args:
         lines: of any number of rows.
         path: the PNG.
+        measured: as of `measured_on`.
 
     Raises:
         BenchError: matplotlib is missing or the file cannot be written.
@@ -181,6 +183,6 @@ def plot_steps(lines: Sequence[Line], path: Path) -> Path:
         axis.set_title(f"{bench}, ns an operation", fontsize=9)
         axis.tick_params(labelsize=7)
     figure.tight_layout(w_pad=3)
-    saved = save(figure, path)
+    saved = save(figure, path, measured)
     plt.close(figure)
     return saved

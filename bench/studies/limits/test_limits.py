@@ -209,13 +209,14 @@ def test_what_the_overview_compares() -> None:
     assert set(limits_plot.WHOLE) < set(steps.STEPS)
 
 
+@pytest.mark.by_hand
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     one = pair_lines()
     many = [replace(line, bench=f"row {n}") for n in range(40) for line in one]
-    assert height_of(limits_plot.plot(one, tmp_path / "one.png")) < 400
-    assert height_of(limits_plot.plot(many, tmp_path / "many.png")) <= 1400
-    assert height_of(limits_plot.plot_steps(one, tmp_path / "steps.png")) < 400
+    assert height_of(limits_plot.plot(one, tmp_path / "one.png", "here")) < 400
+    assert height_of(limits_plot.plot(many, tmp_path / "many.png", "here")) <= 1400
+    assert height_of(limits_plot.plot_steps(one, tmp_path / "steps.png", "here")) < 400
 
 
 def test_drawn_from_a_file(tmp_path: Path) -> None:
@@ -347,6 +348,7 @@ def bench_build() -> Path:
     return build
 
 
+@pytest.mark.by_hand
 def test_the_prototypes_do_what_they_say() -> None:
     """They hand out each slot once, and find what they claim to find."""
     program = bench_build() / "bench_limits_check"
@@ -356,6 +358,7 @@ def test_the_prototypes_do_what_they_say() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.by_hand
 def test_quick_run(tmp_path: Path) -> None:
     """One short repetition of a row: prototypes, ours, whichever peers are linked."""
     file = tmp_path / "limits.json"
@@ -391,6 +394,7 @@ def test_quick_run(tmp_path: Path) -> None:
         ("cold/16x1M", {"fresh", "fresh-split", "fresh-ahead", "fresh-huge", "preload", "glibc"}),
     ],
 )
+@pytest.mark.by_hand
 def test_quick_run_beside_other_peers(rows: str, shown: set[str], tmp_path: Path) -> None:
     """Preloaded peers, and Go where there is a toolchain."""
     file = tmp_path / "limits.json"
@@ -411,6 +415,7 @@ def test_quick_run_beside_other_peers(rows: str, shown: set[str], tmp_path: Path
     assert all(row["ns"] > 0 for row in found)
 
 
+@pytest.mark.by_hand
 def test_rows_of_called_prototypes_are_known() -> None:
     listed = limits.listed(bench_build() / "bench_limits")
     called = {row for row, step in listed if step.startswith(limits.CALLED_STEPS)}
@@ -428,6 +433,7 @@ def test_rows_of_called_prototypes_are_known() -> None:
         ("replace", ("list-byte", "list-record", "list-bit", "list-checked", "stack")),
     ],
 )
+@pytest.mark.by_hand
 def test_each_check_costs_instructions(path: str, order: tuple[str, ...]) -> None:
     """The compiler has removed none of what a step adds."""
     program = counts.Program(bench_build() / "bench_paths_limits")

@@ -154,6 +154,7 @@ def test_write_needs_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
 
 
+@pytest.mark.by_hand
 def test_picture(tmp_path: Path) -> None:
     path = claim_plot.plot(whole_run(), "here", tmp_path / "claim.png")
     assert path.read_bytes().startswith(b"\x89PNG")

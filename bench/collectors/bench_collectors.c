@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of our collector: bench_collectors ROW SIZE. With BENCH_HUGE_PAGES in the environment its heap asks for huge
+ * pages, which the rows of the scoreboard do not; BENCH_GC_PERCENT is the percentage of its pace, else 100; with BENCH_GC_ORDER=span cycles mark span by span;
+ * BENCH_PAGE_BYTES is the page size of its spans, else 8192. */
+#include <stdlib.h>
+
+#include "shapes.h"
+#include "spanwise/spanwise.h"
+
+enum { HELD = 256, PERCENT = 100, STEP_NS = 100000, SLOTS = 1024, ROUNDS = 20000 };
+enum { LIVE = 12 * 1024 * 1024 / 64, BATCH = 32, SESSION = 32, TEXT = 16, REPLY = 18 };
+
+static sw_gc *gc;
+static uint32_t type_of[KINDS], number_type;
+static void *held[HELD];
+static size_t held_count;
+
+/* As the others: a cycle when as much was allocated as lived after the last one. */
+static void pause_collecting(bool on) {
+    const char *asked = getenv("BENCH_GC_PERCENT");
+    uint32_t percent = asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : PERCENT;
+    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = on ? 0 : percent};
+    if (sw_gc_set_pace(gc, &pace) != SW_OK) __builtin_abort();
+}
+
+/* The classes of the default table, their spans as long as there, in pages of $BENCH_PAGE_BYTES; NULL: it is not set. */
+static const sw_table *table_of_pages(void) {
+    const char *asked = getenv("BENCH_PAGE_BYTES");
+    if (asked == NULL) return NULL;
+    const sw_table *usual = sw_table_default();
+    uint32_t page = (uint32_t)strtoul(asked, NULL, 10), count = sw_table_class_count(usual);
+    sw_class_spec specs[SW_TABLE_CLASSES_MAX] = {0};
+    sw_class_info info;
+    sw_table *made;
+    for (uint32_t i = 0; i < count; i++) {
+        if (sw_table_class(usual, i + 1, &info) != SW_OK) __builtin_abort();
+        specs[i].size_bytes = info.size_bytes;
+        specs[i].pages = page == 0 ? 0 : (info.span_bytes + page - 1) / page;
+    }
+    if (sw_table_create("pages", page, specs, count, &made) != SW_OK) __builtin_abort();
+    return made;
+}
+
+static void start(void) {
+    /* Pointer words: 4 of a node, 2 of the branches, 1 of a pair. */
+    static const uint64_t pointers[KINDS] = {15, 3, 3, 1, 3};
+    static const char *const names[KINDS] = {"node", "long branch", "branch", "pair", "tree node"};
+    const sw_gc_type number = {.name = "number", .bytes = sizeof(double)};
+    uint32_t root;
+    sw_heap_options options;
+    sw_heap_options_init(&options);
+    options.table = table_of_pages();
+    options.huge_pages = getenv("BENCH_HUGE_PAGES") != NULL;
+    if (sw_gc_create(&options, &gc) != SW_OK) __builtin_abort();
+    for (int i = 0; i < KINDS; i++) {
+        sw_gc_type type = {.name = names[i], .bytes = bytes_of[i], .pointers = &pointers[i]};
+        if (sw_gc_add_type(gc, &type, &type_of[i]) != SW_OK) __builtin_abort();
+    }
+    if (sw_gc_add_type(gc, &number, &number_type) != SW_OK) __builtin_abort();
+    if (sw_gc_add_roots(gc, held, sizeof held, &root) != SW_OK) __builtin_abort();
+    const char *order = getenv("BENCH_GC_ORDER");
+    bool by_span = order != NULL && strcmp(order, "span") == 0;
+    if (sw_gc_set_order(gc, by_span ? SW_GC_BY_SPAN : SW_GC_BY_OBJECT) != SW_OK) __builtin_abort();
+    pause_collecting(false);
+}
+
+static void hold(void *object) { held[held_count++] = object; }
+static void drop(void) { held[--held_count] = NULL; }
+
+static void collect(void) {
+    if (sw_gc_collect(gc, NULL) != SW_OK) __builtin_abort();
+}
+
+static inline void *make(int kind) {
+    void *object = sw_gc_new(gc, type_of[kind], 1);
+    if (object == NULL) __builtin_abort();
+    return object;
+}
+
+static double *make_numbers(size_t count) {
+    double *numbers = sw_gc_new(gc, number_type, count);
+    if (numbers == NULL) __builtin_abort();
+    return numbers;
+}
+
+static bool own_row(const char *row, uint32_t size);
+#define PROGRAM_ROW own_row
+#include "rows.h"
+
+/* Nanoseconds that a store takes more through sw_gc_write than without it, no cycle being under way. */
+static void barrier(void) {
+    static void *words[SLOTS];
+    uint64_t from = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < SLOTS; i++) ((void *volatile *)words)[i] = words;
+    uint64_t plain = now_ns(CLOCK_PROCESS_CPUTIME_ID) - from;
+    from = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < SLOTS; i++) sw_gc_write(gc, &words[i], words);
+    uint64_t ours = now_ns(CLOCK_PROCESS_CPUTIME_ID) - from;
+    printf("{\"more_ns\": %.4f}\n", ((double)ours - (double)plain) / SLOTS / ROUNDS);
+}
+
+/* Processor time of marking in a cycle whose steps take about so long; *longest: that of its longest step. */
+static uint64_t mark_in_steps(uint64_t step_ns, uint64_t *longest) {
+    uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (sw_gc_start(gc) != SW_OK) __builtin_abort();
+    uint64_t sum = now_ns(CLOCK_THREAD_CPUTIME_ID) - from;
+    *longest = sum;
+    while (sw_gc_current_phase(gc) != SW_GC_IDLE) {
+        bool marks = sw_gc_current_phase(gc) == SW_GC_MARKING;
+        from = now_ns(CLOCK_THREAD_CPUTIME_ID);
+        if (sw_gc_step_ns(gc, step_ns) != SW_OK) __builtin_abort();
+        uint64_t took = now_ns(CLOCK_THREAD_CPUTIME_ID) - from;
+        if (took > *longest) *longest = took;
+        if (marks) sum += took;
+    }
+    return sum;
+}
+
+/* A cycle in steps, beside one at once. */
+static void steps(uint32_t count) {
+    uint64_t longest;
+    random_graph(count);
+    collect();
+    uint64_t at_once = mark_in_steps(UINT64_MAX, &longest);
+    uint64_t in_steps = mark_in_steps(STEP_NS, &longest);
+    printf("{\"longest_ms\": %.4f, \"mark_ratio\": %.4f}\n", (double)longest / 1e6,
+           (double)in_steps / (double)at_once);
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+/* The last cycle that was looked at, and the time of all. */
+static sw_gc_cycle seen_cycle = {.struct_bytes = sizeof seen_cycle};
+static uint64_t pause_ns;
+
+static void look_at_cycle(void) {
+    uint64_t before = seen_cycle.number;
+    if (sw_gc_last_cycle(gc, &seen_cycle) == SW_OK && seen_cycle.number != before)
+        pause_ns += seen_cycle.mark_ns + seen_cycle.sweep_ns;
+}
+
+static void *must(void *object) {
+    if (object == NULL) __builtin_abort();
+    return object;
+}
+
+/* The four objects of a message. It leads to the heap's list, and the list's head to it. */
+static void serve(sw_arena *arena, node *live) {
+    bool in_arena = arena != NULL;
+    node *message = in_arena ? must(sw_arena_new(arena, sizeof(node), 8, SW_SCAN)) : make(NODE);
+    held[1] = message;
+    message->to[0] = live;
+    message->to[1] = in_arena ? must(sw_arena_new(arena, 32, 8, SW_SCAN)) : make(LONG_BRANCH);
+    double *text = in_arena ? must(sw_arena_alloc(arena, TEXT * 8, 8, 0)) : make_numbers(TEXT);
+    message->to[2] = (void *)text;
+    double *reply = in_arena ? must(sw_arena_alloc(arena, REPLY * 8, 8, 0)) : make_numbers(REPLY);
+    message->to[3] = (void *)reply;
+    for (int i = 0; i < TEXT; i++) reply[i] = text[i] = i;
+    sw_gc_write(gc, &live->to[2], message);
+}
+
+static sw_arena *begin_arena(void) {
+    sw_arena *arena;
+    if (sw_arena_create(NULL, &arena) != SW_OK) __builtin_abort();
+    if (sw_arena_attach(arena, gc) != SW_OK) __builtin_abort();
+    return arena;
+}
+
+/* A list of 12 MiB. */
+static node *make_live(void) {
+    for (int i = 0; i < LIVE; i++) {
+        node *made = make(NODE);
+        made->to[0] = held[0];
+        held[0] = made;
+    }
+    collect();
+    look_at_cycle();
+    pause_ns = 0;
+    return held[0];
+}
+
+/* Messages beside what lives; each batch of them makes 256 bytes in the heap. Their objects are the heap's, or those of an
+ * arena that ends with the batch. */
+static void messages(uint32_t count, bool in_arenas) {
+    node *live = make_live();
+    sw_arena *arena = NULL;
+    uint64_t first = seen_cycle.number, cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i % BATCH == 0) {
+            sw_gc_write(gc, &live->to[1], make_numbers(SESSION));
+            if (in_arenas) arena = begin_arena();
+        }
+        serve(arena, live);
+        look_at_cycle();
+        if ((i + 1) % BATCH != 0) continue;
+        held[1] = NULL;
+        sw_gc_write(gc, &live->to[2], NULL);
+        (void)sw_arena_free(arena);
+        arena = NULL;
+    }
+    cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    printf("{\"collections\": %llu, \"pause_ns\": %llu, \"cpu_ns\": %.4f}\n",
+           (unsigned long long)(seen_cycle.number - first), (unsigned long long)pause_ns,
+           (double)cpu / count);
+}
+
+static bool own_row(const char *row, uint32_t size) {
+    if (strcmp(row, "barrier") == 0) {
+        barrier();
+    } else if (strcmp(row, "steps") == 0) {
+        steps(size);
+    } else if (strcmp(row, "messages") == 0) {
+        messages(size, false);
+    } else if (strcmp(row, "messages_arena") == 0) {
+        messages(size, true);
+    } else {
+        return false;
+    }
+    return true;
+}

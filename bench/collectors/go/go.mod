@@ -1,0 +1,3 @@
+module spanwise.example/collectors
+
+go 1.21
