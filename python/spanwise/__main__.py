@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
@@ -11,39 +12,25 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from spanwise import _lib
-from spanwise.commands import (
-    _completion,
-    _start,
-    build,
-    check,
-    classes,
-    compare,
-    demo,
-    diff,
-    explain,
-    export,
-    gctrace,
-    ledger,
-    optimize,
-    record,
-    replay,
-    report,
-    run,
-    sweep,
-)
+from spanwise.commands import _completion, _start
 from spanwise.commands._common import Parser
 from spanwise.errors import SpanwiseError
 
 COMMANDS = (
-    *(classes, explain, record, run, ledger, compare, optimize, build, replay, sweep),
-    *(report, export, check, diff, gctrace, demo),
+    *("classes", "explain", "record", "convert", "run", "ledger", "compare", "optimize", "build"),
+    *("replay", "sweep", "field", "report", "flame", "export", "check", "diff", "gctrace", "demo"),
 )
+"""Each is a module of spanwise.commands, in the order of the help."""
 EXIT_BAD = 2
 EXIT_PIPE = 141
 
 
-def make_parser() -> Parser:
-    """The parser of all commands."""
+def make_parser(names: Sequence[str] = COMMANDS) -> Parser:
+    """The parser of commands; their modules are imported.
+
+    Args:
+        names: which commands; all of them where it is not known yet which one it will be.
+    """
     parser = Parser(
         prog="spanwise",
         description="Record what a program allocates; account it under any size-class table.",
@@ -53,8 +40,8 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"spanwise {_lib.version()}")
     _completion.add(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    for name in names:
+        importlib.import_module(f"spanwise.commands.{name}").add(commands)
     return parser
 
 
@@ -89,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command's options; a word that it does not know points at the help of that command."""
-    options, unknown = make_parser().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    known = words[:1] if words and words[0] in COMMANDS else COMMANDS
+    options, unknown = make_parser(known).parse_known_args(words)
     if unknown:
         options.parser.refuse(unknown)
     return options

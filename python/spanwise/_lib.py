@@ -14,12 +14,18 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, SupportsIndex, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from spanwise import errors
 from spanwise._spanwise import ffi, lib
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    OPS_DTYPE: np.dtype[np.void]
+    """One operation, as sw_op of include/spanwise/ops.h; 32 bytes."""
+    RUN_SAMPLE_DTYPE: np.dtype[np.void]
+    """One row of a time line, as sw_replay_sample of include/spanwise/replay.h."""
 
 __all__ = [
     "OPS_DTYPE",
@@ -158,6 +164,8 @@ _SKIPPED = {"pad"}
 
 def dtype_of(name: str) -> np.dtype[np.void]:
     """The numpy type of a C structure of numbers: same names, same bytes."""
+    import numpy as np  # noqa: PLC0415
+
     ctype = ffi.typeof(name)
     names, formats, offsets = [], [], []
     for field, info in ctype.fields:
@@ -178,9 +186,7 @@ def dtype_of(name: str) -> np.dtype[np.void]:
 def _format_of(ctype: Any) -> Any:
     if ctype.kind == "array":
         return (_format_of(ctype.item), (ctype.length,))
-    if ctype.cname == "double":
-        return np.dtype("<f8")
-    return np.dtype(f"<u{ffi.sizeof(ctype)}")
+    return "<f8" if ctype.cname == "double" else f"<u{ffi.sizeof(ctype)}"
 
 
 def struct_dict(value: Any) -> dict[str, Any]:
@@ -188,22 +194,27 @@ def struct_dict(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name, _ in ffi.typeof(value[0]).fields}
 
 
-OPS_DTYPE = np.dtype(
-    [
-        ("time_ns", "<u8"),
-        ("size", "<u8"),
-        ("object", "<u4"),
-        ("thread", "<u4"),
-        ("site", "<u4"),
-        ("kind", "u1"),
-        ("align_log2", "u1"),
-        ("flags", "<u2"),
-    ]
-)
-"""One operation, as sw_op of include/spanwise/ops.h; 32 bytes."""
+def _ops_dtype() -> np.dtype[np.void]:
+    import numpy as np  # noqa: PLC0415
 
-RUN_SAMPLE_DTYPE = dtype_of("sw_replay_sample")
-"""One row of a time line, as sw_replay_sample of include/spanwise/replay.h."""
+    numbers = [("time_ns", "<u8"), ("size", "<u8")]
+    numbers += [("object", "<u4"), ("thread", "<u4"), ("site", "<u4")]
+    return np.dtype([*numbers, ("kind", "u1"), ("align_log2", "u1"), ("flags", "<u2")])
+
+
+def __getattr__(name: str) -> Any:
+    """The types of rows are made when they are first asked for.
+
+    So this module is loaded without numpy, which takes longer than all else that a command needs
+    before it starts a program.
+    """
+    if name == "OPS_DTYPE":
+        made = _ops_dtype()
+    elif name == "RUN_SAMPLE_DTYPE":
+        made = dtype_of("sw_replay_sample")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, made)
 
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
@@ -216,7 +227,18 @@ def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
 OwnerT = TypeVar("OwnerT", bound="Owner")
 
 
-class Owner:
+class Uncopied:
+    """What stands for memory of this process. A copy would not learn when that memory ends."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled: it is memory of this process"
+        )
+
+
+class Owner(Uncopied):
     """Owns one object of C until `close`, or until nobody has the owner any more.
 
     Every call holds the lock, so that none meets an object that is being closed.

@@ -89,6 +89,18 @@ class ShortError(SpanwiseError, EOFError):
     default_code = "SHORT"
 
 
+class StackOverflowError(SpanwiseError, MemoryError):
+    """A stack would need more than its limit. It stays as it was."""
+
+    default_code = "OVERFLOW"
+
+
+class EscapeError(StateError):
+    """A pointer would outlive what it points to."""
+
+    default_code = "ESCAPE"
+
+
 class RecordingIOError(SpanwiseError, OSError):
     """The system refused to read or write a recording."""
 
@@ -112,7 +124,7 @@ class UnsupportedError(SpanwiseError, RuntimeError):
 
 
 class BlockBusyError(SpanwiseError, BufferError):
-    """A view of the block's memory is alive."""
+    """A view of the block's memory is alive, or a thread comes to no safe point."""
 
     default_code = "BUSY"
 
@@ -159,6 +171,8 @@ STATUS_ERRORS: dict[str, type[SpanwiseError]] = {
     "OVERLAP": OverlapError,
     "OWNER": OwnerError,
     "SHORT": ShortError,
+    "OVERFLOW": StackOverflowError,
+    "ESCAPE": EscapeError,
 }
 """sw_status (without SW_ and without OK) -> exception."""
 
@@ -177,5 +191,6 @@ MISUSE_ERRORS: dict[str, type[SpanwiseError]] = {
     "BUSY_HANDLE": HandleError,
     "ARENA": MisuseError,
     "FREED_ARENA": MisuseError,
+    "DOUBLE_PUT": BlockFreedError,
 }
 """sw_misuse (without SW_MISUSE_ and without NONE) -> exception."""

@@ -253,7 +253,7 @@ def _play_robson(
         _catch_up(simulation, builder)
         if size == largest:
             return builder.ops()
-        at = np.array([simulation.address(object_id) for object_id in ids], np.uint64)
+        at = simulation.addresses(np.array(ids, np.uint32))
         room = np.array(sizes, np.uint64)
         # The old place modulo the new size is one of two: keep the one that more bytes occupy.
         keeps = [_occupies(at, room, place + half, 2 * size) for half in (0, size)]

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise.ledger.parts import PARTS
+
+from tests.python.command_server import CommandServer
 
 ROOT = Path(__file__).resolve().parents[2]
 GO_TABLE = ROOT / "tests/data/go-sizeclasses.json"
@@ -43,8 +48,24 @@ def needs_python_malloc() -> pytest.MarkDecorator:
 def spanwise(
     *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command line; does not judge its status."""
-    return python("-m", "spanwise", *words, cwd=cwd, env=env)
+    """Runs the command line; does not judge its status.
+
+    The first run of each command, and one with variables of its own, is a process that starts as a
+    user's does; the others are forks of one that has done so.
+    """
+    command = str(words[0]) if words else ""
+    if env is not None or command not in _started:
+        _started.add(command)
+        return python("-m", "spanwise", *words, cwd=cwd, env=env)
+    return _server().run(words, cwd)
+
+
+_started: set[str] = set()
+
+
+@functools.lru_cache
+def _server() -> CommandServer:
+    return CommandServer()
 
 
 def python(
@@ -64,6 +85,13 @@ def python(
         timeout=timeout,
         check=False,
     )
+
+
+def has_open(pid: int, name: str) -> bool:
+    """Whether a process has a file of that name open now."""
+    with suppress(OSError):  # one was closed meanwhile, or the process has ended
+        return any(link.readlink().name == name for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def script(path: Path, body: str) -> str:
@@ -150,3 +178,21 @@ def assert_identity(ledger: sw.Ledger) -> None:
     spans = sum(int(small[name].sum()) for name in ("span_bytes",))
     slots = int((small["slots"] * small["size_bytes"]).sum())
     assert spans - slots == ledger.tail_bytes
+
+
+def check_trace_events(events: list[dict[str, Any]]) -> None:
+    """Each event has the fields that the Trace Event Format demands of its phase, and no others."""
+    base = {"ph", "pid", "tid", "name", "args"}
+    fields = {
+        "M": base,
+        "C": base | {"ts"},
+        "X": base | {"ts", "dur"},
+        "i": base | {"ts", "s"},
+        **dict.fromkeys("bne", base | {"ts", "cat", "id"}),
+    }
+    for event in events:
+        assert set(event) == fields[event["ph"]]
+        assert isinstance(event["tid"], int) and isinstance(event["name"], str)
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
+        if event["ph"] == "C":
+            assert all(isinstance(value, int) for value in event["args"].values())

@@ -15,7 +15,8 @@ from typing import Any
 
 from spanwise import _lib, errors
 from spanwise.builds.folder import STAMP, Build
-from spanwise.builds.programs import BuildError, Signals, run_step
+from spanwise.builds.objects import ObjectCache, cache_folder
+from spanwise.builds.programs import BuildError, run_step
 from spanwise.builds.steps import (
     COMMON_FLAGS,
     FACE_FLAGS,
@@ -33,8 +34,9 @@ from spanwise.builds.steps import (
     zstd_words,
 )
 from spanwise.builds.work import put_in_place, work_folder
+from spanwise.results.interrupts import Signals
 from spanwise.results.progress import Progress, progress_bar
-from spanwise.tables.table import SizeClassTable, as_table
+from spanwise.tables.table import CONDEMNED, SizeClassTable, as_table
 
 MALLOC_ALIGN = 16
 CUTOFF_MAX = 1024
@@ -50,6 +52,8 @@ def build(
     malloc: bool = True,
     cutoff_bytes: int | None = None,
     jobs: int | None = None,
+    anyway: bool = False,
+    cache: bool = True,
     progress: Progress = None,
 ) -> Build:
     """Generates the C of a table, and builds library and preloaded malloc with it as their default.
@@ -66,11 +70,15 @@ def build(
         malloc: also the preloaded malloc.
         cutoff_bytes: largest size with a specialised path, 0 to 1024 bytes; None: 512.
         jobs: compilers at once; None: one a processor, at most 8.
+        anyway: build a table that `optimize` found and that its own trial condemns.
+        cache: use objects that earlier builds compiled of the same sources with the same compiler,
+            and keep those of this one: in $SPANWISE_CACHE, or spanwise/ of the user's cache folder.
         progress: as of `Recording.ledger`; the steps are those of the build, some seconds each.
 
     Raises:
         InvalidError: the table is not possible, or (with malloc) has a class of 16 bytes or more
-            that is no multiple of 16; or `folder` holds something else.
+            that is no multiple of 16, or its own trial condemns it; or `folder` holds something
+            else.
         BuildError: no compiler, or a step failed.
         OSError: the system refused to write.
     """
@@ -83,6 +91,8 @@ def build(
             malloc=malloc,
             cutoff_bytes=cutoff_bytes,
             jobs=jobs,
+            anyway=anyway,
+            cache=cache,
         )
 
 
@@ -95,9 +105,13 @@ def build_telling(
     malloc: bool = True,
     cutoff_bytes: int | None = None,
     jobs: int | None = None,
+    anyway: bool = False,
+    cache: bool = True,
 ) -> Build:
     """As `build`; `tell` is called with a line before each step."""
     made = as_table(os.fspath(table) if not isinstance(table, SizeClassTable) else table)
+    if not anyway:
+        check_not_condemned(table)
     if malloc:
         check_malloc_table(made)
     place = Path(folder)
@@ -112,9 +126,27 @@ def build_telling(
         raise errors.InvalidError(f"{parent}: no such folder; make it first")
     with Signals() as signals, work_folder(place) as work:
         with signals.heard():
-            stamp = _build_in(_Parts(root, work, made, compiler, malloc, limit, _jobs(jobs)), tell)
+            kept = _kept_objects(compiler, root, work, cache)
+            parts = _Parts(root, work, made, compiler, malloc, limit, _jobs(jobs), kept)
+            stamp = _build_in(parts, tell)
         put_in_place(work / "out", place)
     return Build(place.absolute(), stamp)
+
+
+def check_not_condemned(table: SizeClassTable | str | os.PathLike[str]) -> None:
+    """Raises InvalidError for a table, or a table file, whose own trial speaks against it."""
+    if isinstance(table, SizeClassTable):
+        shown, file = f"table {table.name}", table.to_dict()
+    elif os.fspath(table).endswith(".json"):
+        shown, file = os.fspath(table), json.loads(Path(table).read_bytes())
+    else:
+        return
+    against = (file.get("parameters") or {}).get(CONDEMNED)
+    if against:
+        raise errors.InvalidError(
+            f"{shown}: its own trial condemns it ({str(against).rstrip('.')}); build it"
+            " nevertheless with anyway=True (--anyway)"
+        )
 
 
 def check_malloc_table(table: SizeClassTable) -> None:
@@ -137,6 +169,12 @@ def _jobs(jobs: int | None) -> int:
     return max(1, _lib.as_index(jobs, "jobs", 256))
 
 
+def _kept_objects(compiler: Compiler, root: Path, work: Path, wanted: bool) -> ObjectCache:
+    places = {"source": root, "build": work / "out"}
+    folder = cache_folder() if wanted else None
+    return ObjectCache(folder, compiler.words, compiler.version, places)
+
+
 def _check_place(place: Path) -> None:
     if place.is_symlink() or (place.exists() and not place.is_dir()):
         raise errors.InvalidError(f"{place}: is no folder; choose another")
@@ -155,6 +193,7 @@ class _Parts:
     malloc: bool
     cutoff: int | None
     jobs: int
+    cache: ObjectCache
 
     @property
     def out(self) -> Path:
@@ -189,7 +228,7 @@ class _Parts:
     def objects(
         self, rooms: Sequence[str], extra: Sequence[str], name: str, *, paths: bool = True
     ) -> list[Path]:
-        """Compiles rooms and the generated files to objects in work/name.
+        """Objects of rooms and of the generated files, in work/name.
 
         Args:
             rooms: of src/.
@@ -199,7 +238,12 @@ class _Parts:
         """
         files = [*sources(self.root, rooms, self.identifier), *sorted(self.gen.glob("*.c"))]
         files = [file for file in files if paths or not file.name.startswith("paths_")]
-        return compile_all(self.compiler, files, self.flags(extra), self.work / name, self.jobs)
+        generated = sorted([*self.gen.glob("*.h"), *(self.out / "include").rglob("*.h")])
+        own = f"paths_{self.identifier}.h"  # no other source includes a name with the table's
+        generated = [path for path in generated if path.name != own]
+        made = self.work / name
+        kept: dict[str, Any] = {"cache": self.cache, "generated": generated}
+        return compile_all(self.compiler, files, self.flags(extra), made, jobs=self.jobs, **kept)
 
 
 def _build_in(parts: _Parts, tell: Say) -> dict[str, Any]:
@@ -300,6 +344,7 @@ def _stamp(parts: _Parts, link: Sequence[str], proofs: Sequence[str]) -> dict[st
         "flags": list(COMMON_FLAGS),
         "malloc_flags": list(FACE_FLAGS) if parts.malloc else None,
         "malloc": parts.malloc,
+        "objects": {"compiled": parts.cache.compiled, "reused": parts.cache.reused},
         "recordings": "-lzstd" in link,
         "link": list(link),
         "proofs": list(proofs),

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that a build starts and ends, and what signals do while it works.
+"""The programs that a build starts and ends.
 
 Each program has a process group of its own, so that a compiler's own children end with it. The
 terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
-Programs are started by worker threads only: an exception that a signal raises, always in the main
-thread, cannot come between a program's start and its being known.
+A signal is noted by its handler (results/interrupts.py), and `run_steps` looks for it.
 
 A build that is killed can end nothing. So each program has a watcher in its group, a shell that was
 there before it, which reads from a pipe of the build's and kills the group when the pipe ends.
@@ -18,18 +17,16 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, ClassVar
 
 from spanwise.errors import SpanwiseError
+from spanwise.results.interrupts import LOOK_SECONDS, raise_what_came
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2
-_LOOK_SECONDS = 0.2
 _WATCHED = """
 exec 3<&0 </dev/null
 { trap '' TERM; read -r line; kill -KILL 0; } <&3 3<&- >/dev/null 2>&1 &
@@ -77,6 +74,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
 
     Raises:
         BuildError: naming the step; by then every program has ended.
+        KeyboardInterrupt: a signal came that `Signals.heard` hears; likewise.
     """
     running = Running()
     with ThreadPoolExecutor(jobs) as pool:
@@ -95,11 +93,11 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
 def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
     """Waits until every program has ended or one has failed; returns those that have ended.
 
-    Looks up now and then: a signal that the system hands to another thread does not wake this one,
-    which alone can answer it.
+    Looks up now and then for a signal, by which it is not woken.
     """
     while True:
-        done, rest = wait(tasks, _LOOK_SECONDS, FIRST_EXCEPTION)
+        raise_what_came()
+        done, rest = wait(tasks, LOOK_SECONDS, FIRST_EXCEPTION)
         if not rest or any(task.exception() is not None for task in done):
             return done
 
@@ -192,67 +190,3 @@ def _telling_line(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = (line for line in lines if re.search(r"\b(error|undefined|No space)\b", line))
     return next(telling, lines[-1] if lines else "")
-
-
-# --- signals --------------------------------------------------------------------------------------
-
-
-class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP while a build works: the first one ends it where that is safe.
-
-    Only within `heard` does the first raise KeyboardInterrupt; those that follow it, or come while
-    files are moved or cleared away, wait for the end of the `with` block. Then SIGTERM and SIGHUP
-    end the process as they do elsewhere, and so does a Ctrl-C that was not raised yet.
-
-    Nothing is changed in other threads than the main one, and where the caller has an answer of
-    its own to a signal, or ignores it.
-    """
-
-    _DEFAULTS: ClassVar[dict[signal.Signals, Any]] = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-        signal.SIGHUP: signal.SIG_DFL,
-    }
-
-    def __init__(self) -> None:
-        self._first: int | None = None
-        self._raised = False
-        self._hears = False
-        self._taken: list[signal.Signals] = []
-
-    def __enter__(self) -> Signals:
-        if threading.current_thread() is threading.main_thread():
-            for number, default in self._DEFAULTS.items():
-                if signal.getsignal(number) == default:
-                    self._taken.append(number)
-                    signal.signal(number, self._came)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number in reversed(
-            self._taken
-        ):  # the handler of Ctrl-C comes last, since it may raise at once
-            signal.signal(number, self._DEFAULTS[number])
-        if self._first is not None and not (self._raised and self._first == signal.SIGINT):
-            signal.raise_signal(self._first)
-
-    @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Within it, the first signal raises KeyboardInterrupt."""
-        self._hears = True
-        try:
-            if self._first is not None:
-                self._raise()
-            yield
-        finally:
-            self._hears = False
-
-    def _came(self, number: int, _: FrameType | None) -> None:
-        if self._first is None:
-            self._first = number
-        if self._hears:
-            self._raise()
-
-    def _raise(self) -> None:
-        self._hears, self._raised = False, True
-        raise KeyboardInterrupt

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spanwise.builds.objects import ObjectCache
 from spanwise.builds.programs import BuildError, Step, run_step, run_steps
 
 Say = Callable[[str], object]
@@ -32,6 +33,7 @@ FACE_FLAGS = (
         "-DSW_SPECIALISED=0",
         "-DSW_COLLECTABLE=0",
         "-DSW_TOUCH_MAPS=0",
+        "-DSW_OTHER_TABLES=0",
         "-ffunction-sections",
         "-fdata-sections",
     ),
@@ -40,7 +42,10 @@ SHORT_FLAG = "-Os"
 SHORT_SOURCES = (
     *("malloc/start.c", "malloc/report.c", "malloc/json.c", "malloc/options.c", "malloc/info.c"),
     *("malloc/account.c", "malloc/slow.c", "heap/options.c", "size/table.c", "heap/fork.c"),
-    *("watch/verify.c", "watch/touched.c"),
+    *("watch/verify.c", "watch/touched.c", "watch/audit_lists.c", "watch/audit_span.c"),
+    *("watch/map.c", "watch/ledger.c", "watch/walk.c", "heap/misuse.c", "heap/heap.c"),
+    *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
+    "page/space.c",
 )
 """What runs once, or in tracked heaps only, is short rather than fast: it is resident as well."""
 SHARED_FLAGS = (
@@ -49,7 +54,7 @@ SHARED_FLAGS = (
 )
 FACE_LINK_FLAGS = ("-static-libgcc", "-Wl,-z,nodelete", "-Wl,--gc-sections")
 _FLOOR = ("base", "os/linux", "ds", "size", "gen", "page", "span", "heap", "watch")
-_NOT_CORE = ("malloc", "os/none", "player", "recorder")
+_NOT_CORE = ("launch", "lesson", "malloc", "os/none", "player", "recorder", "service")
 
 
 @dataclass(frozen=True)
@@ -185,19 +190,42 @@ def compile_all(
     files: Sequence[Path],
     flags: Sequence[str],
     out: Path,
+    *,
     jobs: int,
+    cache: ObjectCache,
+    generated: Sequence[Path],
 ) -> list[Path]:
-    """Compiles every file to an object in `out`; the first failure ends it.
+    """Has an object of every file in `out`, kept or compiled; the first failure ends it.
+
+    Args:
+        compiler: compiles them.
+        files: the sources.
+        flags: beside those that all files have.
+        out: the folder, which is made.
+        jobs: compilers at once.
+        cache: objects of earlier builds.
+        generated: headers of this build.
 
     Raises:
         BuildError: naming the file.
     """
     out.mkdir()
     made = [out / f"{path.parent.name}-{path.stem}.o" for path in files]
-    words = [*compiler.words, *COMMON_FLAGS, *flags]
-    steps = [
-        Step([*words, *_own_flags(path), "-c", path, "-o", to], f"compiling {_named(path)}")
-        for path, to in zip(files, made, strict=True)
-    ]
+    steps, missed = [], []
+    for path, to in zip(files, made, strict=True):
+        words = [*COMMON_FLAGS, *flags, *_own_flags(path)]
+        key = cache.key(path, words, generated)
+        if cache.fetch(key, to):
+            continue
+        rule = to.with_suffix(".d")
+        # Headers of the system, too: those of another C library make another object.
+        words += ["-MD", "-MT", "object", "-MF", str(rule)]
+        steps.append(
+            Step([*compiler.words, *words, "-c", path, "-o", to], f"compiling {_named(path)}")
+        )
+        missed.append((key, to, rule))
     run_steps(steps, jobs)
+    for key, to, rule in missed:
+        cache.keep(key, to, rule)
+    cache.shrink()
     return made

@@ -7,11 +7,17 @@ import argparse
 import difflib
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from spanwise.recordings.recording import Recording
-from spanwise.recordings.recording_set import RecordingSet
+from spanwise.commands import _options
+
+if TYPE_CHECKING:
+    from spanwise.heap.options import HeapOptions
+    from spanwise.recordings.recording import Recording
+    from spanwise.recordings.recording_set import RecordingSet
+    from spanwise.tables.table import SizeClassTable
 
 SubParsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `new_command` adds a command to."""
@@ -64,10 +70,27 @@ def new_command(
     return parser
 
 
+def add_told(parser: argparse.ArgumentParser, text: str) -> None:
+    """Adds to the help of a command, in whole sentences, what it prints."""
+    parser.description = textwrap.fill(f"{parser.description} {text}", 79)
+
+
 def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
     """The recording, or the set of several."""
+    from spanwise.recordings.recording_set import RecordingSet  # noqa: PLC0415  brings numpy
+
     opened = RecordingSet.open(options.files, options.valid_prefix)
     return opened[0] if len(opened) == 1 else opened
+
+
+def simulation_of(
+    options: argparse.Namespace,
+) -> tuple[SizeClassTable, Recording | RecordingSet, HeapOptions]:
+    """The one table, the recordings and the heap that a command simulates, all looked at first."""
+    from spanwise.tables.table import SizeClassTable  # noqa: PLC0415  brings numpy
+
+    table = SizeClassTable.named(options.table)
+    return table, open_recordings(options), _options.heap_options_of(options)
 
 
 def told_gaps(recordings: Iterable[Recording]) -> bool:
@@ -83,6 +106,8 @@ def told_gaps(recordings: Iterable[Recording]) -> bool:
 
 def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
     """The one, or those of the set."""
+    from spanwise.recordings.recording import Recording  # noqa: PLC0415  brings numpy
+
     return [recordings] if isinstance(recordings, Recording) else list(recordings)
 
 

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spanwise.commands._sizes import parse_size
 from spanwise.errors import InvalidError
-from spanwise.heap.options import PLACEMENTS, HeapOptions
 from spanwise.tables.families import NAMES_HELP
+
+if TYPE_CHECKING:
+    from spanwise.heap.options import HeapOptions
 
 DEFAULT_TABLE = "c16"
 """Of every command that takes one table and is given none: the one compiled into the library."""
@@ -41,7 +43,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     add_placement_options(heap)
     heap.add_argument(
         "--large-touched",
-        type=int,
+        type=float,
         default=100,
         metavar="PERCENT",
         help="of a large object's bytes so many the program is taken to write (default 100)",
@@ -54,7 +56,8 @@ def add_at_option(parser: argparse.ArgumentParser) -> None:
         "--at",
         default="peak",
         metavar="WHEN",
-        help="peak (of requested bytes, the default), peak-resident, end, or a time such as 1.5s",
+        help="peak (of requested bytes, the default), peak-resident, end, an operation such as"
+        " #1000 (after so many), or a time such as 1.5s",
     )
 
 
@@ -69,6 +72,8 @@ def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:
 
 def add_placement_options(group: Group) -> None:
     """How a heap places objects and gives pages back."""
+    from spanwise.heap.options import PLACEMENTS  # noqa: PLC0415  brings numpy
+
     group.add_argument(
         "--placement", default="lifo", choices=tuple(PLACEMENTS), help="which partial span is next"
     )
@@ -82,12 +87,26 @@ def add_placement_options(group: Group) -> None:
         metavar="N",
         help="empty spans that a thread keeps per class",
     )
+    group.add_argument(
+        "--batch-by-use",
+        action="store_true",
+        help="keep as many as would lately have been taken again, at most --batch",
+    )
 
 
 def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None) -> HeapOptions:
     """What `add_placement_options` declared, a limit, and what a simulation assumes."""
+    from spanwise.heap.options import HeapOptions  # noqa: PLC0415  brings numpy
+
     percent = getattr(options, "large_touched", 100)
-    return HeapOptions(limit_bytes, options.placement, options.decay_ms, options.batch, percent)
+    return HeapOptions(
+        limit_bytes,
+        options.placement,
+        options.decay_ms,
+        options.batch,
+        percent,
+        options.batch_by_use,
+    )
 
 
 def add_table_option(parser: argparse.ArgumentParser) -> None:

@@ -37,6 +37,16 @@ def add(commands: SubParsers) -> None:
         metavar="N",
         help="largest size with a specialised path, 0 to 1024 bytes (default 512)",
     )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="build a table of `spanwise optimize` that its own trial condemns",
+    )
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compile every source: use no objects of earlier builds, and keep none",
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once")
 
 
@@ -54,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
         malloc=not options.no_malloc,
         cutoff_bytes=options.cutoff,
         jobs=options.jobs,
+        anyway=options.anyway,
+        cache=not options.no_cache,
     )
     if options.json:
         print_json(made.to_dict())

@@ -12,13 +12,12 @@ from spanwise.commands._common import (
     SubParsers,
     each_of,
     new_command,
-    open_recordings,
     print_json,
+    simulation_of,
     told_gaps,
 )
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
-from spanwise.tables.table import SizeClassTable
 
 _LIMITS = {
     "max_resident": ("resident", "resident_bytes"),
@@ -62,9 +61,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints what was compared; 1 when something is above its limit."""
     if options.max_waste is None and all(getattr(options, name) is None for name in _LIMITS):
         raise InvalidError("nothing to check: give --max-waste, --max-resident or another limit")
-    table = SizeClassTable.named(options.table)
-    recordings = open_recordings(options)
-    heap = _options.heap_options_of(options)
+    table, recordings, heap = simulation_of(options)
     ledger = recordings.ledger(table, options.at, options=heap)
     checks = _checks(ledger, options)
     failed = [text for text, kept in checks if not kept]

@@ -7,30 +7,40 @@ Records, accounts, optimises, builds, and runs the program again on what was bui
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spanwise import _format, plots
 from spanwise.builds.build import build_telling
 from spanwise.builds.programs import BuildError
 from spanwise.builds.steps import Compiler
-from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._common import SubParsers, add_told, new_command, print_json
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure import closed_loop
+from spanwise.measure.field_cases import FITTED, SPANWISE, case_of
+from spanwise.measure.field_fits import FieldFit
+from spanwise.measure.field_result import Field
+from spanwise.measure.fields import field
 from spanwise.measure.running import FACE_TABLE
+from spanwise.optimizer.optimum import Optimum
 from spanwise.optimizer.search import optimize
 from spanwise.recordings.outputs import made_folder
 from spanwise.recordings.recorder import run_recorded
 from spanwise.recordings.recording import Recording
+from spanwise.report import page
 from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
-RUNS, RSS_RUNS = 3, 5
-"""Runs under each malloc, of which the median counts."""
+RUNS, ROUNDS = 3, 5
+"""Runs under each malloc, of which the median counts: tracked, and at full speed."""
+PYTHON = ("python3", "JSON and sqlite")
+"""Program and input, as the field calls them."""
 REPORT = "python.html"
 BUILD = "best"
 """Folder of the build, in the folder of the results."""
@@ -61,22 +71,16 @@ class Shown:
     comparison: Comparison
 
     def sentence(self) -> str:
-        """What was wasted, where, and which table wastes less."""
-        ranked = sorted(self.comparison.ledgers, key=lambda one: one.waste_bytes)
-        best, worst = ranked[0], ranked[-1]
+        """Under which table least was resident; and what was wasted under the other, and where."""
+        best = self.comparison.best()
+        worst = next(one for one in self.comparison.ledgers if one is not best)
         parts = {name: getattr(worst, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
         share = _format.share(worst.waste_bytes, worst.held_bytes)
-        saved = worst.waste_bytes - best.waste_bytes
-        end = (
-            f"{best.table} wastes {_format.size(saved)} less"
-            if saved
-            else f"{best.table} wastes as much"
-        )
         return (
-            f"{self.label} wasted {_format.size(worst.waste_bytes)} ({share}) of what it held at"
-            f" its peak under {worst.table}, most of it in {PARTS[most]}"
-            f" ({_format.size(parts[most])}), and {end}"
+            f"{self.label}: {self.comparison.verdict().rstrip('.')}; under {worst.table}"
+            f" {_format.size(worst.waste_bytes)} ({share}) of what it held at its peak were waste,"
+            f" most of it {PARTS[most]} ({_format.size(parts[most])})"
         )
 
 
@@ -88,6 +92,11 @@ def add(commands: SubParsers) -> None:
         "record programs of this machine, build the best table for python3, measure it again",
         "spanwise demo -o out",
         run,
+    )
+    add_told(
+        parser,
+        "Tables are judged by the highest resident bytes of a simulated run. The row 'limit' is"
+        " what perfect packing would have resident: the highest requested bytes.",
     )
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
 
@@ -106,37 +115,50 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
     compiled = _record_compiler(folder)
     if compiled is not None:
         shown.append(_show(compiled, "the C compiler", "compiler", folder, quiet))
-    loop = _close_loop(python.recording, folder)
+    loop, found, runs = _close_loop(python.recording, folder)
     _draw_tables(folder)
+    stock_and_found = [SizeClassTable.named(TABLES[-1]), found.table]
+    picture = plots.boundaries(python.recording.histogram(), stock_and_found)
+    plots.save(picture, folder / "python-tables.png")
+    if runs is not None:
+        plots.save(runs.plot(), folder / "python-field.png")
     _say("a report of python3")
     report = folder / REPORT
-    python.recording.to_html(report, TABLES[-1], progress=False)
+    stock = SizeClassTable.named(TABLES[-1])
+    page.write(python.recording, report, stock, (), None, progress=False, advice=found)
     if options.json:
         ledgers = {one.label: one.comparison.to_dict() for one in shown}
-        print_json({**ledgers, "loop": loop.to_dict(), "report": str(report)})
+        field_told = None if runs is None else runs.to_dict()
+        print_json({**ledgers, "loop": loop.to_dict(), "field": field_told, "report": str(report)})
         return 0
     print(loop, end="\n\n")
+    if runs is not None:
+        print(runs, end="\n\n")
     kept = (".swt", ".png", ".json", ".html")
     files = sorted(path.name for path in folder.iterdir() if path.suffix in kept)
     files += [f"{BUILD}/"] if not loop.why_not else []
     print(f"in {folder}/: {', '.join(files)}\n")
     for one in shown[1:]:
         print(one.sentence() + ".")
-    print(loop.sentence())
     print(f"All of python3 on one page, for any browser: {report.absolute()}")
+    print(loop.sentence())
     return 0
 
 
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def _close_loop(recording: Recording, folder: Path) -> closed_loop.Loop:
-    """The table found for python3, built and used, as far as this machine lets us.
+def _close_loop(
+    recording: Recording, folder: Path
+) -> tuple[closed_loop.Loop, Optimum, Field | None]:
+    """The table found for python3, built and used as far as this machine lets us; and how found.
 
-    Built even if the stock table stays: that, too, is to be seen in the measured run.
+    Built even if the stock table stays: that, too, is to be seen in the measured run. The last one
+    is the program under every allocator in turns; None: the table was not built.
     """
     _say(f"a table of at most {closed_loop.CLASSES} classes")
-    found = optimize(recording, closed_loop.CLASSES, closed_loop.OBJECTIVE, align=closed_loop.ALIGN)
+    rules: dict[str, Any] = {"align": closed_loop.ALIGN, "waste_percent": closed_loop.WASTE_PERCENT}
+    found = optimize(recording, closed_loop.CLASSES, closed_loop.OBJECTIVE, **rules)
     _say(found.verdict())
     best = found.table
     best.to_json(folder / "best.json")
@@ -145,15 +167,39 @@ def _close_loop(recording: Recording, folder: Path) -> closed_loop.Loop:
         Compiler.find(None)
     except BuildError as error:
         _say(f"not built: {error}")
-        return closed_loop.Loop("python3", stock, better, len(best), str(error))
-    made = build_telling(best, folder / BUILD, _say)
+        said = ("python3", stock, better, len(best), found.holds, found.verdict())
+        return closed_loop.Loop(*said, str(error)), found, None
+    made = build_telling(best, folder / BUILD, _say, anyway=True)
     _say(f"the same program, {RUNS} times under each malloc")
     stock = closed_loop.measure(_python_argv(), stock.predicted, RUNS)
     better = closed_loop.measure(_python_argv(), better.predicted, RUNS, lib=made.folder)
-    _say(f"and {RSS_RUNS} times under each at full speed, for its peak RSS")
-    before, after = closed_loop.measure_rss(_python_argv(), (None, made.folder), RSS_RUNS)
-    stock, better = replace(stock, peak_rss=before), replace(better, peak_rss=after)
-    return closed_loop.Loop("python3", stock, better, len(best))
+    _say(f"and {ROUNDS} times at full speed under each allocator of this machine")
+    runs = _run_field(found, made.folder)
+    stock, better = (
+        replace(one, peak_rss=_rising(runs, name, "rss"), outside=_rising(runs, name, "outside"))
+        for one, name in ((stock, SPANWISE), (better, FITTED))
+    )
+    loop = closed_loop.Loop("python3", stock, better, len(best), found.holds, found.verdict())
+    return loop, found, runs
+
+
+def _rising(runs: Field, allocator: str, what: str) -> tuple[int, ...]:
+    """What the runs of python3 under an allocator told, bytes."""
+    told = runs.values(*PYTHON, allocator, f"{what}_bytes")
+    return tuple(sorted(map(int, told.values())))
+
+
+def _run_field(found: Optimum, build: Path) -> Field:
+    """One row of a field: python3 under the stock and the found table, and other allocators."""
+    same = closed_loop.same_environment()
+    added = {name: value for name, value in same.items() if os.environ.get(name) != value}
+    case = case_of(_python_argv(), *PYTHON, added)
+    resident = found.trial.resident_bytes
+    pair = resident[FACE_TABLE], resident[found.table.name]
+    fit = FieldFit(
+        case.program, found.table, found.holds, found.verdict(), build, "", {case.hash: pair}
+    )
+    return field([case], fits={case.program: fit}, rounds=ROUNDS, progress=False)
 
 
 # --- recording ------------------------------------------------------------------------------------

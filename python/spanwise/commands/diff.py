@@ -15,7 +15,7 @@ from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 
-_FIELDS = (*PARTS, "held_bytes", "waste_bytes", "resident_bytes", "live_objects")
+_FIELDS = (*PARTS, "resident_bytes", "held_bytes", "waste_bytes", "live_objects")
 _CLASS_WASTE = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
 
 

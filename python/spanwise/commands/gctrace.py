@@ -6,7 +6,10 @@ from __future__ import annotations
 import argparse
 
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.gc.trace import read_gctrace
+from spanwise.gc.trace import GcTrace, read_gctrace
+from spanwise.results.rows import Rows
+
+WINDOWS_NS = (10**6, 10**7, 10**8, 10**9)
 
 
 def add(commands: SubParsers) -> None:
@@ -19,13 +22,51 @@ def add(commands: SubParsers) -> None:
         run,
     )
     parser.add_argument("file", metavar="FILE", help="a program's error output")
+    parser.add_argument(
+        "--pauses",
+        action="store_true",
+        help="a histogram of the pauses, and the least share of windows left to the program (MMU)",
+    )
+    parser.add_argument(
+        "--stopped",
+        action="store_true",
+        help="marking stops the program, as in spanwise's lines of cycles that run at once",
+    )
+
+
+def _utilisation(trace: GcTrace, stopped: bool) -> Rows:
+    """Of round windows that are not longer than the time, and of the whole time."""
+    whole = float(trace.utilisation(stopped=stopped)["window_ns"][-1])
+    windows = [window for window in WINDOWS_NS if window < whole]
+    return trace.utilisation([*windows, whole], stopped=stopped)
+
+
+def _print_pauses(trace: GcTrace, stopped: bool) -> None:
+    rows = trace.pause_histogram(stopped=stopped)
+    most = max(int(rows["calls"].max(initial=0)), 1)
+    print("  pauses:")
+    for row in rows:
+        if row["calls"]:
+            bar = "#" * -(-40 * int(row["calls"]) // most)
+            low, high = int(row["from_ns"]) / 1e3, int(row["to_ns"]) / 1e3
+            print(f"    {low:10.4g} to {high:10.4g} µs {int(row['calls']):8} {bar}")
+    print("  least share of a window that was left to the program:")
+    for row in _utilisation(trace, stopped):
+        print(f"    any {row['window_ns'] / 1e6:10.4g} ms {row['utilisation'] * 100:6.1f} %")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the summary."""
     trace = read_gctrace(options.file)
+    has_rows = options.pauses and len(trace.array) > 0
     if options.json:
-        print_json(trace.to_dict())
+        told = trace.to_dict()
+        if has_rows:
+            told["pause_histogram"] = trace.pause_histogram(stopped=options.stopped).to_dicts()
+            told["utilisation"] = _utilisation(trace, options.stopped).to_dicts()
+        print_json(told)
     else:
         print(trace)
+        if has_rows:
+            _print_pauses(trace, options.stopped)
     return 0

@@ -11,13 +11,12 @@ from spanwise.commands._common import (
     SubParsers,
     each_of,
     new_command,
-    open_recordings,
     print_json,
+    simulation_of,
     told_gaps,
 )
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import SHOWN_SITES
-from spanwise.tables.table import SizeClassTable
 
 _MEASURES = (
     ("internal_waste", "all rounding and tails, of requested"),
@@ -53,9 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the ledger."""
     if options.plot:
         plots.check_place(options.plot)
-    table = SizeClassTable.named(options.table)
-    recordings = open_recordings(options)
-    heap = _options.heap_options_of(options)
+    table, recordings, heap = simulation_of(options)
     sites = None
     if options.sites:
         sites = recordings.live_sites(table, options.at, options=heap)
@@ -85,12 +82,16 @@ def describe(ledger: Ledger, classes: int) -> str:
         parts.append(f"classes with the most waste, bytes\n{ledger.class_table(classes)}")
     if ledger.parts:
         rows = [(one.source, *_part_cells(one)) for one in ledger.parts]
-        parts.append(_format.table(rows, ("process", "held", "requested", "waste", "events")))
+        parts.append(
+            _format.table(rows, ("process", "resident", "held", "requested", "waste", "events"))
+        )
     return "\n\n".join(parts)
 
 
 def _part_cells(ledger: Ledger) -> tuple[str, ...]:
+    resident = ledger.resident_bytes
     return (
+        "-" if resident is None else _format.size(resident),
         _format.size(ledger.held_bytes),
         _format.size(ledger.requested_bytes),
         _format.share(ledger.waste_bytes, ledger.held_bytes),

@@ -9,17 +9,18 @@ from spanwise import _format, plots
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
+    add_told,
     new_command,
     print_json,
     told_gaps,
 )
 from spanwise.commands._options import add_plot_option, add_tables_option
 from spanwise.errors import InvalidError
-from spanwise.optimizer.fit import HELD
+from spanwise.optimizer.fit import RESIDENT, SIMULATED
 from spanwise.optimizer.frontier import Frontier
 from spanwise.optimizer.optimum import Optimum
 from spanwise.optimizer.profile import OBJECTIVES
-from spanwise.optimizer.search import optimize
+from spanwise.optimizer.search import LEAST_PERCENT, WASTE_PERCENT, optimize
 from spanwise.recordings.outputs import check_output
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.tables.table import SizeClassTable
@@ -30,9 +31,17 @@ def add(commands: SubParsers) -> None:
     parser = new_command(
         commands,
         "optimize",
-        "find a table that holds less for recordings than the stock ones, try it on others",
+        "find a table that saves resident bytes on recordings, try it on others",
         "spanwise optimize json.swt --classes 32 --holdout other.swt -o best.json",
         run,
+    )
+    add_told(
+        parser,
+        "The table is judged by one figure, the highest resident bytes of a simulated run; the row"
+        " 'limit' is what perfect packing would have resident, the highest requested bytes: no"
+        " table saves more than what lies above it. What it saves is split by cause; left under it"
+        " are partial spans, which a few objects keep that outlived their neighbours, and what the"
+        " process has outside of the heap, which 'spanwise field' measures.",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"
@@ -41,7 +50,7 @@ def add(commands: SubParsers) -> None:
         "-o",
         "--output",
         metavar="TABLE.json",
-        help="write the found table as a table file, if it holds less than the stock table",
+        help="write the table that was found, if it saves --least-percent where it is judged",
     )
     parser.add_argument(
         "--anyway",
@@ -49,7 +58,7 @@ def add(commands: SubParsers) -> None:
         help="write it even if it does not; the status stays 1",
     )
     parser.add_argument(
-        "--classes", type=int, default=24, metavar="N", help="at most so many (default 24)"
+        "--classes", type=int, default=32, metavar="N", help="at most so many (default 32)"
     )
     parser.add_argument(
         "--align",
@@ -60,10 +69,19 @@ def add(commands: SubParsers) -> None:
     )
     parser.add_argument(
         "--objective",
-        choices=(*OBJECTIVES, HELD),
-        default="peak",
-        help="what proposes the table: round-up and tail over all allocations, time, the peak"
-        " (default); held: the one of several that holds least when simulated",
+        choices=(*SIMULATED, *OBJECTIVES),
+        default=RESIDENT,
+        help="resident (default): least resident bytes, searched by simulation; held: of several"
+        " the one that holds least at the peak; or arithmetic alone over allocs, time, the peak",
+    )
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="tables that the search simulates (default 48 to 160, by the recordings' length)",
+    )
+    parser.add_argument(
+        "--mixed", action="store_true", help="take recordings of different programs together"
     )
     parser.add_argument(
         "--holdout",
@@ -71,6 +89,14 @@ def add(commands: SubParsers) -> None:
         default=[],
         metavar="OTHER.swt",
         help="try the found table on it, too; give it again for each",
+    )
+    parser.add_argument(
+        "--folds",
+        type=int,
+        metavar="N",
+        help="cross-validate, too: leave out each FILE.swt in turn, or each of N parts of a single"
+        " one, and tell what the choice made without it saves there; as many searches more. 0:"
+        " never. Unasked, several files are: dealt into at most five parts, with short searches",
     )
     add_tables_option(parser, "try this table, too: {}; give it again for each")
     parser.add_argument(
@@ -105,11 +131,26 @@ def add(commands: SubParsers) -> None:
         help="spans charged for each class (default 0.5; allocs: 0)",
     )
     rules.add_argument(
+        "--waste-percent",
+        type=int,
+        default=WASTE_PERCENT,
+        metavar="P",
+        help="most that an unseen size may waste of its slot where alignment forces no more"
+        f" (default {WASTE_PERCENT}; 100: no bound)",
+    )
+    rules.add_argument(
         "--prior",
         type=float,
-        default=0.0,
         metavar="F",
-        help="part of the weight that is spread over all sizes (0)",
+        help="part of the weight that is spread over all sizes (default 0.02 for resident, else 0)",
+    )
+    rules.add_argument(
+        "--least-percent",
+        type=float,
+        default=LEAST_PERCENT,
+        metavar="P",
+        help="what the table must save of what is resident under the stock table, which stays else"
+        f" (default {LEAST_PERCENT:g}; 0: whatever it saves)",
     )
     rules.add_argument("--name", metavar="NAME", help="of the table (best-N-OBJECTIVE)")
     parser.add_argument(
@@ -156,21 +197,25 @@ def _check_table_file(path: str) -> None:
 def _optimum(
     options: argparse.Namespace, fitted: RecordingSet, held_out: RecordingSet | None
 ) -> Optimum:
-    """The search and the trial."""
-    tables = [SizeClassTable.named(name) for name in options.table or ()]
+    """The search, the trial, the cross-validation."""
     return optimize(
         fitted,
         options.classes,
         options.objective,
         align=options.align,
         holdout=held_out,
-        tables=tables,
+        tables=[SizeClassTable.named(name) for name in options.table or ()],
         largest_bytes=options.largest,
         page_bytes=options.page_bytes,
         pages=options.pages,
         partial=options.partial,
+        waste_percent=options.waste_percent,
         prior=options.prior,
+        least_percent=options.least_percent,
         weights=options.weight,
+        candidates=options.candidates,
+        mixed=options.mixed,
+        folds=options.folds,
         name=options.name,
     )
 

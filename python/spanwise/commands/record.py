@@ -12,7 +12,7 @@ from spanwise.commands._options import add_program_options, program_of
 from spanwise.errors import InvalidError
 from spanwise.recordings.outcome import Outcome
 from spanwise.recordings.outputs import check_output
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import STACKS, run_recorded
 
 
 def add(commands: SubParsers) -> None:
@@ -37,9 +37,15 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--stacks",
         type=int,
-        default=1,
+        default=STACKS,
         metavar="N",
-        help="return addresses kept of each call, 0 to 128 (default 1)",
+        help=f"return addresses kept of each call, 0 to 128 (default {STACKS}; 0: no call sites)",
+    )
+    parser.add_argument(
+        "--python-sites",
+        action="store_true",
+        help="a call site of CPython 3.11 is the line of Python that runs, with function and file"
+        " with its callers (--stacks counts both)",
     )
     add_program_options(parser)
 
@@ -55,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
         children=options.children,
         stacks=options.stacks,
         keep_pymalloc=options.keep_pymalloc,
+        python_sites=options.python_sites,
         stdout=sys.stderr if options.json else None,  # stdout is for the JSON alone
         patient=True,
     )

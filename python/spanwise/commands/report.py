@@ -9,6 +9,7 @@ from pathlib import Path
 from spanwise import _format
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json, told_gaps
+from spanwise.measure.peers import compare_peers, parse_peers
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report.page import check_place
@@ -39,6 +40,13 @@ def add(commands: SubParsers) -> None:
         metavar="OTHER.swt",
         help="try the table that is fitted to the recording on it, too; again for each",
     )
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="P,P,...",
+        help="also replay it with real memory under spanwise, glibc, jemalloc, mimalloc, tcmalloc",
+    )
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
 
@@ -50,8 +58,10 @@ def run(options: argparse.Namespace) -> int:
     table = SizeClassTable.named(options.table)
     recording = Recording.open(options.file, options.valid_prefix)
     others = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else ()
+    names = parse_peers(options.peers)
+    peers = compare_peers(recording, names) if names and len(recording) else None
     answer = recording.to_html(
-        output, table, holdout=others, options=_options.heap_options_of(options)
+        output, table, holdout=others, peers=peers, options=_options.heap_options_of(options)
     )
     size = Path(output).stat().st_size
     if options.json:

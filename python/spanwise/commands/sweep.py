@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -16,19 +14,16 @@ from spanwise.commands._common import (
     SubParsers,
     new_command,
     print_json,
-    suggestion,
     told_gaps,
 )
-from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
-from spanwise.ledger.parts import MOMENTS
-from spanwise.recordings.moments import parse_seconds
-from spanwise.recordings.outputs import check_output
+from spanwise.commands._executors import dask_executor
+from spanwise.commands._sessions import add_session_options, check_session, tell_session
+from spanwise.errors import SpanwiseError
+from spanwise.recordings.moments import parse_moment
 from spanwise.recordings.recording import Recording
 from spanwise.sweeps.plans import expand
 from spanwise.sweeps.result import Sweep
 from spanwise.sweeps.sweep import SweepInterrupted, sweep
-
-EXECUTORS = ("threads", "processes", "dask")
 
 
 def add(commands: SubParsers) -> None:
@@ -44,37 +39,19 @@ def add(commands: SubParsers) -> None:
     _options.add_tables_option(
         parser, "{}, or a pattern of files; give it again for each (default: go and c16)"
     )
+    add_session_options(parser, "row", "threads", "also draw the best tables")
     parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.jsonl",
-        help="rows go there as they come; the same command goes on where it was stopped",
+        "--by",
+        metavar="FIELD",
+        help="what is best (default peak_resident_bytes, the most that was resident in the run)",
     )
-    parser.add_argument(
-        "--executor",
-        default="threads",
-        metavar="E",
-        help="threads (the default), processes, dask (a cluster on this machine) or"
-        " dask:tcp://HOST:PORT (its scheduler)",
-    )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="threads or processes (default: processors)"
-    )
-    parser.add_argument(
-        "--by", default="held_bytes", metavar="FIELD", help="what is best (default held_bytes)"
-    )
-    _options.add_plot_option(parser, "also draw the best tables")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the ranking; 1 when a row failed."""
-    _check_executor(options.executor)
-    if options.output:
-        check_output(options.output)
-    if options.plot:
-        plots.check_place(options.plot)
+    check_session(options, "threads")
     tables = expand(options.table or ("go", "c16"))
-    at = options.at if options.at in MOMENTS else parse_seconds(options.at)
+    at = parse_moment(options.at)
     Sweep((), ()).ranking(options.by)  # an unknown field is refused before the work
     try:
         with _executor(options.executor, options.workers) as executor:
@@ -89,20 +66,20 @@ def run(options: argparse.Namespace) -> int:
                 options=_options.heap_options_of(options),
             )
     except SweepInterrupted as stop:
-        _tell(stop.result)
+        tell_session(stop.result, "row")
         raise
-    _tell(found)
+    tell_session(found, "row")
     if options.plot and found.ranking():
         plots.save(found.plot(), options.plot)
     if options.json:
         print_json(found.to_dict())
     else:
         print(found)
-        ranking = found.ranking(options.by)
+        by = options.by or found.judged_by
+        ranking = found.ranking(by)
         if ranking:
             name, value = ranking[0]
-            by = options.by.replace("_", " ")
-            print(f"{name} has the least {by}: {_shown(options.by, value)}")
+            print(f"{name} has the least {by.replace('_', ' ')}: {_shown(by, value)}")
     return int(_told_gaps(options) or bool(found.failures))
 
 
@@ -120,52 +97,11 @@ def _shown(field: str, value: float) -> str:
     return f"{value:g}"
 
 
-def _tell(found: Sweep) -> None:
-    for note in found.notes:
-        print(f"spanwise: {note}", file=sys.stderr)
-    if found.path is not None:
-        print(
-            f"spanwise: {_format.plural(len(found), 'row')} in {found.path}; the same command"
-            " computes only what is missing",
-            file=sys.stderr,
-        )
-
-
-def _check_executor(name: str) -> None:
-    kind, _, address = name.partition(":")
-    if kind in EXECUTORS and (kind == "dask" or not address):
-        return
-    raise InvalidError(
-        f"--executor {name}: give {EXECUTORS[0]}, {EXECUTORS[1]}, dask or dask:tcp://HOST:PORT"
-        f"{suggestion(kind, EXECUTORS)}"
-    )
-
-
 @contextmanager
 def _executor(name: str, workers: int | None) -> Iterator[Any]:
-    """What `sweep` takes; a Dask client lives as long as the sweep."""
-    kind, _, address = name.partition(":")
-    if kind != "dask":
+    """What `sweep` takes."""
+    if not name.startswith("dask"):
         yield name
         return
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise UnsupportedError(
-            "executor dask: Dask is not installed; pip install 'spanwise[cluster]'"
-        ) from None
-    try:
-        client = (
-            distributed.Client(address, timeout=10)
-            if address
-            else distributed.Client(
-                n_workers=workers,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address=None,
-            )
-        )
-    except (OSError, ValueError) as error:
-        raise InvalidError(f"executor {name}: no scheduler answers ({error})") from None
-    with client:
-        yield client.get_executor()
+    with dask_executor(name, workers) as executor:
+        yield executor

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise._lib import ffi, lib
+from spanwise._lib import Uncopied, ffi, lib
 from spanwise.errors import BlockBusyError, BlockFreedError, StateError, UnsupportedError
 from spanwise.heap.handle import HeapHandle
 
 
-class Block:
+class Block(Uncopied):
     """Memory of one `Heap.alloc`. It stays allocated until `free()`, or until its heap is closed.
 
     Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
@@ -140,6 +140,3 @@ class Block:
             f"<Block of heap {self._handle.id}: {self.size_bytes} B, {self._usable} usable,"
             f" at {self._address:#x}>"
         )
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Block cannot be copied or pickled: it is memory of this process")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from types import TracebackType
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, SupportsIndex
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
@@ -22,7 +22,7 @@ from spanwise.tables.explanation import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
 
-class Heap:
+class Heap(_lib.Uncopied):
     """A heap of its own: memory, spans, caches.
 
     Use it in a `with`, or `close()` it. Any thread may use it. Leaving the `with` while views of
@@ -309,9 +309,6 @@ class Heap:
         except errors.HeapClosedError:
             state = "closed"
         return f"<Heap {self.id}: table {self.table.name}, {kind}, {state}>"
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Heap cannot be copied or pickled: it is memory of this process")
 
 
 def _address(p: Any) -> int:

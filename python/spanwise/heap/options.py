@@ -16,8 +16,13 @@ PLACEMENTS = {
     "lifo": lib.SW_PLACE_LIFO,
     "address": lib.SW_PLACE_ADDRESS,
     "fullest": lib.SW_PLACE_FULLEST,
+    "lasting": lib.SW_PLACE_LASTING,
 }
-"""Which partial span serves next: the last that became partial, the lowest, the fullest."""
+"""Which partial span serves next: the last that became partial, the lowest, the fullest, the one
+that will be empty last by the history of its class."""
+
+
+_PPM_OF_PERCENT = 10_000
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,14 @@ class HeapOptions(Result):
 
     Attributes:
         limit_bytes: most bytes held; None: no limit.
-        placement: "lifo", "address" or "fullest": which partial span serves next.
+        placement: "lifo", "address", "fullest" or "lasting": which partial span serves next.
         decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
             500; math.inf: never.
         batch_spans: wholly free spans that a thread keeps per class.
         large_touched_percent: of a simulation: so many percent of each large object's bytes, the
-            first ones, the program is taken to write, 1 to 100.
+            first ones, the program is taken to write, 0.0001 to 100; kept to four decimals.
+        batch_by_use: a thread keeps as many as it would lately have taken again, at most
+            batch_spans.
 
     Raises:
         TypeError, InvalidError: for a value that is not allowed.
@@ -41,7 +48,8 @@ class HeapOptions(Result):
     placement: str = "lifo"
     decay_ms: float | None = None
     batch_spans: int = 0
-    large_touched_percent: int = 100
+    large_touched_percent: float = 100
+    batch_by_use: bool = False
 
     def __post_init__(self) -> None:
         if self.limit_bytes is not None:
@@ -60,10 +68,13 @@ class HeapOptions(Result):
             object.__setattr__(self, "decay_ms", _decay(self.decay_ms))
         batch = _lib.as_index(self.batch_spans, "batch_spans", 65535)
         object.__setattr__(self, "batch_spans", batch)
-        percent = _lib.as_index(self.large_touched_percent, "large_touched_percent", 100)
-        if percent == 0:
-            raise errors.InvalidError("large_touched_percent 0: give 1 to 100")
-        object.__setattr__(self, "large_touched_percent", percent)
+        if not isinstance(self.batch_by_use, bool):
+            raise TypeError(f"batch_by_use must be a bool, not {type(self.batch_by_use).__name__}")
+        if self.batch_by_use and batch == 0:
+            raise errors.InvalidError(
+                "batch_by_use needs batch_spans, the most that a thread keeps per class; give both"
+            )
+        object.__setattr__(self, "large_touched_percent", _share(self.large_touched_percent))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -79,10 +90,25 @@ class HeapOptions(Result):
         return max(1, round(self.decay_ms * 1e6))
 
 
-def _decay(decay_ms: Any) -> float:
-    value = decay_ms.item() if hasattr(decay_ms, "item") else decay_ms
+def _number(given: Any, name: str) -> float:
+    value = given.item() if hasattr(given, "item") else given
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"decay_ms must be a number, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    return value
+
+
+def _share(percent: Any) -> float:
+    """In whole millionths, as the C library takes it; whole percents stay integers."""
+    value = _number(percent, "large_touched_percent")
+    if not (_PPM_OF_PERCENT * value >= 0.5 and value <= 100):
+        raise errors.InvalidError(f"large_touched_percent {value}: give 0.0001 to 100")
+    ppm = round(_PPM_OF_PERCENT * value)
+    whole = ppm % _PPM_OF_PERCENT == 0
+    return ppm // _PPM_OF_PERCENT if whole else ppm / _PPM_OF_PERCENT
+
+
+def _decay(decay_ms: Any) -> float:
+    value = _number(decay_ms, "decay_ms")
     if math.isnan(value) or value < 0:
         raise errors.InvalidError(f"decay_ms {value} is not a time; give 0 or more")
     return value
@@ -141,11 +167,12 @@ def c_options(
     made.placement = PLACEMENTS[options.placement]
     made.decay_ns = options.decay_ns
     made.batch_spans = options.batch_spans
+    made.batch_by_use = options.batch_by_use
     made.tracked = bool(tracked)
     made.dry = bool(dry)
     made.tiny = bool(tiny)
     made.manual_clock = bool(manual_clock)
     made.touch_map = bool(touch_map)
     if touch_map:
-        made.large_touched_percent = options.large_touched_percent
+        made.large_touched_ppm = round(_PPM_OF_PERCENT * options.large_touched_percent)
     return made

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spanwise import errors
 from spanwise._lib import OPS_DTYPE, failure, ffi, lib, pointer
 from spanwise.ledger.run_stats import RunStats
+from spanwise.results.interrupts import LOOK_SECONDS, ctrl_c_heard, raise_what_came
 from spanwise.results.rows import Rows
 
 _DIRECT_OPS = 1 << 18
@@ -21,7 +22,6 @@ _DIRECT_OPS = 1 << 18
 _IDS_AT_LEAST = 4096
 """Ids that the runner has room for from the start."""
 
-_LOOK_SECONDS = 0.2
 _TOUCHES = ("none", "ends")
 
 
@@ -89,7 +89,7 @@ def interruptible(
     cancel: Any,
     look: Callable[[], object] = lambda: None,
 ) -> errors.SpanwiseError | None:
-    """Runs a long C call beside the main thread, which alone hears Ctrl-C and may set `cancel`.
+    """Runs a long C call beside the main thread, which looks for Ctrl-C and then sets `cancel`.
 
     Args:
         call: the call; its result is returned.
@@ -109,18 +109,16 @@ def interruptible(
             done.set()
 
     thread = threading.Thread(target=work, name="spanwise-run", daemon=True)
-    try:
-        thread.start()  # Ctrl-C may come before it returns
-        # A signal that the system hands to another thread does not end this wait: wait in parts.
-        while not done.wait(_LOOK_SECONDS):
-            look()
-    except BaseException:
-        cancel[0] = 1
-        # The arrays must live until the call has ended. A thread not yet alive will see `cancel`.
-        while thread.is_alive() and not done.is_set():
-            try:
+    with ctrl_c_heard():
+        try:
+            thread.start()
+            while not done.wait(LOOK_SECONDS):
+                raise_what_came()
+                look()
+        except BaseException:
+            cancel[0] = 1
+            # The arrays must live until the call has ended. A thread not yet alive sees `cancel`.
+            while thread.is_alive() and not done.is_set():
                 done.wait()
-            except KeyboardInterrupt:
-                continue
-        raise
+            raise
     return result[0] if result else None

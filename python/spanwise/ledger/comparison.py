@@ -32,16 +32,29 @@ class Comparison(Result, Value, Tabular):
             raise errors.InvalidError("nothing to compare; give at least one ledger")
         object.__setattr__(self, "ledgers", tuple(self.ledgers))
 
-    def best(self, by: str = "held_bytes") -> Ledger:
-        """The ledger with the least of a field of it; of equal ones the first.
+    @property
+    def judged_by(self) -> str:
+        """The field that ranks: most resident bytes of the run, as everywhere; else held bytes.
+
+        Ledgers of real heaps do not know the former; it needs a run that notes what is written.
+        """
+        known = all(ledger.peak_resident_bytes is not None for ledger in self.ledgers)
+        return "peak_resident_bytes" if known else "held_bytes"
+
+    def best(self, by: str | None = None) -> Ledger:
+        """The ledger with the least of a field of it, None: of `judged_by`; of equal the first.
 
         Raises:
             InvalidError: a ledger has no such number.
         """
+        values = self._values(self.judged_by if by is None else by)
+        return self.ledgers[values.index(min(values))]
+
+    def _values(self, by: str) -> list[Any]:
         values: list[Any] = [getattr(ledger, by, None) for ledger in self.ledgers]
         if not all(isinstance(value, int | float) for value in values):
             raise errors.InvalidError(f"field {by!r} is no number of a ledger; use held_bytes")
-        return self.ledgers[values.index(min(values))]
+        return values
 
     @property
     def array(self) -> Rows:
@@ -55,21 +68,21 @@ class Comparison(Result, Value, Tabular):
 
     def text_rows(self) -> list[tuple[str, ...]]:
         """One row a part, one column a ledger."""
-        names = [*PARTS.items(), ("held_bytes", "held"), ("waste_bytes", "waste")]
+        sums = {"resident_bytes": "resident", "held_bytes": "held", "waste_bytes": "waste"}
+        if any(ledger.resident_bytes is None for ledger in self.ledgers):
+            del sums["resident_bytes"]
         rows: list[tuple[str, ...]] = [
             (title, *(_format.number(getattr(ledger, name)) for ledger in self.ledgers))
-            for name, title in names
+            for name, title in (PARTS | sums).items()
         ]
         shares = (_format.share(one.waste_bytes, one.held_bytes) for one in self.ledgers)
-        rows.append(("waste of held", *shares))
-        resident = [one.resident_bytes for one in self.ledgers]
-        known = [_format.number(count) for count in resident if count is not None]
-        return [*rows, ("resident", *known)] if len(known) == len(resident) else rows
+        return [*rows, ("waste of held", *shares)]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return {
             "best": self.best().table,
+            "judged_by": self.judged_by,
             "ledgers": [ledger.to_dict() for ledger in self.ledgers],
         }
 
@@ -90,20 +103,18 @@ class Comparison(Result, Value, Tabular):
         return _format.html_table(self.text_rows(), self.text_head, self.verdict())
 
     def verdict(self) -> str:
-        """One sentence: which table holds least."""
-        if len(self.ledgers) == 1:
-            only = self.best()
-            return f"{only.table} holds {_format.size(only.held_bytes)}."
-        ranked = sorted(self.ledgers, key=lambda ledger: ledger.held_bytes)
-        best, next_ = ranked[0], ranked[1]
-        if best.held_bytes == next_.held_bytes:
-            return f"{best.table} and {next_.table} hold equally much."
-        saved = next_.held_bytes - best.held_bytes
-        return (
-            f"{best.table} holds least: {_format.size(saved)}"
-            f" ({_format.share(saved, next_.held_bytes)}) less than {next_.table}"
-            f"{resident_clause(best, next_)}."
-        )
+        """One sentence: under which table least is resident at most, and what is held beside it."""
+        by = self.judged_by
+        ranked = sorted(self.ledgers, key=lambda ledger: int(getattr(ledger, by)))
+        said = f"{ranked[0].table} {_had(ranked[0], by)}"
+        if len(ranked) == 1:
+            return f"{said}."
+        other = ranked[1]
+        saved, before = _saved(ranked[0], other, by), int(getattr(other, by))
+        if saved == 0:
+            return f"{said}, and {other.table} as much."
+        said += f", the least: {_format.size(saved)} ({_format.share(saved, before)}) less than"
+        return f"{said} {other.table}{_held_beside(ranked[0], other, by)}."
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the ledgers as stacked bars; returns the matplotlib Axes."""
@@ -112,12 +123,20 @@ class Comparison(Result, Value, Tabular):
         return plots.ledgers(self.ledgers, ax=ax)
 
 
-def resident_clause(best: Ledger, other: Ledger) -> str:
-    """How much less of the one that holds less is resident; "" where that is not known."""
-    if best.resident_bytes is None or other.resident_bytes is None:
+def _saved(best: Ledger, other: Ledger, by: str) -> int:
+    return int(getattr(other, by)) - int(getattr(best, by))
+
+
+def _had(ledger: Ledger, by: str) -> str:
+    amount = _format.size(getattr(ledger, by))
+    return f"holds {amount}" if by == "held_bytes" else f"has at most {amount} resident"
+
+
+def _held_beside(best: Ledger, other: Ledger, by: str) -> str:
+    """What the ledgers that are shown hold, where that is not what ranks them."""
+    if by == "held_bytes":
         return ""
-    saved = other.resident_bytes - best.resident_bytes
-    if saved == 0:
-        return ", and as much is resident"
-    word = "less" if saved > 0 else "more"
-    return f", and {_format.size(abs(saved))} {word} is resident"
+    saved = _saved(best, other, "held_bytes")
+    amount = f"{_format.size(abs(saved))} {'less' if saved > 0 else 'more'}" if saved else "as much"
+    when = f"at {best.at}" if best.at in MOMENTS else f"({best.at})"
+    return f"; it holds {amount} {when}"

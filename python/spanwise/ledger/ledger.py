@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.ledger.measures import Measure, measures_of
-from spanwise.ledger.parts import MOMENTS, PARTS, SUMS
+from spanwise.ledger.parts import MOMENTS, OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import RunStats
 from spanwise.results.rows import Rows, Tabular, as_rows, rows_of
 from spanwise.results.values import Result, Value
@@ -55,6 +55,9 @@ class Ledger(Result, Value, Tabular):
         largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
         returned_bytes: given back to the system so far.
         instrument_bytes: what the heap keeps to know requested sizes; in no other number.
+        pending_bytes: in a collected heap, of requested_bytes: objects that were freed since the
+            cycle began, and that its sweep gives back.
+        unswept_bytes: the same, objects that no root reached; 0 until marking has ended.
         classes: one row a class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
         at: the moment: "peak", "peak-resident", "end", "now" or a time.
@@ -96,6 +99,8 @@ class Ledger(Result, Value, Tabular):
     remark: str = ""
     resident: Ledger | None = None
     instrument_bytes: int = 0
+    pending_bytes: int = 0
+    unswept_bytes: int = 0
 
     # --- sums ---
 
@@ -103,6 +108,18 @@ class Ledger(Result, Value, Tabular):
     def resident_bytes(self) -> int | None:
         """What the system has given memory for, of held_bytes; None: not known."""
         return None if self.resident is None else self.resident.held_bytes
+
+    @property
+    def peak_resident_bytes(self) -> int | None:
+        """Most that was resident at once in the whole run, by which tables are ranked.
+
+        Of several recordings the sum of each one's own; None: not known.
+        """
+        if self.parts:
+            every = [part.peak_resident_bytes for part in self.parts]
+            known = [size for size in every if size is not None]
+            return sum(known) if len(known) == len(every) else None
+        return None if self.stats is None else self.stats.peak_resident_bytes
 
     @property
     def waste_bytes(self) -> int:
@@ -123,11 +140,11 @@ class Ledger(Result, Value, Tabular):
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         value: dict[str, Any] = {"table": self.table, "at": self.at, "source": self.source}
-        names = (*PARTS, "held_bytes", "resident_bytes", "rss_bytes")
+        names = (*PARTS, "held_bytes", "resident_bytes", "peak_resident_bytes", "rss_bytes")
         value.update({name: getattr(self, name) for name in names})
         for name in ("events", "time_ns", "live_objects", "large_objects", "spans", "tracked"):
             value[name] = getattr(self, name)
-        for name in ("largest_hole_bytes", "free_runs", "returned_bytes", "instrument_bytes"):
+        for name in ("largest_hole_bytes", "free_runs", "returned_bytes", *OUTSIDE):
             value[name] = getattr(self, name)
         columns = self.classes.dtype.names or ()
         value["classes"] = [
@@ -270,7 +287,7 @@ ROW_FIELDS = (
     "resident_bytes",
     "rss_bytes",
     *("events", "time_ns", "live_objects", "large_objects", "spans"),
-    *("largest_hole_bytes", "free_runs", "returned_bytes", "instrument_bytes"),
+    *("largest_hole_bytes", "free_runs", "returned_bytes", *OUTSIDE),
 )
 """Columns of `Ledger.array` and `Comparison.array`."""
 

@@ -21,6 +21,9 @@ MOMENTS = ("peak", "peak-resident", "end")
 """Moments of a recording that have names: after the first operation that brings requested bytes, or
 resident ones, to their maximum; and the end."""
 
+OUTSIDE = ("instrument_bytes", "pending_bytes", "unswept_bytes")
+"""Numbers that are of some kinds of heaps only: tracked ones, collected ones."""
+
 SUMS = (
     *PARTS,
     "held_bytes",
@@ -30,6 +33,6 @@ SUMS = (
     "largest_hole_bytes",
     "free_runs",
     "returned_bytes",
-    "instrument_bytes",
+    *OUTSIDE,
 )
 """The numbers of a ledger that are of the whole heap, as sw_ledger of include/spanwise/stats.h."""

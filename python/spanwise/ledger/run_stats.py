@@ -16,6 +16,13 @@ C_NAMES = {
 }
 """Fields that sw_replay_stats and the preloaded malloc call differently."""
 
+_ASKED_APART = (
+    "mean_held_over_requested",
+    "steady_held_over_requested",
+    "peak_resident_bytes",
+)
+"""Fields that sw_replay_stats does not have."""
+
 
 @dataclass(frozen=True)
 class RunStats(Result):
@@ -33,6 +40,8 @@ class RunStats(Result):
         held_bytes: held by the heap now; peak_held_bytes at most.
         held_at_peak_bytes: held when requested bytes were at their peak.
         requested_at_peak_held_bytes: requested when held bytes were at their peak.
+        peak_resident_bytes: most that was resident at once, the figure by which tables are
+            ranked; None: the heap does not note which pages are written.
         mean_held_over_requested: mean over all operations after which anything was live.
         steady_held_over_requested: the same without the start: from the first operation on after
             which half of the peak was live; None: the peak was not known before the run.
@@ -61,6 +70,7 @@ class RunStats(Result):
     shared_frees: int = 0
     thread_ends: int = 0
     steady_held_over_requested: float | None = None
+    peak_resident_bytes: int | None = None
 
     @property
     def events(self) -> int:
@@ -74,10 +84,14 @@ class RunStats(Result):
         lib.sw_runner_stats(runner, out)
         count = out.held_over_requested_count
         mean = out.held_over_requested_sum / count if count else None
-        names = [n for n in cls.__dataclass_fields__ if not n.endswith("_held_over_requested")]
+        names = [n for n in cls.__dataclass_fields__ if n not in _ASKED_APART]
         counts = {n: getattr(out, C_NAMES.get(n, n)) for n in names}
-        steady = lib.sw_runner_steady_mean(runner) or None
-        return cls(**counts, mean_held_over_requested=mean, steady_held_over_requested=steady)
+        return cls(
+            **counts,
+            mean_held_over_requested=mean,
+            steady_held_over_requested=lib.sw_runner_steady_mean(runner) or None,
+            peak_resident_bytes=int(lib.sw_runner_resident_peak(runner, ffi.NULL)) or None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""

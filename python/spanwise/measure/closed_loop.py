@@ -20,13 +20,13 @@ from spanwise.ledger.parts import PARTS
 from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.measure.running import run
 
-CLASSES, ALIGN, OBJECTIVE = 32, 16, "peak"
+CLASSES, ALIGN, OBJECTIVE, WASTE_PERCENT = 32, 16, "resident", 25
 """The rules of the table that the loop is closed with."""
 
 
 _VARIABLES = (
-    *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_CHILDREN", "RECORD_PID"),
-    *("TRACKED", "LEDGER"),
+    *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_PYTHON", "RECORD_CHILDREN"),
+    *("RECORD_PID", "TRACKED", "LEDGER"),
 )
 """What recorder and preloaded malloc find in a program's environment, after SPANWISE_."""
 
@@ -50,11 +50,13 @@ class Measured:
         runs: what each run under the preloaded malloc of that table told; none: it was not run.
         peak_rss: the peak RSS of each run at full speed, whose heap keeps no requested sizes, in
             bytes and rising.
+        outside: what each of these runs had resident outside of the heap at its end, bytes.
     """
 
     predicted: Ledger
     runs: tuple[ProcessLedger, ...] = ()
     peak_rss: tuple[int, ...] = ()
+    outside: tuple[int, ...] = ()
 
     @property
     def predicted_bytes(self) -> int:
@@ -67,6 +69,11 @@ class Measured:
         """Median over the runs of the most that the heap held at once; None: it was not run."""
         told = [one.peak_held_bytes for one in self.runs]
         return round(statistics.median(told)) if told else None
+
+    @property
+    def outside_bytes(self) -> int | None:
+        """Median of `outside`, which no table saves; None: it was not measured."""
+        return round(statistics.median(self.outside)) if self.outside else None
 
     @property
     def error(self) -> float | None:
@@ -91,6 +98,7 @@ class Measured:
             "runs": [one.peak_held_bytes for one in self.runs],
             "tracked_peak_rss_bytes": [one.peak_rss_bytes for one in self.runs],
             "peak_rss_bytes": list(self.peak_rss),
+            "outside_bytes": self.outside_bytes,
             "predicted": self.predicted.to_dict(),
             "measured": ledger.to_dict() if ledger else None,
         }
@@ -117,45 +125,15 @@ def measure(
         ProgramError: the program failed, or told no ledger. Else as `run`.
     """
     given = same_environment() if env is None else env
-    return Measured(predicted, tuple(_run_again(argv, lib, given, True) for _ in range(count)))
-
-
-def measure_rss(
-    argv: Sequence[str],
-    libs: Sequence[str | os.PathLike[str] | None],
-    count: int,
-    *,
-    env: Mapping[str, str] | None = None,
-) -> list[tuple[int, ...]]:
-    """Peak RSS of a program under preloaded mallocs at full speed, which run in turns.
-
-    Args:
-        argv: program and arguments.
-        libs: folders that `build` made; None: the preloaded malloc that is installed.
-        count: runs of each.
-        env: the program's environment; None: `same_environment`.
-
-    Returns:
-        For each of `libs` the bytes of its runs, rising.
-
-    Raises:
-        As `measure`.
-    """
-    given = same_environment() if env is None else env
-    found: list[list[int]] = [[] for _ in libs]
-    for _ in range(count):
-        for told, lib in zip(found, libs, strict=True):
-            told.append(_run_again(argv, lib, given, False).peak_rss_bytes)
-    return [tuple(sorted(told)) for told in found]
+    return Measured(predicted, tuple(_run_again(argv, lib, given) for _ in range(count)))
 
 
 def _run_again(
     argv: Sequence[str],
     lib: str | os.PathLike[str] | None,
     env: Mapping[str, str],
-    tracked: bool,
 ) -> ProcessLedger:
-    result = run(argv, lib=lib, env=env, tracked=tracked)
+    result = run(argv, lib=lib, env=env)
     if result.main is None:
         raise errors.ProgramError(result.why_no_ledger())
     if result.returncode != 0:
@@ -172,6 +150,8 @@ class Loop:
         stock: under the table of the installed one.
         best: under the table that was found for it, which may be no better.
         classes: number of classes of that table.
+        wins: whether the optimiser's verdict is for that table.
+        verdict: the optimiser's verdict.
         why_not: why the table was not built; "" when it was.
     """
 
@@ -179,13 +159,16 @@ class Loop:
     stock: Measured
     best: Measured
     classes: int
+    wins: bool
+    verdict: str
     why_not: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return {
             "classes": self.classes,
-            "beats_stock": self.beats_stock,
+            "wins": self.wins,
+            "verdict": self.verdict,
             "stock": self.stock.to_dict(),
             "best": self.best.to_dict(),
             "built": not self.why_not,
@@ -213,49 +196,52 @@ class Loop:
         ]
         rows.insert(len(PARTS), ())
         rows.append(("most held at once", *(_format.number(most) for _, _, most in columns)))
+        for title, told in (("most resident", _most_resident), ("limit", _limit)):
+            rows.append((title, *(_number(told(ledger)) for _, ledger, _ in columns)))
+        rows.append(("outside the heap", *map(_number, self._outside())))
         head = ("", *(title for title, _, _ in columns))
         what = f"{self.label}: ledger at the peak of live bytes, predicted"
         what += "" if self.why_not else " beside measured (live bytes up to 1/32 below the peak)"
-        return f"{what}, bytes\n{_format.table(rows, head, indent='  ')}"
+        table = _format.table(rows, head, indent="  ")
+        limit = "  limit: what perfect packing would have resident, the highest requested bytes"
+        outside = "  outside the heap: resident at the end of plain runs, median; no table saves it"
+        return f"{what}, bytes\n{table}\n{limit}\n{outside}"
 
-    @property
-    def beats_stock(self) -> bool:
-        """Whether the found table would hold less at the peak of live bytes, as predicted."""
-        return self.best.predicted.held_bytes < self.stock.predicted.held_bytes
+    def _outside(self) -> list[int | None]:
+        """For each column what was measured outside of the heap; None: nothing was."""
+        found: list[int | None] = []
+        for one in (self.stock, self.best):
+            found += [None, one.outside_bytes] if one.ledger is not None else [None]
+        return found
 
     def sentence(self) -> str:
-        """What was wasted, whether the found table would hold less, what was measured with it."""
+        """What was resident, then wasted, and the verdict; then what was measured, so again."""
         before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
+        resident, limit = _most_resident(before) or 0, _limit(before) or 0
         return (
-            f"{self.label} wasted {_format.size(before.waste_bytes)}"
-            f" ({_format.share(before.waste_bytes, before.held_bytes)}) of what it held at its peak"
-            f" under {before.table}, most of it in {PARTS[most]} ({_format.size(parts[most])});"
-            f" {self._predicted()}; {self._measured()}."
+            f"{self.label} would have {_format.size(resident)} resident at most under"
+            f" {before.table}, of which perfect packing would save {_format.size(resident - limit)}"
+            f" ({_format.share(resident - limit, resident)}); of what it held at its peak"
+            f" {_format.size(before.waste_bytes)}"
+            f" ({_format.share(before.waste_bytes, before.held_bytes)}) were waste, most of it in"
+            f" {PARTS[most]} ({_format.size(parts[most])}); {self.verdict.rstrip('.')}."
+            f" {self._measured()}."
         )
-
-    def _predicted(self) -> str:
-        before, after = self.stock.predicted, self.best.predicted
-        what = f"{after.table}, {_format.plural(self.classes, 'class')}, would waste"
-        wasted = _format.size(after.waste_bytes)
-        if self.beats_stock:
-            saved = before.waste_bytes - after.waste_bytes
-            return f"{what} {wasted}, {_format.size(saved)} less"
-        beyond = after.waste_bytes - before.waste_bytes
-        worse = f"{wasted}, {_format.size(beyond)} beyond that" if beyond else "as much"
-        return f"no table that was found holds less, so {before.table} stays ({what} {worse})"
 
     def _measured(self) -> str:
         stock, best = self.stock, self.best
         if stock.measured_bytes is None or best.measured_bytes is None:
-            return f"it was not built, so nothing was measured: {self.why_not}"
-        used = "built and used" if self.beats_stock else "built and used all the same"
+            return f"It was not built, so nothing was measured: {self.why_not}"
+        used = "With it built and used" if self.wins else "With it built and used all the same"
+        resident = self._resident()
+        who = f"{resident}; it" if resident else self.label
         return (
-            f"{used}, {self.label} held {_format.size(best.measured_bytes)} at most instead"
+            f"{used}, {who} held {_format.size(best.measured_bytes)} at most instead"
             f" of {_format.size(stock.measured_bytes)} (predicted"
             f" {_format.size(best.predicted_bytes)} instead of"
-            f" {_format.size(stock.predicted_bytes)}){self._resident()}"
+            f" {_format.size(stock.predicted_bytes)})"
         )
 
     def _resident(self) -> str:
@@ -263,9 +249,22 @@ class Loop:
         stock, best = self.stock.peak_rss, self.best.peak_rss
         if not stock or not best:
             return ""
+        whose = f"the peak RSS of {self.label} was"
         if best[-1] < stock[0] or stock[-1] < best[0]:
             less, more = (_format.size(round(statistics.median(one))) for one in (best, stock))
             runs = _format.plural(len(best), "run")
-            return f"; its peak RSS was {less} instead of {more} (medians of {runs} each)"
+            return f"{whose} {less} instead of {more} (medians of {runs} each)"
         spans = (f"{_format.size(one[0])} to {_format.size(one[-1])}" for one in (best, stock))
-        return f"; its peak RSS was no different ({', and before '.join(spans)})"
+        return f"{whose} no different ({', and before '.join(spans)})"
+
+
+def _most_resident(ledger: Ledger) -> int | None:
+    return ledger.peak_resident_bytes
+
+
+def _limit(ledger: Ledger) -> int | None:
+    return ledger.stats.peak_requested_bytes if ledger.stats else None
+
+
+def _number(count: int | None) -> str:
+    return "-" if count is None else _format.number(count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other allocators' real memory beside what the model holds under their tables.
+"""Other allocators' real memory beside what the model has resident under their tables.
 
 The model has their size classes and span lengths, and our placement, caches and metadata. So it
 tells what a table does, not what an allocator does: this says how far apart the two are.
@@ -43,9 +43,10 @@ class PeerRow(Result):
         rss_bytes: peak of resident memory in the replay, each run.
         startup_rss_bytes: of it, resident before the first operation (median).
         table: name of the table that stands for it; "" where there is none.
-        model_held_bytes: peak of held bytes of the simulator under that table; None without one.
-        own_rss_bytes: peak of resident memory of our own heap with that table (median): what lies
-            between it and model_held_bytes was held but never touched.
+        model_resident_bytes: highest resident bytes of the simulator under that table; None
+            without one.
+        own_rss_bytes: peak of resident memory of our own heap with that table (median), which
+            is the process, too: about startup_rss_bytes above the model.
         missing: why there is no replay, or "".
     """
 
@@ -53,7 +54,7 @@ class PeerRow(Result):
     rss_bytes: tuple[int, ...]
     startup_rss_bytes: int
     table: str
-    model_held_bytes: int | None
+    model_resident_bytes: int | None
     own_rss_bytes: int | None = None
     missing: str = ""
 
@@ -65,9 +66,9 @@ class PeerRow(Result):
     @property
     def error(self) -> float | None:
         """Model over real, less 1; None where one of them is not known."""
-        if self.peak_rss_bytes is None or self.model_held_bytes is None:
+        if self.peak_rss_bytes is None or self.model_resident_bytes is None:
             return None
-        return self.model_held_bytes / self.peak_rss_bytes - 1
+        return self.model_resident_bytes / self.peak_rss_bytes - 1
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -93,7 +94,7 @@ class PeerComparison(Result, Value, Tabular):
     def ordered_pairs(self) -> tuple[int, int]:
         """Pairs of allocators that the model puts in the order of their real peaks; all pairs."""
         known = [
-            (row.peak_rss_bytes, row.model_held_bytes)
+            (row.peak_rss_bytes, row.model_resident_bytes)
             for row in self.peers
             if row.error is not None
         ]
@@ -112,7 +113,7 @@ class PeerComparison(Result, Value, Tabular):
         """One row an allocator: name, table, peaks in bytes (NaN: not known), error, missing."""
         names = (
             *("name", "table", "peak_rss_bytes", "startup_rss_bytes"),
-            *("model_held_bytes", "own_rss_bytes", "error", "missing"),
+            *("model_resident_bytes", "own_rss_bytes", "error", "missing"),
         )
         return rows_of([{name: getattr(row, name) for name in names} for row in self.peers])
 
@@ -130,7 +131,7 @@ class PeerComparison(Result, Value, Tabular):
         ranked = sorted(
             self.peers, key=lambda row: (row.peak_rss_bytes is None, row.peak_rss_bytes or 0)
         )
-        head = ("allocator", "real peak", "over live", "table", "our heap", "model held", "error")
+        head = ("allocator", "real peak", "over live", "table", "our heap", "model", "error")
         title = (
             f"{self.source}: peaks of resident memory on the same replay; our heap's with the table"
             " that stands for each, and the model's"
@@ -150,7 +151,7 @@ class PeerComparison(Result, Value, Tabular):
             if row.peak_rss_bytes is None
             else f"{row.peak_rss_bytes / max(self.peak_requested_bytes, 1):.3f}"
         )
-        model = "-" if row.model_held_bytes is None else _format.size(row.model_held_bytes)
+        model = "-" if row.model_resident_bytes is None else _format.size(row.model_resident_bytes)
         error = "-" if row.error is None else f"{100 * row.error:+.1f} %"
         ours = "-" if row.own_rss_bytes is None else _format.size(row.own_rss_bytes)
         return (row.name, real, over, row.table or "-", ours, model, error)
@@ -210,7 +211,7 @@ def _row(source: Recording, name: str, repeat: int, touch: str, progress: Step) 
     if table:
         made = SizeClassTable.named(table)
         ledger = source.ledger(made, progress=False)
-        model = ledger.stats.peak_held_bytes if ledger.stats else None
+        model = ledger.peak_resident_bytes
         (own,) = replay_many(source, [allocator_named("spanwise", made)], progress=False, **given)
         ours = own.peak_rss_bytes
     try:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format, errors
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
-from spanwise.ledger.parts import PARTS, SUMS
+from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS
 from spanwise.ledger.run_stats import C_NAMES, RunStats
 from spanwise.results.rows import as_rows
 from spanwise.results.values import Result, Value
@@ -77,8 +77,11 @@ class ProcessLedger(Result, Value):
         }
 
     def __repr__(self) -> str:
-        held = _format.size(self.peak_held_bytes)
-        return f"<ProcessLedger of {self.program}, process {self.pid}: at most {held} held>"
+        resident, held = (_format.size(n) for n in (self.peak_rss_bytes, self.peak_held_bytes))
+        return (
+            f"<ProcessLedger of {self.program}, process {self.pid}: at most {resident} resident,"
+            f" {held} held>"
+        )
 
 
 def read_process_ledger(path: str | os.PathLike[str]) -> ProcessLedger:
@@ -122,10 +125,10 @@ def _stats(value: dict[str, int]) -> RunStats:
 
 def _ledger(value: dict[str, Any], at: str, stats: RunStats | None) -> Ledger:
     part = value[at]
-    numbers: dict[str, Any] = {name: part[name] for name in SUMS if name != "instrument_bytes"}
+    numbers: dict[str, Any] = {name: part[name] for name in SUMS if name not in OUTSIDE}
+    numbers |= {name: part.get(name, 0) for name in OUTSIDE}  # a program does not tell all of them
     ledger = Ledger(
         **numbers,
-        instrument_bytes=part.get("instrument_bytes", 0),  # libraries of before 0.3 tell none
         rss_bytes=value["rss_bytes"] if at == "end" else None,
         events=part["ops"],
         classes=as_rows(_rows(part["classes"])),

@@ -107,6 +107,7 @@ class Replay(Result, Value, Tabular):
         threads: recorded threads, each played by one of its own.
         crossings: operations on an object that another thread had before.
         peak_requested_bytes: most requested bytes live at once.
+        ideal_bytes: most resident bytes of an ideal one-thread allocator.
         touch: which bytes of new objects were written.
         above_table: requests above the largest class, of a run-time table; else None.
         runs: one replay each, each in a fresh process.
@@ -118,6 +119,7 @@ class Replay(Result, Value, Tabular):
     threads: int
     crossings: int
     peak_requested_bytes: int
+    ideal_bytes: int
     touch: str
     above_table: int | None
     runs: tuple[Run, ...]
@@ -154,9 +156,13 @@ class Replay(Result, Value, Tabular):
         )
 
     @property
-    def blow_up(self) -> float | None:
-        """The name of `fragmentation` before 0.3; Hoard's blowup is `Recording.blowup`."""
-        return self.fragmentation
+    def blowup(self) -> float | None:
+        """Peak resident over what an ideal one-thread allocator needs; None where that is nothing.
+
+        Hoard's, of the same paper. Ideal is a simulated heap of spanwise (c16) that does all
+        operations in one thread, with all of each object written.
+        """
+        return self.peak_rss_bytes / self.ideal_bytes if self.ideal_bytes else None
 
     @property
     def left_bytes(self) -> dict[float, int]:
@@ -209,6 +215,7 @@ class Replay(Result, Value, Tabular):
             "threads",
             "crossings",
             "peak_requested_bytes",
+            "ideal_bytes",
             "touch",
         )
         value: dict[str, Any] = {name: getattr(self, name) for name in names}
@@ -218,7 +225,7 @@ class Replay(Result, Value, Tabular):
             overhead_ns_per_op=self.overhead_ns_per_op,
             peak_rss_bytes=self.peak_rss_bytes,
             fragmentation=self.fragmentation,
-            blow_up=self.blow_up,
+            blowup=self.blowup,
             left_bytes={f"{at:g}": left for at, left in self.left_bytes.items()},
             failed=self.failed,
             above_table=self.above_table,
@@ -235,13 +242,14 @@ class Replay(Result, Value, Tabular):
             f"{self.ns_per_op:.1f}{spread}",
             _format.size(self.peak_rss_bytes),
             "-" if self.fragmentation is None else f"{self.fragmentation:.3f}",
+            "-" if self.blowup is None else f"{self.blowup:.3f}",
             *(_format.size(left) for left in self.left_bytes.values()),
         )
 
     def _head(self) -> tuple[str, ...]:
         """Titles of `_cells`."""
         after = (f"after {at:g} s" for at in self.left_bytes)
-        return ("allocator", "ns/op", "peak RSS", "fragmentation", *after)
+        return ("allocator", "ns/op", "peak RSS", "fragmentation", "blowup", *after)
 
     def __str__(self) -> str:
         return describe([self])

@@ -24,6 +24,8 @@ from spanwise.measure.replayer import (
 )
 from spanwise.recordings.compare import as_recording
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.simulate import most_resident
+from spanwise.recordings.sources import OneThread
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import as_rows
 from spanwise.tables.table import SizeClassTable, as_table
@@ -113,6 +115,8 @@ def replay_many(
                 told, seen = run_program(fd, allocator, words, tell)
                 results[i].append(told)
                 runs[i].append(_run(told, seen, source.summary.peak_op))
+    alone = OneThread(source._source)
+    ideal_bytes = most_resident(alone, as_table("c16"), name=source.name)
     return [
         Replay(
             source=source.name,
@@ -121,6 +125,7 @@ def replay_many(
             threads=results[i][0]["threads"],
             crossings=results[i][0]["crossings"],
             peak_requested_bytes=source.summary.peak_requested_bytes,
+            ideal_bytes=ideal_bytes,
             touch=touch,
             above_table=_above(source, allocator.table),
             runs=tuple(runs[i]),

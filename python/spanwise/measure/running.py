@@ -92,9 +92,12 @@ class RunResult(Result):
         }
 
     def __repr__(self) -> str:
-        told = _format.size(self.main.peak_held_bytes) if self.main else "no ledger"
+        told = "no ledger"
+        if self.main is not None:
+            resident = _format.size(self.main.peak_rss_bytes)
+            told = f"at most {resident} resident, {_format.size(self.main.peak_held_bytes)} held"
         words = _format.clipped(" ".join(self.argv))[:200]
-        return f"<RunResult of {words}: ended with {self.returncode}, at most {told} held>"
+        return f"<RunResult of {words}: ended with {self.returncode}, {told}>"
 
     def why_no_ledger(self) -> str:
         """One line, when main is None."""
@@ -170,7 +173,8 @@ def heap_variables(
     if options.limit_bytes is not None:
         variables["SPANWISE_LIMIT"] = str(options.limit_bytes)
     if options.batch_spans:
-        variables["SPANWISE_BATCH"] = str(options.batch_spans)
+        use = "use:" if options.batch_by_use else ""
+        variables["SPANWISE_BATCH"] = f"{use}{options.batch_spans}"
     if options.decay_ms is not None:
         variables["SPANWISE_DECAY_MS"] = _decay_text(options.decay_ms)
     return variables

@@ -7,13 +7,16 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from spanwise.optimizer.profile import SizeProfile
-from spanwise.optimizer.solver import Rules, Solver
+from spanwise.optimizer.profile import SizeProfile, joint_profile
+from spanwise.optimizer.solver import NO_BOUND, Rules, Solver, spread_weights
 from spanwise.recordings.recording import Recording
-from spanwise.tables.table import SizeClassTable
+from spanwise.tables.table import SizeClassTable, rebuild
 
-HELD = "held"
-"""The objective of the fewest held bytes at the peak, simulated: the minimum of the U."""
+RESIDENT, HELD = "resident", "held"
+"""The objectives that are simulated: the fewest resident bytes, at their own peak; and the fewest
+held bytes at the peak of requested bytes, the minimum of the U."""
+
+SIMULATED = (RESIDENT, HELD)
 
 FRONTIER_COUNTS = (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 FRONTIER_SCALES = (1, 2, 4)
@@ -33,7 +36,7 @@ class Fit:
     ) -> None:
         self.recordings = recordings
         self.objective = objective
-        self.kind = "peak" if objective == HELD else objective
+        self.kind = kind_of(objective)
         self.profile = profile
         self.rules = rules
         self._span_weight = profile.seconds if self.kind == "time" else float(count)
@@ -43,6 +46,16 @@ class Fit:
         rules = dataclasses.replace(self.rules, **changed)
         return Solver(self.profile, rules, self._span_weight)
 
+    def of(self, recordings: list[Recording]) -> Fit:
+        """The same for other recordings, none of which is weighed."""
+        profile = joint_profile(recordings, self.kind, None)
+        return Fit(recordings, self.objective, profile, self.rules, len(recordings))
+
+    def unseen(self) -> SizeProfile:
+        """Requests of every size that a class may serve, as many bytes as were requested."""
+        weights = spread_weights(self.profile, self.rules.largest_bytes)
+        return dataclasses.replace(self.profile.up_to(0), weights=weights)
+
     def source(self) -> str:
         """For table files: where the table comes from."""
         names = ", ".join(one.name for one in self.recordings)
@@ -51,7 +64,7 @@ class Fit:
     def tables(
         self, counts: Iterable[int], scales: Sequence[int]
     ) -> dict[tuple[int, int], SizeClassTable]:
-        """The best tables by number of classes and length of spans.
+        """The best tables by number of classes and length of spans, without a bound on waste.
 
         Beyond some number no further class is worth the charge for its spans; that the U rises
         there is what the frontier shows, so the charge is then lowered until it is.
@@ -64,7 +77,8 @@ class Fit:
             name = f"best-{count}-{self.objective}"
             for step, charge in enumerate(charges):
                 if step == len(solvers):
-                    solvers.append(self.solver(classes=wanted[-1], partial=charge))
+                    changed = {"classes": wanted[-1], "partial": charge}
+                    solvers.append(self.solver(**changed, waste_percent=NO_BOUND))
                 found = solvers[step].table(count, name, self.source(), scale)
                 if len(found) == count:
                     break
@@ -73,20 +87,36 @@ class Fit:
         return {(count, scale): table(count, scale) for scale in scales for count in wanted}
 
     def proposals(self, name: str | None) -> list[SizeClassTable]:
-        """The tables that the objective proposes; all are called by the same name."""
+        """The tables that arithmetic proposes; all are called by the same name."""
         most = self.rules.classes
         solver = self.solver()
-        called = name or f"best-{most}-{self.objective}"
-        if self.objective != HELD:
+        called = self.called(name)
+        if self.objective not in SIMULATED:
             return [solver.table(most, called, self.source())]
         found: dict[int, SizeClassTable] = {}
         for scale in FRONTIER_SCALES:
             for count in held_counts(most):
+                if count < solver.fewest:
+                    continue
                 table = solver.table(count, called, self.source(), scale)
                 found.setdefault(table.hash, table)
         return list(found.values())
 
+    def called(self, name: str | None) -> str:
+        """What the proposed table is called."""
+        return name or f"best-{self.rules.classes}-{self.objective}"
+
+    def make(self, name: str, specs: Sequence[tuple[int, int, int]]) -> SizeClassTable:
+        """The table of given classes, which says what it was fitted to."""
+        page = self.rules.page_bytes
+        return rebuild(specs, name, page, self.source(), self.rules.to_dict())
+
+
+def kind_of(objective: str) -> str:
+    """What a size weighs in the arithmetic of an objective."""
+    return "peak" if objective in SIMULATED else objective
+
 
 def held_counts(most: int) -> list[int]:
-    """The numbers of classes that the objective `held` tries."""
+    """The numbers of classes of which the simulated objectives try a table."""
     return [count for count in FRONTIER_COUNTS if count < most] + [most]

@@ -41,11 +41,13 @@ FRONTIER_DTYPE = np.dtype(
         ("metadata_bytes", "<u8"),
         ("other_bytes", "<u8"),
         ("held_bytes", "<u8"),
+        ("resident_bytes", "<u8"),
     ]
 )
 """A row of a frontier: bytes at the peak. free_slot_bytes: those of partly empty spans;
 cached_bytes: free slots of the spans that caches allocate from; other_bytes: large rounding and
-free pages. caches 0: as many as the recording has threads."""
+free pages; resident_bytes: what is resident of held_bytes, which are the sum of the others. caches
+0: as many as the recording has threads."""
 
 AS_RECORDED = 0
 """In the place of a number of caches: each recorded thread has its own."""
@@ -101,7 +103,7 @@ def _one_ledger(
     simulation = Simulation(table, resident=resident)
     try:
         before = 0
-        for done in _run_to(simulation, recording, caches):
+        for done in run_to(simulation, recording, recording.summary.peak_op, caches):
             if progress is not None:
                 progress(done - before)
             before = done
@@ -110,9 +112,10 @@ def _one_ledger(
         simulation.close()
 
 
-def _run_to(simulation: Simulation, recording: Recording, caches: int) -> Iterator[int]:
-    """Runs a recording up to its peak; stops now and then to tell the number of operations done."""
-    stop = recording.summary.peak_op
+def run_to(
+    simulation: Simulation, recording: Recording, stop: int, caches: int = AS_RECORDED
+) -> Iterator[int]:
+    """Runs `stop` operations of a recording; pauses now and then to tell how many are done."""
     source = recording._source
     if caches == AS_RECORDED and isinstance(source, FileSource):
         trace, going = source.open(), True
@@ -129,6 +132,7 @@ def _run_to(simulation: Simulation, recording: Recording, caches: int) -> Iterat
 
 
 def _row(ledger: Ledger, classes: int, scale: int, caches: int) -> tuple[int, ...]:
+    assert ledger.resident_bytes is not None
     return (
         classes,
         scale,
@@ -141,6 +145,7 @@ def _row(ledger: Ledger, classes: int, scale: int, caches: int) -> tuple[int, ..
         ledger.metadata_bytes,
         ledger.large_rounding_bytes + ledger.free_page_bytes,
         ledger.held_bytes,
+        ledger.resident_bytes,
     )
 
 
@@ -170,9 +175,9 @@ class Frontier(Result, Value, Tabular):
         return sorted(pairs)
 
     def best(self, span_scale: int = 1, caches: int = AS_RECORDED) -> np.void:
-        """The lowest point of one U: the fewest held bytes; of equal ones the fewest classes."""
+        """The lowest point of one U: least resident at the peak; of equal ones fewest classes."""
         curve = self.curve(span_scale, caches)
-        lowest: np.void = curve[int(np.argmin(curve["held_bytes"]))]
+        lowest: np.void = curve[int(np.argmin(curve["resident_bytes"]))]
         return lowest
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,6 +190,7 @@ class Frontier(Result, Value, Tabular):
                     "span_scale": scale,
                     "caches": caches,
                     "classes": int(self.best(scale, caches)["classes"]),
+                    "resident_bytes": int(self.best(scale, caches)["resident_bytes"]),
                     "held_bytes": int(self.best(scale, caches)["held_bytes"]),
                 }
                 for scale, caches in self.curves()
@@ -194,7 +200,7 @@ class Frontier(Result, Value, Tabular):
     def __str__(self) -> str:
         head = (
             *("classes", "spans", "caches", "round-up", "tail", "free slots", "cached"),
-            *("metadata", "other", "held", ""),
+            *("metadata", "other", "held", "resident", ""),
         )
         lines: list[Sequence[str]] = []
         for scale, caches in self.curves():
@@ -210,7 +216,7 @@ class Frontier(Result, Value, Tabular):
         return _format.clipped(str(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws what is held beyond what was requested, one U a curve; the minima are marked."""
+        """Draws what is resident beyond what was requested, a curve each U; minima are marked."""
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
         return plots.frontier(self, ax)
@@ -222,7 +228,7 @@ def cache_name(caches: int) -> str:
 
 
 def _line(row: np.void, lowest: bool) -> tuple[str, ...]:
-    parts = ("roundup", "tail", "free_slot", "cached", "metadata", "other", "held")
+    parts = ("roundup", "tail", "free_slot", "cached", "metadata", "other", "held", "resident")
     cells = tuple(_format.number(int(row[f"{name}_bytes"])) for name in parts)
     return (
         str(row["classes"]),
@@ -256,7 +262,8 @@ def simulate_frontier(
             key = (len(table), scale, count)
             if key not in seen:
                 seen.add(key)
-                rows.append(_row(peak_ledger(recordings, table, count), *key))
+                ledger = peak_ledger(recordings, table, count, resident=True)
+                rows.append(_row(ledger, *key))
         if progress is not None:
             progress(work)
     return Frontier(as_rows(np.array(rows, FRONTIER_DTYPE)))

@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, Any
 from spanwise import _format, errors
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.fit import FRONTIER_COUNTS, FRONTIER_SCALES, Fit
+from spanwise.optimizer.folds import median_percent, told_folds
 from spanwise.optimizer.frontier import AS_RECORDED, Frontier, simulate_frontier
 from spanwise.optimizer.profile import UNITS
+from spanwise.optimizer.solver import NO_BOUND
 from spanwise.optimizer.trial import Trial
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import Rows, Tabular
 from spanwise.results.values import Result
-from spanwise.tables.table import SizeClassTable
+from spanwise.tables.classes import file_specs
+from spanwise.tables.table import CONDEMNED, SizeClassTable, rebuild
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FRONTIER_CACHES = (AS_RECORDED, 1, 2, 4, 8, 16)
+
+LEAST_PERCENT = 1.0
+"""What a table must save of what is resident under the stock one: runs of one program differ so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,18 +47,25 @@ class Constraint:
 
 
 class Optimum(Result, Tabular):
-    """The table that was found for recordings, and what it would hold beside the stock tables.
+    """The table that was found for recordings, and what it saves beside the stock tables.
 
     Attributes:
-        table: the found table: of the proposed and the given ones, the one that would hold least.
+        table: the found table: of the proposed, the given ones and the families the one with least
+            resident on what was held out, or else on what the proposal was fitted to. Where it does
+            not hold, its parameters say so, and `build` refuses it unless it is asked for anyway.
         proposal: the table that the objective proposed.
         objective: what that was fitted to.
-        trial: what every table would hold at the peak of what the proposal was fitted to.
+        trial: how much would be resident of every table on what the proposal was fitted to.
         held_out: the same for each recording that was held out.
+        folds: what cross-validation found, a row for each part that was left out in turn: fold,
+            events, stock_bytes, chosen_bytes, saved_bytes, saved_percent, stock_stays. None: there
+            was none.
+        stopped: whether Ctrl-C ended the search for the proposal early, or the cross-validation.
         rules: what the optimiser might choose from.
         arithmetic: round-up, tail and large rounding of the proposal, weighed by the objective and
-            with every span full: what was minimised. It is not the ledger's waste.
+            with every span full. It is not the ledger's waste.
         unit: of those, and of `constraints`: "bytes" or "byte-seconds".
+        least_percent: what a table must save, of what is resident under the stock table, to hold.
     """
 
     def __init__(
@@ -62,6 +75,10 @@ class Optimum(Result, Tabular):
         table: SizeClassTable,
         trial: Trial,
         held_out: tuple[Trial, ...],
+        *,
+        folds: Rows | None = None,
+        stopped: bool = False,
+        least_percent: float = LEAST_PERCENT,
     ) -> None:
         self._fit = fit
         self.proposal = proposal
@@ -69,34 +86,78 @@ class Optimum(Result, Tabular):
         self.objective = fit.objective
         self.trial = trial
         self.held_out = held_out
+        self.folds = folds
+        self.stopped = stopped
+        self.least_percent = least_percent
         self.rules = fit.rules
         self.arithmetic = fit.profile.waste(proposal)
         self.unit = UNITS[fit.kind]
+        if not self.holds:
+            self.table = self._condemned(table)
+
+    def _condemned(self, table: SizeClassTable) -> SizeClassTable:
+        """The same table with what its own trial says against it, which `build` reads."""
+        file = table.to_dict()
+        parameters = {**file.get("parameters", {}), CONDEMNED: self.verdict()}
+        specs = file_specs(file)
+        return rebuild(specs, table.name, table.page_bytes, file["provenance"], parameters)
 
     @property
     def stock(self) -> str:
         """The stock table that is to be beaten: of those aligned as asked for, the best."""
-        return self.trial.stock_ledger.table
+        return self.trial.stock
+
+    @property
+    def judged(self) -> tuple[Trial, ...]:
+        """The trials that decide: those held out; where nothing was, that of the fit."""
+        return self.held_out or (self.trial,)
+
+    @property
+    def saved_bytes(self) -> int:
+        """What is less resident under the found table than under the stock one, where judged."""
+        return sum(trial.saved_bytes for trial in self.judged)
+
+    @property
+    def saved_share(self) -> float:
+        """That, as a part of what is resident under the stock table."""
+        before = self._judged_bytes(self.stock)
+        return self.saved_bytes / before if before else 0.0
 
     @property
     def beats_stock(self) -> bool:
-        """Whether the found table would hold less than the stock table at the peak."""
-        return self.trial.beats_stock
+        """Whether less is resident under the found table than under the stock one, where judged."""
+        return self.saved_bytes > 0
 
     @property
     def loses_on(self) -> tuple[str, ...]:
-        """The held-out recordings on which the found table would hold more than the stock table."""
+        """The held-out recordings on which more is resident under the found table."""
         return tuple(trial.name for trial in self.held_out if trial.saved_bytes < 0)
 
     @property
     def holds(self) -> bool:
-        """Whether it beats the stock table, and loses on nothing that was held out."""
-        return self.beats_stock and not self.loses_on
+        """Whether it saves enough, and what it was not fitted to says nothing against it.
+
+        It must save `least_percent` where it is judged, and lose on nothing that was held out; and
+        where recordings were left out in turn, the median of what the choice saves must be above 0.
+        Parts of a single recording do not decide.
+        """
+        return self._saves_enough and not self.loses_on and not self._lost_by_folds
 
     @property
-    def held_bytes(self) -> dict[str, int]:
-        """Held bytes at the peak, by table, of what the proposal was fitted to."""
-        return self.trial.held_bytes
+    def _saves_enough(self) -> bool:
+        return self.beats_stock and 100 * self.saved_share >= self.least_percent
+
+    @property
+    def _lost_by_folds(self) -> bool:
+        """Whether cross-validation over several recordings condemns the choice."""
+        if self.folds is None or len(self._fit.recordings) == 1:
+            return False
+        return median_percent(self.folds) <= 0
+
+    @property
+    def resident_bytes(self) -> dict[str, int]:
+        """The highest resident bytes by table, on what the proposal was fitted to."""
+        return dict(self.trial.resident_bytes)
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -155,6 +216,10 @@ class Optimum(Result, Tabular):
         yield "the fewest pages for the largest class", {"pages": self._fewest_pages()}
         yield "only spans that Go's 32-bit division can index", {"narrow": True}
         yield "no charge for spans that are partly empty", {"partial": 0.0}
+        if rules.waste_percent < NO_BOUND:
+            yield "no bound on what an unseen size wastes", {"waste_percent": NO_BOUND}
+        if rules.prior > 0:
+            yield "no prior over sizes that were not seen", {"prior": 0.0}
         yield "twice as many classes", {"classes": min(2 * rules.classes, 255)}
 
     def _waste_with(self, changed: dict[str, Any]) -> float:
@@ -174,6 +239,13 @@ class Optimum(Result, Tabular):
             "objective": self.objective,
             "stock": self.stock,
             "beats_stock": self.beats_stock,
+            "holds": self.holds,
+            "saved_bytes": self.saved_bytes,
+            "saved_share": self.saved_share,
+            "least_percent": self.least_percent,
+            "folds": None if self.folds is None else self.folds.to_dicts(),
+            "stopped": self.stopped,
+            "verdict": self.verdict(),
             "loses_on": list(self.loses_on),
             "trial": self.trial.to_dict(),
             "held_out": [trial.to_dict() for trial in self.held_out],
@@ -184,24 +256,54 @@ class Optimum(Result, Tabular):
 
     @property
     def array(self) -> Rows:
-        """The ledgers at the peak, one row a table, with the columns of `Ledger.array`."""
+        """The ledgers at the highest resident bytes, one row a table, as `Ledger.array`."""
         return self.trial.array
 
     def verdict(self) -> str:
-        """Which table holds least, and whether that is so on each recording that was held out."""
-        said = [self.trial.verdict()]
-        said += [trial.held_out_verdict() for trial in self.held_out]
-        return "; ".join(said if self.held_out else [*said, "nothing was held out"]) + "."
+        """Which table to take, what it saves where it is judged, and what else was tried."""
+        decided = [trial.verdict() for trial in self.judged]
+        where = [f" on {trial.name}, held out" if self.held_out else "" for trial in self.judged]
+        said = [f"{text}{place}" for text, place in zip(decided, where, strict=True)]
+        if not self.held_out:
+            fitted = _format.plural(len(self._fit.recordings), "recording").removeprefix("1 ")
+            said.append(f"nothing was held out: that is of the very {fitted} it was fitted to")
+        if self.folds is not None:
+            said.append(told_folds(self.folds))
+        return f"{self._outcome()}{'; '.join([*said, *self._asides()])}."
+
+    def _outcome(self) -> str:
+        if self.holds:
+            return ""
+        if self._lost_by_folds and self.beats_stock and not self.loses_on:
+            return f"{self.stock} stays: nothing found saves more than 0 B of what was left out: "
+        if self.beats_stock and not self._saves_enough and not self.loses_on:
+            return f"{self.stock} stays: nothing found saves {self.least_percent:g} %: "
+        most, before = max(0, self.saved_bytes), self._judged_bytes(self.stock)
+        amount = "more than 0 B"
+        if most:
+            amount = f"more than {_format.size(most)} ({_format.share(most, before)})"
+        if self.loses_on:
+            amount += " and loses nowhere"
+        return f"{self.stock} stays: nothing found saves {amount}: "
+
+    def _asides(self) -> list[str]:
+        """Tables that break a rule and would save more; a search that was ended."""
+        trial = self.judged[0]
+        best = min(trial.resident_bytes[name] for name in (trial.stock, trial.found))
+        said = [
+            f"{name}, {trial.barred[name]}, would have {_format.size(size)} resident"
+            for name, size in trial.resident_bytes.items()
+            if name in trial.barred and size < best
+        ]
+        return [*said, "the search was ended early"] if self.stopped else said
 
     def __str__(self) -> str:
         rules = self.rules
         what = (
             f"{self.trial.name}, objective {self.objective}: at most {rules.classes} classes to"
             f" {rules.largest_bytes} B, aligned to {rules.align}, spans of up to {rules.pages}"
-            f" pages of {rules.page_bytes} B"
+            f" pages of {rules.page_bytes} B{self._bound()}"
         )
-        ledgers: list[Sequence[str]] = list(self.trial.comparison.text_rows())
-        ledgers.insert(len(PARTS), ())
         saves = f"saves, of {_amount(self.arithmetic.total, self.unit)}"
         costs: list[Sequence[str]] = [
             (one.rule, _signed(one.saved, self.unit)) for one in self.constraints
@@ -209,9 +311,12 @@ class Optimum(Result, Tabular):
         return "\n".join(
             [
                 what,
-                "bytes at the peak, simulated",
-                _format.table(ledgers, self.trial.comparison.text_head, indent="  "),
-                *self._held_out_lines(),
+                "bytes at the highest resident bytes, simulated",
+                _format.table(self._ledger_rows(), self.trial.comparison.text_head, indent="  "),
+                "highest resident bytes",
+                _format.table(*self._resident_rows(), indent="  "),
+                f"what {self.table.name} saves of what is resident under {self.stock}",
+                _format.table(*self._split_rows(), indent="  "),
                 "round-up and tail that another rule would save (negative: cost), if every span"
                 " were full",
                 _format.table(costs, ("", saves), indent="  "),
@@ -219,15 +324,46 @@ class Optimum(Result, Tabular):
             ]
         )
 
-    def _held_out_lines(self) -> list[str]:
-        """Held bytes of each recording that was held out, one column a table."""
-        if not self.held_out:
-            return []
-        rows = [
-            (trial.name, *map(_format.number, trial.held_bytes.values())) for trial in self.held_out
+    def _bound(self) -> str:
+        percent = self.rules.waste_percent
+        bounded = f", no size wastes more than {percent} % of its slot but by alignment"
+        return bounded if percent < NO_BOUND else ""
+
+    def _ledger_rows(self) -> list[Sequence[str]]:
+        rows: list[Sequence[str]] = list(self.trial.comparison.text_rows())
+        rows.insert(len(PARTS), ())
+        return rows
+
+    def _resident_rows(self) -> tuple[list[Sequence[str]], Sequence[str]]:
+        """One row a table, the least first; one column a recording or sum; the limit last."""
+        trials = (self.trial, *self.held_out)
+        names = sorted(self.trial.resident_bytes, key=self._judged_bytes)
+        rows: list[Sequence[str]] = [
+            (name, *(_format.number(trial.resident_bytes[name]) for trial in trials))
+            for name in names
         ]
-        head = ("", *self.held_out[0].held_bytes)
-        return ["bytes held at the peak, held out", _format.table(rows, head, indent="  ")]
+        rows.append(
+            ("limit: perfect packing", *(_format.number(trial.limit_bytes) for trial in trials))
+        )
+        held_out = (f"{trial.name}, held out" for trial in self.held_out)
+        return rows, ("", self.trial.name, *held_out)
+
+    def _judged_bytes(self, name: str) -> int:
+        return sum(trial.resident_bytes[name] for trial in self.judged)
+
+    def _split_rows(self) -> tuple[list[Sequence[str]], Sequence[str]]:
+        """The gain by cause, one column a recording or sum."""
+        trials = (self.trial, *self.held_out)
+        splits = [trial.split() for trial in trials]
+        rows: list[Sequence[str]] = [
+            (cause, *(_format.number(split[cause]) for split in splits)) for cause in splits[0]
+        ]
+        rows.append(("all", *(_format.number(trial.saved_bytes) for trial in trials)))
+        rows.append(())
+        left = [trial.left() for trial in trials]
+        rows += [(f"left: {cause}", *(_number(one[cause]) for one in left)) for cause in left[0]]
+        held_out = (f"{trial.name}, held out" for trial in self.held_out)
+        return rows, ("", self.trial.name, *held_out)
 
     def __repr__(self) -> str:
         return _format.clipped(str(self))
@@ -246,6 +382,10 @@ class Optimum(Result, Tabular):
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
         return plots.waste([SizeClassTable.named(self.stock), self.table], ax=ax)
+
+
+def _number(count: int | None) -> str:
+    return "unknown" if count is None else _format.number(count)
 
 
 def _amount(value: float, unit: str) -> str:

@@ -15,8 +15,10 @@ from spanwise.optimizer.profile import SizeProfile, pointer_to
 from spanwise.tables.table import SizeClassTable, rebuild
 
 _UINT32 = (1 << 32) - 1
-_SPAN_BYTES_MAX = int(lib.SW_TABLE_SPAN_BYTES_MAX)
-_SLOTS_MAX = 8192
+SPAN_BYTES_MAX = int(lib.SW_TABLE_SPAN_BYTES_MAX)
+SLOTS_MAX = 8192
+NO_BOUND = 100
+"""The waste in percent of a slot that every class may have."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Rules:
         partial: spans charged for each class, as a part of one: 0.5 is half a span empty.
         prior: part of the weight that is spread evenly over the logarithm of the size, so that
             sizes which were never asked for are served as well.
+        waste_percent: the most that a class may waste on the smallest request that it serves, seen
+            or not, in percent of its slot, unless alignment forces more; 100: no bound.
         narrow: only spans that Go's 32-bit division serves.
     """
 
@@ -42,6 +46,7 @@ class Rules:
     pages: int
     partial: float
     prior: float
+    waste_percent: int = 100
     narrow: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,8 +74,14 @@ class Solver:
         options.span_charge = span_weight * rules.partial
         weights = np.ascontiguousarray(_with_prior(profile, rules))
         out = ffi.new("sw_optimizer **")
-        check(lib.sw_optimizer_create(options, pointer_to(weights), out))
+        bound = _lib.as_index(rules.waste_percent, "waste_percent", _UINT32)
+        if not 1 <= bound <= NO_BOUND:
+            raise errors.InvalidError(
+                f"waste_percent {bound}: must be 1 to 100; 100 bounds nothing"
+            )
+        check(lib.sw_optimizer_create_bounded(options, bound, pointer_to(weights), out))
         self._c = ffi.gc(out[0], lib.sw_optimizer_destroy)
+        self.fewest = fewest_classes(rules)
 
     def table(self, classes: int, name: str, source: str, span_scale: int = 1) -> SizeClassTable:
         """The best table of at most so many classes.
@@ -92,9 +103,27 @@ class Solver:
         return rebuild(pairs, name, page, source, self.rules.to_dict())
 
 
+def may_follow(rules: Rules, below: int, size: int) -> bool:
+    """Whether a class of `size` bytes may follow one of `below` bytes (0: none) under the bound."""
+    step = 8 if size <= rules.align else rules.align
+    waste = size - below - 1
+    return size - below <= step or 100 * waste <= rules.waste_percent * size
+
+
+def fewest_classes(rules: Rules) -> int:
+    """The fewest classes that keep the bound: each is as far above the last one as it may be."""
+    sizes = [*range(8, rules.align, 8), *range(rules.align, rules.largest_bytes + 1, rules.align)]
+    below = last = count = 0
+    for size in sizes:
+        if not may_follow(rules, below, size):
+            below, count = last, count + 1
+        last = size
+    return count + 1
+
+
 def _scaled(size: int, pages: int, page_bytes: int, scale: int) -> int:
     """The pages times the largest factor, at most the scale, that the limits of tables allow."""
-    most = min(_SPAN_BYTES_MAX, _SLOTS_MAX * size) // page_bytes
+    most = min(SPAN_BYTES_MAX, SLOTS_MAX * size) // page_bytes
     return pages * max(1, min(scale, most // pages))
 
 
@@ -104,11 +133,20 @@ def _with_prior(profile: SizeProfile, rules: Rules) -> NDArray[np.float64]:
         raise errors.InvalidError(f"prior {rules.prior}: must be at least 0 and below 1")
     if rules.prior == 0:
         return profile.weights
-    largest = min(rules.largest_bytes, len(profile.weights) - 1)
+    spread = spread_weights(profile, rules.largest_bytes)
+    mixed: NDArray[np.float64] = (1 - rules.prior) * profile.weights + rules.prior * spread
+    return mixed
+
+
+def spread_weights(profile: SizeProfile, largest_bytes: int) -> NDArray[np.float64]:
+    """Weights of every size up to the largest, each doubling of the size as many bytes.
+
+    They request as many bytes as the profile does of these sizes.
+    """
+    largest = min(largest_bytes, len(profile.weights) - 1)
     spread = np.zeros(len(profile.weights))
     spread[1 : largest + 1] = 1.0 / np.arange(1, largest + 1) ** 2
     sizes = np.arange(len(spread))
     served = float(profile.weights[: largest + 1] @ sizes[: largest + 1])
     spread *= served / float(spread @ sizes)
-    mixed: NDArray[np.float64] = (1 - rules.prior) * profile.weights + rules.prior * spread
-    return mixed
+    return spread

@@ -7,22 +7,32 @@ is called. matplotlib is imported at the first picture, since it takes longer th
 
 from __future__ import annotations
 
+from spanwise.plots.arenas import arena_lifetimes
 from spanwise.plots.classes import frontier
+from spanwise.plots.lives import lifetimes
 from spanwise.plots.maps import heap_map, save_frames
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline
+from spanwise.plots.placements import extents
+from spanwise.plots.programs import field
 from spanwise.plots.saving import check_place, save
 from spanwise.plots.sizes import boundaries, histogram, waste
 from spanwise.plots.style import PART_COLOURS, STYLE, new_axes
+from spanwise.plots.widget import map_widget
 
 __all__ = [
     "PART_COLOURS",
     "STYLE",
+    "arena_lifetimes",
     "boundaries",
     "check_place",
+    "extents",
+    "field",
     "frontier",
     "heap_map",
     "histogram",
     "ledgers",
+    "lifetimes",
+    "map_widget",
     "new_axes",
     "occupancy",
     "replays",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @in_style
 def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
-    """Held beyond requested against the number of classes: one U for each kind of heap.
+    """Resident beyond requested against the number of classes: one U for each kind of heap.
 
     Args:
         points: the frontier.
@@ -28,12 +28,10 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
     own = ax is None
     ax = ax or new_axes(height=4.6)
     curves = [(pair, points.curve(*pair)) for pair in points.curves()]
-    most = max(
-        (float((c["held_bytes"] - c["requested_bytes"]).max()) for _, c in curves), default=1.0
-    )
+    most = max((float(_beyond(curve).max()) for _, curve in curves), default=1.0)
     scale, unit = scale_of(most)
     for i, (names, curve) in enumerate(_without_copies(curves)):
-        waste_bytes = (curve["held_bytes"] - curve["requested_bytes"]) / scale
+        waste_bytes = _beyond(curve) / scale
         (line,) = ax.plot(
             curve["classes"],
             waste_bytes,
@@ -58,13 +56,21 @@ def frontier(points: Frontier, ax: Axes | None = None) -> Axes:
     ax.set_yscale("log", base=2)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.set_xlabel("classes")
-    ax.set_ylabel(f"held beyond requested, {unit}")
+    ax.set_ylabel(f"resident beyond requested, {unit}")
     ax.set_title("waste at the peak; the least of each curve has a ring")
     if own:
         ax.figure.legend(loc="outside lower left", ncols=3)
     else:
         ax.legend()
     return ax
+
+
+def _beyond(curve: NDArray[np.void]) -> NDArray[np.float64]:
+    """What is resident beyond what was requested, bytes."""
+    beyond: NDArray[np.float64] = (
+        curve["resident_bytes"].astype(np.float64) - curve["requested_bytes"]
+    )
+    return beyond
 
 
 def _without_copies(
@@ -75,7 +81,7 @@ def _without_copies(
     for (span_scale, caches), curve in curves:
         spans = "" if span_scale == 1 else f", spans x{span_scale}"
         name = "caches as recorded" if caches == 0 else _format.plural(caches, "cache")
-        columns = ["classes", "held_bytes"]
+        columns = ["classes", "resident_bytes"]
         same = next((n for n, c in found if np.array_equal(c[columns], curve[columns])), None)
         if same is None:
             found.append(([name + spans], curve))

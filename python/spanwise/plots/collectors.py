@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spanwise.plots.style import in_style, new_axes, scale_of, time_scale_of
+from spanwise.plots.style import COLOURS, LINES, in_style, new_axes, scale_of, time_scale_of
 from spanwise.results.rows import AnyRows
 
 if TYPE_CHECKING:
@@ -23,13 +24,14 @@ def pauses(rows: AnyRows, ax: Axes | None = None) -> Axes:
         ax: where to draw; None makes a new figure.
     """
     ax = ax or new_axes()
-    scale, unit = time_scale_of(float(np.max(rows["ns"], initial=1)))
-    for phase in sorted(set(rows["phase"].tolist())):
+    scale = _time_axis(ax, rows["ns"], "time of a call")
+    for i, phase in enumerate(sorted(set(rows["phase"].tolist()))):
         times = np.sort(rows["ns"][rows["phase"] == phase].astype(float)) / scale
         share = np.arange(1, len(times) + 1) * 100 / len(times)
-        ax.step(times, share, where="post", marker="o", ms=3, label=f"{phase} ({len(times)})")
-    ax.set_xlabel(f"time of a call [{unit}]")
-    ax.set_ylabel("calls that took no longer [%]")
+        label = f"{phase} ({len(times)})"
+        ax.step(times, share, where="post", ls=LINES[i % len(LINES)], marker="o", ms=3, label=label)
+    ax.set_ylabel("calls that took no longer, %")
+    ax.set_title("calls that stop the program")
     ax.set_ylim(0, 105)
     if len(rows):
         ax.legend(title="began while")
@@ -59,7 +61,82 @@ def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
             ax.bar(rows["number"], column / scale, bottom=bottom, label=label, width=0.8)
             bottom += column / scale
     ax.set_xlabel("cycle")
-    ax.set_ylabel(f"slots [{unit}]")
+    ax.set_ylabel(f"slots, {unit}")
+    ax.set_title("what each cycle kept and freed")
     if bottom.any():
         ax.legend()
     return ax
+
+
+@in_style
+def pause_histogram(rows: AnyRows, ax: Axes | None = None) -> Axes:
+    """How many pauses took how long, on a logarithmic axis of times.
+
+    Args:
+        rows: with columns `from_ns`, `to_ns` and `calls`, as `spanwise.pause_histogram`.
+        ax: where to draw; None makes a new figure.
+    """
+    ax = ax or new_axes()
+    scale = _time_axis(ax, rows["to_ns"], "length of a pause")
+    edges = np.r_[rows["from_ns"], rows["to_ns"][-1:]].astype(float) / scale
+    if len(rows):
+        ax.stairs(rows["calls"].astype(float), edges, fill=True)
+        ax.set_xscale("log" if edges[0] > 0 else "linear")
+    ax.set_ylabel("pauses")
+    ax.set_title("pauses by their length")
+    return ax
+
+
+@in_style
+def utilisation(rows: AnyRows, ax: Axes | None = None) -> Axes:
+    """The minimum mutator utilisation: what pauses leave of any window of time, by its length.
+
+    Args:
+        rows: with columns `window_ns` and `utilisation`, as `spanwise.mutator_utilisation`.
+        ax: where to draw; None makes a new figure.
+    """
+    ax = ax or new_axes()
+    scale = _time_axis(ax, rows["window_ns"], "length of a window")
+    ax.plot(rows["window_ns"] / scale, rows["utilisation"] * 100, marker="o", ms=3)
+    if len(rows):
+        ax.set_xscale("log")
+    ax.set_ylim(0, 105)
+    ax.set_ylabel("least left to the program, %")
+    ax.set_title("what pauses leave to the program")
+    return ax
+
+
+LANE_NAMES = ("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
+"""From above. A lane in which nothing happened is left out."""
+
+
+@in_style
+def lanes(rows: AnyRows, mutator: AnyRows, ax: Axes | None = None) -> Axes:
+    """What a collector did over time, a lane for each kind of event.
+
+    Args:
+        rows: with columns `kind`, `start_ns` and `ns`, as `CollectorEvents.array`.
+        mutator: when the program ran, as `CollectorEvents.mutator`.
+        ax: where to draw; None makes a new figure.
+    """
+    ax = ax or new_axes(height=3.2)
+    found = {name: rows[rows["kind"] == name] for name in LANE_NAMES} | {"mutator": mutator}
+    shown = [name for name in LANE_NAMES if len(found[name])]
+    ends = [found[name]["start_ns"] + found[name]["ns"] for name in shown]
+    scale = _time_axis(ax, np.concatenate([np.ones(1), *ends]), "time since the heap was made")
+    for lane, name in enumerate(shown):
+        mine = found[name]
+        bars = list(zip(mine["start_ns"] / scale, mine["ns"] / scale, strict=True))
+        colour = COLOURS[LANE_NAMES.index(name) % len(COLOURS)]
+        ax.broken_barh(bars, (lane - 0.4, 0.8), color=colour, lw=0.5)
+    ax.set_yticks(range(len(shown)), [f"{name} ({len(found[name])})" for name in shown])
+    ax.invert_yaxis()
+    ax.set_title("what the collector did, by kind of event")
+    return ax
+
+
+def _time_axis(ax: Axes, times_ns: NDArray[Any], what: str) -> int:
+    """Names the axis of times with a unit that fits the longest; the nanoseconds of the unit."""
+    scale, unit = time_scale_of(float(np.max(times_ns, initial=1)))
+    ax.set_xlabel(f"{what}, {unit}")
+    return scale

@@ -39,8 +39,10 @@ KIND_COLOURS = {
 }
 """Colours, and names; stripes and dots tell the kinds apart in grey."""
 
-_MAP = "cividis_r"
-_NO_VALUE = "#FFE0B2"
+COLOUR_MAP = "cividis_r"
+NO_VALUE = "#FFE0B2"
+_WIDE = 768
+"""Pixels that a small map is wide, about."""
 _MOST_EDGES = 1 << 13
 """Of more cells the edges would be finer than what a screen shows."""
 
@@ -62,7 +64,7 @@ def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -
     """
     ax = ax or new_axes(height=5.0)
     end = raster.end_of(tiles)
-    _draw(tiles, ax, by, end, _most_of(by, [tiles]))
+    _draw(tiles, ax, by, end, most_of(by, [tiles]))
     return ax
 
 
@@ -97,7 +99,7 @@ def save_frames(
     animation = importlib.import_module("matplotlib.animation")
     ax = new_axes(height=5.0)
     figure: Any = ax.figure
-    end, most = max(map(raster.end_of, maps)), _most_of(by, maps)
+    end, most = max(map(raster.end_of, maps)), most_of(by, maps)
 
     def draw(number: int) -> list[Any]:
         figure.clear()
@@ -128,7 +130,7 @@ def _page(player: str) -> str:
 # --- drawing --------------------------------------------------------------------------------------
 
 
-def _values(one: HeapMap, by: str) -> NDArray[np.float64]:
+def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
     """What is shown of each tile."""
     if by == "occupancy":
         return one.occupancy
@@ -145,17 +147,17 @@ def _values(one: HeapMap, by: str) -> NDArray[np.float64]:
     raise InvalidError(f"by {by!r}: use one of {', '.join(MEASURES)}")
 
 
-def _most_of(by: str, maps: Sequence[HeapMap]) -> float:
+def most_of(by: str, maps: Sequence[HeapMap]) -> float:
     """Where the colours end: at 1, or at the greatest age."""
     if by != "age":
         return 1.0
-    ages = np.concatenate([_values(one, by) for one in maps])
+    ages = np.concatenate([values_of(one, by) for one in maps])
     return max(float(np.nanmax(ages, initial=0.0)), 1.0)
 
 
 def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
     cell = raster.cell_bytes_of(end, one.page_bytes)
-    grid = raster.grid_of(one, _values(one, by), end, cell)
+    grid = raster.grid_of(one, values_of(one, by), end, cell)
     image = _image(grid, most)
     row_bytes = grid.width * cell
     scale, unit = scale_of(float(end))
@@ -187,7 +189,7 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
     scale, unit = time_scale_of(most) if by == "age" else (1, "")
     norm = colors.Normalize(0, most / scale)
     figure: Any = ax.figure
-    bar = figure.colorbar(cm.ScalarMappable(norm, _MAP), ax=ax, fraction=0.04, pad=0.02)
+    bar = figure.colorbar(cm.ScalarMappable(norm, COLOUR_MAP), ax=ax, fraction=0.04, pad=0.02)
     bar.set_label(f"{MEASURES[by]}{', ' + unit if unit else ''}")
     hatches = {raster.LARGE: "////", raster.FREE: "....", raster.NOT_HELD: ""}
     shown = [
@@ -200,8 +202,10 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
 
 
 def _pixels(grid: Grid) -> int:
-    """Pixels of the side of a cell."""
-    return 6 if len(grid.kind) <= 1 << 15 else 4
+    """Pixels of the side of a cell: more in a small heap, whose edges would be broad bars."""
+    if len(grid.kind) > 1 << 15:
+        return 4
+    return min(max(6, _WIDE // grid.width), 24)
 
 
 def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
@@ -211,10 +215,12 @@ def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
     rows = -(-len(grid.kind) // width)
     padding = rows * width - len(grid.kind)
     kind = np.pad(grid.kind, (0, padding), constant_values=raster.NOT_HELD)
-    colours = _rgb([_NO_VALUE])[np.zeros(len(kind), int)]
+    colours = _rgb([NO_VALUE])[np.zeros(len(kind), int)]
     value = np.pad(grid.value, (0, padding), constant_values=np.nan)
     known = ~np.isnan(value)
-    table = (np.asarray(plt.get_cmap(_MAP)(np.linspace(0, 1, 256)))[:, :3] * 255).astype(np.uint8)
+    table = (np.asarray(plt.get_cmap(COLOUR_MAP)(np.linspace(0, 1, 256)))[:, :3] * 255).astype(
+        np.uint8
+    )
     colours[known] = table[(np.clip(value[known] / most, 0, 1) * 255).astype(int)]
     of_kind = _rgb([colour for colour, _ in KIND_COLOURS.values()])
     special = kind != raster.SLOTS

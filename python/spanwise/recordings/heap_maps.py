@@ -9,7 +9,7 @@ import numpy as np
 
 from spanwise import _format
 from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
-from spanwise.recordings.live_sites import Latest
+from spanwise.recordings.latest import Latest
 from spanwise.recordings.simulate import Simulation, look_once, visit
 from spanwise.recordings.sources import Source
 from spanwise.results.progress import Step
@@ -29,8 +29,8 @@ def map_at(
 
     def look() -> HeapMap:
         latest = Latest.until(source.blocks(1 << 20), simulation.done)
-        ids = np.flatnonzero(latest.live)
-        found = np.fromiter(map(simulation.address, ids.tolist()), np.uint64, len(ids))
+        ids = np.flatnonzero(latest.live).astype(np.uint32)
+        found = simulation.addresses(ids)
         rows = np.zeros(len(ids), PLACED_DTYPE)
         rows["requested_bytes"], rows["site"] = latest.size[ids], latest.site[ids]
         rows["born_ns"] = latest.time_ns[ids]

@@ -10,25 +10,29 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _lib, errors
+from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE
+from spanwise.ledger.parts import MOMENTS
 from spanwise.recordings import sources
-from spanwise.recordings.lifetimes import check_group, take_lifetimes
+from spanwise.recordings.latest import Latest
+from spanwise.recordings.lifetimes import take_lifetimes
+from spanwise.recordings.moments import is_after, operation_of, parse_seconds
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import summarize_ops
-from spanwise.recordings.sites import Site, Sites
+from spanwise.recordings.python_lines import FrameNames, is_function
+from spanwise.recordings.sites import Site, Sites, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, Module, Source
 from spanwise.recordings.summary import (
     Summary,
     count_sites,
     count_sizes,
     count_threads,
-    frame_name,
+    histogram_of,
 )
 from spanwise.results.progress import progress_bar
 from spanwise.results.rows import Rows, Tabular, as_rows
 from spanwise.results.values import Result
-from spanwise.tables.table import SizeClassTable, as_table
+from spanwise.tables.table import SizeClassTable
 
 _KEPT_OPS = 1 << 21
 
@@ -97,6 +101,9 @@ class History(Result, Tabular):
     @property
     def remark(self) -> str:
         """A sentence that every user of the recording must know; mostly empty."""
+        told = next((value for key, value in self.meta if key == "remark"), "")
+        if told:
+            return told
         raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
         if raw and self.info["version"] > 1:
             return ""  # known without reading the recording
@@ -138,33 +145,63 @@ class History(Result, Tabular):
             raise errors.InvalidError("rows 0: give at least 1")
         return self._source.blocks(rows)
 
-    def histogram(self) -> Rows:
-        """Requests by size, of allocations and reallocations.
+    # --- what each recording says of its own, for questions.py ---
 
-        Returns:
-            Rows of HISTOGRAM_DTYPE (size_bytes, count, total_bytes), by rising size.
-        """
+    def _histogram(self) -> Rows:
+        """As `histogram`."""
         return as_rows(count_sizes(self._watched_blocks("sizes")))
 
-    def lifetimes(self, by: str = "class", table: SizeClassTable | str = "c16") -> Rows:
-        """How long objects lived, in powers of two of nanoseconds, by class, call site or size.
+    def _live_histogram(self, at: str | float) -> Rows:
+        """As `live_histogram`; of a time after the end, that of the end."""
+        if at == "peak-resident":
+            raise errors.InvalidError(
+                f"{self.name}: moment 'peak-resident' depends on a table; give peak, end, #N,"
+                " or a time"
+            )
+        _, stop_op, stop_ns = self._moment(at)
+        latest = Latest.until(
+            self._blocks_until(stop_ns), len(self) if stop_op is None else stop_op
+        )
+        return as_rows(histogram_of(latest.size[latest.live]))
 
-        An object that is resized lives on; it counts with its last size, for the site of its birth.
+    def _blocks_until(self, stop_ns: int | None) -> Iterator[NDArray[np.void]]:
+        """Blocks with the operations of this time or earlier; None: all."""
+        for block in self._watched_blocks("sizes"):
+            if stop_ns is not None and int(block["time_ns"][-1]) > stop_ns:
+                yield block[: int(np.searchsorted(block["time_ns"], stop_ns, side="right"))]
+                return
+            yield block
 
-        Args:
-            by: "class"; "site"; "size": the size in powers of two.
-            table: the classes, or the name of a table.
+    # --- moments ---
 
-        Returns:
-            Rows of LIFETIMES_DTYPE: cls (0: large), site, size_bytes (of the class, or at least),
-            lifetime_ns (at least), freed, count, total_bytes. Objects that are not freed have
-            their age at the end, so `recording[:n].lifetimes()` has the ages after n operations.
+    def _check_own_moment(self, at: str | float) -> None:
+        """Refuses what is after the end, where the ledger would silently be that of the end."""
+        if at in MOMENTS or not is_after(at, self.summary.ops, self.summary.duration_ns):
+            return
+        has = (
+            f"lasts {_format.seconds(self.summary.duration_ns)}"
+            if operation_of(at) is None
+            else f"has {_format.plural(self.summary.ops, 'operation')}"
+        )
+        raise errors.InvalidError(f"{self.name}: moment {at!r} is after its end; it {has}")
 
-        Raises:
-            InvalidError: for another `by`.
-        """
-        check_group(by)
-        return as_rows(take_lifetimes(self._watched_blocks("lifetimes"), by, as_table(table)))
+    def _moment(self, at: str | float) -> tuple[str, int | None, int | None]:
+        """Name of the moment; operations or nanoseconds until it."""
+        if at == "peak":
+            return "peak", self.summary.peak_op, None
+        if at in MOMENTS:
+            return str(at), None, None
+        operation = operation_of(at)
+        if operation is not None:
+            return f"operation {_format.number(operation)}", operation, None
+        seconds = parse_seconds(at)
+        return f"{seconds:g} s", None, round(seconds * 1e9)
+
+    # --- counts ---
+
+    def _lifetimes(self, by: str, table: SizeClassTable) -> Rows:
+        """As `lifetimes`."""
+        return as_rows(take_lifetimes(self._watched_blocks("lifetimes"), by, table))
 
     @cached_property
     def threads(self) -> Rows:
@@ -173,7 +210,7 @@ class History(Result, Tabular):
 
     def _watched_blocks(self, what: str) -> Iterator[NDArray[np.void]]:
         """As `blocks`, with a progress bar."""
-        with progress_bar(None, self._about_ops(), what, "operations") as tell:
+        with progress_bar(None, self._count_quickly(), what, "operations") as tell:
             for block in self.blocks():
                 yield block
                 tell(len(block))
@@ -181,17 +218,32 @@ class History(Result, Tabular):
     @cached_property
     def modules(self) -> list[Module]:
         """The recorded program's modules."""
+        return [module for module in self._all_modules if not is_function(module)]
+
+    @cached_property
+    def _all_modules(self) -> list[Module]:
+        """The modules, and the functions of Python that are in the file as modules."""
         if not isinstance(self._source, FileSource):
             return []
         return sources.read_modules(self._source.open())
+
+    @property
+    def has_python_lines(self) -> bool:
+        """Whether call sites are lines of Python, where there was one."""
+        return len(self._all_modules) > len(self.modules)
 
     @cached_property
     def sites(self) -> Sites:
         """Call sites at which anything was allocated, most bytes first."""
         counts = count_sites(self._watched_blocks("sites"))
+        same = same_sites(self._frames)
+        sums: dict[int, tuple[int, int]] = {}
+        for site, (allocs, allocated_bytes) in sorted(counts.items()):
+            before = sums.get(same.get(site, site), (0, 0))
+            sums[same.get(site, site)] = before[0] + allocs, before[1] + allocated_bytes
         sites = (
             Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
-            for site, (allocs, allocated_bytes) in sorted(counts.items())
+            for site, (allocs, allocated_bytes) in sums.items()
         )
         return Sites(sites, build_ids_of(self.modules))
 
@@ -200,12 +252,12 @@ class History(Result, Tabular):
         """The frames of each site, by name."""
         if not isinstance(self._source, FileSource):
             return {}
-        modules = self.modules
+        names = FrameNames(self._all_modules)
         return {
-            site: tuple(frame_name(address, modules) for address in frames)
+            site: tuple(map(names.name, frames))
             for site, frames in sources.read_sites(self._source.open()).items()
         }
 
-    def _about_ops(self) -> int:
+    def _count_quickly(self) -> int:
         """About how many operations there are, without reading them: for progress bars."""
         return self.info.get("ops", 0) or (len(self) if self.path is None else 0)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import errors
 from spanwise._lib import lib
+from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.table import SizeClassTable
 
 GROUPS = ("class", "site", "size")
@@ -178,11 +179,11 @@ def _in_order(sums: Mapping[Key, Sequence[int]]) -> NDArray[np.void]:
     return np.array([(*key, *sums[key]) for key in order], LIFETIMES_DTYPE)
 
 
-def add_lifetimes(found: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+def add_lifetimes(found: Sequence[Rows]) -> Rows:
     """The sum of several."""
     sums: dict[Key, list[int]] = {}
-    for row in (row for rows in found for row in rows.tolist()):
+    for row in (row for rows in found for row in np.asarray(rows).tolist()):
         one = sums.setdefault(row[:5], [0, 0])
         one[0] += row[5]
         one[1] += row[6]
-    return _in_order(sums)
+    return as_rows(_in_order(sums))

@@ -16,11 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.recordings.latest import Latest
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.simulate import Simulation, look_once
-from spanwise.recordings.sites import innermost, joined
+from spanwise.recordings.sites import (
+    UNKNOWN_ONLY,
+    callers,
+    joined,
+    number_sites,
+    same_sites,
+    unknown_only,
+)
 from spanwise.recordings.sources import Source
 from spanwise.results.progress import Step
 from spanwise.results.rows import Rows, Tabular, rows_of
@@ -29,8 +36,9 @@ from spanwise.tables.table import SizeClassTable
 
 SHOWN_SITES = 10
 """How many sites are shown as text."""
-_HEAD = ("live", "requested", "round-up", "free slots kept", "innermost caller")
-_COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes")
+_HEAD = ("live", "requested", "round-up", "free slots kept", "innermost callers")
+_COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes", "resident_bytes")
+_SHOWN_COUNTS = _COUNTS[:4]
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class LiveSite(Result):
         requested_bytes: what they were asked for with.
         roundup_bytes: what they occupy beyond that: round-up in slots, rounding to whole pages.
         kept_free_bytes: their share of the free slots and tails of the spans that they lie in.
+        resident_bytes: their share of the resident bytes of these spans, split as free bytes are.
         frames: as of `Site`.
         names: as of `Site`; () before `LiveSites.named`.
     """
@@ -52,6 +61,7 @@ class LiveSite(Result):
     requested_bytes: int
     roundup_bytes: int
     kept_free_bytes: int
+    resident_bytes: int
     frames: tuple[str, ...]
     names: tuple[str, ...] = ()
 
@@ -125,8 +135,8 @@ class LiveSites(Result, Value, Tabular):
         return [
             (
                 _format.number(site.live_objects),
-                *(_format.number(getattr(site, name)) for name in _COUNTS[1:]),
-                innermost(site),
+                *(_format.number(getattr(site, name)) for name in _SHOWN_COUNTS[1:]),
+                callers(site),
             )
             for site in self.sites[:SHOWN_SITES]
         ]
@@ -140,6 +150,8 @@ class LiveSites(Result, Value, Tabular):
         lines = [self._title(), _format.table(self._text_rows(), _HEAD, left=0, indent="  ")]
         if len(self.sites) > SHOWN_SITES:
             lines.append(f"  ... {_format.plural(len(self.sites) - SHOWN_SITES, 'site')} more")
+        if unknown_only(self.sites):
+            lines.append(f"  {UNKNOWN_ONLY}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
@@ -157,56 +169,15 @@ class Placed:
         ids: of the objects.
         addresses: where they are.
         spans: rows of `Heap.spans`, by rising address.
+        resident_bytes: of each of them.
         ledger: of the moment.
     """
 
     ids: NDArray[np.uint32]
     addresses: NDArray[np.uint64]
     spans: Rows
+    resident_bytes: NDArray[np.int64]
     ledger: Ledger
-
-
-@dataclass
-class Latest:
-    """The last operation on each object so far: size, site and time, by object id."""
-
-    size: NDArray[np.uint64]
-    site: NDArray[np.uint32]
-    time_ns: NDArray[np.uint64]
-    live: NDArray[np.bool_]
-
-    @classmethod
-    def until(cls, blocks: Iterator[NDArray[np.void]], ops: int) -> Latest:
-        """Of the first `ops` operations."""
-        found = cls(
-            np.zeros(0, np.uint64),
-            np.zeros(0, np.uint32),
-            np.zeros(0, np.uint64),
-            np.zeros(0, bool),
-        )
-        for block in blocks:
-            found._add(block[:ops])
-            ops -= len(block)
-            if ops <= 0:
-                break
-        return found
-
-    def _add(self, block: NDArray[np.void]) -> None:
-        rows = block[block["kind"] != lib.SW_OP_THREAD_END]
-        if not len(rows):
-            return
-        more = max(int(rows["object"].max()) + 1 - len(self.live), 0)
-        if more:
-            more = max(more, len(self.live))
-            self.size, self.site, self.time_ns, self.live = (
-                np.concatenate([one, np.zeros(more, one.dtype)])
-                for one in (self.size, self.site, self.time_ns, self.live)
-            )
-        # Of an index that is there again and again the last value stays.
-        self.size[rows["object"]] = rows["size"]
-        self.site[rows["object"]] = rows["site"]
-        self.time_ns[rows["object"]] = rows["time_ns"]
-        self.live[rows["object"]] = rows["kind"] != lib.SW_OP_FREE
 
 
 def look_at_live(
@@ -239,18 +210,72 @@ def look_at_live(
 
 def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:
     """Where these objects are now; one that the heap refused is nowhere."""
-    found = np.fromiter(map(simulation.address, ids.tolist()), np.uint64, len(ids))
+    found = simulation.addresses(ids)
     live = np.flatnonzero(found)
     order = live[np.argsort(found[live])]
     spans = simulation.spans()
     by_address = spans[np.argsort(np.asarray(spans["address"]))]
-    return Placed(ids[order], found[order], by_address, ledger)
+    resident = _resident(simulation, np.asarray(by_address["address"]))
+    return Placed(ids[order], found[order], by_address, resident, ledger)
+
+
+def _resident(simulation: Simulation, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Resident bytes of the spans at these addresses."""
+    tiles = simulation.heap_map("", "", slots=False).array
+    order = np.argsort(np.asarray(tiles["address"]))
+    tile = order[np.searchsorted(np.asarray(tiles["address"])[order], addresses)]
+    return np.asarray(tiles["touched_bytes"])[tile].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class LiveObjects:
+    """What lives at a moment, an object a row.
+
+    Attributes:
+        site: that last allocated or resized it; of sites with the same frames the lowest id.
+        thread: that did so.
+        slot_bytes: of the class of its span; 0: whole pages.
+        counts: the columns of _COUNTS; `live_objects` is 1.
+    """
+
+    site: NDArray[np.int64]
+    thread: NDArray[np.uint32]
+    slot_bytes: NDArray[np.int64]
+    counts: tuple[NDArray[np.int64], ...]
+
+
+def objects_of(
+    placed: Placed,
+    latest: Latest,
+    table: SizeClassTable,
+    frames: Mapping[int, tuple[str, ...]],
+) -> LiveObjects:
+    """What each live object occupies and keeps.
+
+    Args:
+        placed: the objects and the spans that they lie in.
+        latest: what each object was last asked for with, and where.
+        table: size classes of the heap.
+        frames: of each site.
+    """
+    slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
+    spans = placed.spans
+    of_span = np.searchsorted(spans["address"], placed.addresses, side="right") - 1
+    size = latest.size[placed.ids].astype(np.int64)
+    slot = slot_bytes[spans["cls"][of_span]]
+    whole = np.where(slot == 0, spans["bytes"][of_span].astype(np.int64), slot)
+    free = _free_bytes(spans, of_span, slot_bytes)
+    kept, resident = (_shares(each, of_span) for each in (free, placed.resident_bytes))
+    seen, place = np.unique(latest.site[placed.ids], return_inverse=True)
+    same = same_sites(frames)
+    site = np.array([same.get(one, one) for one in seen.tolist()], np.int64)[place]
+    counts = (np.ones(len(size), np.int64), size, whole - size, kept, resident)
+    return LiveObjects(site, latest.thread[placed.ids], slot, counts)
 
 
 def add_by_site(
     placed: Placed,
-    latest: Latest,
-    table: SizeClassTable,
+    objects: LiveObjects,
     frames: Mapping[int, tuple[str, ...]],
     build_ids: Mapping[str, str],
 ) -> LiveSites:
@@ -258,27 +283,20 @@ def add_by_site(
 
     Args:
         placed: the objects and the spans that they lie in.
-        latest: what each object was last asked for with, and where.
-        table: size classes of the heap.
+        objects: what each of them occupies and keeps.
         frames: of each site.
         build_ids: of the modules, by path.
     """
-    slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
-    spans = placed.spans
-    of_span = np.searchsorted(spans["address"], placed.addresses, side="right") - 1
-    size = latest.size[placed.ids].astype(np.int64)
-    large = spans["cls"][of_span] == 0
-    whole = np.where(large, spans["bytes"][of_span], slot_bytes[spans["cls"][of_span]])
-    kept = _shares(spans, of_span, slot_bytes)
-    sites, place = np.unique(latest.site[placed.ids], return_inverse=True)
-    columns = (np.ones(len(size), np.int64), size, whole.astype(np.int64) - size, kept)
-    sums = [_sum_by(place, column, len(sites)) for column in columns]
+    sites, place = np.unique(objects.site, return_inverse=True)
+    sums = [sum_by(place, column, len(sites)) for column in objects.counts]
     found = [
         _site(site, [int(column[i]) for column in sums], frames.get(site, ()))
         for i, site in enumerate(sites.tolist())
     ]
     found.sort(key=lambda site: (-site.waste_bytes, site.id))
-    ledger, empty = placed.ledger, np.setdiff1d(np.arange(len(spans)), of_span)
+    ledger, spans = placed.ledger, placed.spans
+    of_span = np.searchsorted(spans["address"], placed.addresses, side="right") - 1
+    empty = np.setdiff1d(np.arange(len(spans)), of_span)
     no_site = {
         "free_span_bytes": int(spans["bytes"][empty].sum()),
         "metadata_bytes": ledger.metadata_bytes,
@@ -289,24 +307,31 @@ def add_by_site(
 
 def _site(number: int, counts: Sequence[int], frames: tuple[str, ...]) -> LiveSite:
     """One with these numbers, in the order of _COUNTS."""
-    live, requested, roundup, kept = counts
-    return LiveSite(number, live, requested, roundup, kept, frames)
+    live, requested, roundup, kept, resident = counts
+    return LiveSite(number, live, requested, roundup, kept, resident, frames)
 
 
-def _sum_by(place: NDArray[Any], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def sum_by(place: NDArray[Any], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The sum of the values at each of so many places."""
     total = np.zeros(count, np.int64)
     np.add.at(total, place, values)
     return total
 
 
-def _shares(spans: Rows, of_span: NDArray[Any], slot_bytes: Any) -> NDArray[np.int64]:
-    """Each object's share of the free bytes of its span; objects come by rising address."""
+def _free_bytes(spans: Rows, of_span: NDArray[Any], slot_bytes: Any) -> NDArray[np.int64]:
+    """Free slots and tails of each span."""
     live = np.bincount(of_span, minlength=len(spans))
     used = live * np.where(spans["cls"] == 0, spans["bytes"], slot_bytes[spans["cls"]])
-    free = np.asarray(spans["bytes"]).astype(np.int64) - used.astype(np.int64)
+    free: NDArray[np.int64] = np.asarray(spans["bytes"]).astype(np.int64) - used.astype(np.int64)
+    return free
+
+
+def _shares(whole: NDArray[np.int64], of_span: NDArray[Any]) -> NDArray[np.int64]:
+    """Each object's share of what its span has; objects come by rising address."""
+    live = np.bincount(of_span, minlength=len(whole))
     first = np.concatenate([[0], np.cumsum(live)[:-1]])
     rank = np.arange(len(of_span)) - first[of_span]
-    share, left = np.divmod(free, np.maximum(live, 1))
+    share, left = np.divmod(whole, np.maximum(live, 1))
     shares: NDArray[np.int64] = share[of_span] + (rank < left[of_span])
     return shares
 
@@ -318,7 +343,8 @@ def add_live_sites(found: Sequence[LiveSites], source: str) -> LiveSites:
         total = sums.setdefault(site.frames, [0] * len(_COUNTS))
         for i, name in enumerate(_COUNTS):
             total[i] += getattr(site, name)
-    sites = [_site(i, counts, frames) for i, (frames, counts) in enumerate(sums.items(), 1)]
+    ids = number_sites(sums)
+    sites = [_site(ids[frames], counts, frames) for frames, counts in sums.items()]
     sites.sort(key=lambda site: (-site.waste_bytes, site.id))
     names = found[0].no_site
     no_site = {name: sum(one.no_site[name] for one in found) for name in names}

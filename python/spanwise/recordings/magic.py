@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from spanwise.errors import InvalidError, SpanwiseError
-from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recorder import STACKS, run_recorded
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.temporary import temporary_recording
 
@@ -51,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%record", description=__doc__, add_help=False)
     parser.add_argument("name", nargs="?", default="recording", help="variable for the recording")
     parser.add_argument("-o", "--output", help="the recording's file")
-    parser.add_argument("--stacks", type=int, default=1, help="return addresses kept of each call")
+    parser.add_argument(
+        "--stacks", type=int, default=STACKS, help="return addresses kept of each call"
+    )
     parser.add_argument("--keep-pymalloc", action="store_true", help="keep CPython's allocator")
     return parser
 

@@ -13,10 +13,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from spanwise.recordings.elf import ElfError, ElfFile, Functions
+from spanwise.recordings.python_lines import short_line
 from spanwise.recordings.sources import Module
 
 DEBUG_ROOT = Path("/usr/lib/debug")
@@ -28,24 +29,28 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
     """A name for each frame.
 
     Args:
-        frames: return addresses as "module+0xoffset", as of `Site.frames`.
+        frames: return addresses as "module+0xoffset", and lines of Python, as of `Site.frames`.
         build_ids: the build id of each module, in hexadecimal, as it was when it was recorded.
 
     Returns:
         By frame "function (file:line)", "function in module" without debug information, or the
-        module's name and offset with the reason why there is no name.
+        module's name and offset with the reason why there is no name. A line of Python is
+        "function (folder/file:line)".
     """
     by_module: dict[str, dict[str, int]] = {}
     found: dict[str, str] = {}
     for frame in dict.fromkeys(frames):
+        line = short_line(frame)
         path, plus, offset = frame.rpartition("+0x")
-        if not plus:
-            found[frame] = frame
+        if line is not None or not plus:
+            found[frame] = line or frame
             continue
         # A return address is behind the call, and may be behind the function, too.
         by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
     for path, offsets in by_module.items():
-        module = _NamedModule(path, build_ids.get(path, ""))
+        build_id = build_ids.get(path, "")
+        files = (Path(path), *debug_files(build_id))
+        module = _module(path, build_id, tuple(map(_stamp, files)), _line_tool())
         found.update(module.names(offsets))
     return _demangled(found)
 
@@ -97,12 +102,32 @@ def debug_files(build_id: str) -> list[Path]:
     ]
 
 
-class _NamedModule:
-    """A module of a recorded program, and whatever file tells of its functions."""
+def _stamp(path: Path) -> tuple[int, int]:
+    """Size and time of a file, which tell whether it is another one now; zeros if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
 
-    def __init__(self, path: str, build_id: str) -> None:
+
+def _line_tool() -> tuple[str, ...]:
+    """The program that reads lines of debug information, with its options; () without one."""
+    return next((words for words in _TOOLS if shutil.which(words[0])), ())
+
+
+class _NamedModule:
+    """A module of a recorded program, and whatever file tells of its functions.
+
+    It remembers the lines that it was asked for: a report asks for those of a frame several times.
+    """
+
+    def __init__(self, path: str, build_id: str, tool: tuple[str, ...]) -> None:
         self._path = path
         self._build_id = build_id
+        self._tool = tool
+        self._asked: set[int] = set()
+        self._known: dict[int, tuple[str | None, str]] = {}
         self.trouble = ""  # why there are no names
 
     @cached_property
@@ -137,7 +162,7 @@ class _NamedModule:
     def names(self, offsets: Mapping[str, int]) -> dict[str, str]:
         """The name of each frame, given the address of its call in the module's file."""
         functions = self._functions
-        lines = self._lines(sorted(set(offsets.values())))
+        lines = self._lines(offsets.values())
         found = {}
         for frame, offset in offsets.items():
             symbol = functions.at(offset) if functions else None
@@ -160,14 +185,24 @@ class _NamedModule:
             return self.trouble or "the file is not there"
         return "no symbol" if self._functions.complete else "stripped"
 
-    def _lines(self, offsets: list[int]) -> dict[int, tuple[str | None, str]]:
+    def _lines(self, offsets: Iterable[int]) -> Mapping[int, tuple[str | None, str]]:
         """Function and "file:line" of the addresses that debug information knows."""
+        wanted = sorted(set(offsets) - self._asked)
         path = next((path for path, file in self._files if _has_lines(file)), None)
-        tool = next((words for words in _TOOLS if shutil.which(words[0])), None)
-        if path is None or tool is None:
-            return {}
-        words = [*tool, "-a", "-f", "-C", "-i", "-e", str(path)]
-        return _parse_lines(_told(words, [f"{offset:#x}" for offset in offsets]))
+        if wanted and path is not None and self._tool:
+            words = [*self._tool, "-a", "-f", "-C", "-i", "-e", str(path)]
+            told = _told(words, [f"{offset:#x}" for offset in wanted])
+            self._known.update(_parse_lines(told))
+            self._asked.update(wanted if told else ())
+        return self._known
+
+
+@lru_cache(maxsize=256)
+def _module(
+    path: str, build_id: str, stamps: tuple[tuple[int, int], ...], tool: tuple[str, ...]
+) -> _NamedModule:
+    """The module at a path, the same one for as long as none of its files changes."""
+    return _NamedModule(path, build_id, tool)
 
 
 def _has_lines(file: ElfFile) -> bool:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spanwise import _format
 from spanwise.recordings.programs import runtime_of
-from spanwise.recordings.recording import Recording
-from spanwise.recordings.recording_set import RecordingSet
+
+if TYPE_CHECKING:
+    from spanwise.recordings.recording_set import RecordingSet
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Outcome:
         status: exit status of the program; negative: the signal that ended it.
         stopped_by: the signal by which we were asked to stop meanwhile; 0: none.
         unordered: why recordings stayed as the recorder wrote them; "": they did not.
+        python_sites: whether lines of Python were asked for.
     """
 
     path: Path
@@ -30,9 +33,13 @@ class Outcome:
     status: int
     stopped_by: int = 0
     unordered: str = ""
+    python_sites: bool = False
 
     def recordings(self) -> RecordingSet:
         """The program's recording first, then the others."""
+        from spanwise.recordings.recording import Recording  # noqa: PLC0415  as the recorder does
+        from spanwise.recordings.recording_set import RecordingSet  # noqa: PLC0415
+
         return RecordingSet(
             Recording.open(path, valid_prefix=bool(self.unordered))
             for path in (self.path, *self.others)
@@ -42,6 +49,8 @@ class Outcome:
         """What the recordings lack of the program, and why; empty when nothing is missing."""
         told = [f"kept as it was recorded, not in order: {self.unordered}"] * bool(self.unordered)
         each = [(Path(str(one.path)).name, one) for one in self.recordings()]
+        if self.python_sites and not any(one.has_python_lines for _, one in each):
+            told.append("no line of Python was seen: the recorder knows those of CPython 3.11")
         return told + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
 
     def outside(self) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -41,9 +41,15 @@ def preload_of(library: Path, env: Mapping[str, str]) -> str:
     return ":".join(filter(None, (str(library), env.get("LD_PRELOAD"))))
 
 
-def wait_for(child: subprocess.Popen[bytes]) -> int:
-    """Waits for a program; returns its exit status. An exception (Ctrl-C) ends the program."""
+def wait_for(child: subprocess.Popen[bytes], meanwhile: Callable[[], object] = lambda: None) -> int:
+    """Waits for a program; returns its exit status. An exception (Ctrl-C) ends the program.
+
+    Args:
+        child: the program.
+        meanwhile: is called first.
+    """
     try:
+        meanwhile()
         return child.wait()
     except BaseException:
         try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -12,10 +13,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, Literal, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from spanwise import _lib, errors
-from spanwise.recordings.finish import finish_all
 from spanwise.recordings.outcome import Outcome
 from spanwise.recordings.preload import (
     passing_on,
@@ -26,13 +26,17 @@ from spanwise.recordings.preload import (
     words_of,
 )
 from spanwise.recordings.programs import examine
-from spanwise.recordings.recording import Recording
-from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.temporary import temporary_recording
+
+if TYPE_CHECKING:
+    from spanwise.recordings.recording import Recording
+    from spanwise.recordings.recording_set import RecordingSet
 
 RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
+STACKS = 8
+"""Return addresses of a call site, unless asked otherwise."""
 
 
 @overload
@@ -43,6 +47,7 @@ def record(
     children: Literal[False] = ...,
     stacks: int = ...,
     keep_pymalloc: bool = ...,
+    python_sites: bool = ...,
     env: Mapping[str, str] | None = ...,
     cwd: str | os.PathLike[str] | None = ...,
     force: bool = ...,
@@ -55,6 +60,7 @@ def record(
     children: bool = ...,
     stacks: int = ...,
     keep_pymalloc: bool = ...,
+    python_sites: bool = ...,
     env: Mapping[str, str] | None = ...,
     cwd: str | os.PathLike[str] | None = ...,
     force: bool = ...,
@@ -64,8 +70,9 @@ def record(
     output: str | os.PathLike[str] | None = None,
     *,
     children: bool = False,
-    stacks: int = 1,
+    stacks: int = STACKS,
     keep_pymalloc: bool = False,
+    python_sites: bool = False,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -81,9 +88,12 @@ def record(
             when this Python ends. What the process was before it called exec goes to STEM.PID.swt
             beside it.
         children: also record the processes that it starts, to STEM.PID.swt beside output.
-        stacks: return addresses kept of each call, 0 to 128.
+        stacks: return addresses kept of each call, 0 to 128; 0: no call sites, which is quickest.
         keep_pymalloc: leave CPython its own allocator. Else a CPython program runs with
             PYTHONMALLOC=malloc, so that each of its objects is seen.
+        python_sites: a call site of CPython 3.11 is the line of Python that runs, with its function
+            and file, and its callers up to stacks of them; where no Python runs it is the
+            return address as ever.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
         force: replace the output when it exists.
@@ -92,7 +102,8 @@ def record(
         The recording; with children a RecordingSet, the program's own recording first.
 
     Raises:
-        InvalidError: the output exists, and force was not given.
+        InvalidError: the output exists, and force was not given; python_sites without call
+            sites, or with keep_pymalloc.
         ProgramError: the program was not found, or cannot be recorded (statically linked,
             set-user-ID, of another machine).
         UnsupportedError: the recorder is not installed.
@@ -107,6 +118,7 @@ def record(
         children=children,
         stacks=stacks,
         keep_pymalloc=keep_pymalloc,
+        python_sites=python_sites,
         env=env,
         cwd=cwd,
     )
@@ -114,7 +126,11 @@ def record(
         print(line, file=sys.stderr)
     if outcome.stopped_by:
         raise KeyboardInterrupt
-    return outcome.recordings() if children else Recording.open(outcome.path)
+    if children:
+        return outcome.recordings()
+    from spanwise.recordings.recording import Recording  # noqa: PLC0415  loaded by now
+
+    return Recording.open(outcome.path)
 
 
 def run_recorded(
@@ -122,8 +138,9 @@ def run_recorded(
     output: Path,
     *,
     children: bool = False,
-    stacks: int = 1,
+    stacks: int = STACKS,
     keep_pymalloc: bool = False,
+    python_sites: bool = False,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     stdout: int | IO[Any] | None = None,
@@ -137,6 +154,7 @@ def run_recorded(
         children: as of `record`.
         stacks: as of `record`.
         keep_pymalloc: as of `record`.
+        python_sites: as of `record`.
         env: as of `record`.
         cwd: as of `record`.
         stdout: the program's.
@@ -152,6 +170,7 @@ def run_recorded(
         children=children,
         stacks=stacks,
         keep_pymalloc=keep_pymalloc,
+        python_sites=python_sites,
         env=env,
         cwd=cwd,
         stdout=stdout,
@@ -169,6 +188,7 @@ def _run_recorded(
     children: bool,
     stacks: int,
     keep_pymalloc: bool,
+    python_sites: bool,
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
     stdout: int | IO[Any] | None = None,
@@ -177,6 +197,9 @@ def _run_recorded(
     words = words_of(argv)
     _lib.c_path(output)
     stacks = _lib.as_index(stacks, "stacks", STACKS_MAX)
+    if python_sites and (stacks == 0 or keep_pymalloc):
+        other = "keep_pymalloc (--keep-pymalloc)" if keep_pymalloc else "stacks 0 (--stacks)"
+        raise errors.InvalidError(f"python_sites (--python-sites) with {other}: give one of them")
     base = dict(os.environ if env is None else env)
     recorder = _lib.native_library(RECORDER)
     program = examine(seen_from(words[0], cwd), base.get("PATH"))
@@ -186,6 +209,7 @@ def _run_recorded(
         "LD_PRELOAD": preload_of(recorder, base),
         "SPANWISE_RECORD_STACKS": str(stacks),
         "SPANWISE_RECORD_CHILDREN": str(int(children)),
+        "SPANWISE_RECORD_PYTHON": str(int(python_sites)),
     }
     variables.pop("SPANWISE_RECORD_PID", None)
     with _workshop(output) as folder, _areas_folder(folder) as areas:
@@ -208,8 +232,10 @@ def _run_recorded(
                     f"{program.path}: nothing was recorded; the recorder said why, or the loader"
                     " did not take it"
                 )
+            from spanwise.recordings.finish import finish_all  # noqa: PLC0415  loaded by now
+
             others, unordered = finish_all(folder, areas, raw, output)
-        return Outcome(output, others, status, stopped_by, unordered)
+        return Outcome(output, others, status, stopped_by, unordered, python_sites)
 
 
 def _run_to_end(
@@ -227,10 +253,16 @@ def _run_to_end(
     child = start()
     running.append(child)
     try:
-        status = wait_for(child)
+        status = wait_for(child, _load_what_follows)
     except KeyboardInterrupt:
         return child.returncode, signal.SIGINT
     return status, heard[0] if heard else 0
+
+
+def _load_what_follows() -> None:
+    """What puts events in order is loaded while the program runs: with numpy it takes a while."""
+    importlib.import_module("spanwise.recordings.finish")
+    importlib.import_module("spanwise.recordings.recording_set")
 
 
 @contextmanager

@@ -38,19 +38,25 @@ _SAMPLES_MAX = 2048
 
 
 class Simulation:
-    """A dry tracked heap with a manual clock, and its runner.
+    """A dry heap with a manual clock, and its runner.
 
     Args:
         table: size classes.
         options: of the heap.
         resident: note which pages the program would write, so that ledgers know what is resident.
+        tracked: the heap keeps requested sizes, as ledgers need; objects lie where they do without.
     """
 
     def __init__(
-        self, table: SizeClassTable, options: HeapOptions = DEFAULT, *, resident: bool = False
+        self,
+        table: SizeClassTable,
+        options: HeapOptions = DEFAULT,
+        *,
+        resident: bool = False,
+        tracked: bool = True,
     ) -> None:
         noted = {"dry": True, "manual_clock": True, "touch_map": resident}
-        made = c_options(table, options, tracked=True, **noted)
+        made = c_options(table, options, tracked=tracked, **noted)
         self._resident = resident
         self._touch = lib.SW_TOUCH_PAGES if resident else lib.SW_TOUCH_NONE
         self._handle = HeapHandle(made, table)
@@ -131,9 +137,13 @@ class Simulation:
         page_bytes = self._handle.table.page_bytes
         return HeapMap(tiles, self.ledger(at, source), page_bytes, requested)
 
-    def address(self, object_id: int) -> int:
-        """The address of a live object; 0 when it is not live."""
-        return int(ffi.cast("uintptr_t", lib.sw_runner_address(self._runner, object_id)))
+    def addresses(self, object_ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """The addresses of objects; 0 of one that is not live."""
+        ids = np.ascontiguousarray(object_ids, np.uint32)
+        found = np.zeros(len(ids), np.uint64)
+        where = _lib.pointer(ids, "const uint32_t *"), _lib.pointer(found, "uint64_t *")
+        check(lib.sw_runner_addresses(self._runner, where[0], len(ids), where[1]))
+        return found
 
     def close(self) -> None:
         """Ends heap and runner."""
@@ -173,6 +183,16 @@ def account(
         progress=progress,
     )
     return replace(found, stats=simulation.stats())
+
+
+def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
+    """The most resident bytes of all moments of a run, where all of each object is written."""
+    simulation = Simulation(table, resident=True)
+    try:
+        account(source, simulation, at="end", name=name)
+        return simulation.resident_peak()[0]
+    finally:
+        simulation.close()
 
 
 def look_once(
@@ -265,6 +285,40 @@ def _visit_batches(
         simulation.run(left)
         if progress is not None:
             progress(batch.count)
+
+
+def visit_times(
+    source: Source,
+    simulation: Simulation,
+    step_ns: int,
+    take: Callable[[], object],
+    progress: Step | None = None,
+) -> None:
+    """As `visit`, with stops in steps of time.
+
+    A stop is after the last operation of each multiple of `step_ns` or earlier. Multiples since
+    whose last one nothing happened are left out; the last stop is the end.
+    """
+    due, taken = step_ns, 0
+
+    def stop() -> None:
+        nonlocal taken
+        if simulation.done > taken:
+            take()
+        taken = simulation.done
+
+    for batch in source.batches():
+        times = batch.array()["time_ns"]
+        first = 0
+        while batch.count and times[-1] > due:
+            after = int(np.searchsorted(times, due, side="right"))
+            simulation.run(batch.from_(first).first(after - first))
+            stop()
+            first, due = after, -(-int(times[after]) // step_ns) * step_ns
+        simulation.run(batch.from_(first))
+        if progress is not None:
+            progress(batch.count)
+    stop()
 
 
 def _run_until_time(

@@ -14,11 +14,17 @@ from spanwise.results.values import Result
 
 _SHOWN = 10
 _WIDTH = 60
+UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 8 (stacks=8 in Python)"
+"""What is said where sites are asked for of a recording that has none."""
 _COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
 
 
 class Framed(Protocol):
     """What is of a call site."""
+
+    @property
+    def id(self) -> int:
+        """0: the unknown site."""
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -34,11 +40,40 @@ def joined(site: Framed) -> dict[str, str]:
     return {"frames": ";".join(site.frames), "names": ";".join(site.names)}
 
 
-def innermost(site: Framed) -> str:
-    """The innermost caller, short: the end of a path, the beginning of a name."""
-    if site.names:
-        return _format.clipped(site.names[0])[:_WIDTH]
-    return _format.short_end(site.frames[0] if site.frames else "unknown", _WIDTH)
+def unknown_only(sites: Iterable[Framed]) -> bool:
+    """Whether there is the unknown site and no other."""
+    return {site.id for site in sites} == {0}
+
+
+def number_sites(frames: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
+    """Numbers from 1 for call sites of several processes; without frames it is the unknown one."""
+    known = [each for each in frames if each]
+    return {(): 0, **{each: i for i, each in enumerate(known, 1)}}
+
+
+def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
+    """The lowest id of the sites with the same frames, by id; those of unknown frames are left out.
+
+    A function of Python that is made anew has a number of its own, and so a second site.
+    """
+    first: dict[tuple[str, ...], int] = {}
+    return {site: first.setdefault(each, site) for site, each in sorted(frames.items()) if each}
+
+
+def callers(site: Framed) -> str:
+    """The innermost caller, short, and who called it, as far as there is room.
+
+    Sites of one function differ in its callers only; those are told without their places.
+    """
+    if not site.names:
+        return _format.short_end(site.frames[0] if site.frames else "unknown", _WIDTH)
+    text = _format.clipped(site.names[0])[:_WIDTH]
+    for name in site.names[1:]:
+        longer = f"{text} < {_format.clipped(name.partition(' (')[0])}"
+        if len(longer) > _WIDTH:
+            break
+        text = longer
+    return text
 
 
 @dataclass(frozen=True)
@@ -49,7 +84,8 @@ class Site(Result):
         id: as in the `site` column of the operations; 0 is the unknown site.
         allocs: allocations; allocated_bytes is what they asked for.
         frames: return addresses as "module+0xoffset", innermost caller first. The offset is an
-            address in the module's file, as addr2line takes it.
+            address in the module's file, as addr2line takes it. A line of Python (`record` with
+            python_sites) is "python: function (file:line)".
         names: of the frames, "function (file:line)" where that is known; () before `Sites.named`.
     """
 
@@ -122,7 +158,7 @@ class Sites(Sequence[Site], Result, Tabular):
             (
                 _format.number(site.allocs),
                 _format.number(site.allocated_bytes),
-                innermost(site),
+                callers(site),
             )
             for site in self._sites[:_SHOWN]
         ]
@@ -132,6 +168,8 @@ class Sites(Sequence[Site], Result, Tabular):
         lines = [f"{_format.plural(len(self), 'call site')}, most bytes first", rows]
         if len(self) > _SHOWN:
             lines.append(f"  ... {_format.plural(len(self) - _SHOWN, 'site')} more")
+        if unknown_only(self):
+            lines.append(f"  {UNKNOWN_ONLY}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
@@ -139,4 +177,4 @@ class Sites(Sequence[Site], Result, Tabular):
         return _format.html_table(self._text_rows(), _HEAD, title, left=0)
 
 
-_HEAD = ("allocations", "bytes", "innermost caller")
+_HEAD = ("allocations", "bytes", "innermost callers")

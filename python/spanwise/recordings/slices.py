@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from spanwise._lib import OPS_DTYPE, lib
 
 _ALLOC, _FREE, _END = lib.SW_OP_ALLOC, lib.SW_OP_FREE, lib.SW_OP_THREAD_END
+_REALLOC = lib.SW_OP_REALLOC
 
 
 def slice_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
@@ -30,6 +31,29 @@ def slice_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
         if len(found) and found[name].max() >= len(found):
             events = found["kind"] != _END if name == "object" else slice(None)
             found[name][events] = np.unique(found[name][events], return_inverse=True)[1]
+    return found
+
+
+def own_ops(ops: NDArray[np.void], first: int, last: int) -> NDArray[np.void]:
+    """Operations `first` to `last` - 1 on objects that are allocated among them.
+
+    An object that was live before and is resized counts as allocated there; its free, and those of
+    others that were live before, are left out. Objects and threads are numbered anew.
+    """
+    part = np.array(ops[first:last], OPS_DTYPE)
+    events = np.flatnonzero(part["kind"] != _END)
+    _, at = np.unique(part["object"][events], return_index=True)
+    begins = events[at]
+    resized = begins[part["kind"][begins] == _REALLOC]
+    part["kind"][resized] = _ALLOC
+    kept = np.ones(len(part), bool)
+    kept[begins[part["kind"][begins] == _FREE]] = False
+    found = part[kept]
+    found = found[_has_work(found)]
+    events = np.flatnonzero(found["kind"] != _END)
+    if len(found):
+        found["object"][events] = np.unique(found["object"][events], return_inverse=True)[1]
+        found["thread"] = np.unique(found["thread"], return_inverse=True)[1]
     return found
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib
-from spanwise.recordings.sources import Module
 from spanwise.results.values import Result
 
 HISTOGRAM_DTYPE = np.dtype([("size_bytes", "<u8"), ("count", "<u8"), ("total_bytes", "<u8")])
@@ -169,6 +168,15 @@ def count_sizes(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
     return np.array(rows, HISTOGRAM_DTYPE)
 
 
+def histogram_of(sizes: NDArray[np.uint64]) -> NDArray[np.void]:
+    """How often each size is there; rows of HISTOGRAM_DTYPE."""
+    found, counts = np.unique(sizes, return_counts=True)
+    rows = np.zeros(len(found), HISTOGRAM_DTYPE)
+    rows["size_bytes"], rows["count"] = found, counts
+    rows["total_bytes"] = rows["size_bytes"] * rows["count"]
+    return rows
+
+
 def count_threads(blocks: Iterator[NDArray[np.void]]) -> NDArray[np.void]:
     """What each thread did; rows of THREADS_DTYPE."""
     counts = np.zeros((5, 0), np.uint64)
@@ -201,11 +209,3 @@ def count_sites(blocks: Iterator[NDArray[np.void]]) -> dict[int, tuple[int, int]
             before = counts.get(site, (0, 0))
             counts[site] = before[0] + count, before[1] + size
     return counts
-
-
-def frame_name(address: int, modules: list[Module]) -> str:
-    """The module of an address, and where in its file; the bare address if it is in none."""
-    for module in modules:
-        if module.start <= address < module.end:
-            return f"{module.path}+{address - module.bias:#x}"
-    return f"{address:#x}"

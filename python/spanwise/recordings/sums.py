@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise._lib import lib
-from spanwise.recordings.recording import Recording
 from spanwise.recordings.summary import HISTOGRAM_DTYPE, Summary
 from spanwise.results.rows import Rows, as_rows
+
+if TYPE_CHECKING:
+    from spanwise.recordings.recording import Recording
 
 _MOST = ("largest_bytes", "duration_ns", "drop_reason")
 """Of these fields of a summary the largest counts, of the others the sum."""

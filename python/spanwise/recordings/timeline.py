@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import errors
+from spanwise import _lib, errors
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE
 from spanwise.ledger.parts import PARTS
-from spanwise.recordings.simulate import Simulation, visit
+from spanwise.recordings.simulate import Simulation, visit, visit_times
 from spanwise.recordings.sources import Source
 from spanwise.results.progress import Step
 from spanwise.results.rows import Rows, as_rows
 
 DETAILS = ("sums", "parts", "classes")
 """What a time line may show of each moment."""
+
+MOMENTS_MAX = 2048
+"""Most moments of a time line."""
 
 _MOMENT = [("op", "<u8"), ("time_ns", "<u8")]
 _HEAP = ("live_objects", "spans", *PARTS, "held_bytes")
@@ -48,6 +54,39 @@ CLASSES_DTYPE = np.dtype(
 """A class at a moment, as a row of `Ledger.classes`, and of each part the resident bytes."""
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Where the moments of a time line are.
+
+    Attributes:
+        ops: how many operations there are.
+        samples: over so many moments they are spread.
+        step_ns: instead a moment is at each multiple of so many nanoseconds; None: it is not.
+    """
+
+    ops: int
+    samples: int
+    step_ns: int | None
+
+
+def step_of(step_s: float | None, detail: str) -> int | None:
+    """A step of time in nanoseconds.
+
+    Raises:
+        TypeError: it is no number.
+        InvalidError: it is not above 0, or `detail` is "sums".
+    """
+    if step_s is None:
+        return None
+    if isinstance(step_s, bool) or not isinstance(step_s, int | float):
+        raise TypeError(f"step_s must be a number, not {type(step_s).__name__}")
+    if not math.isfinite(step_s) or not 1 <= step_s * 1e9 < _lib.SIZE_MAX:
+        raise errors.InvalidError(f"step_s {step_s}: give seconds, at least 1e-9")
+    if detail == "sums":
+        raise errors.InvalidError("step_s goes with detail parts or classes")
+    return round(step_s * 1e9)
+
+
 def check_detail(detail: str) -> None:
     """Refuses what no time line shows.
 
@@ -61,7 +100,7 @@ def check_detail(detail: str) -> None:
 def take_timeline(
     source: Source,
     simulation: Simulation,
-    spread: tuple[int, int],
+    spread: Spread,
     detail: str,
     progress: Step | None = None,
 ) -> Rows:
@@ -70,20 +109,27 @@ def take_timeline(
     Args:
         source: the operations.
         simulation: a fresh one, which knows what is resident unless `detail` is "sums".
-        spread: how many operations there are, and over how many moments they are spread.
+        spread: where the moments are.
         detail: one of `DETAILS`.
         progress: called after each batch.
     """
-    ops, samples = spread
+    ops, samples = spread.ops, spread.samples
     if detail == "sums":
         simulation.sample_every(max(1, ops // samples))
         visit(source, simulation, (), lambda: None, progress)
         return as_rows(simulation.samples())
     rows_of = _class_rows if detail == "classes" else _heap_row
     taken = [np.zeros(0, CLASSES_DTYPE if detail == "classes" else PARTS_DTYPE)]
-    count = min(samples, ops)
-    stops = [ops * (i + 1) // count for i in range(count)]
-    visit(source, simulation, stops, lambda: taken.append(rows_of(simulation)), progress)
+
+    def take() -> None:
+        taken.append(rows_of(simulation))
+
+    if spread.step_ns is not None:
+        visit_times(source, simulation, spread.step_ns, take, progress)
+    else:
+        count = min(samples, ops)
+        stops = [ops * (i + 1) // count for i in range(count)]
+        visit(source, simulation, stops, take, progress)
     return as_rows(np.concatenate(taken))
 
 

@@ -24,6 +24,7 @@ from spanwise._lib import lib
 from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.slices import own_ops, slice_ops
 from spanwise.recordings.temporary import temporary_recording
 from spanwise.results.rows import AnyRows
 
@@ -55,7 +56,9 @@ class RecordedPart:
 
 
 @contextmanager
-def recording(output: str | os.PathLike[str] | None = None) -> Iterator[RecordedPart]:
+def recording(
+    output: str | os.PathLike[str] | None = None, *, own: bool = False
+) -> Iterator[RecordedPart]:
     """Records a block of the program that runs, which the recorder must have started.
 
     The process is one of `spanwise record -- python3 SCRIPT` (or of `spanwise.record`), and its
@@ -72,6 +75,8 @@ def recording(output: str | os.PathLike[str] | None = None) -> Iterator[Recorded
     Args:
         output: the block's recording; None: a file in the system's folder for temporary files that
             goes when this Python ends.
+        own: only objects that the block allocates or resizes; else what was live before is
+            allocated first.
 
     Yields:
         A `RecordedPart`, whose `recording` is there after the block. A block that raises has none.
@@ -95,15 +100,18 @@ def recording(output: str | os.PathLike[str] | None = None) -> Iterator[Recorded
     _make(last)
     path = temporary_recording() if output is None else Path(output)
     with tempfile.TemporaryDirectory(prefix="spanwise-part-") as folder:
-        _cut_elsewhere(_copy_so_far(raw, Path(folder)), path, first, last)
+        _cut_elsewhere(_copy_so_far(raw, Path(folder)), path, (first, last), own)
     part._recording = Recording.open(path)
 
 
-def _cut_elsewhere(copy: Path, path: Path, first: tuple[int, ...], last: tuple[int, ...]) -> None:
+def _cut_elsewhere(
+    copy: Path, path: Path, around: tuple[tuple[int, ...], tuple[int, ...]], own: bool
+) -> None:
     """Has a process that is not recorded do the work of `cut`."""
     hidden = ("LD_PRELOAD", "PYTHONMALLOC", "SPANWISE_RECORD_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
-    words = [str(copy), str(path), *(",".join(map(str, marks)) for marks in (first, last))]
+    words = [str(copy), str(path), *(",".join(map(str, marks)) for marks in around)]
+    words += ["own"] * own
     done = subprocess.run(
         [sys.executable, "-c", _CUT, *words],
         env=environment,
@@ -117,7 +125,7 @@ def _cut_elsewhere(copy: Path, path: Path, first: tuple[int, ...], last: tuple[i
         raise StateError(f"recording(): {why[0]}")
 
 
-def cut(copy: str, output: str, first: str, last: str) -> int:
+def cut(copy: str, output: str, first: str, last: str, whose: str = "") -> int:
     """Puts a copied raw recording in order and writes what lies between two rows of marks.
 
     Args:
@@ -125,6 +133,7 @@ def cut(copy: str, output: str, first: str, last: str) -> int:
         output: the part's recording.
         first: sizes of the marks before it, with commas.
         last: those after it.
+        whose: "own": only objects that are allocated or resized there.
 
     Returns:
         The exit status: 0, or 1 with a line on stderr.
@@ -136,7 +145,9 @@ def cut(copy: str, output: str, first: str, last: str) -> int:
         whole = Recording.open(raw)
         begin = _place(whole.ops, tuple(map(int, first.split(","))))[1]
         end = _place(whole.ops, tuple(map(int, last.split(","))))[0]
-        Recording.from_ops(whole[begin:end].ops, output)
+        ops = np.asarray(whole.ops)
+        make = own_ops if whose == "own" else slice_ops
+        Recording.from_ops(make(ops, begin, end), output)
     except SpanwiseError as error:
         print(error, file=sys.stderr)
         return 1

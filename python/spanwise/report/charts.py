@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from spanwise.report.svg import (
 )
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
+
+if TYPE_CHECKING:
+    from spanwise.measure.peers import PeerComparison
 
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
@@ -240,3 +243,29 @@ def waste_by_class(ledger: Ledger) -> str:
     used = [part for part in _WASTE if classes[part].any()]
     made.append(legend([(css_class(part), PARTS[part]) for part in used], bottom + 52))
     return figure(bottom + 66, made, "waste by size class")
+
+
+def peers(comparison: PeerComparison) -> str:
+    """Peaks of resident memory, the lowest first, and a line where the requested bytes end."""
+    known = [row for row in comparison.peers if row.peak_rss_bytes is not None]
+    known.sort(key=lambda row: row.peak_rss_bytes or 0)
+    if not known:
+        return ""
+    most = max(known[-1].peak_rss_bytes or 0, comparison.peak_requested_bytes, 1)
+    scale, unit = _unit(most, _BYTES)
+    x = Scale(0, most / scale * 1.15, LEFT + 20, WIDTH - RIGHT)
+    made = []
+    for i, row in enumerate(known):
+        y, value = 18 + 20 * i, row.peak_rss_bytes or 0
+        made.append(words(LEFT + 14, y + 12, row.name, "end"))
+        width = x.at(value / scale) - x.at(0)
+        class_ = "part-requested" if row.name == "spanwise" else "part-metadata"
+        made.append(element("rect", x=x.at(0), y=y, width=width, height=15, class_=class_))
+        made.append(words(x.at(value / scale) + 5, y + 12, _format.size(value)))
+    bottom = 22 + 20 * len(known)
+    end = x.at(comparison.peak_requested_bytes / scale)
+    made.append(element("line", x1=end, x2=end, y1=14, y2=bottom, class_="resident"))
+    text = f"requested {_format.size(comparison.peak_requested_bytes)}"
+    made.append(words(end - 4, 11, text, "end"))
+    made.append(x_axis(x, ticks(x.high, 6), _shown, bottom, f"peak resident memory, {unit}"))
+    return figure(bottom + 40, made, "peak resident memory of allocators on the recording")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -13,19 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spanwise._lib import OPS_DTYPE
-from spanwise.errors import InvalidError
+from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.recordings.outputs import check_output
-from spanwise.report import series, stacks
-from spanwise.results.files import write_whole
+from spanwise.recordings.sites import UNKNOWN_ONLY, unknown_only
+from spanwise.report import flame, series, stacks, threads, trace_events
+from spanwise.results.files import whole_file, write_whole
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
+    from spanwise.recordings.live_sites import LiveSites
     from spanwise.recordings.recording import Recording
     from spanwise.results.progress import Progress
 
-FORMATS = ("pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz")
+FORMATS = ("pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz", "parquet")
 MOMENTS = 1000
+PARQUET_ROWS = 1 << 18
+"""Operations of a row group."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,30 @@ def write(
 ) -> None:
     """Writes one file, whole or not at all; as `Recording.export`."""
     check_output(path)
-    write_whole(path, content_of(recording, wanted, options, progress))
+    if wanted.form == "parquet":
+        _write_parquet(recording, path)
+    else:
+        write_whole(path, content_of(recording, wanted, options, progress))
+
+
+def _write_parquet(recording: Recording, path: str | os.PathLike[str]) -> None:
+    """All operations, a row group for each block of them: memory stays bounded."""
+    try:
+        arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+    except ImportError:
+        raise UnsupportedError(
+            "parquet needs pyarrow, which is not installed: pip install 'spanwise[parquet]'"
+        ) from None
+    names = OPS_DTYPE.names or ()
+    fields = [(name, arrow.from_numpy_dtype(OPS_DTYPE[name])) for name in names]
+    schema = arrow.schema(fields, metadata={"spanwise.meta": json.dumps(recording.meta)})
+    with (
+        whole_file(path) as growing,
+        parquet.ParquetWriter(growing, schema, compression="zstd") as writer,
+    ):
+        for block in recording.blocks(PARQUET_ROWS):
+            columns = [np.ascontiguousarray(block[name]) for name in names]
+            writer.write_table(arrow.table(columns, schema=schema))
 
 
 def content_of(
@@ -79,15 +107,44 @@ def content_of(
         rows = recording.timeline(
             table, samples=MOMENTS, detail="parts", options=options, progress=progress
         )
-        return series.perfetto(rows, program)
+        duration_ns = recording.summary.duration_ns
+        lanes = threads.lanes(recording.blocks(1 << 18), duration_ns, MOMENTS)
+        return trace_events.text_of(program, [*series.counters(rows), *lanes])
     live = recording.live_sites(table, at, options=options, progress=progress)
-    found = stacks.stacks_of(recording.sites.named(), live.named())
+    sites, live_named = recording.sites.named(), live.named()
     name = f"{program} at {live.ledger.at}, table {table.name}"
+    if wanted.form == "pprof":
+        rows = recording.site_groups(table, at, options=options, progress=progress)
+        groups = stacks.groups_of(rows, (*sites, *live_named))
+        return stacks.pprof(groups, recording.summary.duration_ns, name)
+    found = stacks.stacks_of(sites, live_named)
     if wanted.form == "collapsed":
         return stacks.collapsed(found, wanted.value)
-    if wanted.form == "speedscope":
-        return stacks.speedscope(found, name)
-    return stacks.pprof(found, recording.summary.duration_ns, name)
+    return stacks.speedscope(found, name)
+
+
+def check_flame(path: str | os.PathLike[str], of: str) -> None:
+    """Refuses, before the work, what could not be drawn or written.
+
+    Raises:
+        OSError: as `check_output`.
+        InvalidError: no such graph; the name does not end as a picture's.
+    """
+    flame.check_of(of)
+    check_output(path)
+    if Path(path).suffix.lower() != ".svg":
+        raise InvalidError(f"{path}: a flame graph ends in .svg; give another name")
+
+
+def write_flame(live: LiveSites, path: str | os.PathLike[str], of: str) -> str:
+    """Writes a flame graph, whole or not at all; as `Recording.to_flame`."""
+    if unknown_only(live):
+        raise InvalidError(f"{live.ledger.source}: {UNKNOWN_ONLY}")
+    named = live.named()
+    root = flame.tree_of(named, of)
+    said = flame.sentence(root, named, of)
+    write_whole(path, flame.file_of(root, said))
+    return said
 
 
 def _npz(recording: Recording) -> bytes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spanwise import _format, _lib, errors
 from spanwise.heap.heap_map import HeapMap
@@ -14,19 +14,29 @@ from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.optimum import Optimum
-from spanwise.optimizer.search import optimize
+from spanwise.optimizer.search import default_candidates, optimize
 from spanwise.recordings.live_sites import LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.results.progress import Progress, progress_bar
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
+if TYPE_CHECKING:
+    from spanwise.measure.peers import PeerComparison
+
 MOMENTS = 160
 FRAMES = 24
 SITES = 15
-"""Call sites that the page shows."""
+"""Call sites that the page's table shows."""
+FLAME_SITES = 200
+"""Call sites whose frames the page's flame graph shows."""
 CLASSES = 32
 """At most so many classes has the table that is fitted to the recording."""
+SEARCH_OPERATIONS = 100_000_000
+"""Tables that the search for it simulates make so many operations together, within what
+`optimize` would simulate and SEARCHED_MIN: a page of a long recording is not to wait for the last
+hundredth of a saving."""
+SEARCHED_MIN = 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,7 @@ class Facts:
         sites: what lives at the peak, by call site.
         advice: the fitted table beside the stock ones; None: there is nothing to fit one to.
         no_advice: why there is none; "" if there is.
+        peers: other allocators, measured on this recording; None: they were not.
     """
 
     recording: Recording
@@ -54,6 +65,7 @@ class Facts:
     sites: LiveSites
     advice: Optimum | None
     no_advice: str
+    peers: PeerComparison | None = None
 
     @property
     def program(self) -> str:
@@ -64,6 +76,11 @@ class Facts:
     def has_sites(self) -> bool:
         """Whether any live object has a known call site."""
         return any(site.id for site in self.sites)
+
+    @property
+    def has_stacks(self) -> bool:
+        """Whether a site has more than one frame, so that a flame graph says more than a list."""
+        return any(len(site.frames) > 1 for site in self.sites)
 
     def worst_part(self) -> str:
         """The part with most of the waste."""
@@ -91,7 +108,9 @@ class Facts:
 
     def advised(self) -> str:
         """What another table would hold; "" where none was fitted."""
-        return "" if self.advice is None else f"Of the tables tried, {self.advice.verdict()}"
+        if self.advice is None:
+            return ""
+        return f"Of the tables that were tried, {self.advice.verdict()}"
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON, as they lie in the page; charts' rows left out."""
@@ -102,7 +121,8 @@ class Facts:
             "summary": self.recording.summary.to_dict(),
             "ledger": self.ledger.to_dict(),
             "sites": [site.to_dict() for site in self.sites.sites[:SITES]],
-            "advice": None if self.advice is None else self.advice.trial.held_bytes,
+            "advice": None if self.advice is None else self.advice.resident_bytes,
+            "peers": None if self.peers is None else self.peers.to_dict(),
             "spanwise": _lib.version(),
         }
 
@@ -112,7 +132,10 @@ def gather(
     table: SizeClassTable,
     holdout: Sequence[Recording] = (),
     options: HeapOptions | None = None,
+    *,
     progress: Progress = None,
+    advice: Optimum | None = None,
+    peers: PeerComparison | None = None,
 ) -> Facts:
     """Runs the recording as often as its facts need.
 
@@ -122,6 +145,8 @@ def gather(
         holdout: recordings that the fitted table is tried on.
         options: of the heap.
         progress: as of `Recording.ledger`.
+        advice: a table that was fitted before; None: one is fitted now.
+        peers: other allocators, measured before.
 
     Raises:
         InvalidError, TraceFormatError: as of those calls.
@@ -139,11 +164,20 @@ def gather(
         done(None)
         maps = done(recording.maps(table, samples=FRAMES, options=options, progress=False))
         sites = recording.live_sites(table, options=options, progress=False)
-        sites = done(sites.named(SITES))
+        sites = done(sites.named(FLAME_SITES))
         histogram = done(recording.histogram())
-        advice, why = _advise(recording, table, holdout)
+        why = ""
+        if advice is None:
+            advice, why = _advise(recording, table, holdout)
         done(None)
-    return Facts(recording, table, ledger, timeline, histogram, tuple(maps), sites, advice, why)
+    seen = (recording, table, ledger, timeline, histogram, tuple(maps), sites)
+    return Facts(*seen, advice, why, peers)
+
+
+def searched_tables(recording: Recording) -> int:
+    """How many tables the search for the fitted table simulates at most."""
+    fewer = max(SEARCHED_MIN, SEARCH_OPERATIONS // max(len(recording), 1))
+    return min(fewer, default_candidates([recording]))
 
 
 def _advise(
@@ -154,7 +188,12 @@ def _advise(
         return None, "the recording has no operation"
     try:
         found = optimize(
-            recording, CLASSES, tables=(table,), holdout=holdout or None, progress=False
+            recording,
+            CLASSES,
+            tables=(table,),
+            holdout=holdout or None,
+            candidates=searched_tables(recording),
+            progress=False,
         )
     except errors.InvalidError as error:
         if holdout:

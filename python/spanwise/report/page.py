@@ -15,22 +15,24 @@ from spanwise import _format, _lib
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.outputs import check_output
-from spanwise.report import charts, frames
+from spanwise.report import charts, flame, frames
 from spanwise.report.definitions import DEFINITIONS
-from spanwise.report.facts import SITES, Facts, gather
+from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, searched_tables
+from spanwise.report.svg import WIDTH
 from spanwise.results.files import write_whole
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
+    from spanwise.measure.peers import PeerComparison
+    from spanwise.optimizer.optimum import Optimum
     from spanwise.recordings.recording import Recording
     from spanwise.results.progress import Progress
 
 _FOLDER = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _MAP_KEYS = (
-    ("key-low", "few slots in use"),
-    ("key-high", "all in use"),
+    ("key-scale", "slots in use, from few to all"),
     ("key-large", "large object"),
     ("key-free", "free pages"),
     ("key-none", "not held"),
@@ -45,10 +47,14 @@ def write(
     options: HeapOptions | None,
     *,
     progress: Progress,
+    advice: Optimum | None = None,
+    peers: PeerComparison | None = None,
 ) -> str:
-    """Writes the page; as `Recording.to_html`."""
+    """Writes the page; as `Recording.to_html`. With advice, no other table is looked for."""
     check_place(path)
-    facts = gather(recording, table, holdout, options, progress)
+    facts = gather(
+        recording, table, holdout, options, progress=progress, advice=advice, peers=peers
+    )
     write_whole(path, page_of(facts))
     return facts.answer()
 
@@ -67,7 +73,9 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 def page_of(facts: Facts) -> str:
     """The whole page."""
-    style = (_FOLDER / "report.css").read_text(encoding="utf-8")
+    style = "".join(
+        (_FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", "flame.css")
+    )
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
     title = html.escape(f"memory of {facts.program}")
     body = "\n".join(_sections(facts))
@@ -109,7 +117,11 @@ def _sections(facts: Facts) -> Iterable[str]:
         )
         yield _heap_map(facts)
         yield _sites(facts)
+        if facts.has_stacks:
+            yield _flame(facts)
         yield _advice(facts)
+        if facts.peers is not None:
+            yield _peers(facts.peers)
     yield _definitions()
     yield _about(facts)
 
@@ -179,6 +191,17 @@ def _sites(facts: Facts) -> str:
     return _section("Call sites", text, _table(rows, head, 4))
 
 
+def _flame(facts: Facts) -> str:
+    root = flame.tree_of(facts.sites, "waste", FLAME_SITES)
+    said = flame.sentence(root, facts.sites, "waste")
+    text = (
+        "The waste of the peak: the round-up and the free bytes that live objects keep, by the"
+        " calls that led to them, the program's start above. A box is as wide as the bytes of all"
+        " that it called; point at one for its numbers. Hatched is what no call is to blame for."
+    )
+    return _section("Waste by stack", text, flame.part_of_page(root, said, WIDTH))
+
+
 def _short(name: str) -> str:
     """A name of a frame without the folders of its file."""
     function, mark, place = name.rpartition(" (")
@@ -211,10 +234,33 @@ def _advice(facts: Facts) -> str:
         content += f"<p>Held out, {html.escape(other.name)}:</p>"
         content += _table([_ledger_cells(one, facts) for one in other.comparison.ledgers], head, 4)
     text = (
-        f"{facts.advised()} At the peak, simulated; {facts.advice.proposal.name} was fitted to this"
-        " recording, with classes that are multiples of 16 bytes."
+        f"{facts.advised()} At the highest resident bytes, simulated;"
+        f" {facts.advice.proposal.name} was fitted to this recording, with classes that are"
+        f" multiples of 16 bytes, by a search of at most {searched_tables(facts.recording)} tables."
     )
     return _section("Table advice", text, content)
+
+
+def _peers(peers: PeerComparison) -> str:
+    text = (
+        "The recording's operations with real memory, each allocator in fresh processes of this"
+        " machine: the most that was resident. The line is the most that the program had asked for."
+        " The model is our heap with the allocator's size classes; it tells what a table does, not"
+        " what an allocator does."
+    )
+    content = charts.peers(peers)
+    rows = [
+        (
+            "-" if row.peak_rss_bytes is None else _format.size(row.peak_rss_bytes),
+            "-" if row.model_resident_bytes is None else _format.size(row.model_resident_bytes),
+            row.name,
+            row.table or "-",
+            row.missing,
+        )
+        for row in peers.peers
+    ]
+    head = ("peak resident", "resident, model", "allocator", "table", "")
+    return _section("Other allocators", text, content + _table(rows, head, 2))
 
 
 def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
@@ -243,9 +289,10 @@ def _about(facts: Facts) -> str:
         f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"
         f" through a simulated heap with the table {facts.table.name} ({len(facts.table)} classes,"
         f" pages of {facts.table.page_bytes:,} bytes). The simulated program writes all of each"
-        " object. Other allocators were not measured; spanwise compare --peers measures them on"
-        " this machine."
+        " object."
     )
+    if facts.peers is None:
+        made += " Other allocators were not measured; spanwise report --peers measures them."
     return _section("The recording", made, _table(rows, ("value", "what"), 1))
 
 

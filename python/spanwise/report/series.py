@@ -3,50 +3,32 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from spanwise import _lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
+from spanwise.report.trace_events import Event, counter
 from spanwise.results.rows import Rows
 
-_PID = 1
 
-
-def perfetto(rows: Rows, program: str) -> str:
-    """A time line with all parts as counters of the Trace Event Format; times in microseconds.
+def counters(rows: Rows) -> list[Event]:
+    """A time line with all parts as counters of the Trace Event Format.
 
     Args:
         rows: of `Recording.timeline(detail="parts")`.
-        program: name of the process.
     """
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": _PID, "tid": 0, "name": "process_name", "args": {"name": program}}
-    ]
+    events: list[Event] = []
     before_ns = before_bytes = 0
     for row in rows:
         time_ns, bytes_now = int(row["time_ns"]), int(row["requested_bytes"])
         parts = {title: int(row[name]) for name, title in PARTS.items()}
-        events.append(_counter("ledger, bytes", time_ns, parts))
-        events.append(
-            _counter("resident, bytes", time_ns, {"resident": int(row["resident_bytes"])})
-        )
-        events.append(_counter("live objects", time_ns, {"objects": int(row["live_objects"])}))
+        events.append(counter("ledger, bytes", time_ns, parts))
+        events.append(counter("live, bytes", time_ns, {"requested": bytes_now}))
+        events.append(counter("resident, bytes", time_ns, {"resident": int(row["resident_bytes"])}))
+        events.append(counter("live objects", time_ns, {"objects": int(row["live_objects"])}))
         if time_ns > before_ns:
             rate = (bytes_now - before_bytes) * 1e9 / (time_ns - before_ns)
-            events.append(_counter("growth, bytes/s", time_ns, {"requested": round(rate)}))
+            events.append(counter("growth, bytes/s", time_ns, {"requested": round(rate)}))
             before_ns, before_bytes = time_ns, bytes_now
-    made = {
-        "traceEvents": events,
-        "displayTimeUnit": "ms",
-        "otherData": {"exporter": f"spanwise {_lib.version()}"},
-    }
-    return json.dumps(made, separators=(",", ":")) + "\n"
-
-
-def _counter(name: str, time_ns: int, args: dict[str, int]) -> dict[str, Any]:
-    return {"ph": "C", "pid": _PID, "tid": 0, "name": name, "ts": time_ns / 1000, "args": args}
+    return events
 
 
 def openmetrics(ledger: Ledger) -> str:

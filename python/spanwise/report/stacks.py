@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from spanwise import _lib
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.sites import Site, Sites
 from spanwise.report import proto
+from spanwise.results.rows import Rows
 
 VALUES = {
     "alloc-objects": ("alloc_objects", "count"),
@@ -39,23 +42,57 @@ class Stack:
     values: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Group:
+    """What one thread allocated of one size class at a call site.
+
+    Attributes:
+        stack: the site, with the values of this group.
+        slot_bytes: of the class; 0: whole pages.
+        thread: its number in the recording.
+    """
+
+    stack: Stack
+    slot_bytes: int
+    thread: int
+
+
 def stacks_of(allocated: Sites, live: LiveSites) -> list[Stack]:
     """The sites of a recording, those with the same frames added up, in the order of frames."""
     found: dict[tuple[str, ...], list[int]] = {}
     for site in allocated:
-        values = found.setdefault(_chain(site), [0] * len(VALUES))
+        values = found.setdefault(chain_of(site), [0] * len(VALUES))
         values[0] += site.allocs
         values[1] += site.allocated_bytes
     for one in live:
-        values = found.setdefault(_chain(one), [0] * len(VALUES))
+        values = found.setdefault(chain_of(one), [0] * len(VALUES))
         values[2] += one.live_objects
         values[3] += one.requested_bytes
         values[4] += one.waste_bytes
     return [Stack(frames, tuple(values)) for frames, values in sorted(found.items())]
 
 
-def _chain(site: Site | LiveSite) -> tuple[str, ...]:
-    """Its frames by name, where they have names."""
+def groups_of(rows: Rows, sites: Iterable[Site | LiveSite]) -> list[Group]:
+    """Rows of `Recording.site_groups`, those with the same frames by name added up.
+
+    Args:
+        rows: the groups.
+        sites: the call sites, with names where they are known.
+    """
+    chains = {site.id: chain_of(site) for site in sites}
+    found: dict[tuple[tuple[str, ...], int, int], list[int]] = {}
+    for site, slot_bytes, thread, *counts in np.asarray(rows).tolist():
+        key = chains.get(site, (UNKNOWN,)), slot_bytes, thread
+        before = found.get(key, [0] * len(VALUES))
+        found[key] = [a + b for a, b in zip(before, counts, strict=True)]
+    return [
+        Group(Stack(frames, tuple(values)), slot_bytes, thread)
+        for (frames, slot_bytes, thread), values in sorted(found.items())
+    ]
+
+
+def chain_of(site: Site | LiveSite) -> tuple[str, ...]:
+    """Its frames by name, innermost first, where they have names; never empty."""
     return site.names or site.frames or (UNKNOWN,)
 
 
@@ -118,8 +155,11 @@ class _Strings:
         return self.places.setdefault(text, len(self.places))
 
 
-def pprof(stacks: Sequence[Stack], duration_ns: int, comment: str) -> bytes:
-    """A gzipped profile.proto: one sample a stack, one location and one function a frame."""
+def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
+    """A gzipped profile.proto: one sample a group, one location and one function a frame.
+
+    A sample has two labels: the slot of its class in bytes, or "large", and its thread's number.
+    """
     strings = _Strings()
     types = [
         proto.content(1, proto.number(1, strings[name]) + proto.number(2, strings[unit]))
@@ -127,9 +167,10 @@ def pprof(stacks: Sequence[Stack], duration_ns: int, comment: str) -> bytes:
     ]
     ids: dict[str, int] = {}
     samples = []
-    for one in stacks:
-        places = [ids.setdefault(frame, len(ids) + 1) for frame in one.frames]
-        samples.append(proto.content(2, proto.packed(1, places) + proto.packed(2, one.values)))
+    for group in groups:
+        places = [ids.setdefault(frame, len(ids) + 1) for frame in group.stack.frames]
+        body = proto.packed(1, places) + proto.packed(2, group.stack.values)
+        samples.append(proto.content(2, body + _labels(group, strings)))
     locations = [
         proto.content(4, proto.number(1, i) + proto.content(4, proto.number(1, i)))
         for i in ids.values()
@@ -147,5 +188,15 @@ def pprof(stacks: Sequence[Stack], duration_ns: int, comment: str) -> bytes:
         + proto.number(14, strings["inuse_space"])
     )
     table = [proto.content(6, text.encode(errors="replace")) for text in strings.places]
-    body = b"".join([*types, *samples, *locations, *functions, *table, end])
-    return gzip.compress(body, mtime=0)
+    whole = b"".join([*types, *samples, *locations, *functions, *table, end])
+    return gzip.compress(whole, mtime=0)
+
+
+def _labels(group: Group, strings: _Strings) -> bytes:
+    """The labels of a sample: a number with its unit, or a text."""
+    size = proto.number(3, group.slot_bytes) + proto.number(4, strings["bytes"])
+    cls = size if group.slot_bytes else proto.number(2, strings["large"])
+    thread = proto.number(2, strings[str(group.thread)])
+    return proto.content(3, proto.number(1, strings["class"]) + cls) + proto.content(
+        3, proto.number(1, strings["thread"]) + thread
+    )

@@ -89,7 +89,7 @@ def x_axis(
     scale: Scale, marks: Sequence[float], text: Callable[[float], str], y: float, unit: str
 ) -> str:
     """Ticks below the picture with their values, and the unit below them."""
-    made = [element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="axis")]
+    made = [element("line", x1=scale.start, x2=scale.end, y1=y, y2=y, class_="axis")]
     for mark in marks:
         x = scale.at(mark)
         made.append(element("line", x1=x, x2=x, y1=y, y2=y + 4, class_="axis"))

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -14,10 +15,24 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     Raises:
         OSError: naming `path`; what was there before stays.
     """
+    with whole_file(path) as growing:
+        growing.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file that appears at the end of the block, or not at all if that raises.
+
+    Yields:
+        Where to write meanwhile: a name beside it.
+
+    Raises:
+        OSError: naming `path`; what was there before stays.
+    """
     place = Path(path)
     growing = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        growing.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        yield growing
         growing.replace(place)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(place)) from None

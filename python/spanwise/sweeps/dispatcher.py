@@ -10,14 +10,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from dataclasses import replace
 
+from spanwise.errors import InvalidError, SpanwiseError
+from spanwise.results.interrupts import first_ended
 from spanwise.sweeps.engines import Engine
+from spanwise.sweeps.inputs import AbsentRecordingError, content_of, wanted_sha256
 from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import CancelledTaskError, describe
 
 DEATHS_IN_A_ROW = 8
 """Pools that break one after the other without a row between: no task is to blame for that."""
+
+LACKED_MAX, LACKED_SEND = 16, 4
+"""A task that met so many workers without its recording fails. It brings the file along where none
+was sent for that worker, and each fourth time: the executor alone decides where a task runs."""
 
 
 class Dispatcher:
@@ -37,6 +45,7 @@ class Dispatcher:
         self._deliver = deliver
         self._broken: BaseException | None = None
         self._deaths = 0  # of pools, since the last row
+        self._sent: set[tuple[str, str]] = set()  # worker, hash of a file
         self.lost = 0
 
     def run(self) -> None:
@@ -45,8 +54,7 @@ class Dispatcher:
             while self._queue or self._suspects or self._flying:
                 self._submit()
                 if self._flying:
-                    done, _ = wait(self._flying, return_when=FIRST_COMPLETED)
-                    for future in done:
+                    for future in first_ended(self._flying):
                         self._settle(future, self._flying.pop(future))
         except BaseException:
             self._stop()
@@ -101,11 +109,34 @@ class Dispatcher:
             rows = future.result()
         except CancelledTaskError:
             return
+        except AbsentRecordingError as error:
+            self._send(task, error)
+            return
         except Exception as error:
             self._settle_failure(task, error)
             return
         self._deaths = 0
         self._deliver(rows)
+
+    def _send(self, task: Task, error: AbsentRecordingError) -> None:
+        """Submits a task anew whose worker lacks the recording; with the file, if none was sent."""
+        sent = (error.worker, wanted_sha256(task.recording))
+        again = replace(task, lacked=task.lacked + 1)
+        content = None
+        try:
+            if again.lacked > LACKED_MAX:
+                raise InvalidError(f"it was sent {again.lacked} times in vain")
+            if sent not in self._sent or again.lacked % LACKED_SEND == 0:
+                content = content_of(task.recording)
+        except (SpanwiseError, OSError) as refused:
+            self._deliver(task.failures(f"{error}; {describe(refused)}"))
+            return
+        self._sent.add(sent)
+        try:
+            self._flying[self._engine.submit(again, content)] = again
+        except Exception as broken:
+            self._queue.appendleft(again)
+            self._broken = broken
 
     def _settle_failure(self, task: Task, error: Exception) -> None:
         """A task that raised becomes a suspect, whatever was raised, or failed rows.

@@ -41,8 +41,8 @@ class Engine(Protocol):
     window: int
     remote: bool
 
-    def submit(self, task: Task) -> Future[list[Row]]:
-        """Starts a task."""
+    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
+        """Starts a task; content: the recording's file, for a worker that does not have it."""
         ...
 
     def renew(self) -> bool:
@@ -74,10 +74,10 @@ class ThreadEngine:
         self._pool = given or ThreadPoolExecutor(width, "spanwise-sweep")
         self.name = f"threads, {self.width}"
 
-    def submit(self, task: Task) -> Future[list[Row]]:
+    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
         """Starts a task; a recording in memory goes by reference."""
         known = None if task.recording["path"] else self._recordings[task.recording["sha256"]]
-        return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set)
+        return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set, content)
 
     def renew(self) -> bool:
         """Threads do not die."""
@@ -117,9 +117,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def run_in_worker(text: str) -> list[Row]:
+def run_in_worker(text: str, content: bytes | None) -> list[Row]:
     """A task in a worker process of ours."""
-    return run_task(text, None, lambda: bool(_stop_flag.value))
+    return run_task(text, None, lambda: bool(_stop_flag.value), content)
 
 
 class ProcessEngine:
@@ -139,9 +139,9 @@ class ProcessEngine:
             self.width, self._context, initializer=start_worker, initargs=(self._stop,)
         )
 
-    def submit(self, task: Task) -> Future[list[Row]]:
+    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
         """Starts a task."""
-        return self._pool.submit(run_in_worker, task.to_json())
+        return self._pool.submit(run_in_worker, task.to_json(), content)
 
     def renew(self) -> bool:
         """New processes for those that died."""
@@ -175,11 +175,11 @@ class GivenEngine:
         self.window = 2 * self.width if breaks else max(2 * self.width, 256)
         self.name = f"{type(executor).__name__}, {self.width}"
 
-    def submit(self, task: Task) -> Future[list[Row]]:
+    def submit(self, task: Task, content: bytes | None = None) -> Future[list[Row]]:
         """Starts a task."""
         if self._own is not None:
-            return self._own.submit(task)
-        return self._executor.submit(run_task, task.to_json())
+            return self._own.submit(task, content)
+        return self._executor.submit(run_task, task.to_json(), None, None, content)
 
     def renew(self) -> bool:
         """Replaces a broken process pool."""

@@ -280,3 +280,13 @@ def build() -> str | None:
     if path is None:
         return None
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+@functools.cache
+def made_by() -> dict[str, str | None]:
+    """What a stored figure was made by: the version, the compiled library, the Python files."""
+    found = hashlib.sha256()
+    package = Path(__file__).resolve().parents[1]
+    for path in sorted(package.rglob("*.py")):
+        found.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return {"spanwise": _lib.version(), "build": build(), "python": found.hexdigest()[:16]}

@@ -34,8 +34,9 @@ class Sweep(Sequence[Row], Result, Tabular):
     at, the parts of the ledger in bytes (requested_bytes to free_page_bytes), held_bytes,
     resident_bytes (None in rows of a spanwise before 0.3), waste_bytes, live_objects, spans,
     time_ns, and of the whole run events, failed, skipped, peak_requested_bytes, peak_held_bytes,
-    held_at_peak_bytes, mean_held_over_requested; seconds of work, worker (host and process), error.
-    In a failed row error is a line of text, the values are None.
+    peak_resident_bytes (None as resident_bytes), held_at_peak_bytes, mean_held_over_requested;
+    seconds of work, worker (host and process), error. In a failed row error is a line of text,
+    the values are None.
 
     Attributes:
         path: the file with the rows; None: there is none.
@@ -64,7 +65,7 @@ class Sweep(Sequence[Row], Result, Tabular):
             InvalidError: it is no such file; the line is named.
             OSError: it cannot be read.
         """
-        found = row_file.read(path)
+        found = row_file.read(path, row_file.SWEEP)
         specs = [spec for header in found.headers for spec in header["tables"]]
         return cls(latest(found.rows), specs, path=os.fspath(path), notes=found.notes)
 
@@ -125,13 +126,23 @@ class Sweep(Sequence[Row], Result, Tabular):
 
     # --- answers ---
 
+    @property
+    def judged_by(self) -> str:
+        """The field that ranks if no other is asked for: the most that was resident in each run.
+
+        Where a row of an older spanwise does not know that, it is held_bytes.
+        """
+        known = (row["peak_resident_bytes"] is not None for row in self if row["error"] is None)
+        return "peak_resident_bytes" if all(known) else "held_bytes"
+
     def ranking(
-        self, by: str = "held_bytes", *, recording: str | None = None
+        self, by: str | None = None, *, recording: str | None = None
     ) -> list[tuple[str, int | float]]:
         """Tables from least to most of a field, summed over recordings.
 
         Args:
-            by: a field of numbers, e.g. held_bytes, resident_bytes, roundup_bytes, peak_held_bytes.
+            by: a field of numbers, e.g. held_bytes, resident_bytes, roundup_bytes, peak_held_bytes;
+                None: `judged_by`.
             recording: name of one; None: all of them that have a row without an error. A table
                 that failed with one of these, or refused more allocations than another (with a
                 limit), is left out.
@@ -144,7 +155,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         """
         return [(self._specs_name(key), value) for key, value in self._totals(by, recording)]
 
-    def best(self, by: str = "held_bytes", *, recording: str | None = None) -> SizeClassTable:
+    def best(self, by: str | None = None, *, recording: str | None = None) -> SizeClassTable:
         """The table with the least of a field; of equal ones the first. Arguments as `ranking`.
 
         Raises:
@@ -158,7 +169,8 @@ class Sweep(Sequence[Row], Result, Tabular):
     def _specs_name(self, key: str) -> str:
         return str(self._specs[key]["name"])
 
-    def _totals(self, by: str, recording: str | None) -> list[tuple[str, int | float]]:
+    def _totals(self, by: str | None, recording: str | None) -> list[tuple[str, int | float]]:
+        by = self.judged_by if by is None else by
         if by not in VALUE_FIELDS and by != "seconds":
             known = ", ".join((*VALUE_FIELDS, "seconds"))
             raise errors.InvalidError(f"field {by!r} is unknown; use one of {known}")
@@ -174,7 +186,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         found: dict[str, dict[str, int | float]] = {}
         for row in fine:
             sha256 = row["recording_sha256"]
-            told = row[by] is not None or by != "resident_bytes"
+            told = row[by] is not None or not by.endswith("resident_bytes")
             if row["failed"] == least[sha256] and told:
                 found.setdefault(row["table_hash"], {})[sha256] = row[by] or 0
         wanted = set(least)
@@ -191,7 +203,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         Returns:
             The matplotlib Axes.
         """
-        bars = [self._bar(key, recording) for key, _ in self._totals("held_bytes", recording)]
+        bars = [self._bar(key, recording) for key, _ in self._totals(None, recording)]
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
         return plots.ledgers(cast("list[Any]", bars[:_SHOWN]), ax)
@@ -203,16 +215,18 @@ class Sweep(Sequence[Row], Result, Tabular):
         names = (*PARTS, "held_bytes", "waste_bytes")
         sums = {name: sum(row[name] for row in rows) for name in names}
         source = rows[0]["recording"] if len(rows) == 1 else f"{len(rows)} recordings"
-        more = {"table": self._specs_name(key), "source": source, "at": str(rows[0]["at"])}
-        known = [row["resident_bytes"] for row in rows if row["resident_bytes"] is not None]
-        resident = sum(known) if len(known) == len(rows) else None
-        return SimpleNamespace(**sums, **more, resident_bytes=resident)
+        more: dict[str, Any] = {"table": self._specs_name(key), "source": source}
+        more["at"] = str(rows[0]["at"])
+        for name in ("resident_bytes", "peak_resident_bytes"):
+            known = [row[name] for row in rows if row[name] is not None]
+            more[name] = sum(known) if len(known) == len(rows) else None
+        return SimpleNamespace(**sums, **more)
 
     # --- other forms ---
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        totals = self._totals("held_bytes", None)
+        totals = self._totals(None, None)
         return {
             "best": self._specs_name(totals[0][0]) if totals else None,
             "file": self.path,
@@ -225,20 +239,21 @@ class Sweep(Sequence[Row], Result, Tabular):
     def _text_head(self) -> tuple[str, ...]:
         """Titles of `_text_rows`."""
         of_held = ("round-up", "tail", "free slots", "cached", "waste", "of held")
-        return ("table", "resident", "held", *of_held)
+        return ("table", "most resident", "resident", "held", *of_held)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
-        """The tables as text, least held first, summed over recordings."""
+        """The tables as text, least resident first, summed over recordings."""
         lines = []
-        for key, _ in self._totals("held_bytes", None):
+        for key, _ in self._totals(None, None):
             bar = self._bar(key, None)
             names = ("held", "roundup", "tail", "free_slot", "cached", "waste")
             cells = [_format.number(getattr(bar, f"{name}_bytes")) for name in names]
-            told = bar.resident_bytes is not None
-            resident = _format.number(bar.resident_bytes) if told else "unknown"
-            lines.append(
-                (bar.table, resident, *cells, _format.share(bar.waste_bytes, bar.held_bytes))
-            )
+            resident = [
+                "unknown" if size is None else _format.number(size)
+                for size in (bar.peak_resident_bytes, bar.resident_bytes)
+            ]
+            share = _format.share(bar.waste_bytes, bar.held_bytes)
+            lines.append((bar.table, *resident, *cells, share))
         return lines
 
     @property

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a sweep: JSON lines, a header a session and a row a result (docs/design/sweep.md).
+"""Files that work goes on from: JSON lines, a header a session and a row a result.
 
-Whole lines are appended and synced, so whatever ends a sweep leaves at most one cut line, the last;
-the next session drops it. One sweep at a time writes to a file.
+Whole lines are appended and synced, so whatever ends a session leaves at most one cut line, the
+last; the next session drops it. One session at a time writes to a file. Those of sweeps:
+docs/design/sweep.md; those of a field: docs/design/field.md.
 """
 
 from __future__ import annotations
@@ -11,21 +12,50 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spanwise import _lib, errors
-from spanwise.heap.options import HeapOptions
+from spanwise.heap.options import DEFAULT, HeapOptions
 from spanwise.sweeps.tasks import ROW_FIELDS
 
-KIND = "spanwise sweep"
 FORMAT = 1
-_START = b'{"kind": "spanwise sweep"'
-_FIXED = ("at", "options")
-HEADER_FIELDS = ("versions", "commit", "build", *_FIXED, "recordings", "tables")
-"""What every header says, beside kind and format."""
+_BUILD = ("versions", "commit", "build")
+
+
+def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
+@dataclass(frozen=True)
+class RowKind:
+    """What the rows of a file are of.
+
+    Attributes:
+        noun: of the work, for messages; `spanwise NOUN` is the kind that a header tells.
+        fixed: fields of headers that are the same in all sessions of a file.
+        header_fields: further ones that every header has.
+        row_fields: those that every row has.
+        renamed: a line as it is called today.
+    """
+
+    noun: str
+    fixed: tuple[str, ...]
+    header_fields: tuple[str, ...]
+    row_fields: tuple[str, ...]
+    renamed: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
+
+    @property
+    def kind(self) -> str:
+        """What a header calls it."""
+        return f"spanwise {self.noun}"
+
+    @property
+    def start(self) -> bytes:
+        """How a file begins."""
+        return f'{{"kind": "{self.kind}"'.encode()
 
 
 @dataclass
@@ -44,26 +74,26 @@ class Contents:
     whole_bytes: int = 0
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
-    """Reads a sweep's file.
+def read(path: str | os.PathLike[str], kind: RowKind) -> Contents:
+    """Reads a file of a kind.
 
     Raises:
         InvalidError: naming the line that is wrong; a cut last line is only noted.
         OSError: it cannot be read.
     """
-    return _parse(os.fspath(path), Path(path).read_bytes())
+    return _parse(os.fspath(path), Path(path).read_bytes(), kind)
 
 
-def _parse(path: str, raw: bytes) -> Contents:
-    if raw and raw[: len(_START)] != _START[: len(raw)]:
-        raise errors.InvalidError(f"{path}: not the file of a sweep; give another name")
+def _parse(path: str, raw: bytes, kind: RowKind) -> Contents:
+    if raw and raw[: len(kind.start)] != kind.start[: len(raw)]:
+        raise errors.InvalidError(f"{path}: not the file of a {kind.noun}; give another name")
     found = Contents()
     lines = raw.splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         try:
             if not line.endswith(b"\n"):
                 raise ValueError("no end")
-            _sort_in(found, json.loads(line))
+            _sort_in(found, json.loads(line), kind)
         except errors.InvalidError as error:
             raise errors.InvalidError(f"{path}: line {number}: {error}") from None
         except (ValueError, TypeError) as error:
@@ -71,7 +101,7 @@ def _parse(path: str, raw: bytes) -> Contents:
                 found.notes.append(f"{path}: line {number} was cut; it is dropped")
                 break
             raise errors.InvalidError(
-                f"{path}: line {number}, byte {found.whole_bytes}: not a line of a sweep"
+                f"{path}: line {number}, byte {found.whole_bytes}: not a line of a {kind.noun}"
                 f" ({error}); remove it"
             ) from None
         found.whole_bytes += len(line)
@@ -90,24 +120,25 @@ def _renamed(value: dict[str, Any]) -> dict[str, Any]:
         given = {_OPTION_NAMES.get(name, name): item for name, item in knobs.items()}
         value["options"] = HeapOptions(**given).to_dict()
     if value.get("kind") == "row":
-        value.setdefault("resident_bytes", None)  # a spanwise before 0.3 did not know
+        for name in ("resident_bytes", "peak_resident_bytes"):
+            value.setdefault(name, None)  # a spanwise before 0.3 did not know
     if isinstance(value.get("options"), dict):
-        value["options"].setdefault("large_touched_percent", 100)
+        value["options"] = {**DEFAULT.to_dict(), **value["options"]}  # what it did not know
     return value
 
 
-def _sort_in(found: Contents, value: Any) -> None:
-    kind = value.get("kind") if isinstance(value, dict) else None
-    value = _renamed(value) if kind is not None else value
-    if kind == KIND:
+def _sort_in(found: Contents, value: Any, kind: RowKind) -> None:
+    told = value.get("kind") if isinstance(value, dict) else None
+    value = kind.renamed(value) if told is not None else value
+    if told == kind.kind:
         if value.get("format") != FORMAT:
             raise errors.InvalidError(
                 f"format {value.get('format')} is not known here; this spanwise reads {FORMAT}"
             )
-        _need(value, HEADER_FIELDS)
+        _need(value, (*_BUILD, *kind.fixed, *kind.header_fields))
         found.headers.append(value)
-    elif kind == "row":
-        _need(value, ROW_FIELDS)
+    elif told == "row":
+        _need(value, kind.row_fields)
         found.rows.append({key: item for key, item in value.items() if key != "kind"})
     else:
         raise ValueError("neither header nor row")
@@ -119,8 +150,11 @@ def _need(value: dict[str, Any], names: Sequence[str]) -> None:
         raise ValueError(f"without {missing[0]}")
 
 
+SWEEP = RowKind("sweep", ("at", "options"), ("recordings", "tables"), ROW_FIELDS, _renamed)
+
+
 class RowFile:
-    """A sweep's file, open for appending; nobody else writes to it meanwhile.
+    """A file of a kind, open for appending; nobody else writes to it meanwhile.
 
     Attributes:
         before: what it held when it was opened.
@@ -129,15 +163,18 @@ class RowFile:
         path: the file; it is made where there is none.
         header: of this session. Written with its first row, so that a session that finds nothing
             to do leaves the file as it is.
+        kind: what its rows are of.
 
     Raises:
-        InvalidError: the file is no sweep's, or one with another moment, options or version.
-        StateError: another sweep writes to it.
+        InvalidError: the file is of another kind, or one with other fixed fields or another
+            version.
+        StateError: another session writes to it.
         OSError: the system refused.
     """
 
-    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any], kind: RowKind) -> None:
         self.path = os.fspath(path)
+        self._kind = kind
         _lib.c_path(path)
         self._header: dict[str, Any] | None = header
         self._made = not Path(path).exists()
@@ -145,7 +182,7 @@ class RowFile:
         try:
             self._lock()
             with Path(self.path).open("rb") as file:
-                self.before = _parse(self.path, file.read())
+                self.before = _parse(self.path, file.read(), kind)
             self._check(header)
             self._end = self.before.whole_bytes
             os.ftruncate(self._fd, self._end)
@@ -161,7 +198,8 @@ class RowFile:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise errors.StateError(
-                f"{self.path}: another sweep writes to it; wait for it or give another name"
+                f"{self.path}: another {self._kind.noun} writes to it; wait for it or give another"
+                " name"
             ) from None
         except OSError:
             return  # a file system without locks
@@ -169,11 +207,11 @@ class RowFile:
     def _check(self, header: dict[str, Any]) -> None:
         """Rows of one file must be comparable."""
         for old in self.before.headers[-1:]:
-            for name in _FIXED:
+            for name in self._kind.fixed:
                 if old[name] != header[name]:
                     raise errors.InvalidError(
-                        f"{self.path}: holds a sweep with {name} {_shown(old[name])}, not"
-                        f" {_shown(header[name])}; give another file"
+                        f"{self.path}: holds a {self._kind.noun} with {name} {_shown(old[name])},"
+                        f" not {_shown(header[name])}; give another file"
                     )
             theirs, ours = old["versions"].get("spanwise"), header["versions"]["spanwise"]
             if theirs != ours:
@@ -186,13 +224,16 @@ class RowFile:
                     f" (commit {old['commit'] or 'unknown'})"
                 )
 
+    def _head(self) -> dict[str, Any]:
+        return {"kind": self._kind.kind, "format": FORMAT, **(self._header or {})}
+
     def append(self, rows: Sequence[dict[str, Any]]) -> None:
         """Adds rows; when this returns they are on the disk.
 
         Raises:
             OSError: the system refused; the file is as it was before.
         """
-        lines = [] if self._header is None else [{"kind": KIND, "format": FORMAT, **self._header}]
+        lines = [] if self._header is None else [self._head()]
         lines += [{"kind": "row", **row} for row in rows]
         raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         try:

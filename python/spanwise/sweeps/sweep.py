@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -16,13 +17,15 @@ import numpy as np
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.recordings import sources
+from spanwise.results.interrupts import Signals
 from spanwise.results.progress import Progress, Step, progress_bar
-from spanwise.sweeps import row_file
 from spanwise.sweeps.dispatcher import Dispatcher
 from spanwise.sweeps.engines import Engine, make_engine
 from spanwise.sweeps.inputs import file_sha256
 from spanwise.sweeps.plans import Plan, make_plan
 from spanwise.sweeps.result import Sweep, content, key, latest
+from spanwise.sweeps.row_file import SWEEP
+from spanwise.sweeps.row_store import RowStore
 from spanwise.sweeps.tasks import Row
 
 
@@ -81,21 +84,23 @@ def sweep(
             system refused to write.
     """
     plan = make_plan(recordings, tables, at, valid_prefix, options)
-    engine = make_engine(executor, workers, plan.opened)
-    session = _Session(plan, engine, output)
-    try:
-        with (
-            _as_files(plan, engine),
-            progress_bar(progress, session.total, "sweep", "rows") as tell,
-        ):
-            session.run(tell)
-    except KeyboardInterrupt:
-        raise SweepInterrupted(session.result()) from None
-    finally:
+    with Signals([signal.SIGINT]) as signals:
+        engine = make_engine(executor, workers, plan.opened)
+        session = _Session(plan, engine, output)
         try:
-            engine.close()
+            with (
+                signals.heard(),
+                _as_files(plan, engine),
+                progress_bar(progress, session.total, "sweep", "rows") as tell,
+            ):
+                session.run(tell)
+        except KeyboardInterrupt:
+            raise SweepInterrupted(session.result()) from None
         finally:
-            session.close()
+            try:
+                engine.close()
+            finally:
+                session.close()
     return session.result()
 
 
@@ -105,17 +110,15 @@ class _Session:
     def __init__(self, plan: Plan, engine: Engine, output: str | os.PathLike[str] | None) -> None:
         self._plan = plan
         self._engine = engine
-        self._file = None
         try:
-            if output is not None:
-                self._file = row_file.RowFile(output, plan.header(engine.name))
+            self._store = RowStore(output, plan.header(engine.name), SWEEP, key)
         except BaseException:
             engine.close()
             raise
-        old = latest(self._file.before.rows) if self._file else []
+        old = latest(self._store.before)
         wanted = {(r["sha256"], t["hash"]) for r in plan.recordings for t in plan.tables}
         kept = [r for r in old if r["error"] is None and content(r) in wanted]
-        self._rows = {key(row): self._named(row) for row in kept}
+        self._store.keep(map(self._named, kept))
         self._done = {content(row) for row in kept}
         self._failed = plan.failed_rows()
         self._lost = 0
@@ -132,10 +135,7 @@ class _Session:
         """Does the tasks that are not done."""
 
         def deliver(rows: Sequence[Row]) -> None:
-            if self._file is not None:
-                self._file.append(rows)
-            self._rows.update((key(row), row) for row in rows)
-            tell(len(rows))
+            self._store.add(rows, tell)
 
         if self._failed:
             deliver(self._failed)
@@ -148,7 +148,7 @@ class _Session:
 
     def result(self) -> Sweep:
         """The rows in the order of the plan."""
-        notes = [*self._plan.notes, *(self._file.before.notes if self._file else ())]
+        notes = [*self._plan.notes, *self._store.notes]
         if self._done:
             count = _format.plural(len(self._done), "row")
             notes.append(f"{count} were there and not computed again")
@@ -162,15 +162,14 @@ class _Session:
         order = {name: i for i, name in enumerate([*names, *self._plan.bad["recordings"]])}
         inner = {name: i for i, name in enumerate([*tables, *self._plan.bad["tables"]])}
         rows = sorted(
-            self._rows.values(), key=lambda row: (order[row["recording"]], inner[row["table"]])
+            self._store.rows.values(),
+            key=lambda row: (order[row["recording"]], inner[row["table"]]),
         )
-        path = self._file.path if self._file else None
-        return Sweep(rows, self._plan.tables, path=path, notes=notes)
+        return Sweep(rows, self._plan.tables, path=self._store.path, notes=notes)
 
     def close(self) -> None:
         """Ends the file."""
-        if self._file is not None:
-            self._file.close()
+        self._store.close()
 
 
 @contextmanager

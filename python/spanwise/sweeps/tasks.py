@@ -30,6 +30,7 @@ STATS_FIELDS = (
     "skipped",
     "peak_requested_bytes",
     "peak_held_bytes",
+    "peak_resident_bytes",
     "held_at_peak_bytes",
     "mean_held_over_requested",
 )
@@ -65,6 +66,7 @@ class Task:
         tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
             each table.
         attempt: 0, or how often a worker died on it before.
+        lacked: how often it came to a worker that did not have the recording.
     """
 
     library: str
@@ -73,6 +75,7 @@ class Task:
     options: dict[str, Any]
     tables: tuple[dict[str, Any], ...]
     attempt: int = 0
+    lacked: int = 0
 
     def to_json(self) -> str:
         """The task as text."""

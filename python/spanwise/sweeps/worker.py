@@ -23,7 +23,12 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation, before_stop
 from spanwise.recordings.sources import Batch, FileSource
-from spanwise.sweeps.inputs import open_checked
+from spanwise.sweeps.inputs import (
+    AbsentRecordingError,
+    keep_content,
+    open_checked,
+    worker_name,
+)
 from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS, Row, Task, spec_table
 
 BLOCK_OPS = 1 << 19
@@ -142,6 +147,7 @@ def run_task(
     text: str,
     recording: Recording | None = None,
     cancelled: Callable[[], bool] | None = None,
+    content: bytes | None = None,
 ) -> list[Row]:
     """Does a task.
 
@@ -149,22 +155,25 @@ def run_task(
         text: the task, of `Task.to_json`.
         recording: the recording itself, where the worker shares memory with the sweep.
         cancelled: asked every few milliseconds whether to stop.
+        content: the file of the recording, for a worker that does not have it.
 
     Returns:
         A row for each table, in the task's order; failed ones have `error`.
 
     Raises:
         CancelledTaskError: `cancelled` said so.
+        AbsentRecordingError: the file of the recording is not here.
     """
     task = Task.from_json(text)
     lanes = [_Lane(spec) for spec in task.tables]
     try:
         _check_library(task)
+        if content is not None:
+            keep_content(task.recording, content)
         opened = recording if recording is not None else open_checked(task.recording)
         _run_lanes(task, opened, lanes, cancelled or _never)
-        worker = f"{socket.gethostname()}:{os.getpid()}"
-        return [_row_of(task, lane, worker) for lane in lanes]
-    except CancelledTaskError:
+        return [_row_of(task, lane, worker_name()) for lane in lanes]
+    except (CancelledTaskError, AbsentRecordingError):
         raise
     except Exception as error:
         return task.failures(describe(error))

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spanwise.errors import InvalidError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from spanwise_sizeclasses.model import Table
 
 NAMES_HELP = "go, c16, jemalloc, tcmalloc, mimalloc, pow2, fibonacci, geometric-R or FILE.json"

@@ -386,6 +386,9 @@ def as_table(value: SizeClassTable | str) -> SizeClassTable:
     raise TypeError(f"table must be a SizeClassTable or a name, not {type(value).__name__}")
 
 
+CONDEMNED = "condemned"
+"""The parameter of a table file that has the verdict against the table, where there is one."""
+
 STOCK = ("go", "c16")
 """The tables that every spanwise has: what a comparison shows unless it is told otherwise."""
 

@@ -34,8 +34,21 @@ OF_ANY_UNIT = {("Constraint", "waste")}  # bytes or byte-seconds: Optimum.unit s
 OF_THE_CALLERS_UNIT = {"BuddyAllocator", "RangeAllocator", "RangeStats"}  # not always bytes
 TEXT_OR_COUNT = {("workloads.draw", "count"), ("Recording.blocks", "rows")}
 TRUTHS = {("plots.ledgers", "waste_only")}
-EXCEPT = {*OF_ANY_UNIT, *TEXT_OR_COUNT, ("RecordingSet.blocks", "rows"), ("Sweep", "rows"), *TRUTHS}
-PLOTS_OF_ROWS = ("plots.boundaries", "plots.histogram", "plots.ledgers", "plots.replays")
+EXCEPT = {
+    *OF_ANY_UNIT,
+    *TEXT_OR_COUNT,
+    ("RecordingSet.blocks", "rows"),
+    ("Sweep", "rows"),
+    ("Field", "rows"),
+    *TRUTHS,
+}
+PLOTS_OF_ROWS = tuple(
+    f"plots.{name}"
+    for name in (
+        *("arena_lifetimes", "boundaries", "extents", "histogram", "ledgers", "lifetimes"),
+        "replays",
+    )
+)
 
 
 def _script() -> ModuleType:
@@ -125,16 +138,26 @@ def test_every_result_becomes_json() -> None:
         "Constraint",
         "RecordedPart",
         "Arena",
+        "ArenaTracker",
         "BuddyAllocator",
         "CollectedHeap",
         "CollectedObject",
         "Graph",
         "ObjectType",
+        "WeakObject",
+        "Pool",
         "RangeAllocator",
         "Memory",
         "Reader",
         "RecyclableMemory",
         "ScalableAllocator",
+        "MemoryAllocator",
+        "Stack",
+        "StackBlock",
+        "StackPointer",
+        "ScalableBlock",
+        "SlabBlock",
+        "TieredSlabs",
     }
     for kind in PUBLIC_TYPES:
         assert (kind.__name__ in others) or issubclass(kind, Result), kind

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
+from install_tools import in_full, quick_compiler
 from spanwise.builds.build import build_telling, check_malloc_table
 from spanwise.builds.steps import (
     COMMON_FLAGS,
@@ -62,9 +63,11 @@ def table() -> sw.SizeClassTable:
 
 @pytest.fixture(scope="module")
 def built(table: sw.SizeClassTable, tmp_path_factory: pytest.TempPathFactory) -> sw.Build:
-    """One build for all tests: it takes some seconds."""
+    """One build for all tests, by a compiler that optimises nothing: in half the time."""
     lines: list[str] = []
-    made = build_telling(table, tmp_path_factory.mktemp("build") / "few", lines.append)
+    folder = tmp_path_factory.mktemp("build")
+    compiler = quick_compiler(folder / "cc")
+    made = build_telling(table, folder / "few", lines.append, cc=str(compiler))
     assert lines[0].startswith("table few-16.x: 9 classes") and len(lines) >= 5
     return made
 
@@ -99,6 +102,29 @@ def test_stamp_and_files(built: sw.Build, table: sw.SizeClassTable) -> None:
     assert again.stamp == stamp and again.table == table and "few-16.x" in repr(again)
     objects = built.archive.read_bytes() + built.malloc_library.read_bytes()
     assert os.fsencode(str(built.folder.parent)) not in objects  # no path of this machine
+
+
+def test_another_table_compiles_what_sees_it_alone(built: sw.Build, tmp_path: Path) -> None:
+    """The check programs of the build prove that it has its own table all the same."""
+    other = sw.SizeClassTable.custom([16, 64, 1024], name="other")
+    compiler = str(quick_compiler(tmp_path / "cc"))
+    made = sw.build(other, tmp_path / "other", cc=compiler, malloc=False)
+    counts = made.stamp["objects"]
+    assert 0 < counts["compiled"] < counts["reused"]
+    assert sum(built.stamp["objects"].values()) > sum(counts.values())
+
+
+@in_full
+def test_kept_objects_make_the_same_build(built: sw.Build, tmp_path: Path) -> None:
+    """As one that uses none; test_objects.py has the daily form."""
+    compiler = str(quick_compiler(tmp_path / "cc"))
+    plain = sw.build(built.table, tmp_path / "plain", cc=compiler, cache=False)
+    again = sw.build(built.table, tmp_path / "again", cc=compiler)
+    assert plain.stamp["objects"]["reused"] == again.stamp["objects"]["compiled"] == 0
+    for name in ("libspanwise.so", "libspanwise.a", "libspanwise-malloc.so"):
+        assert (plain.folder / "lib" / name).read_bytes() == (
+            again.folder / "lib" / name
+        ).read_bytes()
 
 
 def test_programs_link_with_it(built: sw.Build, tmp_path: Path) -> None:

@@ -10,22 +10,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise import workloads
+from spanwise import commands, workloads
 from spanwise.__main__ import COMMANDS, main
 from spanwise.ledger.parts import PARTS
 
-from tests.python.helpers import GO_TABLE, needs_recorder, random_ops, spanwise
+from tests.python.helpers import GO_TABLE, has_open, needs_recorder, random_ops, spanwise
 
 SIZES = "4096, 4K and 4KiB are the same, 4KB is 4000"
 NAMES = (
-    *("classes", "explain", "record", "run", "ledger", "compare"),
-    *("optimize", "build", "replay", "sweep"),
-    *("report", "export", "check", "diff", "gctrace", "demo"),
+    *("classes", "explain", "record", "convert", "run", "ledger", "compare"),
+    *("optimize", "build", "replay", "sweep", "field"),
+    *("report", "flame", "export", "check", "diff", "gctrace", "demo"),
 )
 
 
@@ -78,7 +77,9 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_every_command_is_a_module() -> None:
-    assert [module.__name__.rpartition(".")[2] for module in COMMANDS] == list(NAMES)
+    assert list(COMMANDS) == list(NAMES)
+    folder = Path(commands.__file__).parent
+    assert {path.stem for path in folder.glob("[!_]*.py")} == set(COMMANDS)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,9 +210,9 @@ def test_ledger_at(capsys: pytest.CaptureFixture[str], stored: Path, at: str) ->
 
 
 def test_ledger_knobs(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
-    knobs = ("--placement", "address", "--decay-ms", "0", "--batch", "0")
+    knobs = ("--placement", "lasting", "--decay-ms", "0", "--batch", "3", "--batch-by-use")
     value = json.loads(said(capsys, "ledger", stored, "--at", "end", *knobs, "--json"))
-    options = sw.HeapOptions(None, "address", 0, 0)
+    options = sw.HeapOptions(None, "lasting", 0, 3, batch_by_use=True)
     same = sw.Recording.open(stored).ledger("c16", "end", options=options)
     assert value["held_bytes"] == same.held_bytes
 
@@ -231,7 +232,7 @@ def test_compare(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
     assert [ledger["table"] for ledger in value["ledgers"]] == ["go", "c16", "pow2"]
     text = said(capsys, "compare", stored)
     assert text.splitlines()[1].split() == ["go", "c16"]
-    assert "holds least" in text.splitlines()[-1]
+    assert " resident, the least: " in text.splitlines()[-1]
 
 
 def test_plots_are_written_whole(
@@ -274,7 +275,8 @@ def test_bad_recordings(capsys: pytest.CaptureFixture[str], stored: Path, tmp_pa
         f"spanwise: {tmp_path}/*.none: no file matches"
     )
     assert told(capsys, "ledger", stored, "--at", "noon") == (
-        "spanwise: moment 'noon': give peak, peak-resident, end, or a time such as 1.5s"
+        "spanwise: moment 'noon': give peak, peak-resident, end, an operation such as #1000, or a"
+        " time such as 1.5s"
     )
 
 
@@ -346,20 +348,13 @@ def interrupted(words: list[str], ready: Callable[[int], bool], cwd: Path) -> tu
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not ready(process.pid) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     assert process.poll() is None, "ended before it was interrupted"
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     return process.returncode, errors.splitlines()[-1]
-
-
-def has_open(pid: int, name: str) -> bool:
-    """Whether a process has a file of that name open now."""
-    with suppress(OSError):  # one was closed meanwhile, or the process has ended
-        return any(link.readlink().name == name for link in Path(f"/proc/{pid}/fd").iterdir())
-    return False
 
 
 def test_ctrl_c_in_a_ledger(tmp_path: Path) -> None:

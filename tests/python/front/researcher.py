@@ -20,7 +20,9 @@ tables = [
 comparison = sw.compare(recording, tables, at="peak")
 print(comparison)
 best = comparison.best()
-print(best.table, "holds", best.held_bytes, "bytes, of which", best.waste_bytes, "are wasted")
+print(
+    best.table, "has", best.peak_resident_bytes, "bytes resident at most,", best.held_bytes, "held"
+)
 for ledger in comparison.ledgers:
     print(ledger.table, ledger.measures["held_over_requested"].value)
 sw.plots.save(comparison.plot(), "tables.png")

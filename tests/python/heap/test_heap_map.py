@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise import _lib
 
 from tests.python.helpers import random_ops
 
@@ -44,9 +45,9 @@ def live_after(count: int) -> dict[int, tuple[int, int]]:
     """Size and time of each live object after so many operations, by a model of its own."""
     live: dict[int, tuple[int, int]] = {}
     for op in OPS[:count]:
-        if op["kind"] == sw._lib.lib.SW_OP_FREE:
+        if op["kind"] == _lib.lib.SW_OP_FREE:
             live.pop(int(op["object"]))
-        elif op["kind"] != sw._lib.lib.SW_OP_THREAD_END:
+        elif op["kind"] != _lib.lib.SW_OP_THREAD_END:
             live[int(op["object"])] = int(op["size"]), int(op["time_ns"])
     return live
 

@@ -36,6 +36,7 @@ STATS = RunStats(
         "requested_at_peak_held_bytes": 800,
         "mean_held_over_requested": 1.75,
         "steady_held_over_requested": 1.125,
+        "peak_resident_bytes": None,
     }  # type: ignore[arg-type]
 )
 
@@ -198,7 +199,7 @@ def test_sums_of_ledgers() -> None:
 def test_comparison() -> None:
     comparison = sw.Comparison([holding(3000, "b"), holding(2400, "a"), holding(4000, "c")])
     assert comparison.best().table == "a"
-    assert comparison.verdict() == "a holds least: 600 B (20.0 %) less than b."
+    assert comparison.verdict() == "a holds 2.3 KiB, the least: 600 B (20.0 %) less than b."
     rows = {row[0]: row[1:] for row in comparison.text_rows()}
     assert rows["held"] == ("3,000", "2,400", "4,000")
     assert rows["waste"] == ("2,000", "1,400", "3,000")
@@ -207,7 +208,7 @@ def test_comparison() -> None:
     assert [cell.split()[0] for cell in rows["waste of held"]] == ["66.7", "58.3", "75.0"]
 
 
-def test_best_holds_least_whatever_it_wastes() -> None:
+def test_without_that_figure_best_holds_least() -> None:
     busy = made_up(table="busy", requested_bytes=1900, held_bytes=2900)
     idle = made_up(table="idle", requested_bytes=1000, held_bytes=2400, free_page_bytes=610)
     assert busy.waste_bytes < idle.waste_bytes
@@ -217,4 +218,31 @@ def test_best_holds_least_whatever_it_wastes() -> None:
 def test_of_equal_ledgers_the_first_is_best() -> None:
     comparison = sw.Comparison([holding(3000, "x"), holding(2400, "y"), holding(2400, "z")])
     assert comparison.best().table == "y"
-    assert comparison.verdict() == "y and z hold equally much."
+    assert comparison.verdict() == "y holds 2.3 KiB, and z as much."
+
+
+def resident_most(most: int, held: int, table: str) -> sw.Ledger:
+    """A ledger of a run in which so much was resident at most."""
+    return replace(holding(held, table), stats=replace(STATS, peak_resident_bytes=most))
+
+
+def test_the_one_figure_ranks_whatever_is_held() -> None:
+    """By hand: less is resident at most under the one that holds more at the moment shown."""
+    tables = [resident_most(5000, 2400, "lean"), resident_most(4000, 3000, "wide")]
+    comparison = sw.Comparison(tables)
+    assert comparison.best().table == "wide"
+    assert comparison.best("held_bytes").table == "lean"
+    said = "wide has at most 3.9 KiB resident, the least: 1000 B (20.0 %) less than lean; it holds"
+    assert comparison.verdict() == f"{said} 600 B more at peak."
+    same = sw.Comparison([resident_most(4000, 2400, "x"), resident_most(4000, 3000, "y")])
+    assert same.verdict() == "x has at most 3.9 KiB resident, and y as much."
+    one_does_not_know = sw.Comparison([*tables, holding(2000, "real")])
+    assert one_does_not_know.judged_by == "held_bytes"
+    assert one_does_not_know.best().table == "real"
+
+
+def test_of_several_recordings_the_most_that_was_resident_is_added_up() -> None:
+    first, second = (resident_most(size, 3000, "t") for size in (4000, 500))
+    assert add_ledgers([first, second], "two").peak_resident_bytes == 4500
+    assert add_ledgers([first, holding(3000, "t")], "two").peak_resident_bytes is None
+    assert holding(3000, "t").peak_resident_bytes is None

@@ -48,6 +48,17 @@ def test_hostages_by_hand() -> None:
     assert recording.live_sites("go", at=2.5e-6).sites[0].live_objects == 3
 
 
+def test_a_recording_without_sites_says_how_to_record_them(tmp_path: Path) -> None:
+    said = "no call sites are known: record the program with --stacks 8"
+    plain = of_sites((ALLOC, 0, 5000, 0), (ALLOC, 1, 5000, 0))
+    both = sw.RecordingSet([plain, plain])
+    for one in (plain, both):
+        assert said in repr(one.live_sites()) and said in repr(one.sites)
+        assert [site.id for site in one.live_sites()] == [0]
+    known = of_sites((ALLOC, 0, 5000, 0), (ALLOC, 1, 5000, 1))
+    assert said not in repr(known.live_sites()) and said not in repr(known.sites)
+
+
 def test_large_objects_by_hand() -> None:
     found = of_sites((ALLOC, 0, 100_000, 7), (ALLOC, 1, 100_000, 7), (FREE, 1, 0, 0))
     (site,) = found.live_sites("go", at="end")
@@ -63,7 +74,7 @@ def test_sites_and_what_is_of_none_add_up(stored: bool, at: str | float, tmp_pat
     ops["site"][ops["kind"] == 3] = 0
     recording = sw.Recording.from_ops(ops, tmp_path / "a.swt" if stored else None)
     found, ledger = recording.live_sites(at=at), recording.ledger(at=at)
-    sums = {name: int(found.array[name].sum()) for name in found.array.dtype.names[1:-2]}
+    sums = {name: int(found.array[name].sum()) for name in found.array.dtype.names[1:-3]}
     assert sums["live_objects"] == ledger.live_objects > 20
     assert sums["requested_bytes"] == ledger.requested_bytes
     assert sums["roundup_bytes"] == ledger.roundup_bytes + ledger.large_rounding_bytes
@@ -72,6 +83,9 @@ def test_sites_and_what_is_of_none_add_up(stored: bool, at: str | float, tmp_pat
     whole = sum(sums.values()) - sums["live_objects"] + sum(found.no_site.values())
     assert whole == ledger.held_bytes
     assert found.ledger == ledger
+    resident = int(found.array["resident_bytes"].sum())
+    empty = (ledger.resident_bytes or 0) - resident  # metadata, and what of no span was written to
+    assert 0 <= empty <= sum(found.no_site.values())
     assert found.to_dict()["no_site"] == found.no_site
 
 

@@ -60,6 +60,18 @@ def test_a_difference_would_be_seen() -> None:
 # --- what is measured -----------------------------------------------------------------------------
 
 
+def test_the_ideal_allocator_has_one_thread() -> None:
+    """Its threads' operations all done by one need less than with a cache for each thread."""
+    ops = random_ops(6, 4000, threads=4)
+    alone = ops.copy()
+    alone["thread"] = 0
+    most, ideal = (
+        sw.Recording.from_ops(one).ledger("c16").peak_resident_bytes for one in (ops, alone)
+    )
+    assert short_replay(ops).ideal_bytes == ideal
+    assert ideal is not None and most is not None and ideal < most
+
+
 def test_samples_follow_the_recording() -> None:
     ops = random_ops(4, 5000, threads=1)
     seen = short_replay(ops, repeat=2, samples=50)
@@ -75,7 +87,7 @@ def test_samples_follow_the_recording() -> None:
         seen.peak_requested_bytes == summary.peak_requested_bytes == rows["requested_bytes"].max()
     )
     assert seen.peak_rss_bytes >= seen.peak_requested_bytes * 0.5
-    assert seen.ns_per_op > 0 and seen.blow_up is not None and seen.blow_up > 0.5
+    assert seen.ns_per_op > 0 and seen.fragmentation is not None and seen.fragmentation > 0.5
     assert seen.runs[0].own_bytes > 5000 * 16 and "ns/op" in str(seen)
     assert seen.plot().get_ylabel().startswith("resident")
 
@@ -201,7 +213,7 @@ def test_peers_beside_the_model(tmp_path: Path) -> None:
     sw.Recording.from_ops(random_ops(11, 4000, threads=1), path)
     seen = sw.compare_peers(path, ["spanwise", "glibc", "jemalloc"])
     ours, glibc, _ = seen.peers
-    assert ours.model_held_bytes is not None and ours.error is not None
+    assert ours.model_resident_bytes is not None and ours.error is not None
     assert (glibc.table, glibc.error) == ("", None) and glibc.peak_rss_bytes is not None
     assert "pair" in seen.verdict() or "nothing to rank" in seen.verdict()
     with pytest.raises(sw.InvalidError, match="unknown"):

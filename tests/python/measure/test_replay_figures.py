@@ -49,6 +49,7 @@ def replay(*runs: Run, **changes: Any) -> Replay:
         "threads": 2,
         "crossings": 4,
         "peak_requested_bytes": 100_000,
+        "ideal_bytes": 125_000,
         "touch": "pages",
         "above_table": None,
         "runs": runs,
@@ -73,8 +74,13 @@ def test_time_is_processor_time_an_operation() -> None:
 def test_fragmentation_is_peak_resident_over_peak_live() -> None:
     """What was resident at the start is part of it: a user pays for that too."""
     assert replay(*THREE).peak_rss_bytes == 150_000
-    assert replay(*THREE).fragmentation == replay(*THREE).blow_up == 1.5
+    assert replay(*THREE).fragmentation == 1.5
     assert replay(*THREE, peak_requested_bytes=0).fragmentation is None
+
+
+def test_blowup_is_peak_resident_over_that_of_an_ideal_allocator() -> None:
+    assert replay(*THREE, ideal_bytes=120_000).blowup == 1.25
+    assert replay(*THREE, ideal_bytes=0).blowup is None
 
 
 def test_what_is_left_is_the_median_at_each_time() -> None:
@@ -93,14 +99,15 @@ def test_refusals_are_those_of_the_worst_run() -> None:
 def test_text() -> None:
     lines = describe([replay(*THREE)]).splitlines()
     assert lines[0].startswith("replay of mine: 100 operations, 2 threads, peak live ")
-    assert "12.0 (10.0..30.0)" in lines[3] and " 1.500 " in lines[3]
+    assert "12.0 (10.0..30.0)" in lines[3] and " 1.500 " in lines[3] and " 1.200 " in lines[3]
     assert lines[4] == "  of ns/op the replayer's own loop: 2.0"
     assert lines[5].endswith("at most 9 waits, left out of ns/op")
 
 
 def test_json_has_the_same_numbers() -> None:
     value = replay(*THREE).to_dict()
-    assert (value["ns_per_op"], value["ns_range"], value["blow_up"]) == (12.0, [10.0, 30.0], 1.5)
+    assert (value["ns_per_op"], value["ns_range"], value["blowup"]) == (12.0, [10.0, 30.0], 1.2)
+    assert (value["fragmentation"], value["ideal_bytes"]) == (1.5, 125_000)
     assert (value["peak_rss_bytes"], value["overhead_ns_per_op"]) == (150_000, 2.0)
     assert value["left_bytes"] == {"0.5": 50_000, "5": 40_000}
     assert [one["elapsed_ns"] for one in value["runs"]] == [7777] * 3

@@ -11,9 +11,9 @@ from tests.python.helpers import random_ops
 
 @pytest.fixture(scope="module")
 def program() -> sw.Recording:
-    return sw.Recording.from_ops(random_ops(5, 30_000), name="program")
+    return sw.Recording.from_ops(random_ops(5, 6_000), name="program")
 
 
 @pytest.fixture(scope="module")
 def other() -> sw.Recording:
-    return sw.Recording.from_ops(random_ops(6, 20_000), name="other")
+    return sw.Recording.from_ops(random_ops(6, 4_000), name="other")

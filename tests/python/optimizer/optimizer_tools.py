@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings that ask for given sizes."""
+"""Recordings that ask for given sizes, and tables that are proposed by arithmetic alone."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import spanwise as sw
+from spanwise.recordings.compare import Recordings
 
 from tests.python.helpers import ALLOC, FREE, make_ops
 
@@ -14,8 +17,17 @@ def wanting(*sizes: int) -> sw.Recording:
 
 
 def churned(*sizes: int, live: int = 4000) -> sw.Recording:
-    """`live` objects of 512 bytes, which are the peak; then 20,000 of each size come and go."""
+    """`live` objects of 512 bytes, which are the peak; then 5,000 of each size come and go."""
     rows = [(ALLOC, i, 512) for i in range(live)] + [(FREE, i, 0) for i in range(64)]
-    for number, size in enumerate(size for size in sizes for _ in range(20_000)):
+    for number, size in enumerate(size for size in sizes for _ in range(5_000)):
         rows += [(ALLOC, live + number, size), (FREE, live + number, 0)]
     return sw.Recording.from_ops(make_ops(*rows), name="churned")
+
+
+def by_peak(
+    recordings: Recordings, classes: int = 24, objective: str = "peak", **options: Any
+) -> sw.Optimum:
+    """What the arithmetic of the peak proposes, without a search, a bound on waste and a prior."""
+    return sw.optimize(
+        recordings, classes, objective, **{"waste_percent": 100, "prior": 0, **options}
+    )

@@ -15,37 +15,39 @@ import pytest
 import spanwise as sw
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spanwise.optimizer.frontier import AS_RECORDED, peak_ledger
+from spanwise.optimizer.frontier import AS_RECORDED, FRONTIER_DTYPE, peak_ledger
 from spanwise.optimizer.profile import profile_of
+from spanwise.results.rows import as_rows
 
 from tests.python.helpers import (
     ROOT,
 )
-from tests.python.optimizer.optimizer_tools import wanting
+from tests.python.optimizer.optimizer_tools import by_peak, wanting
 
 # --- the table ------------------------------------------------------------------------------------
 
 
 def test_fits_what_is_asked_for() -> None:
     recording = wanting(*[24] * 50, *[100] * 40, *[1000] * 30)
-    best = sw.optimize(recording, classes=4, align=8, pages=4, partial=0)
-    sizes = best.table.classes["size_bytes"].tolist()
+    best = by_peak(recording, classes=4, align=8, pages=4, partial=0)
+    sizes = best.proposal.classes["size_bytes"].tolist()
     # 1000 B grows as far as its span holds it equally often; the largest class is always there.
     assert sizes[0] == 24 and sizes[1] == 104 and 1000 <= sizes[2] < 1100 and sizes[3] == 32768
-    assert best.table.name == best.proposal.name == "best-4-peak"
+    assert best.proposal.name == "best-4-peak"
     assert best.held_out == () and "nothing was held out" in best.verdict()
 
 
 @pytest.mark.parametrize("align", [8, 16])
-@pytest.mark.parametrize("objective", ["allocs", "time", "peak", "held"])
+@pytest.mark.parametrize("objective", ["allocs", "time", "peak", "held", "resident"])
 def test_rules_are_kept(program: sw.Recording, objective: str, align: int) -> None:
-    best = sw.optimize(program, classes=20, objective=objective, align=align, largest_bytes=16384)
-    sizes = best.table.classes["size_bytes"]
-    assert len(best.table) <= 20
+    rules: dict[str, Any] = {"align": align, "largest_bytes": 16384, "candidates": 30}
+    best = by_peak(program, 20, objective, **rules)
+    sizes = best.proposal.classes["size_bytes"]
+    assert len(best.proposal) <= 20
     assert sizes[-1] == 16384
     assert (sizes[sizes >= align] % align == 0).all()
-    if objective != "held":
-        assert (best.table.classes["span_bytes"] <= 10 * 8192).all()
+    if objective not in ("held", "resident"):
+        assert (best.proposal.classes["span_bytes"] <= 10 * 8192).all()
     waste = best.arithmetic
     assert waste.total == pytest.approx(waste.roundup + waste.tail + waste.large_rounding)
     assert best.unit == ("byte-seconds" if objective == "time" else "bytes")
@@ -57,8 +59,8 @@ def test_of_equal_slot_costs_the_shorter_span_is_chosen() -> None:
     Slots of 4096 B cost 4096 B each in spans of 1, 2, 3, ... pages of 8 KiB, and those of 32768 B
     cost 32768 B in spans of 4 and 8 pages. The fewest pages are 1 and 4.
     """
-    best = sw.optimize(wanting(4096, 32768), classes=2, objective="allocs")
-    found = best.table.classes[["size_bytes", "span_bytes"]].tolist()
+    best = by_peak(wanting(4096, 32768), classes=2, objective="allocs")
+    found = best.proposal.classes[["size_bytes", "span_bytes"]].tolist()
     assert found == [(4096, 8192), (32768, 32768)]
 
 
@@ -71,13 +73,13 @@ def test_of_equal_costs_the_shorter_span_is_chosen(objects: int, pages: int) -> 
     spans of three: 36864 each for n = 4. Fewer objects prefer the short span, more the long one.
     """
     recording = wanting(*[6144] * objects)
-    best = sw.optimize(recording, classes=1, largest_bytes=6144, pages=3, partial=0.5)
-    assert best.table.classes["span_bytes"].tolist() == [pages * 8192]
+    best = by_peak(recording, classes=1, largest_bytes=6144, pages=3, partial=0.5)
+    assert best.proposal.classes["span_bytes"].tolist() == [pages * 8192]
 
 
 def test_more_classes_never_waste_more(program: sw.Recording) -> None:
     wastes = [
-        sw.optimize(program, classes=n, partial=0).arithmetic.total for n in (1, 2, 5, 12, 40, 120)
+        by_peak(program, classes=n, partial=0).arithmetic.total for n in (1, 2, 5, 12, 40, 120)
     ]
     assert wastes == sorted(wastes, reverse=True)
     assert wastes[0] > 3 * wastes[-1]
@@ -93,7 +95,7 @@ def test_no_other_table_of_as_many_classes_is_better(
     requests: list[int], classes: int, rivals: list[int]
 ) -> None:
     recording = wanting(*requests)
-    best = sw.optimize(recording, classes=classes, largest_bytes=4096, pages=3, partial=0)
+    best = by_peak(recording, classes=classes, largest_bytes=4096, pages=3, partial=0)
     sizes = [*sorted({16 * n for n in rivals} - {4096})[: classes - 1], 4096]
     for pages in (1, 2, 3):
         rival = sw.SizeClassTable.custom([(size, pages) for size in sizes])
@@ -102,34 +104,34 @@ def test_no_other_table_of_as_many_classes_is_better(
 
 
 def test_held_holds_least(program: sw.Recording) -> None:
-    held = peak_ledger([program], sw.optimize(program, 32, "held").table).held_bytes
-    assert held <= peak_ledger([program], sw.optimize(program, 32, "peak").table).held_bytes
+    held = peak_ledger([program], by_peak(program, 32, "held").proposal).held_bytes
+    assert held <= peak_ledger([program], by_peak(program, 32, "peak").proposal).held_bytes
 
 
 def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
-    both = sw.optimize([program, other], classes=16)
+    both = by_peak([program, other], classes=16)
     assert both.arithmetic.requested == (
         program.summary.peak_requested_bytes + other.summary.peak_requested_bytes
     )
-    only = sw.optimize([program, other], classes=16, weights=[1, 0])
-    assert only.table == sw.optimize(program, classes=16, partial=only.rules.partial).table or (
-        only.arithmetic.share == pytest.approx(profile_of(program, "peak").waste(only.table).share)
-    )
-    half = sw.optimize([program, other], classes=16, weights=[1, 1])
+    only = by_peak([program, other], classes=16, weights=[1, 0])
+    alone = by_peak(program, classes=16, partial=only.rules.partial).proposal
+    waste = profile_of(program, "peak").waste(only.proposal)
+    assert only.proposal == alone or only.arithmetic.share == pytest.approx(waste.share)
+    half = by_peak([program, other], classes=16, weights=[1, 1])
     assert half.arithmetic.requested == pytest.approx(both.arithmetic.requested)
 
 
 def test_a_prior_serves_what_was_never_asked_for() -> None:
     recording = wanting(*[100] * 1000)
-    blind = sw.optimize(recording, classes=16, partial=0)
-    wide = sw.optimize(recording, classes=16, prior=0.1, partial=0)
-    assert len(blind.table) == 2
-    assert len(wide.table) == 16
-    assert wide.table.round_up(2000) < 3000 < blind.table.round_up(2000)
+    blind = by_peak(recording, classes=16, partial=0)
+    wide = by_peak(recording, classes=16, prior=0.1, partial=0)
+    assert len(blind.proposal) == 2
+    assert len(wide.proposal) == 16
+    assert wide.proposal.round_up(2000) < 3000 < blind.proposal.round_up(2000)
 
 
 def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
-    best = sw.optimize(program, classes=24, partial=0)
+    best = by_peak(program, classes=24, partial=0)
     saved = {one.rule: one.saved for one in best.constraints}
     assert saved["align 8 instead of 16"] >= 0
     assert saved["spans of up to 40 pages"] >= 0
@@ -139,7 +141,7 @@ def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
 
 
 def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None:
-    best = sw.optimize(program, classes=8, align=8, largest_bytes=1000, page_bytes=4096)
+    best = by_peak(program, classes=8, align=8, largest_bytes=1000, page_bytes=4096)
     rules = [one.rule for one in best.constraints]
     assert "align 16 instead of 8" not in rules  # 1000 B is no multiple of 16
     assert "largest class 65536 B" in rules
@@ -150,25 +152,39 @@ def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None
 
 
 def test_frontier_rows_are_ledgers(program: sw.Recording) -> None:
-    best = sw.optimize(program, classes=24)
+    best = by_peak(program, classes=24, partial=0)
     frontier = best.make_frontier(counts=(4, 64), caches=(AS_RECORDED, 1, 4), scales=(1, 2))
     assert frontier.curves() == [(1, 0), (1, 1), (1, 4), (2, 0)]
     assert frontier.curve()["classes"].tolist() == [4, 24, 64]
     parts = ("requested", "roundup", "tail", "free_slot", "cached", "metadata", "other")
     for row in frontier.array:
         assert sum(int(row[f"{name}_bytes"]) for name in parts) == row["held_bytes"]
-    ledger = program.ledger(best.table)
+    ledger = program.ledger(best.proposal)
     row = frontier.curve()[1]
     assert (row["held_bytes"], row["cached_bytes"]) == (ledger.held_bytes, ledger.cached_bytes)
-    assert frontier.best()["held_bytes"] == frontier.curve()["held_bytes"].min()
+    assert row["resident_bytes"] == ledger.resident_bytes
+    assert frontier.best()["resident_bytes"] == frontier.curve()["resident_bytes"].min()
     one, four = frontier.curve(caches=1), frontier.curve(caches=4)
     assert (four["cached_bytes"] > one["cached_bytes"]).all()
     assert str(frontier).count("least") == 4
     assert len(frontier.to_dict()["minima"]) == 4
 
 
+def test_the_least_of_a_frontier_is_what_is_resident() -> None:
+    """By hand: 8 classes hold least, 16 have least resident, and 32 as much."""
+    rows = np.zeros(3, FRONTIER_DTYPE)
+    rows["classes"], rows["span_scale"] = [32, 16, 8], 1
+    rows["held_bytes"], rows["resident_bytes"] = [900, 800, 700], [500, 500, 600]
+    frontier = sw.Frontier(as_rows(rows))
+    assert frontier.best()["classes"] == 16
+    minimum = {"span_scale": 1, "caches": 0, "classes": 16}
+    assert frontier.to_dict()["minima"] == [minimum | {"resident_bytes": 500, "held_bytes": 800}]
+    (marked,) = (line for line in str(frontier).splitlines() if line.endswith("least"))
+    assert marked.split()[:2] == ["16", "x1"] and marked.split()[-3:] == ["800", "500", "least"]
+
+
 def test_pictures(program: sw.Recording) -> None:
-    best = sw.optimize(program, classes=12)
+    best = by_peak(program, classes=12)
     frontier = best.make_frontier(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
     drawn, waste = frontier.plot(), best.plot_waste()
     assert len(drawn.get_lines()) == 2
@@ -181,9 +197,9 @@ def test_pictures(program: sw.Recording) -> None:
 
 
 def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) -> None:
-    best = sw.optimize(program, classes=24)
+    best = by_peak(program, classes=24)
     path = tmp_path / "best.json"
-    best.table.to_json(path)
+    best.proposal.to_json(path)
     assert sw.SizeClassTable.from_json(path) == best.table
     file = json.loads(path.read_text())
     assert file["parameters"]["classes"] == 24
@@ -219,13 +235,18 @@ def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) 
             "pages_max 3: a class of 32768 bytes needs 4 pages of 8192 bytes; allow so many",
         ),
         ({"page_bytes": 5000}, "page_bytes 5000: must be a power of two from 4096 to 65536"),
-        ({"objective": "speed"}, "objective 'speed': must be one of allocs, time, peak, held"),
+        (
+            {"objective": "speed"},
+            "objective 'speed': must be one of resident, held, allocs, time, peak",
+        ),
         ({"name": "go"}, "name 'go' belongs to a built-in table; choose another"),
         (
             {"name": "my table"},
             "name 'my table': must be 1 to 63 of A-Z a-z 0-9 _ . - and begin with a letter",
         ),
         ({"prior": 1.0}, "prior 1.0: must be at least 0 and below 1"),
+        ({"prior": -0.01}, "prior -0.01: must be at least 0 and below 1"),
+        ({"prior": float("nan")}, "prior nan: must be at least 0 and below 1"),
         ({"partial": -0.5}, "span_charge -0.5: must be 0 or more"),
         (
             {"weights": [1, 2]},
@@ -235,20 +256,20 @@ def test_table_file_serves_the_generator(program: sw.Recording, tmp_path: Path) 
 )
 def test_impossible_rules(program: sw.Recording, options: dict[str, Any], message: str) -> None:
     with pytest.raises(sw.InvalidError) as caught:
-        sw.optimize(program, **options)
+        by_peak(program, **options)
     assert str(caught.value) == message
 
 
 def test_nothing_to_fit() -> None:
     with pytest.raises(sw.InvalidError) as caught:
-        sw.optimize(sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE), name="empty"))
+        by_peak(sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE), name="empty"))
     assert str(caught.value) == "empty: holds no allocation; record a program that makes some"
     with pytest.raises(sw.InvalidError) as caught:
-        sw.optimize(wanting(100_000, 200_000))
+        by_peak(wanting(100_000, 200_000))
     assert str(caught.value) == (
         "no request of at most 32768 bytes: there is nothing to fit classes to"
     )
     with pytest.raises(sw.InvalidError, match="no recording to fit a table to"):
-        sw.optimize([])
+        by_peak([])
     with pytest.raises(TypeError, match="recordings must be Recording objects, not int"):
-        sw.optimize([3])  # type: ignore[list-item]
+        by_peak([3])  # type: ignore[list-item]

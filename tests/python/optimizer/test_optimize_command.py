@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
+from spanwise.optimizer import search
 from spanwise.recordings.recorder import run_recorded
 
 from tests.python.helpers import (
@@ -17,6 +19,7 @@ from tests.python.helpers import (
     make_ops,
     needs_recorder,
 )
+from tests.python.optimizer.optimizer_tools import by_peak
 
 
 @pytest.fixture
@@ -28,32 +31,37 @@ def stored(program: sw.Recording, other: sw.Recording, tmp_path: Path) -> Path:
 
 def test_command(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["optimize", stored / "a.swt", "--holdout", stored / "b.swt", "--classes", "20"]
+    words += ["--candidates", "30", "--waste-percent", "100"]
     words += ["-o", stored / "t.json"]
     assert main([str(word) for word in words]) == 0
     text = capsys.readouterr().out
-    assert "best-20-peak holds least: " in text
-    assert "; on b.swt, held out, best-20-peak holds " in text
-    assert f"wrote {stored / 't.json'} (best-20-peak, 20 classes)" in text
-    assert len(sw.SizeClassTable.named(str(stored / "t.json"))) == 20
+    assert "\nbest-20-resident saves " in text
+    assert " that are resident under c16 on b.swt, held out.\n" in text
+    written = sw.SizeClassTable.named(str(stored / "t.json"))
+    assert f"wrote {stored / 't.json'} (best-20-resident, {len(written)} classes)" in text
+    assert 1 < len(written) <= 20
     assert main([*map(str, words), "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
-    assert value["table"]["classes"][-1] == {"size": 32768, "pages": 4}
+    assert value["table"]["classes"][-1]["size"] == 32768
     assert (value["beats_stock"], value["loses_on"], value["stock"]) == (True, [], "c16")
-    assert set(value["trial"]["tables"]) == {"go", "c16", "best-20-peak"}
+    assert set(value["trial"]["tables"]) == {"go", "c16", "best-20-resident"}
+    assert value["held_out"][0]["saved_bytes"] == sum(value["held_out"][0]["split"].values())
     assert [trial["recording"] for trial in value["held_out"]] == ["b.swt"]
     assert value["written"] == str(stored / "t.json")
 
 
 def test_command_where_the_stock_table_stays(
-    stored: Path, capsys: pytest.CaptureFixture[str]
+    stored: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 1 and no file; with --anyway exit 1 and the file. The figures are the ledger's."""
+    monkeypatch.setattr(search, "FAMILIES", ())
     place = stored / "t.json"
     words = ["optimize", str(stored / "a.swt"), "--classes", "1", "-o", str(place)]
+    words += ["--waste-percent", "100"]
     assert main(words) == 1
     text = capsys.readouterr().out
-    assert "c16 stays: it holds " in text
-    assert f"{place} was not written; --anyway writes best-1-peak nevertheless" in text
+    assert "c16 stays: nothing found saves more than 0 B: best-1-resident loses " in text
+    assert f"{place} was not written; --anyway writes best-1-resident nevertheless" in text
     assert not place.exists()
     assert main([*words, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["written"] is None
@@ -61,54 +69,91 @@ def test_command_where_the_stock_table_stays(
     assert main([*words, "--anyway", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["written"] == str(place) and told["beats_stock"] is False
+    _build_asks_for_anyway(place, told["verdict"], capsys)
     for table in ("c16", str(place)):
-        assert main(["ledger", str(stored / "a.swt"), "--table", table, "--json"]) == 0
+        words = ["ledger", str(stored / "a.swt"), "--at", "peak-resident", "--table", table]
+        assert main([*words, "--json"]) == 0
         ledger = json.loads(capsys.readouterr().out)
         row = told["trial"]["tables"][ledger["table"]]
-        assert row["held_bytes"] == ledger["held_bytes"]
+        assert row["resident_bytes"] == ledger["resident_bytes"]
         assert row["waste_bytes"] == ledger["held_bytes"] - ledger["requested_bytes"]
 
 
-def test_command_of_a_table_that_what_was_held_out_condemns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def _build_asks_for_anyway(place: Path, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is built of a table that its own trial condemns, by command or by call, unasked."""
+    folder = place.with_name("built")
+    words = ["build", "--table", str(place), "-o", str(folder), "--cc", "/nowhere/cc"]
+    said = f"its own trial condemns it ({verdict.rstrip('.')}); build it nevertheless with"
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"spanwise: {place}: {said} anyway=True (--anyway)\n"
+    assert main([*words, "--anyway"]) != 0
+    assert "/nowhere/cc" in capsys.readouterr().err
+    with pytest.raises(sw.InvalidError, match="its own trial condemns it"):
+        sw.build(str(place), folder, cc="/nowhere/cc")
+    assert not folder.exists()
+
+
+def test_a_condemned_table_says_so_wherever_it_goes(
+    program: sw.Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name, size in (("fitted", 1000), ("unseen", 513)):
+    monkeypatch.setattr(search, "FAMILIES", ())
+    best = by_peak(program, 1)
+    again = pickle.loads(pickle.dumps(best.table))
+    for table in (best.table, again):
+        with pytest.raises(sw.InvalidError) as caught:
+            sw.build(table, tmp_path / "built", cc="/nowhere/cc")
+        assert str(caught.value).startswith(
+            "table best-1-peak: its own trial condemns it (c16 stays"
+        )
+    assert best.table == best.proposal
+
+
+def test_command_of_a_table_that_what_was_held_out_condemns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "FAMILIES", ())
+    for name, size in (("fitted", 496), ("unseen", 513)):
         ops = make_ops(*((ALLOC, i, size) for i in range(2000)))
         sw.Recording.from_ops(ops, tmp_path / f"{name}.swt")
     fit = ["optimize", str(tmp_path / "fitted.swt"), "--classes", "2", "--partial", "0"]
+    fit += ["--waste-percent", "100"]
     fit += ["-o", str(tmp_path / "t.json")]
     assert main([*fit, "--holdout", str(tmp_path / "unseen.swt")]) == 1
     text = capsys.readouterr().out
-    assert "best-2-peak holds least: " in text
-    assert "; on unseen.swt, held out, best-2-peak loses: c16 holds " in text
+    assert "c16 stays: nothing found saves more than 0 B" in text
+    assert ": best-2-resident loses " in text and " on unseen.swt, held out.\n" in text
     assert not (tmp_path / "t.json").exists()
+    assert main([*fit, "--holdout", str(tmp_path / "unseen.swt"), "--anyway", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"].endswith(" on unseen.swt, held out.")
+    _build_asks_for_anyway(tmp_path / "t.json", told["verdict"], capsys)
+    (tmp_path / "t.json").unlink()
     assert main(fit) == 0
     assert (tmp_path / "t.json").exists()
 
 
 @needs_recorder()
-def test_command_on_a_real_program_both_ways(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One class is worse than c16 for every program; of 24 classes the ledger decides."""
+def test_command_on_a_real_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the verdict is, status, file and words agree with the ledgers."""
     place, table = tmp_path / "json.swt", tmp_path / "t.json"
     with (tmp_path / "said").open("w") as said:
         run_recorded([sys.executable, "-c", "import json"], place, stdout=said)
-    words = ["optimize", str(place), "-o", str(table)]
-    assert main([*words, "--classes", "1"]) == 1
-    assert "c16 stays" in capsys.readouterr().out and not table.exists()
+    words = ["optimize", str(place), "-o", str(table), "--candidates", "24"]
     status = main(words)
     text = capsys.readouterr().out
     assert table.exists() == (status == 0)
     assert main([*words, "--anyway"]) == status
     recording = sw.Recording.open(place)
-    ours, stock = (recording.ledger(one).held_bytes for one in (str(table), "c16"))
-    assert (ours < stock) == (status == 0) == ("holds least" in text)
+    ours, stock = (
+        recording.ledger(one, "peak-resident").resident_bytes or 0 for one in (str(table), "c16")
+    )
+    assert (ours < stock) == (status == 0) == ("c16 stays" not in text)
 
 
 def test_command_draws_the_frontier(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = stored / "f.png"
     words = ["optimize", str(stored / "b.swt"), "--frontier", "--plot", str(picture), "--json"]
+    words += ["--objective", "peak"]
     assert main(words) in (0, 1)
     frontier = json.loads(capsys.readouterr().out)["frontier"]
     assert {row["caches"] for row in frontier["rows"]} == {0, 1, 2, 4, 8, 16}

@@ -61,6 +61,16 @@ def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     assert np.asarray(image.get_array()).shape[2] == 3
 
 
+def test_cells_of_a_small_heap_are_many_pixels_wide() -> None:
+    with sw.Heap() as heap:
+        heap.alloc(64)
+        ax = plots.heap_map(heap.map())
+    (image,) = ax.images
+    # A row of 8 cells: an edge, which is a pixel, is a small part of the cell.
+    cells = int(ax.get_xlim()[1])
+    assert np.asarray(image.get_array()).shape[1] / cells >= 12
+
+
 def test_an_empty_map_is_drawn() -> None:
     sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE)).map("go").plot()
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,6 +13,8 @@ import spanwise as sw
 from spanwise import plots
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.frontier import FRONTIER_DTYPE
+from spanwise.plots.collectors import pauses
+from spanwise.plots.latencies import latencies
 from spanwise.plots.style import time_scale_of
 from spanwise.results.rows import as_rows
 
@@ -28,13 +30,24 @@ def closed() -> object:
 
 
 def frontier(curves: dict[tuple[int, int], list[int]]) -> sw.Frontier:
-    """Curves by (span_scale, caches): held bytes at 8, 16, 32 ... classes; 100 are requested."""
+    """Curves by (span_scale, caches): resident at 8, 16, 32 ... classes; 100 are requested."""
     rows = [
-        (8 << i, *pair, 100, 0, 0, 0, 0, 0, 0, held)
+        (8 << i, *pair, 100, 0, 0, 0, 0, 0, 0, 1000, resident)
         for pair, values in curves.items()
-        for i, held in enumerate(values)
+        for i, resident in enumerate(values)
     ]
     return sw.Frontier(as_rows(np.array(rows, FRONTIER_DTYPE)))
+
+
+@dataclass
+class _Latencies:
+    """A run of 1000 messages, of which the n-th slowest took 1000 / n microseconds."""
+
+    strategy: str
+    messages: int = 1000
+
+    def latency_ns(self, percent: float) -> float:
+        return 1e6 / max(1000 * (1 - percent / 100), 1)
 
 
 def test_equal_curves_of_a_frontier_are_one_line_with_both_names() -> None:
@@ -93,13 +106,27 @@ def test_replays_are_drawn_over_the_recordings_time() -> None:
     some = as_rows(samples)
     fields: Any = (*[1] * 13, {}, "", None, some, some)
     run = sw.Run(*fields)
-    one = sw.Replay("mine", "a", 1, 1, 0, 9, "pages", None, (run,))
+    one = sw.Replay("mine", "a", 1, 1, 0, 9, 9, "pages", None, (run,))
     ax = plots.replays([one, replace(one, allocator="b")])
     assert ax.get_xlabel() == "time of the recording, ms" and ax.get_xlim() == (0, 4)
     styles = [line.get_linestyle() for line in ax.lines]
     assert len(set(styles)) == 2
     samples["time_ns"] = 0
     assert plots.replays([one]).get_xlabel() == "operations"
+
+
+def test_lines_of_pauses_and_latencies_differ_in_grey() -> None:
+    rows = np.array(
+        [(b"idle", 5), (b"marking", 3), (b"sweeping", 9000)], [("phase", "S8"), ("ns", "u8")]
+    )
+    ax = pauses(as_rows(rows))
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-."]
+    assert ax.get_xlabel() == "time of a call, µs"
+    runs = [_Latencies(name) for name in "abc"]
+    ax = latencies(runs)
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-."]
+    # Of 1000 messages one is above 99.9 %: the axis has no percentage beyond.
+    assert [mark.get_text() for mark in ax.get_xticklabels()] == ["0", "90", "99", "99.9"]
 
 
 def test_a_picture_of_waste_names_its_table() -> None:

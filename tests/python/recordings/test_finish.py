@@ -44,7 +44,7 @@ def test_the_bar_counts_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         yield steps.append
 
     monkeypatch.setattr(finishing, "progress_bar", bar)
-    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(runner, "LOOK_SECONDS", 0.001)
     finishing.finish(raw, tmp_path / "ordered.swt")
     made = len(sw.Recording.open(tmp_path / "ordered.swt"))
     # The recorder counts a reallocation as two events.

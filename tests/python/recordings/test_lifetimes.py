@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from numpy.typing import NDArray
+from spanwise import _lib
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops
 
@@ -39,7 +40,7 @@ def model(ops: NDArray[np.void], by: str) -> dict[tuple[int, ...], tuple[int, in
 
     now = 0
     for op in ops:
-        if op["kind"] == sw._lib.lib.SW_OP_THREAD_END:
+        if op["kind"] == _lib.lib.SW_OP_THREAD_END:
             continue
         now, one = int(op["time_ns"]), int(op["object"])
         if op["kind"] == ALLOC:

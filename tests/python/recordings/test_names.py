@@ -12,6 +12,7 @@ import spanwise as sw
 from spanwise.recordings import names
 from spanwise.recordings.elf import ElfError, ElfFile
 from spanwise.recordings.names import name_frames
+from spanwise.recordings.sites import Site, callers
 
 CC = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
@@ -164,7 +165,7 @@ def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
     most = max(live, key=lambda site: site.requested_bytes)
     assert most.names[0] == "hidden (named.c:3)" and most.names[1] == "shown (named.c:8)"
     assert most.requested_bytes == 100 * 1000
-    assert "hidden (named.c:3)" in repr(live)
+    assert "hidden (named.c:3) < shown < main" in repr(live)
     assert live.named(0) == live and live.named().sites == live.sites
     site = recording.sites.named()[0]
     assert site.names == most.names and "hidden (named.c:3)" in repr(site)
@@ -174,6 +175,18 @@ def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
     both = sw.RecordingSet([recording, recording])
     assert both.sites.named()[0].names == site.names
     assert both.live_sites(at="end").named().sites[0].names
+
+
+def test_callers_are_told_as_far_as_there_is_room() -> None:
+    """A text is of at most 60 characters, and no caller is left out between two others."""
+    told = ("inner (a.c:3)", "f" * 40 + " (b.c:1)", "g (c.c:2)")
+    assert callers(Site(1, 1, 1, ("a+0x1", "b+0x2", "c+0x3"), told)) == (
+        "inner (a.c:3) < " + "f" * 40 + " < g"
+    )
+    longer = (told[0], "f" * 45, told[2])
+    assert callers(Site(1, 1, 1, ("a+0x1",), longer)) == "inner (a.c:3)"
+    assert callers(Site(1, 1, 1, ("a" * 80 + "+0x1", "b+0x2"))) == "..." + "a" * 53 + "+0x1"
+    assert callers(Site(0, 1, 1, ())) == "unknown"
 
 
 def test_the_command_tells_names(program: Path, tmp_path: Path) -> None:

@@ -116,6 +116,12 @@ def test_the_header_tells_the_depth_of_call_sites(tmp_path: Path) -> None:
         assert (deepest > 0) == (depth > 0)
 
 
+def test_call_sites_have_callers_unasked(tmp_path: Path) -> None:
+    recording = sw.record(["/bin/ls", "/"], tmp_path / "unasked.swt")
+    assert recording.info["stack_depth"] == 8
+    assert max(len(site.frames) for site in recording.sites) == 8
+
+
 def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = "/bin/ls / >/dev/null; /bin/ls / >/dev/null; :"
     alone = sw.record(["/bin/sh", "-c", script], tmp_path / "alone.swt")
@@ -186,9 +192,11 @@ def test_a_recorded_ledger_is_that_of_a_live_heap(tmp_path: Path) -> None:
             live = heap.ledger()
             heap.verify()
         assert parts_of(model) == parts_of(live)
-        # A heap does not know beforehand how much will be live at the peak.
+        # A heap knows neither how much will be live at the peak, nor what is resident meanwhile.
         assert model.stats is not None and model.stats.steady_held_over_requested is not None
-        assert replace(model.stats, steady_held_over_requested=None) == stats
+        assert model.stats.peak_resident_bytes is not None
+        known = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
+        assert known == stats
         assert (model.classes == live.classes).all()
 
 

@@ -178,7 +178,7 @@ def cut(tmp_path: Path) -> Path:
         ["ledger", "--json"],
         ["compare"],
         ["compare", "--json"],
-        ["replay"],
+        ["replay", "--drain", "0.01"],
         ["replay", "--ledger"],
         ["sweep", "--table", "go", "--workers", "1"],
     ],
@@ -192,9 +192,12 @@ def test_a_result_of_a_cut_recording_is_a_finding(cut: Path, words: list[str]) -
         json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("words", [["ledger"], ["compare"], ["replay"], ["sweep"], ["optimize"]])
+@pytest.mark.parametrize(
+    "words",
+    [["ledger"], ["compare"], ["replay", "--drain", "0.01"], ["sweep"], ["optimize"]],
+)
 def test_a_whole_recording_is_none(tmp_path: Path, words: list[str]) -> None:
-    sw.Recording.from_ops(make_ops(*[(0, i, 100) for i in range(5000)]), tmp_path / "a.swt")
+    sw.Recording.from_ops(make_ops(*[(0, i, 100) for i in range(500)]), tmp_path / "a.swt")
     done = spanwise(*words, tmp_path / "a.swt")
     assert "missing" not in done.stderr and "no events" not in done.stderr
 

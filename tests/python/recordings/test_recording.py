@@ -193,6 +193,37 @@ def test_histogram(stored: sw.Recording) -> None:
     assert rows["total_bytes"].tolist() == (sizes * counts.astype(np.uint64)).tolist()
 
 
+def test_histogram_of_what_lives() -> None:
+    """By hand: sizes of live objects after an operation; a resized one has its last size."""
+    rows = [(ALLOC, 0, 40), (ALLOC, 1, 40), (ALLOC, 2, 100_000), (REALLOC, 1, 48), (FREE, 2, 0)]
+    recording = sw.Recording.from_ops(make_ops(*rows))
+
+    def sizes(one: sw.Recording | sw.RecordingSet, at: str | float) -> list[tuple[int, ...]]:
+        return [row.tolist() for row in one.live_histogram(at)]
+
+    assert sizes(recording, "peak") == [(40, 1, 40), (48, 1, 48), (100_000, 1, 100_000)]
+    assert sizes(recording, "end") == [(40, 1, 40), (48, 1, 48)]
+    second = int(recording.ops["time_ns"][1]) * 1e-9
+    assert sizes(recording, second) == [(40, 2, 80)]
+    assert sizes(sw.RecordingSet([recording, recording]), second) == [(40, 4, 160)]
+    with pytest.raises(sw.InvalidError, match="'peak-resident' depends on a table"):
+        recording.live_histogram("peak-resident")
+    with pytest.raises(sw.InvalidError, match="after its end"):
+        recording.live_histogram(1e6)
+
+
+def test_histogram_at_an_operation_of_many(stored: sw.Recording) -> None:
+    last: dict[int, int] = {}
+    for row in stored.ops[: stored.summary.peak_op].tolist():
+        _, size, object_id, _, _, kind, _, _ = row
+        last.pop(object_id, 0)
+        if kind in (ALLOC, REALLOC):
+            last[object_id] = size
+    found = stored.live_histogram()
+    assert int(found["count"].sum()) == len(last)
+    assert int(found["total_bytes"].sum()) == sum(last.values())
+
+
 def test_timeline(stored: sw.Recording) -> None:
     rows = stored.timeline("go", samples=200)
     assert 200 <= len(rows) <= 2048

@@ -9,6 +9,7 @@ import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from spanwise.recordings.slices import own_ops
 
 from tests.python.helpers import histories, make_ops, random_ops
 
@@ -84,3 +85,42 @@ def test_time_lines_add_up_by_hand() -> None:
     wanted = {10: 100, 20: 1100, 30: 1300, 40: 300}
     found = dict(zip(lines["time_ns"].tolist(), lines["requested_bytes"].tolist(), strict=True))
     assert found == {**found, **wanted}
+
+
+def test_own_operations_by_hand() -> None:
+    """Of five objects two are the part's own, and one is resized in it."""
+    ops = make_ops(
+        *((ALLOC, 0, 10), (ALLOC, 1, 20), (ALLOC, 2, 30)),
+        *(
+            (FREE, 0, 0),
+            (ALLOC, 0, 40),
+            (REALLOC, 1, 50),
+            (ALLOC, 3, 60),
+            (FREE, 2, 0),
+            (FREE, 0, 0),
+        ),
+        (FREE, 1, 0),
+    )
+    found = own_ops(ops, 3, 9)
+    assert [(r["kind"], r["object"], r["size"]) for r in found] == [
+        (ALLOC, 0, 40),
+        (ALLOC, 1, 50),
+        (ALLOC, 2, 60),
+        (FREE, 0, 0),
+    ]
+    assert len(own_ops(ops, 3, 4)) == 0
+
+
+@given(histories(), st.integers(0, 600), st.integers(0, 600))
+def test_own_operations_are_a_history(ops: NDArray[np.void], a: int, b: int) -> None:
+    """Beside a model: what is live at the end of the part and was allocated or resized in it."""
+    first, last = sorted((min(a, len(ops)), min(b, len(ops))))
+    part = sw.Recording.from_ops(own_ops(ops, first, last))
+    live: dict[int, int] = {}
+    for row in ops[first:last]:
+        if row["kind"] == FREE:
+            live.pop(int(row["object"]), None)
+        elif row["kind"] != 3:
+            live[int(row["object"])] = int(row["size"])
+    assert part.summary.end_requested_bytes == sum(live.values())
+    assert part.summary.end_live_objects == len(live)

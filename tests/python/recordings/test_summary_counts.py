@@ -10,11 +10,12 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
+from spanwise.recordings.python_lines import PYTHON_BASE, FrameNames, short_line
 from spanwise.recordings.simulate import before_stop
 from spanwise.recordings.sources import Batch, Module
-from spanwise.recordings.summary import count_sites, count_sizes, count_threads, frame_name
+from spanwise.recordings.summary import count_sites, count_sizes, count_threads
 
-from tests.python.helpers import ALLOC, FREE, REALLOC
+from tests.python.helpers import ALLOC, FREE, REALLOC, ROOT
 
 EDGE = 1 << 16  # sizes below it are counted in a table, others one by one
 
@@ -74,11 +75,34 @@ def test_frames_are_named_by_their_file_and_the_address_in_it() -> None:
         Module(start=0x1000, end=0x2000, bias=0x800, path="/bin/a", build_id=""),
         Module(start=0x2000, end=0x3000, bias=0x2000, path="/lib/b", build_id=""),
     ]
-    assert frame_name(0x1000, modules) == "/bin/a+0x800"
-    assert frame_name(0x1FFF, modules) == "/bin/a+0x17ff"
-    assert frame_name(0x2000, modules) == "/lib/b+0x0"
-    assert frame_name(0x3000, modules) == "0x3000"
-    assert frame_name(0xFFF, modules) == "0xfff"
+    names = FrameNames(modules)
+    assert names.name(0x1000) == "/bin/a+0x800"
+    assert names.name(0x1FFF) == "/bin/a+0x17ff"
+    assert names.name(0x2000) == "/lib/b+0x0"
+    assert names.name(0x3000) == "0x3000"
+    assert names.name(0xFFF) == "0xfff"
+
+
+def test_lines_of_python_are_named_by_function_file_and_line() -> None:
+    """Two functions of a million lines each; a file's name may have any character."""
+    first, second = PYTHON_BASE + (1 << 20), PYTHON_BASE + (2 << 20)
+    paths = "load\n/app/json/a (1).py", "<module>\n<string>"
+    names = FrameNames(
+        Module(start, start + (1 << 20), start, path, "")
+        for start, path in zip((first, second), paths, strict=True)
+    )
+    frame = names.name(first + 12)
+    assert frame == "python: load (/app/json/a (1).py:12)"
+    assert short_line(frame) == "load (json/a (1).py:12)"
+    assert names.name(second) == "python: <module> (<string>:0)"
+    assert short_line(names.name(second + 3)) == "<module> (<string>:3)"
+    assert names.name(PYTHON_BASE + (3 << 20)) == f"{PYTHON_BASE + (3 << 20):#x}"
+    assert short_line("/usr/bin/python3.11+0x1234") is None
+
+
+def test_the_recorder_begins_functions_where_the_package_looks_for_them() -> None:
+    head = (ROOT / "src/trace/raw.h").read_text(encoding="utf-8")
+    assert f"#define SWT_PYTHON_BASE 0x{PYTHON_BASE:X}ull" in head
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
-from spanwise.report import proto
+from spanwise.report import export, proto
 from spanwise.report.export import FORMATS
 from spanwise.report.stacks import VALUES
 
-from tests.python.helpers import make_ops, needs_recorder, random_ops
+from tests.python.helpers import check_trace_events, make_ops, needs_recorder, random_ops
 
 GO = shutil.which("go")
 PLAIN = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
@@ -119,6 +120,8 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
         sample = dict(fields(one))
         values = numbers(sample[2])
         assert len(values) == 5
+        told = [dict(fields(label)) for number, label in fields(one) if number == 3]
+        assert [strings[label[1]] for label in told] == ["class", "thread"]
         sums += values
         found[tuple(locations[i] for i in numbers(sample[1]))] += values[3]
     assert {frames: size for frames, size in found.items() if size} == {
@@ -131,14 +134,47 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
     assert of[10] == [recorded.summary.duration_ns]
 
 
+def test_labels_by_hand(tmp_path: Path) -> None:
+    """Two threads, two classes, one object of whole pages; the class is that of Go's table.
+
+    33 and 40 bytes are of the slots of 48, 40,000 bytes take 40,960 of pages. Each thread
+    has a span of its own, of 8,192 bytes: its object keeps 8192 - 48 beside its round-up.
+    """
+    ops = make_ops((0, 0, 33), (0, 1, 40), (0, 2, 40_000), (0, 3, 9), (1, 3, 0))
+    ops["thread"] = (0, 1, 1, 1, 0)
+    one = sw.Recording.from_ops(ops, name="mine")
+    profile = fields(gzip.decompress(exported(one, "pprof", tmp_path, at="end")))
+    strings = [text.decode() for number, text in profile if number == 6]
+    found = {}
+    for body in (body for number, body in profile if number == 2):
+        labels: dict[str, Any] = {}
+        for label in (dict(fields(each)) for number, each in fields(body) if number == 3):
+            unit = strings[label.get(4, 0)]
+            labels[strings[label[1]]] = (label[3], unit) if unit else strings[label[2]]
+        key = labels["class"], labels["thread"]
+        assert key not in found
+        found[key] = numbers(dict(fields(body))[2])
+    kept = 8192 - 48
+    assert found == {
+        ((48, "bytes"), "0"): [1, 33, 1, 33, 15 + kept],
+        ((48, "bytes"), "1"): [1, 40, 1, 40, 8 + kept],
+        ((16, "bytes"), "1"): [1, 9, 0, 0, 0],
+        ("large", "1"): [1, 40_000, 1, 40_000, 960],
+    }
+
+
 @pytest.mark.slow  # newer versions of Go build the tool at its first use
 @needs_recorder()
 @pytest.mark.skipif(GO is None, reason="Go is not installed")
 def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
     path = tmp_path / "a.pb.gz"
     recorded.export(path, "pprof", "go")
-    words = [str(GO), "tool", "pprof", "-top", "-flat", "-sample_index=inuse_space", "-unit=B"]
-    done = subprocess.run([*words, path], capture_output=True, text=True, timeout=300, check=False)
+
+    def pprof(*more: str) -> subprocess.CompletedProcess[str]:
+        words = [str(GO), "tool", "pprof", "-sample_index=inuse_space", "-unit=B", *more, str(path)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+
+    done = pprof("-top", "-flat")
     if done.returncode and "no such tool" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
@@ -153,15 +189,27 @@ def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
         next(i for i, line in enumerate(done.stdout.splitlines()) if "flat%" in line) + 1
     ]
     assert row.split()[0] == f"{most}B" and first.rpartition(" (")[0].rpartition("/")[2] in row
+    groups = recorded.site_groups("go")
+    small = groups["requested_bytes"][(groups["slot_bytes"] > 0) & (groups["slot_bytes"] <= 64)]
+    words = ("-top", "-nodecount=100000", "-nodefraction=0", "-tagfocus=class=1b:64b")
+    (told,) = re.findall(r"accounting for (\d+)B", pprof(*words).stdout)
+    assert int(told) == int(small.sum())
+    assert re.search(rf"thread: Total {total}B", pprof("-tags").stdout)
 
 
 # --- stacks as text -------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def speedscope(recorded: sw.Recording, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The file for speedscope, which has every value."""
+    return json.loads(exported(recorded, "speedscope", tmp_path_factory.mktemp("speedscope")))
+
+
 @needs_recorder()
 @pytest.mark.parametrize("value", VALUES)
 def test_collapsed_and_speedscope_say_the_same(
-    recorded: sw.Recording, value: str, tmp_path: Path
+    recorded: sw.Recording, speedscope: Any, value: str, tmp_path: Path
 ) -> None:
     lines = exported(recorded, "collapsed", tmp_path, value=value).decode().splitlines()
     assert lines
@@ -170,7 +218,7 @@ def test_collapsed_and_speedscope_say_the_same(
         stack, _, count = line.rpartition(" ")
         assert re.fullmatch(r"[1-9]\d*", count)
         wanted.append((stack.split(";"), int(count)))
-    content = json.loads(exported(recorded, "speedscope", tmp_path))
+    content = speedscope
     assert content["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     names = [frame["name"] for frame in content["shared"]["frames"]]
     (profile,) = (one for one in content["profiles"] if one["name"] == value)
@@ -208,12 +256,58 @@ def test_perfetto_has_the_time_line(tmp_path: Path) -> None:
     assert events[0] == {
         **{"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": "mine"}}
     }
-    assert {event["ph"] for event in events[1:]} == {"C"}
+    assert {event["ph"] for event in events[1:]} == {"C", "M", "X"}
     ledgers = [event for event in events if event["name"] == "ledger, bytes"]
     assert [event["ts"] for event in ledgers] == (rows["time_ns"] / 1000).tolist()
     assert [sum(event["args"].values()) for event in ledgers] == rows["held_bytes"].tolist()
     growth = [event for event in events if event["name"] == "growth, bytes/s"]
     assert growth and all(isinstance(event["args"]["requested"], int) for event in growth)
+
+
+def test_lanes_of_threads_by_hand(tmp_path: Path) -> None:
+    """Windows of 2 ns over 1999 ns: two calls of thread 0 in neighbours, then one far away."""
+    ops = np.zeros(6, sw.OPS_DTYPE)
+    ops["time_ns"] = [0, 3, 3, 100, 1998, 1999]
+    ops["thread"] = [0, 0, 1, 1, 0, 1]
+    ops["kind"] = [0, 2, 0, 1, 0, 3]  # the last is the end of a thread, which is no call
+    ops["object"] = [0, 0, 1, 1, 1, 0]
+    ops["size"] = [10, 30, 7, 0, 5, 0]
+    one = sw.Recording.from_ops(ops, name="lanes")
+    events = json.loads(exported(one, "perfetto", tmp_path))["traceEvents"]
+    check_trace_events(events)
+    names = [(one["tid"], one["args"]["name"]) for one in events if one["ph"] == "M"]
+    assert names == [(0, "lanes"), (1, "thread 0"), (2, "thread 1")]
+    boxes = [
+        (one["tid"], one["ts"], one["dur"], *one["args"].values())
+        for one in events
+        if one["ph"] == "X"
+    ]
+    assert boxes == [
+        (1, 0.0, 0.004, 2, 40, 0),
+        (1, 1.998, 0.002, 1, 5, 0),
+        (2, 0.002, 0.002, 1, 7, 0),
+        (2, 0.1, 0.002, 0, 0, 1),
+    ]
+    rates = [
+        (one["ts"], one["args"]["requested"])
+        for one in events
+        if one["name"] == "allocated, bytes/s"
+    ]
+    # 10 bytes in 2 ns, then 37, then none until the last window.
+    assert rates == [(0.0, 5 * 10**9), (0.002, 37 * 10**9 // 2), (0.004, 0), (1.998, 25 * 10**8)]
+
+
+def test_lanes_add_up_to_the_summary(tmp_path: Path) -> None:
+    for one in (PLAIN, sw.Recording.from_ops(np.zeros(0, sw.OPS_DTYPE))):
+        events = json.loads(exported(one, "perfetto", tmp_path))["traceEvents"]
+        check_trace_events(events)
+        args = [event["args"] for event in events if event["ph"] == "X"]
+        summary = one.summary
+        requests = summary.allocs + summary.reallocs
+        assert sum(one["requests"] for one in args) == requests
+        assert sum(one["frees"] for one in args) == summary.frees
+        asked = summary.allocated_bytes + summary.reallocated_bytes
+        assert sum(one["requested_bytes"] for one in args) == asked
 
 
 def test_openmetrics_follows_the_specification(tmp_path: Path) -> None:
@@ -253,8 +347,41 @@ def test_npz_has_the_operations(tmp_path: Path) -> None:
         assert json.loads(str(arrays["meta"])) == one.meta
 
 
+@pytest.mark.parametrize("rows", [0, 1, 4000])
+def test_parquet_has_the_operations(rows: int, tmp_path: Path, monkeypatch: Any) -> None:
+    """In several row groups, the last of them not full; the metadata beside them."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(export, "PARQUET_ROWS", 1500)
+    swt, path = tmp_path / "a.swt", tmp_path / "a.parquet"
+    one = sw.Recording.from_ops(random_ops(5, 4000)[:rows], swt)
+    one.export(path, "parquet")
+    file = parquet.ParquetFile(path)
+    assert file.metadata.num_row_groups == (rows + 1499) // 1500
+    table = file.read()
+    assert table.column_names == list(sw.OPS_DTYPE.names or ())
+    for name in table.column_names:
+        assert np.array_equal(table[name].to_numpy(), one.ops[name])
+        assert str(table.schema.field(name).type) == str(sw.OPS_DTYPE[name])
+    assert json.loads(table.schema.metadata[b"spanwise.meta"]) == [list(pair) for pair in one.meta]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.parquet", "a.swt"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(sw.UnsupportedError, match="pip install 'spanwise"):
+        PLAIN.export(tmp_path / "x", "parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def needs(to: str) -> None:
+    """Skips a format whose library is not there."""
+    if to == "parquet":
+        pytest.importorskip("pyarrow")
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_an_empty_recording_and_one_without_sites(to: str, tmp_path: Path) -> None:
+    needs(to)
     for one in (sw.Recording.from_ops(PLAIN.ops[:0], name="nothing"), PLAIN):
         assert isinstance(exported(one, to, tmp_path), bytes)
 

@@ -29,6 +29,8 @@ PROBE = """<script>
         const place = line.getAttribute("x1");
         told.push([slider.value, moment.textContent, place, colours.size, sum].join("|"));
     };
+    const head = document.querySelector("header").getBoundingClientRect();
+    document.body.dataset.head = Math.round(head.bottom);
     look();
     slider.value = "0";
     slider.dispatchEvent(new Event("input"));
@@ -51,10 +53,10 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     probed.write_text(page.read_text(encoding="utf-8").replace("</body>", PROBE + "</body>"))
     words = [
         *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom"),
-        f"file://{probed}",
+        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=True)
+    dom = [*words, "--window-size=794,1123", "--dump-dom", f"file://{probed}"]
+    done = subprocess.run(dom, capture_output=True, text=True, timeout=300, check=True)
     assert [line for line in done.stderr.splitlines() if is_trouble(line)] == []
     (told,) = re.findall(r'data-told="([^"]*)"', done.stdout)
     first, second = (one.split("|") for one in told.split("||"))
@@ -62,3 +64,11 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     assert second[0] == "0" != first[0]
     assert first[1:3] != second[1:3] and first[4] != second[4]  # words, line and pixels moved
     assert int(first[3]) > 3  # it has colours
+    # The answer and its picture fit on the first printed page: A4 at 96 dots an inch, less margins.
+    (bottom,) = re.findall(r'data-head="(\d+)"', done.stdout)
+    assert int(bottom) < 1123 - 2 * 38
+    pdf = tmp_path / "x.pdf"
+    printed = [*words, "--no-pdf-header-footer", f"--print-to-pdf={pdf}", f"file://{page}"]
+    subprocess.run(printed, capture_output=True, timeout=300, check=True)
+    assert pdf.read_bytes()[:5] == b"%PDF-"
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) <= 8

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise.measure.field_rounds import ROW_FIELDS
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.process_ledger import ProcessLedger
 from spanwise.recordings.sites import Site, Sites
@@ -166,7 +167,7 @@ def big_sites() -> Sites:
 @functools.cache
 def big_optimum() -> sw.Optimum:
     tables = [sw.SizeClassTable.geometric(1.1 + i / 50) for i in range(30)]
-    return sw.optimize(RECORDING, 4, tables=tables, progress=False)
+    return sw.optimize(RECORDING, 4, tables=tables, waste_percent=100, progress=False)
 
 
 def big_replay() -> sw.Replay:
@@ -174,7 +175,7 @@ def big_replay() -> sw.Replay:
     left = {float(i): i for i in range(99)}
     fields: Any = (*[1] * 13, left, LONG, None, samples, samples)
     run = sw.Run(*fields)
-    return sw.Replay("mine", LONG, 1, 1, 0, 1, "pages", None, (run,) * 100)
+    return sw.Replay("mine", LONG, 1, 1, 0, 1, 1, "pages", None, (run,) * 100)
 
 
 @functools.cache
@@ -189,6 +190,22 @@ GC_LINES = [
     " 12MB->13MB->8MB (16MB goal)"
 ]
 
+FIELD_ROW = dict.fromkeys(ROW_FIELDS) | {"program": "ls", "allocator": "glibc", "round": 0}
+
+
+def stack_pointer() -> sw.StackPointer:
+    stack = sw.Stack()
+    return stack.register(stack.push(5))
+
+
+def big_events() -> sw.CollectorEvents:
+    with sw.CollectedHeap() as heap:
+        heap.record_events()
+        for _ in range(200):
+            heap.collect()
+        return heap.events()
+
+
 BIG: dict[str, Callable[[], Any]] = {
     "Block": lambda: sw.Heap(dry=True).alloc(1 << 40),
     "BuddyAllocator": lambda: sw.BuddyAllocator(1 << 40),
@@ -196,17 +213,28 @@ BIG: dict[str, Callable[[], Any]] = {
     "Memory": lambda: sw.Memory(*[b"x" * 1000] * 5000),
     "RecyclableMemory": lambda: sw.RecyclableMemory(sw.ScalableAllocator()),
     "ScalableAllocator": sw.ScalableAllocator,
+    "ScalableBlock": lambda: sw.ScalableAllocator().alloc(1 << 20),
     "ScalableStats": lambda: sw.ScalableAllocator().stats(),
+    "MemoryAllocator": lambda: sw.MemoryAllocator(1 << 40),
+    "Stack": sw.Stack,
+    "StackBlock": lambda: sw.Stack().push(5),
+    "StackPointer": stack_pointer,
+    "StackStats": lambda: sw.Stack().stats(),
     "Reader": lambda: sw.Reader(bytes(1 << 20)),
     "Arena": sw.Arena,
     "ArenaStats": lambda: sw.Arena().stats(),
+    "ArenaTracker": sw.ArenaTracker,
     "Build": lambda: sw.Build(Path("/x"), {"table": {"name": "a", "hash": "b"}, "flags": [LONG]}),
     "CollectedHeap": sw.CollectedHeap,
     "CollectedObject": lambda: big_graph()[1],
+    "CollectorEvents": big_events,
     "Comparison": lambda: sw.Comparison(big_ledgers()),
     "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),
     "Cycle": lambda: sw.CollectedHeap().collect(),
     "Explanation": lambda: sw.SizeClassTable.go().explain(33),
+    "Field": lambda: sw.Field([FIELD_ROW] * 500),
+    "FieldCase": lambda: sw.FieldCase("ls", "", ("ls", LONG)),
+    "FieldFit": lambda: sw.FieldFit("ls", sw.SizeClassTable.c16(), False, LONG[:900], None),
     "Frontier": lambda: sw.Frontier(as_rows(np.repeat(frontier_rows(), 500))),
     "GcTrace": lambda: sw.parse_gctrace(GC_LINES * 500),
     "Graph": lambda: big_graph()[2],
@@ -223,6 +251,8 @@ BIG: dict[str, Callable[[], Any]] = {
     "Optimum": big_optimum,
     "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),
     "PeerRow": functools.partial(PeerRow, "jemalloc", (5,), 1, "jemalloc", 4),
+    "Pool": lambda: sw.Pool(sw.Heap(), 1 << 40),
+    "PoolStats": lambda: sw.Pool(sw.Heap(), 1 << 40).stats(),
     "ProcessLedger": big_process,
     "RangeAllocator": lambda: sw.RangeAllocator(1 << 60),
     "RangeStats": lambda: sw.RangeAllocator(1 << 60).stats(),
@@ -237,9 +267,15 @@ BIG: dict[str, Callable[[], Any]] = {
     "Site": lambda: big_sites()[0],
     "Sites": big_sites,
     "SizeClassTable": sw.SizeClassTable.tcmalloc,
+    "SlabBlock": lambda: sw.TieredSlabs(sw.Heap(), capacity=4).alloc(5),
+    "SlabsStats": lambda: sw.TieredSlabs(sw.Heap(), capacity=4).stats(),
     "Summary": lambda: RECORDING.summary,
     "Sweep": big_sweep,
+    "TieredSlabs": lambda: sw.TieredSlabs(sw.Heap(), range(16, 144, 16), capacity=4),
+    "TrackedArena": lambda: sw.TrackedArena(1, LONG[:900], 0, 1, 2, 3, 4, (1 << 63,) * 8),
+    "TrackerTotals": lambda: sw.TrackerTotals(*range(10)),
     "Trial": lambda: big_optimum().trial,
+    "WeakObject": lambda: big_weak(),  # noqa: PLW0108 - it is defined below
 }
 
 
@@ -247,6 +283,11 @@ def big_graph() -> tuple[sw.CollectedHeap, sw.CollectedObject, sw.Graph]:
     heap = sw.CollectedHeap()
     kind = heap.add_type(LONG, 16, [0, 1])
     return heap, heap.new(kind, 1 << 20), heap.build(kind, sw.binary_tree(10), keep=range(2047))
+
+
+def big_weak() -> sw.WeakObject:
+    heap, target, _ = big_graph()
+    return heap.weak(target)
 
 
 def frontier_rows() -> np.ndarray[Any, np.dtype[np.void]]:

@@ -19,7 +19,7 @@ from tests.python.sweeps.sweep_tools import TABLES, settled
 
 # --- what a row says ------------------------------------------------------------------------------
 
-FULLEST = sw.HeapOptions(placement="fullest")
+KNOBS = sw.HeapOptions(placement="lasting", batch_spans=2, batch_by_use=True)
 
 
 @pytest.mark.parametrize("at", ["peak", "peak-resident", "end", 0.5, "250ms"])
@@ -31,14 +31,14 @@ def test_rows_are_the_ledgers(
     monkeypatch.setattr(worker, "BLOCK_OPS", 700)  # the moment falls inside a block
     inside = sw.Recording.from_ops(random_ops(3, 2500))
     recordings = [*(sw.Recording.open(path) for path in files), inside]
-    found = sw.sweep(recordings, TABLES, at=at, options=FULLEST, workers=1)
+    found = sw.sweep(recordings, TABLES, at=at, options=KNOBS, workers=1)
     assert not found.failures
     assert [(r["recording"], r["table"]) for r in found] == [
         (one.name, table) for one in recordings for table in TABLES
     ]
     for i, row in enumerate(found):
         recording = recordings[i // len(TABLES)]
-        ledger = recording.ledger(row["table"], at, options=FULLEST)
+        ledger = recording.ledger(row["table"], at, options=KNOBS)
         assert {n: row[n] for n in LEDGER_FIELDS} == {n: getattr(ledger, n) for n in LEDGER_FIELDS}
         assert {n: row[n] for n in STATS_FIELDS} == {
             n: getattr(ledger.stats, n) for n in STATS_FIELDS
@@ -68,7 +68,7 @@ def test_recordings_of_one_name_stay_apart(files: list[str]) -> None:
     found = sw.sweep(pair, ["go", "pow2"])
     assert len({row["recording"] for row in found}) == 2
     assert found.ranking()[0][1] == sum(
-        r["held_bytes"] for r in found if r["table"] == found.best().name
+        r["peak_resident_bytes"] for r in found if r["table"] == found.best().name
     )
 
 
@@ -147,7 +147,7 @@ def test_answers(files: list[str]) -> None:
     assert dict(ranking) == sums
     assert found.best("waste_bytes") == sw.SizeClassTable.named(min(sums, key=sums.__getitem__))
     one = found.ranking(recording=found[0]["recording"])
-    assert dict(one) == {row["table"]: row["held_bytes"] for row in found[:5]}
+    assert dict(one) == {row["table"]: row["peak_resident_bytes"] for row in found[:5]}
     with pytest.raises(sw.InvalidError, match="field 'size' is unknown"):
         found.best("size")
     with pytest.raises(sw.InvalidError, match="recording 'x'"):
@@ -164,7 +164,7 @@ def test_answers(files: list[str]) -> None:
 
 def test_who_refuses_is_not_best(files: list[str]) -> None:
     found = sw.sweep(files[0], ["go", "pow2"])
-    worse = {**found[1], "failed": 1, "held_bytes": 0}
+    worse = {**found[1], "failed": 1, "held_bytes": 0, "peak_resident_bytes": 0}
     specs = [tasks.table_spec(sw.SizeClassTable.named(name)) for name in ("go", "pow2")]
     assert sw.Sweep([found[0], worse], specs).best().name == "go"
 

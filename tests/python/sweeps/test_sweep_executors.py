@@ -170,7 +170,7 @@ def killer(pids: Any) -> Callable[[int], None]:
 
 def test_a_dask_worker_killed_in_mid_sweep(files: list[str], cluster: Any) -> None:
     with cluster.get_client() as client:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2, timeout=300)
         progress = killer(lambda: client.run(os.getpid).values())
         found = sw.sweep(files, MANY, executor=client.get_executor(), progress=progress)
     assert settled(found) == settled(sw.sweep(files, MANY))
@@ -190,10 +190,10 @@ def test_a_process_killed_in_mid_sweep(files: list[str]) -> None:
 DEADLY = """
 import os
 from spanwise.sweeps import engines
-def deadly(text):
+def deadly(text, content):
     if '"name": "pow2"' in text:
         os._exit(9)
-    return engines.run_in_worker(text)
+    return engines.run_in_worker(text, content)
 """
 
 
@@ -205,8 +205,8 @@ def test_a_process_that_dies_at_one_table(
     module = __import__("sweep_deadly")
     submit = engines.ProcessEngine.submit
 
-    def changed(self: Any, task: Any) -> Any:
-        return self._pool.submit(module.deadly, task.to_json())
+    def changed(self: Any, task: Any, content: bytes | None = None) -> Any:
+        return self._pool.submit(module.deadly, task.to_json(), content)
 
     monkeypatch.setattr(engines.ProcessEngine, "submit", changed)
     path = tmp_path / "s.jsonl"

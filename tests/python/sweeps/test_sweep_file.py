@@ -168,12 +168,15 @@ def test_an_interrupted_sweep_has_its_rows(files: list[str], tmp_path: Path) -> 
 
 LONG_SWEEP = """
     import sys
+    import time
     import numpy as np
     import spanwise as sw
     def main():
         tables = [f"geometric-{1.2 + i / 1000:.3f}" for i in range(200)]
         def tell(count):
             print(count, flush=True)
+            if count >= 150:  # however late the signal is, there is something left to do
+                time.sleep(600)
         sw.sweep(sys.argv[1], tables, executor=sys.argv[2], output=sys.argv[3], workers=2,
                  progress=tell)
     if __name__ == "__main__":
@@ -183,7 +186,7 @@ LONG_SWEEP = """
 
 def assert_ends(pid: int) -> None:
     """A worker of a parent that is gone does not stay."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
@@ -199,7 +202,7 @@ def assert_ends(pid: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.Signals) -> None:
     long = tmp_path / "long.swt"
-    ops = np.zeros(200_000, sw.OPS_DTYPE)
+    ops = np.zeros(100_000, sw.OPS_DTYPE)
     ops["kind"][1::2] = 1
     ops["size"][0::2] = 100
     sw.Recording.from_ops(ops, long)
@@ -215,7 +218,7 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
             os.killpg(process.pid, number)  # as a terminal does
         else:
             process.kill()
-        process.wait(90)
+        process.wait(300)
         assert process.returncode != 0
     before = sw.Sweep.open(path)
     kept = len(before)
@@ -231,29 +234,33 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, executor: str, number: signal.S
 
 
 def test_the_simulation_leaves_the_gil() -> None:
-    """While one thread simulates in a single C call, this one runs."""
+    """While one thread simulates in a single C call, this one runs.
+
+    A busy system may leave it out of many calls, but not of all.
+    """
     ops = np.zeros(4_000_000, sw.OPS_DTYPE)
     ops["kind"][1::2] = 1
     ops["size"][0::2] = 100
     simulation = Simulation(sw.SizeClassTable.go())
-    begun, ended = threading.Event(), threading.Event()
 
-    def work() -> None:
+    def work(begun: threading.Event, ended: threading.Event) -> None:
         start = _lib.pointer(ops, "const sw_op *")
         begun.set()
         _lib.lib.sw_runner_run(simulation._runner, start, len(ops), 0, _lib.ffi.NULL, _lib.ffi.NULL)
         ended.set()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    begun.wait()
-    ticks = 0
-    while not ended.is_set():
-        ticks += 1
-        time.sleep(
-            0.0005
-        )  # gives the GIL up: with it held in C this loop turns a few times at most
-    thread.join()
+    ticks, until = 0, time.monotonic() + 120
+    while ticks <= 10 and time.monotonic() < until:
+        begun, ended = threading.Event(), threading.Event()
+        thread = threading.Thread(target=work, args=(begun, ended))
+        thread.start()
+        begun.wait()
+        ticks = 0
+        while not ended.is_set():
+            ticks += 1
+            # gives the GIL up: with it held in C this loop turns a few times at most
+            time.sleep(0.0005)
+        thread.join()
     simulation.close()
     assert ticks > 10
 

@@ -140,7 +140,7 @@ class Adversary:
         """Live objects that cover an address which is `place` modulo `modulus`."""
         found = set()
         for object_id, size in self.sizes.items():
-            start = self.simulation.address(object_id)
+            start = int(self.simulation.addresses(np.array([object_id], np.uint32))[0])
             if any(address % modulus == place for address in range(start, start + size)):
                 found.add(object_id)
         return found
@@ -166,9 +166,9 @@ class InARow:
                 self._next += int(row["size"])
         self.done += batch.count
 
-    def address(self, object_id: int) -> int:
-        """Where the object lies."""
-        return self._at[object_id]
+    def addresses(self, object_ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """Where the objects lie."""
+        return np.array([self._at[object_id] for object_id in object_ids.tolist()], np.uint64)
 
 
 def follow_rounds(ops: NDArray[np.void], model: Adversary, objects: int, largest: int) -> list[int]:

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that an earlier build compiled: kept in the user's cache folder, and used again.
+
+Most of the library's sources do not see the table, so a build of another one compiles those that
+do. What is kept, below the folder of `cache_folder`:
+
+    ab/KEY.json    of one source, its flags and the compiler: up to 8 variants, each with the
+                   digests of all files that the compiler read, and the digest of the object
+    ab/DIGEST.o    the object
+
+The key is a digest of the compiler (the bytes of its program, and what it says of its version), of
+the flags, of the source's name and of the names of the headers that the build has generated. A
+variant fits if every file still has its digest. In keys the folders of a build are names, so
+objects are found wherever the next build grows; they name no folder (-ffile-prefix-map).
+
+Files are written beside their place and renamed, so builds may work at the same time. An object
+whose digest is not the one on record is not used. What goes wrong here costs a compilation and is
+no error. Beyond the limit those go that were not used for longest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "SPANWISE_CACHE"
+"""A folder by its absolute path; anything else, such as "off": no objects are kept."""
+LIMIT_BYTES = 256 << 20
+VARIANTS_MAX = 8
+_FORMAT = 1
+_UNFINISHED, _UNFINISHED_SECONDS = "unfinished-", 3600
+_ENVIRONMENT = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+)
+"""Variables that change what a compiler makes."""
+_KNOWN = re.compile(
+    r"-O\w*|-w|-W[\w=+-]*|-[DU]\w+(?:=.*)?|-std=[\w:+]+|-pipe|-pthread|-pedantic[\w-]*"
+    r"|-m[\w-]+(?:=(?!native)[\w.+-]+)?|-f(?:no-|PIC|pic|wrapv|strict-|signed-|unsigned-)[\w-]*"
+)
+"""Options of which a key says all; others name files, or write some beside the object."""
+
+
+def cache_folder() -> Path | None:
+    """Where objects are kept: below $SPANWISE_CACHE, or `spanwise` in the user's cache folder.
+
+    Returns:
+        None where the variable switches the cache off, or there is no home.
+    """
+    named = os.environ.get(VARIABLE)
+    place = Path(named) if named else _user_cache() / "spanwise"
+    return place / "objects" if place.is_absolute() else None
+
+
+def _user_cache() -> Path:
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():
+        return named
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # the system knows no home of this user
+        return Path()
+
+
+class ObjectCache:
+    """The kept objects, for one build by one compiler.
+
+    Attributes:
+        reused: objects that were found.
+        compiled: those that were not.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        words: Sequence[str],
+        version: str,
+        places: Mapping[str, Path],
+        limit_bytes: int = LIMIT_BYTES,
+    ) -> None:
+        """Objects in `folder`, which is made; where it cannot be used nothing is kept or found.
+
+        Args:
+            folder: as of `cache_folder`.
+            words: the compiler's program and leading options.
+            version: what the compiler says of itself.
+            places: folders of this build, by the names that keys have for them.
+            limit_bytes: of all objects together.
+        """
+        self.reused = self.compiled = 0
+        self._limit_bytes = limit_bytes
+        self._places = {f"<{name}>": str(path.resolve()) for name, path in places.items()}
+        names = {place: name for name, place in self._places.items()}
+        names |= {str(path.absolute()): f"<{name}>" for name, path in places.items()}
+        # Of folders that lie in each other the inner one comes first.
+        self._names = sorted(names.items(), key=lambda pair: -len(pair[0]))
+        self._digests: dict[str, str | None] = {}
+        self._real: dict[str, str] = {}
+        self._compiler = _compiler_digest(words, version)
+        usable = folder is not None and self._compiler is not None and _is_ours(folder)
+        self._folder = folder if usable else None
+
+    def key(self, source: Path, flags: Sequence[str], generated: Sequence[Path]) -> str:
+        """The key of a source that is compiled with these flags.
+
+        Args:
+            source: the C file.
+            flags: all flags but the compiler's own leading ones.
+            generated: headers of the build; their names count, since one may hide another's.
+        """
+        named = [[self._named(str(word)) for word in words] for words in (flags, generated)]
+        told = [_FORMAT, self._compiler, *named, self._named(str(source))]
+        return _digest(json.dumps(told).encode())
+
+    def fetch(self, key: str, to: Path) -> bool:
+        """Copies the object of a variant that fits to `to`; False: there is none."""
+        for variant in self._variants(key):
+            with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
+                if any(self._digest_of(name) != was for name, was in variant["files"].items()):
+                    continue
+                kept = self._object(variant["object"])
+                content = kept.read_bytes()
+                if _digest(content) != variant["object"]:
+                    continue
+                to.write_bytes(content)
+                os.utime(kept)
+                os.utime(self._manifest(key))
+                self.reused += 1
+                return True
+        self.compiled += 1
+        return False
+
+    def keep(self, key: str, made: Path, dependencies: Path) -> None:
+        """Keeps an object.
+
+        Args:
+            key: as of `key`.
+            made: the object.
+            dependencies: the rule of make that the compiler wrote (-MD): the files that it read.
+        """
+        if self._folder is None:
+            return
+        with suppress(OSError, ValueError):
+            names = [self._real_name(path) for path in _files_of_rule(dependencies)]
+            files = {name: self._digest_of(name) for name in names}
+            if not files or None in files.values():
+                return
+            content = made.read_bytes()
+            variant = {"files": files, "object": _digest(content)}
+            others = [one for one in self._variants(key) if one.get("files") != files]
+            _write_whole(self._object(_digest(content)), content)
+            kept = json.dumps([variant, *others[: VARIANTS_MAX - 1]])
+            _write_whole(self._manifest(key), kept.encode())
+
+    def shrink(self) -> None:
+        """Beyond the limit, removes what was not used for longest, down to four fifths of it."""
+        if self._folder is None:
+            return
+        with suppress(OSError):
+            files = sorted(_kept_files(self._folder))
+            held = sum(size for _, size, _ in files)
+            wanted = held if held <= self._limit_bytes else self._limit_bytes * 4 // 5
+            old = time.time() - _UNFINISHED_SECONDS
+            for used, size, path in files:
+                if held > wanted or (path.name.startswith(_UNFINISHED) and used < old):
+                    path.unlink(missing_ok=True)
+                    held -= size
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _manifest(self, key: str) -> Path:
+        assert self._folder is not None
+        return self._folder / key[:2] / f"{key[2:]}.json"
+
+    def _object(self, digest: str) -> Path:
+        assert self._folder is not None
+        return self._folder / digest[:2] / f"{digest[2:]}.o"
+
+    def _variants(self, key: str) -> list[dict[str, Any]]:
+        if self._folder is None:
+            return []
+        try:
+            found = json.loads(self._manifest(key).read_bytes())
+        except (OSError, ValueError):
+            return []
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    # --- names and digests ------------------------------------------------------------------------
+
+    def _named(self, text: str) -> str:
+        """A path or a flag, in which folders of this build are names."""
+        for place, name in self._names:
+            text = re.sub(re.escape(place) + r"(?=[/=]|$)", name, text)
+        return text
+
+    def _real_name(self, path: str) -> str:
+        """Of a file's real path. A header is read by most sources, and each is resolved once."""
+        if path not in self._real:
+            self._real[path] = self._named(str(Path(path).resolve()))
+        return self._real[path]
+
+    def _digest_of(self, name: str) -> str | None:
+        """Of a file's content; None: it cannot be read. Each file is read once."""
+        if name not in self._digests:
+            folder, slash, below = name.partition("/")
+            path = Path(self._places.get(folder, folder) + slash + below)
+            try:
+                self._digests[name] = _digest(path.read_bytes())
+            except OSError:
+                self._digests[name] = None
+        return self._digests[name]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _compiler_digest(words: Sequence[str], version: str) -> str | None:
+    """Of a compiler and its leading options; None: a key cannot say all of them."""
+    if not all(_KNOWN.fullmatch(word) for word in words[1:]):
+        return None
+    try:
+        program = _digest(Path(words[0]).read_bytes())
+    except OSError:
+        return None
+    around = [os.environ.get(name) for name in _ENVIRONMENT]
+    told = [Path(words[0]).name, program, version, *words[1:], around]
+    return _digest(json.dumps(told).encode())
+
+
+def _is_ours(folder: Path) -> bool:
+    """Makes the folder; whether it is this user's, and nobody else may write there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        told = folder.stat()
+    except OSError:
+        return False
+    return told.st_uid == os.geteuid() and not told.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _files_of_rule(dependencies: Path) -> list[str]:
+    """The paths behind the colon of a rule of make, `object: file file`.
+
+    Raises:
+        ValueError: it is no such rule.
+    """
+    text = dependencies.read_text(encoding="utf-8").replace("\\\n", " ")
+    _, colon, rest = text.partition(": ")
+    if not colon:
+        raise ValueError(f"{dependencies}: no rule of make")
+    words = re.findall(r"(?:\\.|[^\s\\])+", rest)
+    return [re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words]
+
+
+def _write_whole(place: Path, content: bytes) -> None:
+    """Whole or not at all, whoever else writes or reads it."""
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    number, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=place.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        Path(name).replace(place)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _kept_files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """When each file was used last, its bytes, and its path."""
+    for path in folder.glob("*/*"):
+        told = path.lstat()
+        yield told.st_mtime, told.st_size, path

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spanwise field: real programs under several allocators, memory and time of each, in one table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from spanwise import plots
+from spanwise.commands._common import SubParsers, add_told, new_command, print_json
+from spanwise.commands._executors import executor_of
+from spanwise.commands._sessions import add_session_options, check_session, tell_session
+from spanwise.errors import InvalidError
+from spanwise.measure.field_cases import EVERYBODY, FieldCase, case_of, read_cases
+from spanwise.measure.field_fits import FieldFit, fit_cases
+from spanwise.measure.field_result import Field
+from spanwise.measure.fields import FieldInterrupted, field
+
+
+def add(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(
+        commands,
+        "field",
+        "run programs under several allocators in turns; memory and time of each in one table",
+        "spanwise field --fit fits -o field.jsonl --plot field.png -- python3 -c 'print(1)'",
+        run,
+    )
+    add_told(
+        parser,
+        "Told is the peak RSS first. With --fit DIR the recordings lie in DIR/PROGRAM; of one of"
+        " them spanwise optimize tells the row 'limit', too: what perfect packing would have"
+        " resident, the highest requested bytes.",
+    )
+    parser.add_argument(
+        "--cases",
+        metavar="FILE.json",
+        help="programs with their inputs: a list of {program, input, argv, environment}",
+    )
+    parser.add_argument(
+        "--allocator",
+        action="append",
+        metavar="A",
+        help=f"{', '.join(EVERYBODY)}, or the path of a library that defines malloc; give it again"
+        " for each (default: all of these that are here)",
+    )
+    parser.add_argument(
+        "--fit",
+        metavar="DIR",
+        help="record each case, fit a table to the first input of each program, build it, and run"
+        " it, too; what lies in DIR from the last time is taken",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="runs of each (default 5)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=120.0, metavar="S", help="of a run, seconds (default 120)"
+    )
+    add_session_options(parser, "run", "here", "also draw the peaks of resident memory")
+    parser.add_argument("--csv", metavar="FILE.csv", help="also write the runs there")
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- PROGRAM ARGS",
+        help="one case, in place of --cases",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the table; 1 when a run failed."""
+    check_session(options, "here", [options.csv])
+    cases = _cases(options)
+    fits: dict[str, FieldFit] = {}
+    if options.fit:
+        fits = fit_cases(cases, options.fit)
+        for one in fits.values():
+            print(f"spanwise: {one.program}: {one.verdict}", file=sys.stderr)
+    try:
+        with executor_of(options.executor, options.workers) as executor:
+            found = field(
+                cases,
+                options.allocator or EVERYBODY,
+                fits=fits,
+                rounds=options.rounds,
+                timeout_s=options.timeout,
+                executor=executor,
+                output=options.output,
+            )
+    except FieldInterrupted as stop:
+        tell_session(stop.result, "run")
+        _write(stop.result, options)
+        raise
+    tell_session(found, "run")
+    _write(found, options)
+    return int(bool(found.failures))
+
+
+def _cases(options: argparse.Namespace) -> list[FieldCase]:
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if bool(words) == bool(options.cases):
+        raise InvalidError("give --cases FILE.json, or one program after --")
+    return read_cases(options.cases) if options.cases else [case_of(words)]
+
+
+def _write(found: Field, options: argparse.Namespace) -> None:
+    """All forms that were asked for, also of a field that was interrupted."""
+    if options.csv:
+        found.to_csv(Path(options.csv))
+    if options.plot and len(found) > len(found.failures):
+        plots.save(found.plot(), options.plot)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        print(found)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a field runs: programs with their inputs, and the allocators that serve them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spanwise import errors
+from spanwise.heap.options import DEFAULT, HeapOptions, check_real
+from spanwise.measure.replayer import PEERS, allocator_named
+from spanwise.measure.running import find_face
+from spanwise.recordings.preload import words_of
+from spanwise.results.values import Result
+
+SPANWISE, GLIBC, FITTED = "spanwise", "glibc", "fitted"
+EVERYBODY = (SPANWISE, *PEERS)
+"""The allocators of a field, if nothing else is asked for; FITTED joins where a table was built."""
+
+_KEYS = {"program", "input", "argv", "environment"}
+
+
+@dataclass(frozen=True)
+class FieldCase(Result):
+    """A program with one of its inputs. It runs in an empty folder of its own each time.
+
+    Attributes:
+        program: what it is called.
+        input: what its input is called.
+        argv: program and arguments; files by absolute paths.
+        environment: variables that are added to those of this process.
+    """
+
+    program: str
+    input: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a file of cases has it."""
+        return {
+            "program": self.program,
+            "input": self.input,
+            "argv": list(self.argv),
+            "environment": dict(self.environment),
+        }
+
+    @property
+    def hash(self) -> str:
+        """Of what is run, whatever it is called."""
+        said = [list(self.argv), sorted(self.environment.items())]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Server:
+    """An allocator that serves a case.
+
+    Attributes:
+        name: of the allocator.
+        library: its file, preloaded.
+        sha256: hash of that.
+        own: it is ours, and tells its ledger.
+        predicted_bytes: the highest resident bytes that a simulated heap has; None: not known.
+        options: of ours: how it places objects and gives memory back.
+    """
+
+    name: str
+    library: str
+    sha256: str
+    own: bool = False
+    predicted_bytes: int | None = None
+    options: HeapOptions = DEFAULT
+
+
+def read_cases(path: str | os.PathLike[str]) -> list[FieldCase]:
+    """The cases of a JSON file: a list of objects with program, input, argv and environment.
+
+    Only argv must be there.
+
+    Raises:
+        InvalidError: naming the case and what is wrong with it.
+        OSError: it cannot be read.
+    """
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise errors.InvalidError(f"{os.fspath(path)}: not JSON: {error}") from None
+    if not isinstance(value, list) or not value:
+        raise errors.InvalidError(f"{os.fspath(path)}: must be a list of at least one case")
+    return [_case(each, f"{os.fspath(path)}: case {i}") for i, each in enumerate(value, 1)]
+
+
+def _case(value: Any, place: str) -> FieldCase:
+    if not isinstance(value, dict) or "argv" not in value:
+        raise errors.InvalidError(f"{place}: must be an object with argv")
+    unknown = sorted(set(value) - _KEYS)
+    if unknown:
+        known = ", ".join(sorted(_KEYS))
+        raise errors.InvalidError(f"{place}: unknown key {unknown[0]!r}; the keys are {known}")
+    argv, environment = value["argv"], value.get("environment", {})
+    if not isinstance(argv, list) or not argv or not all(isinstance(one, str) for one in argv):
+        raise errors.InvalidError(f"{place}: argv must be a list of words")
+    texts = isinstance(environment, dict) and all(
+        isinstance(one, str) for one in environment.values()
+    )
+    if not texts:
+        raise errors.InvalidError(f"{place}: environment must be an object of texts")
+    return case_of(argv, value.get("program"), value.get("input"), environment)
+
+
+def case_of(
+    argv: Sequence[str | os.PathLike[str]],
+    program: str | None = None,
+    input: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> FieldCase:
+    """A case; without names it is called by its words."""
+    words = words_of(argv)
+    told = Path(words[0]).name if program is None else str(program)
+    rest = " ".join(" ".join(words[1:]).split()) if input is None else str(input)
+    short = rest if len(rest) <= 40 else f"{rest[:37]}..."
+    return FieldCase(told, short if input is None else rest, tuple(words), dict(environment or {}))
+
+
+def check_cases(cases: Sequence[FieldCase]) -> None:
+    """Refuses no case at all, and two of one name that run different things."""
+    if not cases:
+        raise errors.InvalidError("no case to run; give at least one")
+    seen: dict[tuple[str, str], str] = {}
+    for case in cases:
+        if seen.setdefault((case.program, case.input), case.hash) != case.hash:
+            raise errors.InvalidError(
+                f"two different cases are called {case.program}, {case.input}; rename one"
+            )
+
+
+# --- allocators -----------------------------------------------------------------------------------
+
+
+def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
+    """The allocators of names; and of those that are not here the mend.
+
+    Raises:
+        InvalidError: a name is no allocator.
+    """
+    found: list[Server] = []
+    missing: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        if name == SPANWISE:
+            found.append(server_of(name, find_face(None, None), own=True))
+            continue
+        asked = allocator_named(name)
+        # A program may be linked with another malloc than the C library's.
+        path = loaded_library("libc.so.6" if name == GLIBC else asked.preload)
+        if path is None:
+            missing[name] = asked.missing
+        else:
+            found.append(server_of(asked.label, path))
+    return found, missing
+
+
+def built_server(name: str, folder: Path, predicted_bytes: int | None = None) -> Server:
+    """The preloaded malloc of a build."""
+    return server_of(name, find_face(folder, None), own=True, predicted_bytes=predicted_bytes)
+
+
+def policy_servers(policies: Iterable[HeapOptions]) -> list[Server]:
+    """The installed preloaded malloc under other options, each called by what it changes.
+
+    Raises:
+        TypeError, InvalidError: they are no options of a real heap, or change nothing.
+    """
+    found: dict[str, Server] = {}
+    for options in policies:
+        name = policy_name(options)
+        check_real(options)
+        found[name] = server_of(name, find_face(None, None), own=True, options=options)
+    return list(found.values())
+
+
+def policy_name(options: HeapOptions) -> str:
+    """What an allocator of these options is called: "placement fullest, decay_ms 0"."""
+    if not isinstance(options, HeapOptions):
+        raise TypeError(f"policies must be HeapOptions, not {type(options).__name__}")
+    usual = DEFAULT.to_dict()
+    changed = [f"{k} {value}" for k, value in options.to_dict().items() if value != usual[k]]
+    if not changed:
+        raise errors.InvalidError(f"policies: the default is {SPANWISE!r}; name it as an allocator")
+    return ", ".join(changed)
+
+
+def server_of(name: str, library: Path, **known: Any) -> Server:
+    """An allocator by its file; further arguments as of `Server`."""
+    return Server(name, str(library), library_sha256(library), **known)
+
+
+def library_sha256(library: Path) -> str:
+    """Hash of a file, kept as long as it is the same one."""
+    known = library.stat()
+    return _sha256(str(library), known.st_mtime_ns, known.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256(library: str, _time_ns: int, _bytes: int) -> str:
+    return hashlib.sha256(Path(library).read_bytes()).hexdigest()
+
+
+@functools.cache
+def loaded_library(name: str) -> Path | None:
+    """The file that the dynamic linker takes for a name, seen by preloading it; None: none.
+
+    The linker only warns of a library that it does not find, and the C library's malloc serves.
+    """
+    script = 'LD_PRELOAD="$0" exec cat /proc/self/maps'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, name],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LD_PRELOAD": ""},
+    )
+    stem = Path(name).name.partition(".so")[0]
+    for line in done.stdout.splitlines():
+        path = Path(line.split(maxsplit=5)[-1])
+        if path.is_absolute() and path.name.partition(".so")[0] == stem:
+            return path
+    return None
+
+
+__all__ = [
+    "EVERYBODY",
+    "FITTED",
+    "GLIBC",
+    "SPANWISE",
+    "FieldCase",
+    "Server",
+    "built_server",
+    "case_of",
+    "check_cases",
+    "find_servers",
+    "policy_name",
+    "policy_servers",
+    "read_cases",
+]

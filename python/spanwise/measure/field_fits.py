@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table for each program of a field: recorded, fitted to its first input, built, predicted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spanwise import errors
+from spanwise.builds.build import build
+from spanwise.builds.programs import BuildError
+from spanwise.measure.field_cases import FieldCase, check_cases
+from spanwise.measure.field_rounds import variables_of
+from spanwise.measure.running import FACE_TABLE
+from spanwise.optimizer.search import optimize
+from spanwise.recordings.recorder import run_recorded
+from spanwise.recordings.recording import Recording
+from spanwise.results.files import write_whole
+from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.results.values import Result
+from spanwise.sweeps.plans import made_by
+from spanwise.tables.table import SizeClassTable
+
+FILE, TABLE = "fit.json", "table.json"
+
+
+@dataclass(frozen=True)
+class FieldFit(Result):
+    """The table that was fitted to the first input of a program.
+
+    Attributes:
+        program: what it is called.
+        table: what was found.
+        holds: whether it saves anything there; else the stock table stays and nothing is built.
+        verdict: what the optimiser says.
+        folder: of the build; None: there is none.
+        why_not: why; "" where there is one.
+        predicted: by hash of each case the highest resident bytes of a simulated heap under the
+            stock table and under this one.
+    """
+
+    program: str
+    table: SizeClassTable
+    holds: bool
+    verdict: str
+    folder: Path | None
+    why_not: str = ""
+    predicted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "program": self.program,
+            "table": self.table.to_dict(),
+            "holds": self.holds,
+            "verdict": self.verdict,
+            "folder": None if self.folder is None else str(self.folder),
+            "why_not": self.why_not,
+            "predicted": {case: list(pair) for case, pair in self.predicted.items()},
+        }
+
+
+def fit_cases(
+    cases: Iterable[FieldCase],
+    folder: str | os.PathLike[str],
+    *,
+    built: bool = True,
+    progress: Progress = None,
+    **rules: Any,
+) -> dict[str, FieldFit]:
+    """Records each case, fits a table to the first input of each program, builds it.
+
+    The other inputs are not looked at before the table is chosen. What lies in the folder from an
+    earlier time is taken as it is, if it is of the same cases and was made by the same spanwise.
+
+    Args:
+        cases: programs with their inputs; the first one of a program is fitted to.
+        folder: where recordings (`PROGRAM/N.swt`), what was found (`PROGRAM/fit.json`) and builds
+            (`PROGRAM/build`) go; it is made.
+        built: whether a table that holds is built.
+        progress: as of `Recording.ledger`; the steps are programs.
+        rules: arguments of `optimize`.
+
+    Returns:
+        By program what was found for it.
+
+    Raises:
+        SpanwiseError: a program cannot be recorded, or not be fitted to.
+        OSError: the system refused to write.
+    """
+    wanted = list(cases)
+    check_cases(wanted)
+    programs: dict[str, list[FieldCase]] = {}
+    for case in wanted:
+        programs.setdefault(case.program, []).append(case)
+    with progress_bar(progress, len(programs), "fits", "programs") as tell:
+        return {
+            name: _fit(name, own, Path(folder), {"built": built, "rules": rules}, tell)
+            for name, own in programs.items()
+        }
+
+
+def recording_path(folder: Path, program: str, number: int) -> Path:
+    """Where the recording of a program's input lies, its first one is 0."""
+    name = "".join(one if one.isalnum() or one in "+-._" else "-" for one in program)
+    return folder / name / f"{number}.swt"
+
+
+def _fit(
+    program: str, cases: Sequence[FieldCase], folder: Path, how: dict[str, Any], tell: Step
+) -> FieldFit:
+    place = recording_path(folder, program, 0).parent
+    place.mkdir(parents=True, exist_ok=True)
+    made_of = {**made_by(), "cases": [one.hash for one in cases], **how}
+    found = _known(place, program, made_of)
+    if found is None:
+        found = _make(program, cases, place, made_of)
+    tell(1)
+    return found
+
+
+def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | None:
+    """What an earlier time found for the same cases."""
+    try:
+        value = json.loads((place / FILE).read_text(encoding="utf-8"))
+        if value.pop("made_of") != json.loads(json.dumps(made_of)):
+            return None
+        told = value["folder"]
+        if told is not None and not Path(told, "lib").is_dir():
+            return None
+        value["table"] = SizeClassTable.from_json(place / TABLE)
+        value["folder"] = None if told is None else Path(told)
+        value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
+        return FieldFit(**{**value, "program": program})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, errors.SpanwiseError):
+        return None  # none, or a file that was cut: it is made anew
+
+
+def _make(
+    program: str, cases: Sequence[FieldCase], place: Path, made_of: dict[str, Any]
+) -> FieldFit:
+    recordings = [record_case(case, place / f"{number}.swt") for number, case in enumerate(cases)]
+    found = optimize(recordings[0], progress=False, **made_of["rules"])
+    found.table.to_json(place / TABLE)
+    folder, why_not = None, ""
+    if found.holds and not made_of["built"]:
+        why_not = "it was not to be built"
+    elif found.holds:
+        try:
+            folder = build(found.table, place / "build", progress=False).folder
+        except BuildError as error:
+            why_not = str(error)
+    else:
+        why_not = "the stock table stays"
+    tables = (SizeClassTable.named(FACE_TABLE), found.table)
+    predicted = {
+        case.hash: (_highest(recording, tables[0]), _highest(recording, tables[1]))
+        for case, recording in zip(cases, recordings, strict=True)
+    }
+    fit = FieldFit(program, found.table, found.holds, found.verdict(), folder, why_not, predicted)
+    write_whole(place / FILE, json.dumps({"made_of": made_of, **fit.to_dict()}, indent=1) + "\n")
+    return fit
+
+
+def _highest(recording: Recording, table: SizeClassTable) -> int:
+    """The highest resident bytes of a simulated heap."""
+    return recording.ledger(table, "peak-resident", progress=False).resident_bytes or 0
+
+
+def record_case(case: FieldCase, path: Path) -> Recording:
+    """Records a case; of several processes the one that needs most is kept.
+
+    Args:
+        case: a program with its input.
+        path: of the recording; one that is there is replaced.
+    """
+    with tempfile.TemporaryDirectory(prefix="spanwise-field-", dir=path.parent) as scratch:
+        work = Path(scratch, "work")
+        work.mkdir()
+        told = run_recorded(
+            case.argv,
+            Path(scratch, "run.swt"),
+            children=True,
+            stacks=0,
+            env=variables_of(case.environment),
+            cwd=work,
+            stdout=subprocess.DEVNULL,
+        )
+        highest = told.recordings().highest()
+        if highest.path is None:
+            raise errors.StateError(f"{case.program}, {case.input}: nothing was recorded")
+        Path(highest.path).replace(path)
+    return Recording.open(path)
+
+
+__all__ = ["FieldFit", "fit_cases", "record_case", "recording_path"]

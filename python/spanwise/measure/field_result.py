@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a field, and what they answer: medians, intervals, what one table saves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spanwise import _format, errors
+from spanwise.measure.field_cases import FITTED, SPANWISE
+from spanwise.measure.field_rounds import ROW_FIELDS, VALUE_FIELDS
+from spanwise.results.files import write_whole
+from spanwise.results.intervals import Interval, interval_of
+from spanwise.results.rows import Rows, Tabular, rows_of
+from spanwise.results.values import Result
+from spanwise.sweeps import row_file
+from spanwise.sweeps.row_file import RowKind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FieldRow = dict[str, Any]
+
+FIELD = RowKind("field", ("machine",), ("allocators",), ROW_FIELDS)
+"""Rows of one file are of one kind of machine."""
+
+_MEASURED = ("rss_bytes", "anonymous_bytes", "held_bytes", "cpu_ns", "elapsed_ns")
+
+
+class Field(Sequence[FieldRow], Result, Tabular):
+    """Programs with their inputs under allocators, each run several times.
+
+    A row is one run: program, input, case_hash, allocator, library_sha256, round; rss_bytes (peak
+    of the largest process), anonymous_bytes (of that, as sampled), held_bytes (most that our heap
+    held), outside_bytes (resident outside of our heap at the end), predicted_bytes (highest
+    resident bytes of the simulated heap), cpu_ns, elapsed_ns; worker (host and process), error. In
+    a failed row error is a line of text; what a run does not tell is None.
+
+    Attributes:
+        path: the file with the rows; None: there is none.
+        notes: what a person should know: an allocator that is not here, a line that was cut.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[FieldRow],
+        *,
+        path: str | None = None,
+        notes: Iterable[str] = (),
+    ) -> None:
+        self._rows = list(rows)
+        self.path = path
+        self.notes = tuple(notes)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Field:
+        """The rows of a field's file, also of one that was interrupted.
+
+        Raises:
+            InvalidError: it is no such file; the line is named.
+            OSError: it cannot be read.
+        """
+        found = row_file.read(path, FIELD)
+        return cls(latest(found.rows).values(), path=os.fspath(path), notes=found.notes)
+
+    # --- rows ---
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def failures(self) -> list[FieldRow]:
+        """The failed rows."""
+        return [row for row in self if row["error"] is not None]
+
+    @property
+    def cases(self) -> list[tuple[str, str]]:
+        """Program and input of each case, in the order of the rows."""
+        return list(dict.fromkeys((row["program"], row["input"]) for row in self))
+
+    @property
+    def allocators(self) -> list[str]:
+        """Their names, in the order of the rows."""
+        return list(dict.fromkeys(row["allocator"] for row in self))
+
+    def values(self, program: str, input: str, allocator: str, field: str) -> dict[int, float]:
+        """A field of a case's runs under an allocator, by round; without failed runs.
+
+        Raises:
+            InvalidError: there is no such field of numbers.
+        """
+        if field not in VALUE_FIELDS:
+            raise errors.InvalidError(f"field {field!r}: must be one of {', '.join(VALUE_FIELDS)}")
+        wanted = (program, input, allocator)
+        return {
+            row["round"]: row[field]
+            for row in self
+            if (row["program"], row["input"], row["allocator"]) == wanted
+            and row["error"] is None
+            and row[field] is not None
+        }
+
+    @property
+    def array(self) -> Rows:
+        """One row for each case and allocator: medians, and the ends of their 90 % intervals.
+
+        Its columns are program, input, allocator, runs, failed; of each measured field X_bytes or
+        X_ns, and that with _low and _high before the unit; predicted_bytes (of the heap) and
+        predicted_rss_bytes (that and what is outside of it). NaN: not known.
+        """
+        return rows_of(
+            [
+                self._summary(*case, one)
+                for case in self.cases
+                for one in self.allocators
+                if self._ran(*case, one)
+            ]
+        )
+
+    def _ran(self, program: str, input: str, allocator: str) -> bool:
+        wanted = (program, input, allocator)
+        return any((row["program"], row["input"], row["allocator"]) == wanted for row in self)
+
+    def _summary(self, program: str, input: str, allocator: str) -> FieldRow:
+        key = (program, input, allocator)
+        runs = len(self.values(*key, "rss_bytes"))
+        all_runs = sum((row["program"], row["input"], row["allocator"]) == key for row in self)
+        found: FieldRow = {
+            "program": program,
+            "input": input,
+            "allocator": allocator,
+            "runs": runs,
+            "failed": all_runs - runs,
+        }
+        for field in _MEASURED:
+            name, _, unit = field.rpartition("_")
+            values = self.values(*key, field).values()
+            inside = interval_of(values) if values else Interval(*4 * [float("nan")])
+            found[field] = inside.median
+            found[f"{name}_low_{unit}"], found[f"{name}_high_{unit}"] = inside.low, inside.high
+        found["predicted_bytes"] = self._predicted(*key)
+        found["predicted_rss_bytes"] = self._predicted_rss(*key)
+        return found
+
+    def _predicted(self, program: str, input: str, allocator: str) -> float:
+        values = self.values(program, input, allocator, "predicted_bytes")
+        return next(iter(values.values()), float("nan"))
+
+    def _predicted_rss(self, program: str, input: str, allocator: str) -> float:
+        """The heap's, and what the installed malloc's runs had outside of it."""
+        outside = self.values(program, input, SPANWISE, "outside_bytes").values()
+        if not outside:
+            return float("nan")
+        return interval_of(outside).median + self._predicted(program, input, allocator)
+
+    # --- answers ---
+
+    def saving(
+        self,
+        program: str,
+        input: str,
+        field: str = "rss_bytes",
+        *,
+        allocator: str = FITTED,
+        stock: str = SPANWISE,
+    ) -> Interval | None:
+        """What one allocator saves of a field of another, in percent, round by round.
+
+        Args:
+            program: of the case.
+            input: of the case.
+            field: of numbers; a row's.
+            allocator: whose saving it is; below 0 it loses.
+            stock: what it is compared with.
+
+        Returns:
+            Median and interval, of at least 90 % where there are five rounds; None: they have no
+            round in common.
+        """
+        before = self.values(program, input, stock, field)
+        after = self.values(program, input, allocator, field)
+        shares = [
+            100 * (before[i] - after[i]) / before[i] for i in before if i in after and before[i]
+        ]
+        return interval_of(shares) if shares else None
+
+    def verdict(self) -> str:
+        """What the fitted tables save of the peak of resident memory; "" without any."""
+        savings = [self.saving(*case) for case in self.cases]
+        medians = [one.median for one in savings if one is not None]
+        if not medians:
+            return ""
+        middle = interval_of(medians)
+        said = (
+            f"Fitted tables save {middle.median:.1f} % of the peak of resident memory (median of"
+            f" {_format.plural(len(medians), 'case')}"
+        )
+        worst = min(one.low for one in savings if one is not None)
+        more = f"; {middle.low:.1f} to {middle.high:.1f} %" if len(medians) > 1 else ""
+        loss = f"; the worst end of an interval is a loss of {-worst:.1f} %" if worst < 0 else ""
+        return f"{said}{more}){loss}."
+
+    # --- other forms ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows, what is made of them, and the verdict, for JSON."""
+        return {
+            "rows": self._rows,
+            "summary": _plain(self.array.to_dicts()),
+            "verdict": self.verdict(),
+            "notes": list(self.notes),
+        }
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The runs as comma-separated values, one a line; also written to `path` unless None.
+
+        Raises:
+            OSError: the system refused to write.
+        """
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ROW_FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows)
+        if path is not None:
+            write_whole(path, text.getvalue())
+        return text.getvalue()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws the peak of resident memory of each case and allocator; returns the Axes."""
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.field(self, ax)
+
+    def __str__(self) -> str:
+        head = ("program, input", "allocator", "peak RSS", "anonymous", "held", "predicted RSS")
+        rows: list[Sequence[str]] = []
+        last = ""
+        for row in self.array.to_dicts():
+            name = f"{row['program']}, {row['input']}" if row["input"] else row["program"]
+            if last and name != last:
+                rows.append(())
+            rows.append(("" if name == last else name, *_cells(row)))
+            last = name
+        table = _format.table(rows, (*head, "CPU", "elapsed"), left=2)
+        lines = [
+            "medians and their intervals (90 % from five runs on)",
+            table,
+            *(self._saving_line(*case) for case in self.cases if self.saving(*case) is not None),
+            *filter(None, [self.verdict()]),
+            *(
+                f"{_format.plural(len(self.failures), 'run')} failed: {row['error']}"
+                for row in self.failures[:1]
+            ),
+        ]
+        return "\n".join(lines)
+
+    def _saving_line(self, program: str, input: str) -> str:
+        found = self.saving(program, input)
+        assert found is not None
+        word = "saves" if found.median >= 0 else "loses"
+        return (
+            f"{program}, {input}: its fitted table {word} {abs(found.median):.2f} % of peak RSS"
+            f" ({found.low:.2f} to {found.high:.2f} % saved)"
+        )
+
+    def __repr__(self) -> str:
+        return _format.clipped(str(self))
+
+
+def _cells(row: FieldRow) -> list[str]:
+    def between(name: str, unit: str) -> str:
+        middle = row[f"{name}_{unit}"]
+        if math.isnan(middle):
+            return "-"
+        ends = [row[f"{name}_{end}_{unit}"] for end in ("low", "high")]
+        told = _format.size if unit == "bytes" else lambda value: _format.seconds(round(value))
+        return f"{told(middle)} ({told(ends[0])} .. {told(ends[1])})"
+
+    predicted = row["predicted_rss_bytes"]
+    held = row["held_bytes"]
+    return [
+        row["allocator"],
+        between("rss", "bytes"),
+        between("anonymous", "bytes"),
+        "-" if math.isnan(held) else _format.size(held),
+        "-" if math.isnan(predicted) else _format.size(predicted),
+        between("cpu", "ns"),
+        between("elapsed", "ns"),
+    ]
+
+
+def _plain(rows: list[FieldRow]) -> list[FieldRow]:
+    """Rows for JSON, which knows no NaN."""
+    return [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def latest(rows: Iterable[FieldRow]) -> dict[tuple[str, str, str, str, str, int], FieldRow]:
+    """The last row of each run."""
+    return {
+        (
+            *(row["program"], row["input"], row["case_hash"]),
+            *(row["allocator"], row["library_sha256"], row["round"]),
+        ): row
+        for row in rows
+    }
+
+
+__all__ = ["FIELD", "Field", "FieldRow", "latest"]

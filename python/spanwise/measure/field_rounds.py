@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A round of a field: one case runs once under each of its allocators, one after the other.
+
+A round is done by one worker, so that what the worker's machine does meanwhile meets all of its
+runs alike; their order is another one in each round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spanwise import _lib, errors
+from spanwise.heap.options import HeapOptions
+from spanwise.measure.field_cases import FieldCase, Server, library_sha256
+from spanwise.measure.launching import Usage, launch
+from spanwise.measure.process_ledger import ProcessLedger, read_process_ledger
+from spanwise.measure.running import heap_variables
+from spanwise.recordings.preload import python_variables
+from spanwise.recordings.programs import Use, examine
+from spanwise.sweeps.inputs import worker_name
+from spanwise.sweeps.worker import describe
+
+SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
+"""With these a program allocates each time as it did before."""
+
+VALUE_FIELDS = (
+    *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
+    *("cpu_ns", "elapsed_ns"),
+)
+"""What a run tells; None in a failed one, and what an allocator of others does not tell."""
+
+ROW_FIELDS = (
+    *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
+    *VALUE_FIELDS,
+    *("worker", "error"),
+)
+
+_USE = Use("run in a field", "an allocator")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One case, once under each of some allocators.
+
+    Attributes:
+        library: version of spanwise.
+        case: what runs.
+        number: of the round, from 0.
+        servers: the allocators.
+        timeout_s: a run that takes longer has failed.
+    """
+
+    library: str
+    case: FieldCase
+    number: int
+    servers: tuple[Server, ...]
+    timeout_s: float
+
+    def to_json(self) -> str:
+        """The round as text."""
+        servers = [asdict(one) for one in self.servers]
+        return json.dumps({**vars(self), "case": self.case.to_dict(), "servers": servers})
+
+    @classmethod
+    def from_json(cls, text: str) -> Round:
+        """The round of a text."""
+        value = json.loads(text)
+        value["servers"] = tuple(
+            Server(**{**one, "options": HeapOptions(**one["options"])}) for one in value["servers"]
+        )
+        case = value["case"]
+        value["case"] = FieldCase(**{**case, "argv": tuple(case["argv"])})
+        return cls(**value)
+
+    def row(self, server: Server, error: str | None, **values: int | None) -> dict[str, Any]:
+        """A row of a run; without values it is one that failed."""
+        return {
+            "program": self.case.program,
+            "input": self.case.input,
+            "case_hash": self.case.hash,
+            "allocator": server.name,
+            "library_sha256": server.sha256,
+            "round": self.number,
+            **dict.fromkeys(VALUE_FIELDS),
+            **values,
+            "worker": worker_name(),
+            "error": error,
+        }
+
+    def failures(self, error: str) -> list[dict[str, Any]]:
+        """Rows of a round that no worker did."""
+        return [{**self.row(one, error), "worker": ""} for one in self.servers]
+
+    def without(self, done: set[tuple[str, str, str, int]]) -> Round:
+        """The round without the runs of some keys."""
+        return replace(self, servers=tuple(s for s in self.servers if self.key(s) not in done))
+
+    def key(self, server: Server) -> tuple[str, str, str, int]:
+        """What a run is of: case, allocator, library, round."""
+        return (self.case.hash, server.name, server.sha256, self.number)
+
+
+def run_round(text: str) -> list[dict[str, Any]]:
+    """Does a round; a row for each run, failed ones with `error`.
+
+    Args:
+        text: of `Round.to_json`.
+    """
+    round_ = Round.from_json(text)
+    if round_.library != _lib.version():
+        return round_.failures(
+            f"the worker has spanwise {_lib.version()}, not {round_.library}; install the same"
+        )
+    order = list(round_.servers)
+    random.Random(f"{round_.case.hash} {round_.number}").shuffle(order)
+    rows = {server: _row(round_, server) for server in order}
+    return [rows[server] for server in round_.servers]
+
+
+def _row(round_: Round, server: Server) -> dict[str, Any]:
+    try:
+        _check_library(server)
+        return _run(round_, server)
+    except (errors.SpanwiseError, OSError) as error:
+        return round_.row(server, describe(error))
+
+
+def _check_library(server: Server) -> None:
+    """A worker of another machine may have another file there, or none."""
+    if not Path(server.library).is_file():
+        raise errors.InvalidError(
+            f"{server.library}: is not on this worker; put the same file there, under the same name"
+        )
+    if library_sha256(Path(server.library)) != server.sha256:
+        raise errors.InvalidError(
+            f"{server.library}: is another file on this worker; put the same one there"
+        )
+
+
+def _run(round_: Round, server: Server) -> dict[str, Any]:
+    case = round_.case
+    base = {**os.environ, **SEEDS, **case.environment}
+    program = examine(case.argv[0], base.get("PATH"), _USE)
+    with tempfile.TemporaryDirectory(prefix="spanwise-field-") as folder:
+        work, told = Path(folder, "work"), Path(folder, "told")
+        work.mkdir()
+        told.mkdir()
+        own = heap_variables(server.options, tracked=False)
+        own["SPANWISE_LEDGER"] = str(told / "%p.json")
+        env = {**base, **python_variables(program, False), **(own if server.own else {})}
+        usage = launch(case.argv, server.library, env=env, cwd=work, timeout_s=round_.timeout_s)
+        if usage.error:
+            return round_.row(server, f"{case.argv[0]}: {usage.error}")
+        ledgers = [read_process_ledger(path) for path in sorted(told.glob("*.json"))]
+    if server.own and not ledgers:
+        return round_.row(server, f"{case.argv[0]}: no process of it told a ledger")
+    return round_.row(server, None, **_values(usage, server, ledgers))
+
+
+def _values(usage: Usage, server: Server, ledgers: list[ProcessLedger]) -> dict[str, int | None]:
+    values: dict[str, int | None] = {
+        "rss_bytes": usage.rss_bytes,
+        "anonymous_bytes": usage.anonymous_bytes,
+        "predicted_bytes": server.predicted_bytes,
+        "cpu_ns": usage.cpu_ns,
+        "elapsed_ns": usage.elapsed_ns,
+    }
+    if ledgers:
+        largest = max(ledgers, key=lambda one: one.peak_held_bytes)
+        values["held_bytes"] = largest.peak_held_bytes
+        now, heap = largest.ledger.rss_bytes, largest.ledger.resident_bytes
+        if now is not None and heap is not None:
+            values["outside_bytes"] = max(0, now - heap)
+    return values
+
+
+def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """All of the environment in which a case is recorded, as its runs have it."""
+    return {**os.environ, **SEEDS, **environment}
+
+
+__all__ = ["ROW_FIELDS", "SEEDS", "VALUE_FIELDS", "Round", "run_round", "variables_of"]

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields: real programs under several allocators, on any executor (docs/design/field.md)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spanwise import _format, _lib, errors
+from spanwise.heap.options import HeapOptions
+from spanwise.measure.field_cases import (
+    EVERYBODY,
+    FITTED,
+    SPANWISE,
+    FieldCase,
+    Server,
+    built_server,
+    check_cases,
+    find_servers,
+    policy_servers,
+)
+from spanwise.measure.field_fits import FieldFit
+from spanwise.measure.field_result import FIELD, Field, FieldRow, latest
+from spanwise.measure.field_rounds import Round, run_round
+from spanwise.results.interrupts import ctrl_c_heard, first_ended
+from spanwise.results.progress import Progress, Step, progress_bar
+from spanwise.sweeps.plans import build, commit
+from spanwise.sweeps.row_store import RowStore
+from spanwise.sweeps.worker import describe
+
+WINDOW = 64
+"""Rounds that are under way on an executor at once at most."""
+
+
+class FieldInterrupted(KeyboardInterrupt):
+    """Ctrl-C in a field.
+
+    Attributes:
+        result: the rows that were done.
+    """
+
+    def __init__(self, result: Field) -> None:
+        super().__init__(f"interrupted after {_format.plural(len(result), 'run')}")
+        self.result = result
+
+
+def field(
+    cases: Iterable[FieldCase],
+    allocators: Iterable[str] = EVERYBODY,
+    *,
+    fits: Mapping[str, FieldFit] | None = None,
+    policies: Iterable[HeapOptions] = (),
+    rounds: int = 5,
+    timeout_s: float = 120.0,
+    executor: Executor | None = None,
+    output: str | os.PathLike[str] | None = None,
+    progress: Progress = None,
+) -> Field:
+    """Runs programs under allocators, in turns, and tells memory and time of each run.
+
+    In a round each case runs once under each allocator, the preloaded malloc at full speed (not
+    tracked). Runs follow each other; an executor with several workers on one machine lets them
+    disturb each other's times.
+
+    Args:
+        cases: programs with their inputs.
+        allocators: "spanwise", "glibc", "jemalloc", "mimalloc", "tcmalloc", or paths of libraries
+            that define malloc; one that is not here is left out with a note.
+        fits: by program what `fit_cases` found; its built table joins as "fitted".
+        policies: options under which "spanwise" runs, too, each as an allocator of its own that is
+            called by what it changes, such as "placement fullest, decay_ms 0".
+        rounds: runs of each case under each allocator.
+        timeout_s: a run that takes longer is ended, and is a failed row; seconds.
+        executor: any `concurrent.futures.Executor`, e.g. of a Dask cluster; its workers have the
+            same files under the same names. None: here, one run after the other.
+        output: JSON lines file to which rows go as they come. If it is there, its runs are not
+            done again; failed ones are.
+        progress: as of `Recording.ledger`; the steps are runs.
+
+    Returns:
+        The runs, by case, allocator and round.
+
+    Raises:
+        InvalidError: an argument that is not allowed, or an output file of something else.
+        StateError: another field writes to the output file.
+        FieldInterrupted: Ctrl-C; it has the rows that were done, and so has the file.
+        OSError: the system refused to write.
+    """
+    wanted = list(cases)
+    check_cases(wanted)
+    if rounds < 1:
+        raise errors.InvalidError(f"rounds {rounds}: must be at least 1")
+    if not timeout_s > 0:
+        raise errors.InvalidError(f"timeout_s {timeout_s:g}: must be more than 0")
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(f"executor must be an Executor, not {type(executor).__name__}")
+    servers, missing = find_servers(allocators)
+    servers += policy_servers(policies)
+    notes = [f"{name} is not here: {mend}" for name, mend in missing.items()]
+    served = [_servers_of(case, servers, (fits or {}).get(case.program)) for case in wanted]
+    # The rounds are outermost: a field that is stopped has run all cases about equally often.
+    plan = [
+        Round(_lib.version(), case, number, own, timeout_s)
+        for number in range(rounds)
+        for case, own in zip(wanted, served, strict=True)
+    ]
+    session = _Session(plan, notes, output)
+    try:
+        with progress_bar(progress, session.total, "field", "runs") as tell:
+            session.run(executor, tell)
+    except KeyboardInterrupt:
+        raise FieldInterrupted(session.result()) from None
+    finally:
+        session.close()
+    return session.result()
+
+
+def _servers_of(
+    case: FieldCase, servers: Sequence[Server], fit: FieldFit | None
+) -> tuple[Server, ...]:
+    """The allocators of a case: with what is predicted of ours, and with the fitted one."""
+    if fit is None:
+        return tuple(servers)
+    stock, fitted = fit.predicted.get(case.hash, (None, None))
+    own = [replace(one, predicted_bytes=stock) if one.name == SPANWISE else one for one in servers]
+    if fit.folder is not None:
+        own.append(built_server(FITTED, fit.folder, fitted))
+    return tuple(own)
+
+
+class _Session:
+    """One run of a field: the rows of earlier runs, and those that it adds."""
+
+    def __init__(
+        self, plan: Sequence[Round], notes: Sequence[str], output: str | os.PathLike[str] | None
+    ) -> None:
+        self._notes = list(notes)
+        self._store = RowStore(output, _header(plan), FIELD, _key)
+        keys = {round_.key(server) for round_ in plan for server in round_.servers}
+        old = latest(self._store.before).values()
+        kept = [row for row in old if row["error"] is None and _key(row) in keys]
+        self._store.keep(kept)
+        done = set(map(_key, kept))
+        self._order = [round_.key(server) for round_ in plan for server in round_.servers]
+        self._cases = {round_.case.hash: round_.case for round_ in plan}
+        self._plan = [left for one in plan if (left := one.without(done)).servers]
+        self.total = sum(len(one.servers) for one in self._plan)
+        if kept:
+            self._notes.append(f"{_format.plural(len(kept), 'run')} were there and not done again")
+
+    def run(self, executor: Executor | None, tell: Step) -> None:
+        """Does the rounds that are not done."""
+
+        def deliver(rows: Sequence[FieldRow]) -> None:
+            self._store.add(rows, tell)
+
+        if executor is not None:
+            with ctrl_c_heard():
+                _run_on(executor, self._plan, deliver)
+            return
+        for round_ in self._plan:
+            deliver(run_round(round_.to_json()))
+
+    def result(self) -> Field:
+        """The rows by case, allocator and round, with the names that cases have now."""
+        names = {key: (case.program, case.input) for key, case in self._cases.items()}
+        cases = list(names)
+        servers = list(dict.fromkeys((name, library) for _, name, library, _ in self._order))
+        rows = []
+        for row in self._store.rows.values():
+            program, input_ = names[row["case_hash"]]
+            rows.append({**row, "program": program, "input": input_})
+        rows.sort(
+            key=lambda row: (
+                cases.index(row["case_hash"]),
+                servers.index((row["allocator"], row["library_sha256"])),
+                row["round"],
+            )
+        )
+        return Field(rows, path=self._store.path, notes=[*self._store.notes, *self._notes])
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._store.close()
+
+
+def _key(row: FieldRow) -> tuple[str, str, str, int]:
+    """As `Round.key`."""
+    return (row["case_hash"], row["allocator"], row["library_sha256"], row["round"])
+
+
+def _header(plan: Sequence[Round]) -> dict[str, Any]:
+    """What the file says of a session."""
+    every = {server.name: server for round_ in plan for server in round_.servers}
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": {"spanwise": _lib.version(), "python": platform.python_version()},
+        "commit": commit(),
+        "build": build(),
+        "machine": f"{platform.system()} {platform.machine()}, {processor()}",
+        "allocators": {name: [one.library, one.sha256] for name, one in every.items()},
+    }
+
+
+def processor() -> str:
+    """What the processor is called."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            lines = [line.partition(":") for line in file]
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((value.strip() for name, _, value in lines if name.strip() == "model name"), "")
+
+
+def _run_on(
+    executor: Executor, plan: Sequence[Round], deliver: Callable[[Sequence[FieldRow]], None]
+) -> None:
+    """Does rounds on an executor. What ends it (Ctrl-C) keeps the rows that are there."""
+    queue = deque(plan)
+    flying: dict[Future[list[FieldRow]], Round] = {}
+    try:
+        while queue or flying:
+            while queue and len(flying) < WINDOW:
+                round_ = queue.popleft()
+                try:
+                    flying[executor.submit(run_round, round_.to_json())] = round_
+                except Exception as error:  # broken, or shut down by somebody else
+                    deliver(round_.failures(describe(error)))
+            for future in first_ended(flying) if flying else ():
+                deliver(_rows_of(future, flying.pop(future)))
+    except BaseException:
+        for future in flying:
+            future.cancel()
+        for future, round_ in flying.items():
+            if future.done() and not future.cancelled():
+                deliver(_rows_of(future, round_))
+        raise
+
+
+def _rows_of(future: Future[list[FieldRow]], round_: Round) -> list[FieldRow]:
+    """Rounds tell their failures in rows, so what is raised is the executor's: a dead worker."""
+    try:
+        return future.result()
+    except Exception as error:
+        return round_.failures(describe(error))
+
+
+__all__ = ["Field", "FieldInterrupted", "field"]

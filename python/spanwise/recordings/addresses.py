@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A history of addresses, as lists of calls tell it, becomes operations on objects.
+
+A free of an unknown address is left out, a realloc of one is an allocation, and an address that is
+given out while it is live is freed before, as in a recording (docs/design/trace.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise._lib import OPS_DTYPE, lib
+
+STEP_NS = 1000
+"""From one call to the next where no times are told."""
+
+_SIZE_MAX = (1 << 63) - 1
+_BATCH = 1 << 16
+
+Row = tuple[int, int, int, int, int, int, int]
+"""time_ns, size, object, thread, kind, align_log2, flags."""
+
+Made = tuple[int, int, int, int, int, int]
+"""The same without the thread."""
+
+
+class Addresses:
+    """Live addresses and the ids of their objects; an id whose object is freed is used again.
+
+    Attributes:
+        now_ns: the time of the operations that are made; it never falls.
+    """
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self._live: dict[int, int] = {}
+        self._free_ids: list[int] = []
+        self._next_id = 0
+
+    def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Made]:
+        """An allocation; at 0 it failed, and nothing is made."""
+        if address == 0:
+            return []
+        before = self.free(address)
+        if self._free_ids:
+            self._live[address] = self._free_ids.pop()
+        else:
+            self._live[address] = self._next_id
+            self._next_id += 1
+        kind = int(lib.SW_OP_ALLOC)
+        return [*before, (self.now_ns, size, self._live[address], kind, align_log2, flags)]
+
+    def free(self, address: int) -> list[Made]:
+        """A free; of an unknown address nothing is made."""
+        known = self._live.pop(address, None)
+        if known is None:
+            return []
+        self._free_ids.append(known)
+        return [(self.now_ns, 0, known, int(lib.SW_OP_FREE), 0, 0)]
+
+    def realloc(self, address: int, old: int, size: int) -> list[Made]:
+        """A realloc of `old` to `address`; to 0 it failed, or it freed if `size` is 0."""
+        if address == 0:
+            return self.free(old) if size == 0 else []
+        known = self._live.pop(old, None)
+        if known is None:
+            return self.alloc(address, size)
+        before = self.free(address)
+        self._live[address] = known
+        return [*before, (self.now_ns, size, known, int(lib.SW_OP_REALLOC), 0, 0)]
+
+
+def checked_size(size: int) -> int:
+    """The size.
+
+    Raises:
+        ValueError: no recording can have it.
+    """
+    if size > _SIZE_MAX:
+        raise ValueError(f"size {size} is too large")
+    return size
+
+
+def batches(calls: Iterable[list[Row]]) -> Iterator[NDArray[np.void]]:
+    """The operations of calls as arrays of OPS_DTYPE, some 65,536 operations each."""
+    rows: list[Row] = []
+    for made in calls:
+        rows += made
+        if len(rows) >= _BATCH:
+            yield np.array(_columns(rows), OPS_DTYPE)
+            rows = []
+    yield np.array(_columns(rows), OPS_DTYPE)
+
+
+def _columns(rows: list[Row]) -> list[tuple[int, ...]]:
+    """The rows in the order of OPS_DTYPE's fields."""
+    fields = ("time_ns", "size", "object", "thread", "kind", "align_log2", "flags")
+    place = [fields.index(n) if n in fields else None for n in OPS_DTYPE.names or ()]
+    return [tuple(0 if i is None else row[i] for i in place) for row in rows]

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings made from what other tools wrote: docs/design/export.md.
+
+A list of calls (Android's memory_replay, mtrace, heaptrack) becomes the same history. A snapshot
+(heap profiles of pprof, jemalloc's statistics) has sizes and counts only: it becomes objects that
+are allocated one after another and live to the end, from which tables can be proposed and ledgers
+of full spans made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import _format, _lib, errors
+from spanwise._lib import OPS_DTYPE, lib
+from spanwise.recordings import (
+    import_heaptrack,
+    import_jemalloc,
+    import_mtrace,
+    import_pprof,
+    import_replay,
+)
+from spanwise.recordings.outputs import check_output
+from spanwise.recordings.recording import Recording
+from spanwise.recordings.sources import write_ops
+from spanwise.recordings.temporary import temporary_recording
+
+_READERS: dict[str, Any] = {
+    "heaptrack": import_heaptrack,  # before pprof, whose files gzip may have packed, too
+    "pprof": import_pprof,
+    "jemalloc": import_jemalloc,
+    "memory-replay": import_replay,
+    "mtrace": import_mtrace,
+}
+
+FORMS = tuple(_READERS)
+"""Formats that are read: heaptrack's files, heap profiles in profile.proto, the JSON of
+malloc_stats_print, the text of malloc_debug's record_allocs, the file of glibc's mtrace()."""
+
+VALUES = ("inuse", "alloc")
+"""Of a snapshot: objects that live in it, or all that were allocated until then."""
+
+OBJECTS_MAX = 1_000_000
+"""Objects of a snapshot's recording, if nothing else is asked for."""
+
+_OF_CALLS = "made from a file of mtrace: times, threads and alignments are not known"
+_OF_SIZES = (
+    "made from sizes and counts of a {form}: no frees, times or threads are known, so partly empty"
+    " spans and caches are not"
+)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a file says: operations, and a sentence that its users must know."""
+
+    blocks: Iterable[NDArray[np.void]]
+    remark: str
+
+
+def convert(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    form: str | None = None,
+    value: str = "inuse",
+    most_objects: int = OBJECTS_MAX,
+    force: bool = False,
+) -> Recording:
+    """Makes a recording from what another tool wrote.
+
+    Args:
+        source: the file: a heap profile of pprof (gzipped or not), jemalloc's statistics as JSON
+            (malloc_stats_print with "J"), a trace of Android's memory_replay (a text, or a zip file
+            of one), what heaptrack wrote (packed or not, raw or not), or the file of glibc's
+            mtrace().
+        output: the recording; None: a file in the system's folder for temporary files that goes
+            when this Python ends.
+        form: one of "pprof", "jemalloc", "memory-replay", "heaptrack", "mtrace"; None: by what is
+            in the file.
+        value: of a snapshot "inuse" (what lives) or "alloc" (all that was allocated until then,
+            each freed at once).
+        most_objects: of a snapshot at most so many, 1 to 100,000,000: where there are more, all
+            counts are scaled down alike.
+        force: replace the output when it exists.
+
+    Returns:
+        The recording; `remark` says what it lacks.
+
+    Raises:
+        InvalidError: no such form, value or count; the output exists, and force was not given; the
+            file is of no known form, or has no allocation.
+        TraceFormatError: the file is cut or damaged; the message has the place.
+        UnsupportedError: the file is packed by zstd, and there is no program `zstd`.
+        OSError: the system refused to read or write.
+    """
+    for word, known, what in ((form, (*FORMS, None), "form"), (value, VALUES, "value")):
+        if word not in known:
+            names = ", ".join(name for name in known if name)
+            raise errors.InvalidError(f"{what} {word!r}: use one of {names}")
+    most = _lib.as_index(most_objects, "most_objects", 100_000_000)
+    if most == 0:
+        raise errors.InvalidError("most_objects 0: give at least 1")
+    path = Path(output) if output is not None else temporary_recording()
+    if output is not None:
+        if path.is_file() and not force:
+            raise errors.InvalidError(f"{path}: exists already; give another name, or force=True")
+        check_output(path, replace=force)
+    content, name = _read(Path(source))
+    kind = form or _form_of(content, name)
+    read = _operations(content, name, kind, value, most)
+    meta = [("program", Path(source).name), ("imported_from", kind), ("remark", read.remark)]
+    write_ops(path, iter(read.blocks), [pair for pair in meta if pair[1]])
+    return Recording.open(path)
+
+
+def _read(path: Path) -> tuple[bytes, str]:
+    """What the file has, unpacked where it is an archive of one text, and its name."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    return import_replay.unpacked(content, path.name), path.name
+
+
+def _form_of(content: bytes, name: str) -> str:
+    """The form by what is in the file."""
+    for form, module in _READERS.items():
+        if module.is_one(content):
+            return form
+    raise errors.InvalidError(
+        f"{name}: is no heap profile of pprof, no JSON of jemalloc's statistics and no trace of"
+        " memory_replay, heaptrack or mtrace; name the form if it is one of these (--from, form=)"
+    )
+
+
+def _operations(content: bytes, name: str, form: str, value: str, most: int) -> _Read:
+    if form == "memory-replay":
+        return _Read(import_replay.operations(content, name), "")
+    if form == "mtrace":
+        return _Read(import_mtrace.operations(content, name), _OF_CALLS)
+    if form == "heaptrack":
+        return _Read(*import_heaptrack.operations(content, name))
+    module = _READERS[form]
+    rows: Sequence[tuple[int, int]] = module.sizes(content, name, value)
+    counts: dict[int, int] = {}
+    for size, count in rows:
+        counts[size] = counts.get(size, 0) + count
+    if not any(counts.values()):
+        raise errors.InvalidError(f"{name}: has no object of {value}; nothing to make")
+    remark, kept = _OF_SIZES.format(form=module.NOUN), counts
+    if module.REMARK:
+        remark += f"; {module.REMARK}"
+    if sum(counts.values()) > most:
+        kept = scaled(counts, most)
+        factor = sum(counts.values()) / sum(kept.values())
+        remark += f"; one object stands for {_format.number(round(factor))}"
+    return _Read(_snapshot(kept, value == "alloc"), remark)
+
+
+def scaled(counts: dict[int, int], most: int) -> dict[int, int]:
+    """Counts of about `most` objects in all, shared out by largest remainders (Hamilton's method).
+
+    Args:
+        counts: objects by size.
+        most: objects that are wanted.
+    """
+    total = sum(counts.values())
+    kept = {size: count * most // total for size, count in counts.items()}
+    left = sorted(counts, key=lambda size: (-(counts[size] * most % total), size))
+    for size in left[: most - sum(kept.values())]:
+        kept[size] += 1
+    return {size: count for size, count in kept.items() if count}
+
+
+def _snapshot(counts: dict[int, int], dies: bool) -> Iterator[NDArray[np.void]]:
+    """Objects by rising size, a microsecond apart; each is freed at once if it `dies`."""
+    done = 0
+    for size, count in sorted(counts.items()):
+        for first in range(0, count, 1 << 16):
+            many = min(count - first, 1 << 16)
+            rows = np.zeros(many * (2 if dies else 1), OPS_DTYPE)
+            rows["time_ns"] = (done + np.arange(len(rows), dtype=np.uint64)) * np.uint64(1000)
+            if dies:
+                rows["size"][::2] = size
+                rows["kind"][1::2] = lib.SW_OP_FREE
+            else:
+                rows["size"] = size
+                rows["object"] = done + np.arange(many)
+            done += len(rows)
+            yield rows

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flame graphs of what live objects keep, by stack: the root above, callees below it (icicles).
+
+After Brendan Gregg, "The flame graph", Communications of the ACM 59 (2016): a box is as wide as the
+bytes of its frame and of all that it called. Here siblings stand with the widest first.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spanwise import _format
+from spanwise.errors import InvalidError
+from spanwise.ledger.ledger import Ledger
+from spanwise.recordings.live_sites import LiveSite, LiveSites
+from spanwise.report.stacks import chain_of
+from spanwise.report.svg import element, words
+
+OF = ("waste", "round-up", "hostages", "resident", "requested")
+"""What a graph is of: round-up and hostages; round-up; free bytes of spans that objects keep;
+resident bytes; requested bytes."""
+
+NO_OBJECT = "[of no live object]"
+FILE_WIDTH = 1400
+ROW, LINE, LETTER = 31, 12.5, 6.3
+"""Of a box its height, of a line of its text the height and of a letter about the width."""
+_FOLDER = Path(__file__).parent
+_TEXT_FROM = 34  # a box that is narrower has no text
+_NARROWEST = 1.0
+
+
+@dataclass
+class Frame:
+    """A frame of the graph.
+
+    Attributes:
+        name: function and place.
+        value_bytes: of all stacks that go through it.
+        own_bytes: of the stacks that end in it.
+        callees: by name.
+    """
+
+    name: str
+    value_bytes: int = 0
+    own_bytes: int = 0
+    callees: dict[str, Frame] = field(default_factory=dict)
+
+    def add(self, names: tuple[str, ...], value_bytes: int) -> None:
+        """Adds a stack, its root first."""
+        self.value_bytes += value_bytes
+        if not names:
+            self.own_bytes += value_bytes
+            return
+        self.callees.setdefault(names[0], Frame(names[0])).add(names[1:], value_bytes)
+
+    def sorted(self) -> list[Frame]:
+        """The callees, widest first."""
+        return sorted(self.callees.values(), key=lambda one: (-one.value_bytes, one.name))
+
+    def depth(self) -> int:
+        """Frames above each other, this one counted."""
+        return 1 + max((one.depth() for one in self.callees.values()), default=0)
+
+
+def value_of(site: LiveSite, of: str) -> int:
+    """The bytes of a site."""
+    return {
+        "waste": site.waste_bytes,
+        "round-up": site.roundup_bytes,
+        "hostages": site.kept_free_bytes,
+        "resident": site.resident_bytes,
+        "requested": site.requested_bytes,
+    }[of]
+
+
+def total_of(ledger: Ledger, of: str) -> int:
+    """The same of the whole ledger, what no live object keeps included."""
+    return {
+        "waste": ledger.waste_bytes,
+        "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
+        "hostages": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
+        "resident": ledger.resident_bytes or 0,
+        "requested": ledger.requested_bytes,
+    }[of]
+
+
+def check_of(of: str) -> None:
+    """Refuses what there is no graph of.
+
+    Raises:
+        InvalidError: it is none of OF.
+    """
+    if of not in OF:
+        raise InvalidError(f"flame graph of {of!r}: use one of {', '.join(OF)}")
+
+
+def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
+    """The graph of live sites; its root has the bytes of the whole ledger.
+
+    Args:
+        live: the sites, with names where frames are to have them.
+        of: one of OF.
+        most_sites: so many sites have their frames, and all others are one frame; None: all.
+    """
+    root = Frame(f"{of} at {live.ledger.at}")
+    for i, site in enumerate(live):
+        names: tuple[str, ...]
+        if most_sites is not None and i >= most_sites:
+            names = (f"[{len(live) - most_sites} more call sites]",)
+        else:
+            names = tuple(map(_printable, reversed(chain_of(site))))
+        if value_of(site, of):
+            root.add(names, value_of(site, of))
+    # A limit may have made the heap refuse a resize: then sites may say more than the ledger.
+    rest = total_of(live.ledger, of) - root.value_bytes
+    if rest > 0:
+        root.add((NO_OBJECT,), rest)
+    return root
+
+
+def _printable(name: str) -> str:
+    """What XML may hold."""
+    if name.isprintable():
+        return name
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def sentence(root: Frame, live: LiveSites, of: str) -> str:
+    """What the graph says: all of it, and who has most."""
+    ledger = live.ledger
+    where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
+    said = f"{_format.size(root.value_bytes)} {_NOUNS[of]} {where}"
+    if not live or not root.value_bytes:
+        return said
+    most = max(live, key=lambda site: value_of(site, of))
+    share = _format.share(value_of(most, of), root.value_bytes)
+    return f"{said}; {share} of it by {chain_of(most)[0]}"
+
+
+_NOUNS = {
+    "waste": "waste",
+    "round-up": "round-up",
+    "hostages": "free in spans and caches",
+    "resident": "resident",
+    "requested": "requested",
+}
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def file_of(root: Frame, said: str) -> str:
+    """A whole SVG file that needs nothing else."""
+    style = (_FOLDER / "flame.css").read_text(encoding="utf-8")
+    height = 40 + ROW * root.depth() + 12
+    heading = words(8, 24, said, class_="title")
+    inside = heading + element("g", "".join(boxes(root, FILE_WIDTH)), transform="translate(0 38)")
+    paper = element("rect", x=0, y=0, width=FILE_WIDTH, height=height, class_="paper")
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {FILE_WIDTH} {height}" role="img"'
+        f' aria-label="{html.escape(said)}">\n<style>\n{style}</style>\n{PATTERN}{paper}{inside}\n'
+        "</svg>\n"
+    )
+
+
+def part_of_page(root: Frame, said: str, width: int) -> str:
+    """The graph as an element of a page, which has the style."""
+    height = ROW * root.depth() + 2
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(said)}">'
+        f"{PATTERN}{''.join(boxes(root, width))}</svg>"
+    )
+
+
+PATTERN = (
+    '<defs><pattern id="of-no-call" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<rect width="6" height="6" class="fill-of-no-call"/>'
+    '<path d="M0 6L6 0" class="line-of-no-call"/>'
+    "</pattern></defs>"
+)
+
+
+def boxes(root: Frame, width: int) -> Iterator[str]:
+    """The boxes of a graph that is so wide."""
+    whole = max(root.value_bytes, 1)
+    yield from _boxes(root, 0.0, float(width), 0, whole)
+
+
+def _boxes(frame: Frame, left: float, width: float, row: int, whole: int) -> Iterator[str]:
+    yield _box(frame, left, width, row, whole)
+    scale = width / max(frame.value_bytes, 1)
+    narrow = Frame("")
+    count = 0
+    for one in frame.sorted():
+        wide = one.value_bytes * scale
+        if wide < _NARROWEST:
+            count, narrow.value_bytes = count + 1, narrow.value_bytes + one.value_bytes
+            continue
+        yield from _boxes(one, left, wide, row + 1, whole)
+        left += wide
+    if count:
+        narrow.name = f"[{_format.plural(count, 'frame')} too narrow to be drawn]"
+        yield _box(narrow, left, narrow.value_bytes * scale, row + 1, whole)
+
+
+def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
+    """A box with its text, and what a reader sees who points at it."""
+    shade = "of-no-call" if frame.name.startswith("[") else f"shade-{row % 2}"
+    own = f"\n{frame.own_bytes:,} bytes in itself" if frame.own_bytes else ""
+    told = (
+        f"{frame.name}\n{_format.size(frame.value_bytes)} ({frame.value_bytes:,} bytes),"
+        f" {_format.share(frame.value_bytes, whole)} of all{own}"
+    )
+    y = row * ROW
+    made = element("title", html.escape(told))
+    made += element(
+        "rect", x=left, y=y, width=max(width - 0.4, 0.2), height=ROW - 1, class_=f"frame {shade}"
+    )
+    for i, line in enumerate(wrapped(frame.name, width)):
+        made += words(left + 4, y + 12 + i * LINE, line, class_="frame-text")
+    return element("g", made)
+
+
+def wrapped(name: str, width: float) -> list[str]:
+    """The name in at most two lines that fit into a box; none where the box is too narrow."""
+    letters = int((width - 8) / LETTER)
+    if width < _TEXT_FROM or letters < 3:
+        return []
+    if len(name) <= letters:
+        return [name]
+    function, mark, place = name.partition(" (")
+    first, second = (function, f"({place}") if mark else (name[:letters], name[letters:])
+    return [_cut(first, letters), *([_cut(second, letters)] if second else [])]
+
+
+def _cut(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"

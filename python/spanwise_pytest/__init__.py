@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A marker for pytest: the limits of `spanwise check`, for what a test allocates.
+
+    @pytest.mark.spanwise(max_waste="20%", max_resident="64M")
+    def test_parse(): ...
+
+pytest loads this module in every run, so it imports nothing of spanwise until a test is marked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MARKER = (
+    "spanwise(max_waste, max_resident, max_held, max_requested, table, at, ...): run the test in a"
+    " recorded process of its own, and fail it where what it allocates is above a limit; arguments"
+    " are the options of `spanwise check`"
+)
+
+
+def pytest_configure(config: Any) -> None:
+    """Declares the marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """Runs a marked test; None leaves the others to pytest."""
+    marker = pyfuncitem.get_closest_marker("spanwise")
+    if marker is None:
+        return None
+    from spanwise_pytest import limits  # noqa: PLC0415  only marked tests pay for spanwise
+
+    limits.run_marked(pyfuncitem, marker)
+    return True

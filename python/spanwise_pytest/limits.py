@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A marked test: it runs in a process that the recorder started, and its own objects are judged.
+
+The test runs twice: its fixtures are set up here and in that process, its body there alone.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spanwise import errors, recording
+from spanwise.__main__ import main
+from spanwise.recordings.recorder import run_recorded
+
+_PART = "SPANWISE_PYTEST_PART"
+"""Names the recording of the test's part, in the process that runs it."""
+
+
+def run_marked(item: Any, marker: Any) -> None:
+    """Runs the test in a process of its own, or its body, if this is that process."""
+    words = [text for name, value in marker.kwargs.items() for text in _option(name, value)]
+    if marker.args or not words:
+        pytest.fail("spanwise: name the limits, such as max_waste='20%'", pytrace=False)
+    part = os.environ.get(_PART)
+    if part is not None:
+        _run_body(item, part)
+        return
+    with tempfile.TemporaryDirectory(prefix="spanwise-pytest-") as folder:
+        _record(item, Path(folder))
+        _judge([str(Path(folder) / "part.swt"), *words])
+
+
+def _option(name: str, value: object) -> list[str]:
+    """The words of an option: max_waste="20%" is --max-waste=20%, and True is no value."""
+    option = f"--{name.replace('_', '-')}"
+    return [option] if value is True else [f"{option}={value}"]
+
+
+def _run_body(item: Any, part: str) -> None:
+    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    with recording(part, own=True):
+        item.obj(**arguments)
+
+
+def _record(item: Any, folder: Path) -> None:
+    """Runs the test, and it alone, under the recorder."""
+    output = folder / "output.txt"
+    environment = {**os.environ, _PART: str(folder / "part.swt")}
+    try:
+        with output.open("wb") as stdout:
+            outcome = run_recorded(
+                _words(item),
+                folder / "whole.swt",
+                stacks=0,
+                env=environment,
+                cwd=item.config.invocation_params.dir,
+                stdout=stdout,
+            )
+    except errors.UnsupportedError as error:
+        pytest.skip(f"spanwise: {error}")
+    told = output.read_text(encoding="utf-8", errors="replace")
+    if outcome.status:
+        pytest.fail(f"in the recorded process:\n{told}", pytrace=False)
+    if not (folder / "part.swt").is_file():
+        pytest.skip("spanwise: the test was skipped in the recorded process")
+
+
+def _words(item: Any) -> list[str]:
+    """The command that runs the test."""
+    config = item.config
+    plugins = ["-p", "no:cacheprovider"]
+    if config.pluginmanager.hasplugin("xdist"):
+        plugins += ["-n0"]
+    settings = ["-c", str(config.inipath)] if config.inipath is not None else []
+    root = ["--rootdir", str(config.rootpath)]
+    test = f"{config.rootpath / item.nodeid.partition('::')[0]}::{item.nodeid.partition('::')[2]}"
+    return [sys.executable, "-m", "pytest", "-q", *plugins, *settings, *root, test]
+
+
+def _judge(words: Sequence[str]) -> None:
+    """Fails where `spanwise check` does, in its words."""
+    told, wrong = io.StringIO(), io.StringIO()
+    with redirect_stdout(told), redirect_stderr(wrong):
+        try:
+            status = main(["check", *words])
+        except SystemExit as error:
+            status = int(error.code or 0)
+    if status:
+        pytest.fail((told.getvalue() + wrong.getvalue()).strip(), pytrace=False)

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields: what a run used, rounds, files that are gone on with, savings by hand, bad input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spanwise as sw
+from spanwise import _lib
+from spanwise.__main__ import main
+from spanwise.measure import field_fits, field_rounds
+from spanwise.measure.field_cases import case_of, find_servers, read_cases
+from spanwise.measure.field_result import Field
+from spanwise.measure.field_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_round
+from spanwise.measure.launching import launch
+from spanwise.measure.replayer import MALLOC_FACE
+from spanwise.recordings import recorder
+from spanwise.results.intervals import interval_of
+
+from tests.python.helpers import needs_recorder
+
+MIB = 1 << 20
+QUICK = ("spanwise", "glibc")
+TRUE = case_of(["true"])
+BYTES = "import time; x = bytes(range(256)) * (1 << 17); time.sleep(0.3)"
+"""32 MiB, written; they stay long enough to be seen in a sample."""
+
+
+def used(tmp_path: Path, *argv: str, timeout_s: float = 300) -> Any:
+    return launch(argv, "", env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path, timeout_s=timeout_s)
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_its_own_memory(tmp_path: Path) -> None:
+    """Not that of the Python which started it; and that of a child, where it is larger."""
+    ballast = bytearray(60 * MIB)
+    small = used(tmp_path, "true")
+    assert len(ballast) == 60 * MIB and small.error == ""
+    assert 0 < small.rss_bytes < 8 * MIB
+    for stays_s in (0.3, 3, 30):  # until a sample has seen them
+        code = BYTES.replace("0.3", str(stays_s))
+        large = used(tmp_path, "sh", "-c", f"{sys.executable} -S -c '{code}'; true")
+        assert large.error == ""
+        if large.anonymous_bytes > 32 * MIB:
+            break
+    for seen in (large.rss_bytes, large.anonymous_bytes):
+        assert 32 * MIB < seen < 64 * MIB
+    assert large.anonymous_bytes <= large.rss_bytes
+    assert large.cpu_ns > 0 and large.elapsed_ns > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "timeout_s", "error"),
+    [
+        (["sh", "-c", "echo bad >&2; exit 3"], 300, "ended with 3: bad"),
+        (["sh", "-c", "kill -9 $$"], 300, "signal 9 ended it"),
+        (
+            ["no-such-program"],
+            300,
+            "ended with 2: spanwise-launch: no-such-program: No such file or",
+        ),
+        (["sleep", "600"], 0.5, "did not end within 0.5 s"),
+    ],
+)
+def test_a_run_that_fails_says_how(
+    tmp_path: Path, words: list[str], timeout_s: float, error: str
+) -> None:
+    assert used(tmp_path, *words, timeout_s=timeout_s).error.startswith(error)
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def test_each_case_runs_under_each_allocator() -> None:
+    """Held, and what is outside, only ours tells; 32 MiB are in the peak of both."""
+    for stays_s in (0.3, 3, 30):  # until samples have seen them
+        words = [sys.executable, "-S", "-c", BYTES.replace("0.3", str(stays_s))]
+        cases = [TRUE, case_of(words, "python", "32 MiB")]
+        found = sw.field(cases, QUICK, rounds=2, progress=False)
+        seen = [row["anonymous_bytes"] for row in found if row["program"] == "python"]
+        if all((anonymous or 0) > 32 * MIB for anonymous in seen):
+            break
+    keys = [(row["program"], row["allocator"], row["round"]) for row in found]
+    assert keys == [
+        (name, one, i) for name in ("true", "python") for one in QUICK for i in range(2)
+    ]
+    assert not found.failures and found.verdict() == ""
+    for row in found:
+        own = row["allocator"] == "spanwise"
+        assert (row["held_bytes"] is not None) == own == (row["outside_bytes"] is not None)
+        assert row["predicted_bytes"] is None
+        if row["program"] == "python":
+            assert row["rss_bytes"] > 32 * MIB < row["anonymous_bytes"]
+            assert not own or row["held_bytes"] > 32 * MIB
+    rows = found.array
+    assert rows["runs"].tolist() == [2] * 4 and rows["failed"].tolist() == [0] * 4
+    assert (rows["rss_low_bytes"] <= rows["rss_bytes"]).all()
+    assert "python, 32 MiB" in str(found)
+    told = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert list(told[0]) == list(ROW_FIELDS) and len(told) == 8
+    assert json.loads(found.to_json())["summary"][1]["held_bytes"] is None
+    axes = found.plot()
+    assert {text.get_text() for text in axes.get_yticklabels()} == {"true", "python, 32 MiB"}
+
+
+def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
+    """What is there is not run again; what failed is; a cut line is dropped."""
+    path = tmp_path / "f.jsonl"
+    flag = tmp_path / "flag"
+    late = case_of(["sh", "-c", f"test -e {flag}"], "late", "")
+    first = sw.field([TRUE, late], ["glibc"], rounds=2, output=path, progress=False)
+    assert [row["error"] for row in first.failures] == ["sh: ended with 1"] * 2
+    assert "2 runs failed: sh: ended with 1" in str(first)
+    flag.touch()
+    with path.open("a") as file:
+        file.write('{"kind": "row", "prog')
+    steps: list[int] = []
+    again = sw.field([TRUE, late], ["glibc"], rounds=3, output=path, progress=steps.append)
+    assert len(again) == 6 and not again.failures and sum(steps) == 4
+    assert any("2 runs were there and not done again" in note for note in again.notes)
+    assert any("was cut" in note for note in again.notes)
+    kept = {(row["program"], row["round"]): row["elapsed_ns"] for row in first}
+    for row in again:
+        if row["program"] == "true" and row["round"] < 2:
+            assert row["elapsed_ns"] == kept["true", row["round"]]
+    opened = Field.open(path)
+    assert len(opened) == 6 and not opened.failures
+    with pytest.raises(sw.InvalidError, match="not the file of a sweep"):
+        sw.Sweep.open(path)
+
+
+def test_interrupted_what_was_done_is_kept(tmp_path: Path) -> None:
+    def step(_: int) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "f.jsonl"
+    with pytest.raises(sw.FieldInterrupted, match="interrupted after 2 runs") as caught:
+        sw.field([TRUE], QUICK, rounds=3, output=path, progress=step)
+    assert [row["round"] for row in caught.value.result] == [0, 0]
+    steps: list[int] = []
+    assert len(sw.field([TRUE], QUICK, rounds=3, output=path, progress=steps.append)) == 6
+    assert sum(steps) == 4
+
+
+def test_on_an_executor_and_when_it_breaks() -> None:
+    with ThreadPoolExecutor(2) as executor:
+        found = sw.field([TRUE], QUICK, rounds=2, executor=executor, progress=False)
+        assert len(found) == 4 and not found.failures
+    broken = sw.field([TRUE], QUICK, rounds=2, executor=executor, progress=False)
+    assert [row["error"] for row in broken] == [
+        "RuntimeError: cannot schedule new futures after shutdown"
+    ] * 4
+
+
+def test_a_policy_is_an_allocator_of_its_own() -> None:
+    """It is called by what it changes, and the program's malloc is told."""
+    asks = 'test "$SPANWISE_PLACEMENT $SPANWISE_BATCH" = "lasting use:2"'
+    policy = sw.HeapOptions(placement="lasting", batch_spans=2, batch_by_use=True)
+    case = case_of(["sh", "-c", asks], "asks", "")
+    found = sw.field([case], ["spanwise"], policies=[policy, policy], rounds=1, progress=False)
+    asked = "placement lasting, batch_spans 2, batch_by_use True"
+    assert {row["allocator"]: row["error"] is None for row in found} == {
+        "spanwise": False,
+        asked: True,
+    }
+    for bad, message in (
+        (sw.HeapOptions(), "policies: the default is 'spanwise'; name it as an allocator"),
+        (sw.HeapOptions(large_touched_percent=5), "large_touched_percent is for simulations; a"),
+    ):
+        with pytest.raises(sw.InvalidError, match=message):
+            sw.field([case], ["spanwise"], policies=[bad], progress=False)
+    with pytest.raises(TypeError, match="policies must be HeapOptions, not dict"):
+        sw.field([case], ["spanwise"], policies=[{}], progress=False)  # type: ignore[list-item]
+
+
+def test_a_worker_without_the_file() -> None:
+    """Of the allocator: none, another one; another spanwise; each says the mend."""
+    (server,), _ = find_servers(["spanwise"])
+    round_ = Round(_lib.version(), TRUE, 0, (server,), 10)
+    assert Round.from_json(round_.to_json()) == round_
+    for changed, error in (
+        (
+            replace(server, library="/nowhere/x.so"),
+            "is not on this worker; put the same file there",
+        ),
+        (replace(server, sha256="0" * 64), "is another file on this worker; put the same one"),
+    ):
+        (row,) = run_round(replace(round_, servers=(changed,)).to_json())
+        assert error in row["error"] and all(row[name] is None for name in VALUE_FIELDS)
+    (row,) = run_round(replace(round_, library="0.0.1").to_json())
+    assert row["error"].endswith("not 0.0.1; install the same")
+    missing = replace(round_, case=case_of(["no-such-program"]))
+    assert "no-such-program" in run_round(missing.to_json())[0]["error"]
+
+
+# --- what a table saves ---------------------------------------------------------------------------
+
+
+def rows_of(**by_allocator: list[int]) -> Field:
+    """By hand: one case, a run a value."""
+    rows = []
+    for allocator, values in by_allocator.items():
+        for number, value in enumerate(values):
+            row = dict.fromkeys(ROW_FIELDS)
+            row |= {"program": "p", "input": "i", "allocator": allocator, "round": number}
+            row |= {"rss_bytes": value, "outside_bytes": 10, "predicted_bytes": value // 2}
+            rows.append(row)
+    return Field(rows)
+
+
+def test_a_saving_is_taken_round_by_round() -> None:
+    """By hand: 10, 5, 0, -10 and 20 %; of five values the interval is all of them."""
+    found = rows_of(spanwise=[100, 200, 50, 10, 100], fitted=[90, 190, 50, 11, 80])
+    saving = found.saving("p", "i")
+    assert saving is not None
+    assert (saving.median, saving.low, saving.high) == pytest.approx((5, -10, 20))
+    assert saving.sure == 15 / 16
+    assert found.verdict() == (
+        "Fitted tables save 5.0 % of the peak of resident memory (median of 1 case);"
+        " the worst end of an interval is a loss of 10.0 %."
+    )
+    assert found.saving("p", "other") is None
+    (stock, fitted) = found.array
+    assert stock["predicted_rss_bytes"] == 10 + 50 and fitted["predicted_rss_bytes"] == 10 + 45
+    with pytest.raises(sw.InvalidError, match="field 'worker': must be one of rss_bytes"):
+        found.values("p", "i", "spanwise", "worker")
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high", "sure"),
+    [(1, 0, 0, 0.0), (2, 0, 1, 0.5), (5, 0, 4, 15 / 16), (7, 0, 6, 63 / 64), (8, 1, 6, 119 / 128)],
+)
+def test_intervals_by_hand(count: int, low: int, high: int, sure: float) -> None:
+    """Of 8 values 1 - 2 (1 + 8) / 256 = 119 / 128 lie within the second and the seventh."""
+    found = interval_of(reversed(range(count)))
+    assert (found.low, found.high, found.sure) == (low, high, sure)
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+
+@needs_recorder()
+def test_a_table_is_fitted_to_the_first_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Built by a stand-in: a copy of the installed malloc; made once, and predicted by ledgers."""
+
+    def build(table: sw.SizeClassTable, folder: Path, **_: Any) -> Any:
+        (folder / "lib").mkdir(parents=True, exist_ok=True)
+        shutil.copy(_lib.native_library(MALLOC_FACE), folder / "lib")
+        return sw.Build(folder, {"table": table.to_dict()})
+
+    recorded: list[Any] = []
+    real: Callable[..., Any] = recorder.run_recorded
+
+    def run_recorded(argv: Any, *words: Any, **options: Any) -> Any:
+        recorded.append(argv)
+        return real(argv, *words, **options)
+
+    monkeypatch.setattr(field_fits, "build", build)
+    monkeypatch.setattr(field_fits, "run_recorded", run_recorded)
+    awk = 'BEGIN {{ for (i = 0; i < {}; i++) a[i] = i " " i }}'
+    cases = [case_of(["awk", awk.format(n)], "awk", str(n)) for n in (9000, 3000)]
+    fits = sw.fit_cases(cases, tmp_path, candidates=6, progress=False)
+    fit = fits["awk"]
+    assert len(recorded) == 2 and (fit.folder is not None) == fit.holds
+    for number, case in enumerate(cases):
+        recording = sw.Recording.open(tmp_path / f"awk/{number}.swt")
+        assert fit.predicted[case.hash] == tuple(
+            recording.ledger(table, "peak-resident").resident_bytes for table in ("c16", fit.table)
+        )
+    again = sw.fit_cases(cases, tmp_path, candidates=6, progress=False)
+    assert len(recorded) == 2 and replace(again["awk"], table=fit.table) == fit
+    assert again["awk"].table.hash == fit.table.hash
+    if fit.folder is None:
+        fits = {"awk": replace(fit, folder=build(fit.table, tmp_path / "copy").folder)}
+    found = sw.field(cases, QUICK, fits=fits, rounds=2, progress=False)
+    assert found.allocators == [*QUICK, "fitted"] and not found.failures
+    saving = found.saving("awk", "9000")
+    assert saving is not None and abs(saving.median) < 10
+    for row in found:
+        stock, fitted = fit.predicted[row["case_hash"]]
+        predicted = {"spanwise": stock, "glibc": None, "fitted": fitted}
+        assert row["predicted_bytes"] == predicted[row["allocator"]]
+    sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
+    assert len(recorded) == 4
+    monkeypatch.setattr(field_fits, "made_by", lambda: {"spanwise": "of other files"})
+    sw.fit_cases(cases[::-1], tmp_path, candidates=6, progress=False)
+    assert len(recorded) == 6
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[", "not JSON"),
+        ("{}", "must be a list of at least one case"),
+        ("[]", "must be a list of at least one case"),
+        ("[3]", "case 1: must be an object with argv"),
+        ('[{"argv": ["a"]}, {"argv": []}]', "case 2: argv must be a list of words"),
+        ('[{"argv": "ls"}]', "case 1: argv must be a list of words"),
+        ('[{"argv": ["a"], "inputs": "b"}]', "unknown key 'inputs'; the keys are argv, env"),
+        ('[{"argv": ["a"], "environment": {"A": 1}}]', "environment must be an object of texts"),
+    ],
+)
+def test_files_of_cases_that_are_wrong(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text(content)
+    with pytest.raises(sw.InvalidError, match=message):
+        read_cases(path)
+
+
+def test_fields_that_cannot_be(tmp_path: Path) -> None:
+    wrong: tuple[tuple[list[sw.FieldCase], dict[str, Any], str], ...] = (
+        ([], {}, "no case to run"),
+        ([TRUE], {"rounds": 0}, "rounds 0: must be at least 1"),
+        ([TRUE], {"timeout_s": 0}, "timeout_s 0: must be more than 0"),
+        ([TRUE, case_of(["ls"], "true", "")], {}, "two different cases are called true"),
+    )
+    for cases, options, message in wrong:
+        with pytest.raises(sw.InvalidError, match=message):
+            sw.field(cases, QUICK, **options)
+    with pytest.raises(sw.InvalidError, match="allocator 'nomalloc': unknown; use spanwise, gl"):
+        sw.field([TRUE], ["nomalloc"])
+    with pytest.raises(TypeError, match="executor must be an Executor, not str"):
+        sw.field([TRUE], QUICK, executor="threads")  # type: ignore[arg-type]
+
+
+def test_an_allocator_that_is_not_here_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanwise.measure.field_cases.loaded_library", lambda _name: None)
+    found = sw.field([TRUE], ["spanwise", "jemalloc"], rounds=1, progress=False)
+    assert found.allocators == ["spanwise"]
+    assert found.notes == ("jemalloc is not here: install libjemalloc2",)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["field", "--rounds", "2", "--allocator", "glibc", "-o", str(tmp_path / "f.jsonl")]
+    forms = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
+    assert main([*words, *forms, "--", "true"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("medians and their intervals") and "2 runs in " in err
+    assert (tmp_path / "f.csv").read_text().startswith("program,input,")
+    assert (tmp_path / "f.png").stat().st_size > 5000
+    assert main([*words, "--json", "--", "true"]) == 0
+    assert [row["round"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
+    cases = tmp_path / "cases.json"
+    cases.write_text('[{"program": "no", "input": "luck", "argv": ["false"]}]')
+    assert main(["field", "--rounds", "1", "--allocator", "glibc", "--cases", str(cases)]) == 1
+    assert "1 run failed: false: ended with 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give --cases FILE.json, or one program after --"),
+        (["--cases", "a.json", "--", "true"], "give --cases FILE.json, or one program after --"),
+        (["--executor", "dusk", "--", "true"], "--executor dusk: give here, processes, dask"),
+        (["--plot", "x.nothing", "--", "true"], "no picture has this ending"),
+        (["--rounds", "0", "--", "true"], "rounds 0: must be at least 1"),
+    ],
+)
+def test_commands_that_cannot_be(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["field", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_seeds_are_fixed() -> None:
+    assert field_rounds.SEEDS == {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}

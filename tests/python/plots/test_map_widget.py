@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The heap map's widget: its cells are the maps'; its script draws, zooms and scrubs."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise import plots
+
+from tests.python.helpers import random_ops
+
+RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
+SCRIPT = Path(plots.__file__).with_name("widget.js")
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+needs_anywidget = pytest.mark.skipif(
+    importlib.util.find_spec("anywidget") is None, reason="anywidget is not installed"
+)
+MODEL = """
+const state = %s, heard = {};
+for (const name of ["cells", "palette"]) {
+    const read = Uint8Array.from(atob(state[name]), (letter) => letter.charCodeAt(0));
+    state[name] = new DataView(read.buffer);
+}
+const model = {
+    saved: 0,
+    get: (name) => state[name],
+    set: (name, value) => { state[name] = value; heard["change:" + name]?.(); },
+    save_changes: () => { model.saved++; },
+    on: (name, call) => { heard[name] = call; },
+    off: (name) => { delete heard[name]; },
+};
+"""
+PROBE = """
+const el = document.getElementById("here"), told = [];
+const end = widget.render({ model, el });
+const canvas = el.querySelector("canvas"), slider = el.querySelector("input");
+function look() {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    let sum = 0;
+    data.forEach((value, i) => { sum = (sum * 31 + value * (i % 97 + 1)) % 2147483647; });
+    for (let i = 0; i < data.length; i += 4)
+        colours.add(data[i] * 65536 + data[i + 1] * 256 + data[i + 2]);
+    const texts = [...el.querySelectorAll("div")].map((one) => one.textContent);
+    told.push({ frame: state.frame, view: canvas.dataset.view, sum, texts, colours: [...colours] });
+}
+const box = canvas.getBoundingClientRect();
+const at = (x, y) => ({ clientX: box.left + x * box.width, clientY: box.top + y * box.height });
+look();
+slider.value = "0";
+slider.dispatchEvent(new Event("input"));
+look();
+for (let i = 0; i < 8; i++)
+    canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -1, cancelable: true, ...at(0.5, 0) }));
+look();
+canvas.dispatchEvent(new PointerEvent("pointermove", at(0.001, 0.001)));
+canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+look();
+canvas.dispatchEvent(new Event("dblclick"));
+canvas.dispatchEvent(new PointerEvent("pointermove", at(0.001, 0.001)));
+look();
+end();
+told.push({ saved: model.saved, left: Object.keys(heard).length });
+document.body.dataset.told = JSON.stringify(told);
+"""
+
+
+@needs_anywidget
+def test_cells_are_the_maps() -> None:
+    """A page of the table is a cell: its byte is taken from the tiles one by one."""
+    maps = RECORDING.maps("go", samples=5)
+    widget = plots.map_widget(maps)
+    about, cells = widget.map, np.frombuffer(widget.cells, np.uint8).reshape(len(maps), -1)
+    assert about["cell_bytes"] == 8192 and about["count"] == cells.shape[1]
+    assert about["count"] <= about["width"] * about["height"]
+    assert [m.ledger.at for m in maps].index("peak") == widget.frame
+    assert [text.startswith("peak: ") for text in about["moments"]].count(True) == 1
+    for found, one in zip(cells.astype(int), maps, strict=True):
+        wanted = np.full(len(found), 255)
+        for tile in one.array:
+            first, count = int(tile["offset"]) // 8192, int(tile["bytes"]) // 8192
+            code = {0: 100 * int(tile["live"]) / max(int(tile["slots"]), 1), 1: 101, 2: 102}
+            wanted[first : first + count] = round(code[int(tile["kind"])])
+        assert (np.abs(found - wanted) <= 1).all()
+        exact = wanted > 100
+        assert (found[exact] == wanted[exact]).all() and (found[~exact] <= 100).all()
+
+
+@needs_anywidget
+def test_a_front_end_without_widgets_gets_the_picture() -> None:
+    data, _ = plots.map_widget(RECORDING.maps("go", samples=2))._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert "heap map of mine" in data["text/plain"] and plt.get_fignums() == []
+
+
+def test_without_anywidget_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spanwise.plots import widget  # noqa: PLC0415  only here
+
+    monkeypatch.setitem(sys.modules, "anywidget", None)  # its import fails
+    widget._widget_type.cache_clear()
+    still = plots.map_widget(RECORDING.maps("go", samples=2))
+    assert still.shown.ledger.at == "peak"
+    assert still._repr_png_().startswith(b"\x89PNG") and plt.get_fignums() == []
+    assert "pip install 'spanwise[widget]'" in repr(still)
+
+
+def test_what_cannot_be_shown() -> None:
+    with pytest.raises(sw.InvalidError, match="no map to draw"):
+        plots.map_widget([])
+    with pytest.raises(sw.InvalidError, match="this map has no objects"):
+        plots.map_widget(RECORDING.maps("go", samples=2), by="age")
+    with pytest.raises(sw.InvalidError, match="use one of occupancy, age, touched"):
+        plots.map_widget(RECORDING.maps("go", samples=2), by="size")
+
+
+@needs_anywidget
+def test_an_empty_heap_has_one_cell() -> None:
+    with sw.Heap("go", dry=True) as heap:
+        widget = plots.map_widget([heap.map()])
+    assert widget.map["count"] == 1 and widget.cells == b"\xff"
+
+
+@needs_anywidget
+@pytest.mark.skipif(BROWSER is None, reason="there is no chromium on this machine")
+def test_the_script_in_a_browser(tmp_path: Path) -> None:
+    widget = plots.map_widget(RECORDING.maps("go", samples=5))
+    state: dict[str, Any] = {"map": widget.map, "frame": widget.frame}
+    for name in ("cells", "palette"):
+        state[name] = base64.b64encode(getattr(widget, name)).decode()
+    script = SCRIPT.read_text(encoding="utf-8").replace("export default", "const widget =")
+    model = MODEL % json.dumps(state)
+    page = tmp_path / "x.html"
+    page.write_text(
+        '<!doctype html><meta charset="utf-8"><body><div id="here"></div>'
+        f'<script type="module">{script}\n{model}\n{PROBE}</script></body>',
+        encoding="utf-8",
+    )
+    words = [
+        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
+        *("--dump-dom", f"file://{page}"),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+    trouble = [one for one in done.stderr.splitlines() if "CONSOLE" in one]
+    assert [one for one in trouble if "willReadFrequently" not in one] == []
+    (text,) = re.findall(r'data-told="([^"]*)"', done.stdout)
+    first, scrubbed, zoomed, moved, whole, ended = json.loads(text.replace("&quot;", '"'))
+    moments = widget.map["moments"]
+    # The slider changes the moment, its words and the picture, and tells the notebook.
+    assert first["frame"] == widget.frame and first["texts"][1] == moments[widget.frame]
+    assert scrubbed["frame"] == 0 and scrubbed["texts"][1] == moments[0]
+    assert first["sum"] != scrubbed["sum"] and len(first["colours"]) > 3
+    # The wheel zooms about the pointer: 1.25 to the eighth, at the middle of the upper edge.
+    assert first["view"] == scrubbed["view"] == "1.0000 0.0000 0.0000"
+    part = 1 / 1.25**8
+    assert zoomed["view"] == f"{1.25**8:.4f} {0.5 - part / 2:.4f} 0.0000"
+    assert zoomed["sum"] != scrubbed["sum"]
+    assert moved["view"] == f"{1.25**8:.4f} {0.5 - 0.6 * part:.4f} 0.0000"
+    # Words of the cell under the pointer, which is the first one of all when all is shown.
+    assert whole["view"] == first["view"] and whole["sum"] == scrubbed["sum"]
+    code = widget.cells[0]
+    kinds = {101: "a large object", 102: "free pages, held", 255: "not held"}
+    assert whole["texts"][2] == f"0 B: {kinds.get(code, f'{code} %')}"
+    assert moved["texts"][2] != whole["texts"][2]
+    assert ended == {"saved": 1, "left": 0}

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings made from other tools' files: by hand, what is real, and what is cut or wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.__main__ import main
+from spanwise.recordings.conversion import scaled
+
+JEMALLOC = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
+
+
+def rows(one: sw.Recording) -> list[tuple[int, ...]]:
+    names = ("time_ns", "kind", "object", "size", "thread")
+    return [tuple(int(row[name]) for name in names) for row in one.ops]
+
+
+def sizes(one: sw.Recording) -> dict[int, int]:
+    found = one.histogram()
+    return dict(zip(found["size_bytes"].tolist(), found["count"].tolist(), strict=True))
+
+
+def refused(path: Path, **named: object) -> str:
+    """The error, which leaves no recording."""
+    with pytest.raises((sw.TraceFormatError, sw.InvalidError)) as caught:
+        sw.convert(path, path.parent / "out.swt", **named)  # type: ignore[arg-type]
+    assert not (path.parent / "out.swt").exists()
+    assert path.name in str(caught.value) and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- pprof ----------------------------------------------------------------------------------------
+
+
+def number(value: int) -> bytes:
+    made = b""
+    while value > 127:
+        made += bytes([value & 127 | 128])
+        value >>= 7
+    return made + bytes([value])
+
+
+def inside(field: int, content: bytes) -> bytes:
+    return number(field << 3 | 2) + number(len(content)) + content
+
+
+def plain(field: int, value: int) -> bytes:
+    return number(field << 3) + number(value)
+
+
+def profile(*samples: bytes, types: tuple[str, ...] = ("inuse_objects", "inuse_space")) -> bytes:
+    """A heap profile: its strings are "", the types, "bytes"."""
+    names = ["", *types, "bytes"]
+    declared = b"".join(
+        inside(1, plain(1, 1 + i) + plain(2, len(names) - 1)) for i in range(len(types))
+    )
+    strings = b"".join(inside(6, name.encode()) for name in names)
+    return declared + b"".join(inside(2, one) for one in samples) + strings
+
+
+def sample(*values: int, label: int | None = None, packed: bool = True) -> bytes:
+    """Values of a sample; the label is the size of its objects."""
+    made = (
+        inside(2, b"".join(map(number, values)))
+        if packed
+        else b"".join(plain(2, v) for v in values)
+    )
+    if label is not None:
+        made += inside(3, plain(1, 3) + plain(3, label))
+    return inside(1, number(7)) + made
+
+
+def test_a_heap_profile_by_hand(tmp_path: Path) -> None:
+    """Three objects of 48 bytes by their label, four of about 25 by division, none of the last."""
+    path = tmp_path / "heap.pb.gz"
+    body = profile(sample(3, 150, label=48), sample(4, 101, packed=False), sample(0, 0))
+    for content in (body, gzip.compress(body)):
+        path.write_bytes(content)
+        one = sw.convert(path)
+        assert sizes(one) == {25: 4, 48: 3}
+        assert one.summary.end_live_objects == 7 and one.summary.peak_op == 7
+        assert one.program == "heap.pb.gz"
+        assert "estimates from samples" in one.remark and "no frees" in one.remark
+        assert one.ledger("go").remark == one.remark
+    four = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
+    path.write_bytes(profile(sample(10, 1000, 2, 200), types=four))
+    assert sizes(sw.convert(path)) == {100: 2}
+    made = sw.convert(path, value="alloc")
+    assert sizes(made) == {100: 10} and made.summary.end_live_objects == 0
+    assert made.summary.peak_requested_bytes == 100
+
+
+def test_our_own_profile_comes_back(tmp_path: Path) -> None:
+    """What lives, by the mean size of each site: here each site has one size."""
+    ops = np.zeros(300, sw.OPS_DTYPE)
+    ops["object"] = np.arange(300)
+    ops["site"] = 1 + np.arange(300) % 3
+    ops["size"] = np.array([100, 33, 5000])[ops["site"] - 1]
+    path = tmp_path / "x.pb.gz"
+    for site in (1, 2, 3):  # without frames all sites are one stack, so one profile each
+        part = ops[ops["site"] == site].copy()
+        part["object"] = np.arange(100)
+        sw.Recording.from_ops(part).export(path, "pprof", "go")
+        assert sizes(sw.convert(path)) == {int(part["size"][0]): 100}
+
+
+def test_profiles_that_are_cut_damaged_or_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "heap.pb"
+    body = profile(*(sample(3, 150, label=48) for _ in range(20)))
+    path.write_bytes(gzip.compress(body)[:-12])
+    assert "gzip stream is cut or damaged" in refused(path)
+    path.write_bytes(body[:-3])
+    assert "is cut short" in refused(path)
+    path.write_bytes(profile(sample(3, 150, 9)))
+    assert "a sample has 3 values, and 2 are declared" in refused(path)
+    path.write_bytes(profile(sample(1, 10**6), types=("samples", "cpu")))
+    assert "is no heap profile with inuse_objects and inuse_space; it has samples, cpu" in refused(
+        path
+    )
+    path.write_bytes(profile(sample((1 << 64) - 1, 100)))
+    assert "negative count or size" in refused(path)
+    path.write_bytes(profile())
+    assert "has no object of inuse" in refused(path)
+    rng = random.Random(5)
+    for _ in range(150):  # one byte at a time: an answer, or one of our errors
+        damaged = bytearray(body)
+        damaged[rng.randrange(len(body))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(sw.TraceFormatError, sw.InvalidError):
+            sw.convert(path, form="pprof", most_objects=1000)
+
+
+def test_counts_are_scaled_alike() -> None:
+    """Hamilton's method by hand: 10 of 1000, 700 and 300 are 5.0, 3.5 and 1.5; the tie goes low."""
+    assert scaled({16: 1000, 32: 700, 48: 300}, 10) == {16: 5, 32: 4, 48: 1}
+    assert scaled({8: 10**12, 16: 1}, 100) == {8: 100}
+
+
+def test_more_objects_than_are_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "heap.pb"
+    path.write_bytes(profile(sample(3_000_000, 300_000_000), sample(1_000_000, 32_000_000)))
+    one = sw.convert(path, most_objects=4000)
+    assert sizes(one) == {32: 1000, 100: 3000}
+    assert one.remark.endswith("one object stands for 1,000")
+    for wrong in (0, -1, 10**9):
+        with pytest.raises(sw.InvalidError, match="most_objects"):
+            sw.convert(path, most_objects=wrong)
+
+
+# --- jemalloc -------------------------------------------------------------------------------------
+
+
+def statistics(**arenas: object) -> str:
+    classes = {"bin": [{"size": 8}, {"size": 16}], "lextent": [{"size": 16384}]}
+    return json.dumps({"jemalloc": {"arenas": classes, "stats.arenas": arenas}})
+
+
+def arena(*live: int, requests: tuple[int, int] = (9, 9), large: int = 0) -> dict[str, object]:
+    bins = [{"curregs": n, "nrequests": asked} for n, asked in zip(live, requests, strict=True)]
+    return {"bins": bins, "lextents": [{"curlextents": large}]}
+
+
+def test_statistics_of_jemalloc_by_hand(tmp_path: Path) -> None:
+    """Arenas are added up, unless their sum is told; what was printed before does not matter."""
+    path = tmp_path / "stats.json"
+    path.write_text("{1} hello\n" + statistics(**{"0": arena(2, 3), "1": arena(1, 0, large=2)}))
+    one = sw.convert(path)
+    assert sizes(one) == {8: 3, 16: 3, 16384: 2}
+    assert "its classes, not what was asked for" in one.remark
+    path.write_text(statistics(merged=arena(5, 0, requests=(7, 4)), **{"0": arena(1, 1)}))
+    assert sizes(sw.convert(path)) == {8: 5}
+    assert sizes(sw.convert(path, value="alloc")) == {8: 7, 16: 4}
+
+
+def test_statistics_that_are_cut_or_lack_parts(tmp_path: Path) -> None:
+    path = tmp_path / "stats.json"
+    whole = statistics(merged=arena(5, 1))
+    path.write_text(whole[:-20])
+    assert "it may be cut" in refused(path)
+    for wrong in ('{"jemalloc": {}}', '{"jemalloc": 3}', statistics(), whole.replace("bins", "x")):
+        path.write_text(wrong)
+        assert "jemalloc" in refused(path)
+    path.write_text(whole.replace('"curregs": 5', '"curregs": -5'))
+    assert "impossible" in refused(path)
+    path.write_text('{"some": "json"}')
+    assert "is no heap profile of pprof, no JSON of jemalloc's statistics" in refused(path)
+    assert "no JSON of jemalloc's statistics" in refused(path, form="jemalloc")
+
+
+@pytest.mark.skipif(not JEMALLOC.is_file(), reason="jemalloc is not installed")
+def test_statistics_that_jemalloc_prints(tmp_path: Path) -> None:
+    """Objects that a program keeps are among them; a table can be fitted to them."""
+    text = "import ctypes; m = ctypes.CDLL(None).malloc; [m(3000) for _ in range(500)]"
+    env = {
+        **os.environ,
+        "LD_PRELOAD": str(JEMALLOC),
+        "MALLOC_CONF": "stats_print:true,stats_print_opts:J",
+    }
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, env=env, check=True)
+    path = tmp_path / "stats.json"
+    path.write_bytes(done.stderr)
+    one = sw.convert(path)
+    assert sizes(one)[3072] >= 500
+    found = sw.optimize(one, 32, objective="peak")
+    assert (found.table.classes["size_bytes"] == 3072).any()
+
+
+# --- memory_replay --------------------------------------------------------------------------------
+
+TRACE = """\
+100: malloc 0x1000 20
+100: calloc 0x2000 4 25
+101: memalign 0x3000 64 300
+101: free 0x1000
+100: realloc 0x4000 0x2000 500
+101: realloc 0x5000 0x0 7
+101: free 0x999
+101: thread_done 0x0
+100: realloc 0x6000 0x888 8
+100: malloc 0x6000 9
+101: malloc 0x0 9
+101: malloc 0x7000 1
+"""
+ALLOC, FREE, REALLOC, END = range(4)
+
+
+def test_a_trace_of_memory_replay_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "app.txt"
+    path.write_text(TRACE)
+    one = sw.convert(path)
+    assert rows(one) == [
+        (0, ALLOC, 0, 20, 0),
+        (1000, ALLOC, 1, 100, 0),
+        (2000, ALLOC, 2, 300, 1),
+        (3000, FREE, 0, 0, 1),
+        (4000, REALLOC, 1, 500, 0),
+        (5000, ALLOC, 0, 7, 1),
+        # 6000: free of an address that nobody has
+        (7000, END, 0, 0, 1),
+        (8000, ALLOC, 3, 8, 0),  # realloc of an address that nobody has
+        (9000, FREE, 3, 0, 0),  # it is given out again
+        (9000, ALLOC, 3, 9, 0),
+        # 10000: a call that failed
+        (11000, ALLOC, 4, 1, 2),  # 101 is another thread now
+    ]
+    assert one.remark == "" and one.ops["align_log2"][2] == 6
+    assert one.ops["flags"].tolist() == [0, 1, *[0] * 9]
+    with zipfile.ZipFile(tmp_path / "app.zip", "w") as archive:
+        archive.writestr("app.txt", TRACE)
+    assert rows(sw.convert(tmp_path / "app.zip")) == rows(one)
+
+
+def test_times_of_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("1: malloc 0x10 8 500 510\n1: free 0x10 490 495\n1: thread_done 0x0 900\n")
+    assert [row[0] for row in rows(sw.convert(path))] == [0, 0, 400]
+
+
+def test_traces_that_are_cut_or_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for text, said in (
+        (TRACE[:-3], "line 12 is cut short: '101: malloc 0x7000'"),
+        ("1: malloc 0x10 8\nhello\n", "line 2 is no call: 'hello'"),
+        ("1: malloc 0x10\n", "line 1: malloc has 0 numbers"),
+        ("1: malloc 0x10 8 500\n", "line 1: malloc has 2 numbers"),
+        ("1: malloc 0x10 -8\n", "line 1: a number is negative"),
+        ("1: malloc 0x10 8x\n", "line 1: "),
+        ("1: calloc 0x10 9999999999 9999999999\n", "line 1: size 9999999998"),
+        ("1: memalign 0x10 24 8\n", "line 1: alignment 24 is no power of two"),
+    ):
+        path.write_text(text)
+        assert said in refused(path), text
+    path.write_text("\n\n")
+    assert "has no call" in refused(path, form="memory-replay")
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("a.txt", TRACE)
+        made.writestr("b.txt", TRACE)
+    assert "has 2 files" in refused(archive)
+    archive.write_bytes(archive.read_bytes()[:200])
+    assert "cut or damaged" in refused(archive)
+
+
+def test_a_long_trace_is_the_same_history(tmp_path: Path) -> None:
+    """Longer than a batch, beside a model of addresses."""
+    rng = random.Random(4)
+    lines: list[str] = []
+    live: list[int] = []
+    wanted = Counter[int]()
+    for i in range(80_000):
+        if live and rng.random() < 0.5:
+            lines.append(f"7: free {live.pop(rng.randrange(len(live))):#x}")
+        else:
+            live.append(0x10000 + 16 * i)
+            size = rng.randrange(1, 200)
+            wanted[size] += 1
+            lines.append(f"7: malloc {live[-1]:#x} {size}")
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(lines) + "\n")
+    one = sw.convert(path, tmp_path / "long.swt")
+    assert sizes(one) == dict(wanted)
+    assert one.summary.end_live_objects == len(live) and len(one) == 80_000
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "app.txt", str(tmp_path / "app.swt")
+    path.write_text(TRACE)
+    assert main(["convert", str(path), "-o", out]) == 0
+    assert capsys.readouterr().out == f"{out}: 10 events, peak 817 B\n"
+    assert main(["convert", str(path), "-o", out]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["convert", str(path), "-o", out, "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["allocs"] == 7
+    for words, said in (
+        ([str(tmp_path / "none"), "-o", str(tmp_path / "b.swt")], "none: No such file"),
+        ([str(path), "-o", str(tmp_path / "no/b.swt")], "cannot be written"),
+        ([str(path), "-o", str(tmp_path / "b.swt"), "--from", "pprof"], "app.txt: byte"),
+    ):
+        assert main(["convert", *words]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+    with pytest.raises(sw.InvalidError, match="form 'massif': use one of heaptrack, pprof"):
+        sw.convert(path, form="massif")
+    with pytest.raises(sw.InvalidError, match="value 'peak': use one of inuse, alloc"):
+        sw.convert(path, value="peak")

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flame graphs: their counts are the ledger's, a box is as wide as its bytes, names are escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spanwise as sw
+from spanwise.__main__ import main
+from spanwise.report import flame
+
+from tests.python.helpers import make_ops, needs_recorder, random_ops
+
+SVG = "{http://www.w3.org/2000/svg}"
+CHAINS = (
+    ("leaf (a.c:1)", "middle (a.c:20)", "main (a.c:90)"),
+    ("leaf (a.c:1)", "main (a.c:91)"),
+    ("other in libz.so.1", "middle (a.c:20)", "main (a.c:90)"),
+)
+
+
+def found(
+    seed: int = 8, at: str = "peak", names: tuple[tuple[str, ...], ...] = CHAINS
+) -> sw.LiveSites:
+    """Live sites of a random history, with names given by hand."""
+    ops = random_ops(seed, 3000)
+    ops["site"] = np.where(ops["kind"] == 3, 0, 1 + ops["object"] % len(names))
+    live = sw.Recording.from_ops(ops, name="mine").live_sites("go", at)
+    return replace(live, sites=tuple(replace(one, names=names[one.id - 1]) for one in live))
+
+
+def boxes(text: str) -> list[tuple[str, int, float, float, float]]:
+    """Name, bytes, left, top and width of each box, from the text that a pointer shows."""
+    made = []
+    for group in ET.fromstring(text).iter(f"{SVG}g"):
+        title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        if title is None or rect is None:
+            continue
+        told = title.text or ""
+        match = re.search(r"\(([\d,]+) bytes\)", told)
+        assert match is not None
+        places = [float(rect.attrib[name]) for name in ("x", "y", "width")]
+        made.append((told.split("\n")[0], int(match[1].replace(",", "")), *places))
+    return made  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("at", ["peak", "end"])
+@pytest.mark.parametrize("of", flame.OF)
+def test_the_counts_are_the_ledgers(of: str, at: str) -> None:
+    live = found(at=at)
+    ledger = live.ledger
+    wanted = {
+        "waste": ledger.held_bytes - ledger.requested_bytes,
+        "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
+        "hostages": ledger.tail_bytes + ledger.free_slot_bytes + ledger.cached_bytes,
+        "resident": ledger.resident_bytes,
+        "requested": ledger.requested_bytes,
+    }[of]
+    root = flame.tree_of(live, of)
+    assert root.value_bytes == wanted
+    text = flame.file_of(root, flame.sentence(root, live, of))
+    drawn = boxes(text)
+    assert drawn[0][1] == wanted
+    below = [one for one in drawn if one[3] == flame.ROW]
+    assert sum(one[1] for one in below) == wanted
+    assert {one[0] for one in below} <= {"main (a.c:90)", "main (a.c:91)", flame.NO_OBJECT}
+    for _, count, left, _, width in drawn:
+        assert width == pytest.approx(count / wanted * flame.FILE_WIDTH, abs=0.5)
+        assert 0 <= left <= flame.FILE_WIDTH
+
+
+def test_a_tree_by_hand() -> None:
+    """Three sites of 6, 4 and 10 bytes of round-up; two of them go through middle."""
+    ops = make_ops(*((0, i, size) for i, size in enumerate((2, 12, 54))))
+    ops["site"] = [1, 2, 3]  # of slots of 8, 16 and 64: 6, 4 and 10 bytes
+    live = sw.Recording.from_ops(ops).live_sites("go")
+    live = replace(live, sites=tuple(replace(one, names=CHAINS[one.id - 1]) for one in live))
+    root = flame.tree_of(live, "round-up")
+    assert root.value_bytes == 20 and root.own_bytes == 0 and root.depth() == 4
+    first, second = root.sorted()
+    assert (first.name, first.value_bytes) == ("main (a.c:90)", 16)
+    assert (second.name, second.value_bytes) == ("main (a.c:91)", 4)
+    (middle,) = first.sorted()
+    assert [(one.name, one.value_bytes, one.own_bytes) for one in middle.sorted()] == [
+        ("other in libz.so.1", 10, 10),
+        ("leaf (a.c:1)", 6, 6),
+    ]
+    assert flame.sentence(root, live, "round-up") == (
+        "20 B round-up at peak of operations under go; 50.0 % of it by other in libz.so.1"
+    )
+
+
+def test_boxes_that_are_too_narrow_are_one() -> None:
+    """Of 4,001 siblings all but one are narrower than a pixel."""
+    root = flame.Frame("all")
+    for i in range(4000):
+        root.add((f"small {i}",), 1)
+    root.add(("large",), 6000)
+    drawn = boxes(flame.file_of(root, "x"))
+    assert [one[:2] for one in drawn] == [
+        ("all", 10_000),
+        ("large", 6000),
+        ("[4,000 frames too narrow to be drawn]", 4000),
+    ]
+
+
+def test_names_are_wrapped_cut_and_escaped() -> None:
+    assert flame.wrapped("f (a.c:1)", 400) == ["f (a.c:1)"]
+    assert flame.wrapped("function_name (file_name.c:123)", 130) == [
+        "function_name",
+        "(file_name.c:123)",
+    ]
+    assert flame.wrapped("function_name (file_name.c:123)", 60) == ["functio…", "(file_n…"]
+    assert flame.wrapped("no_place_at_all_in_this", 100) == ["no_place_at_al", "l_in_this"]
+    assert flame.wrapped("x", 20) == []
+    live = found(names=(("<script>alert(1)</script>&", 'main "x"'),))
+    text = flame.file_of(flame.tree_of(live, "waste"), "a < b & c")
+    assert "<script>" not in text and any('main "x"' in one[0] for one in boxes(text))
+    assert set(re.findall(r"[a-z]+://[^\s\"'<]*", text)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_only_the_first_sites_of_a_page_have_frames() -> None:
+    live = found()
+    root = flame.tree_of(live, "waste", 1)
+    names = {one.name for one in root.sorted()}
+    assert "[2 more call sites]" in names and root.value_bytes == live.ledger.waste_bytes
+
+
+def test_nothing_to_draw() -> None:
+    live = sw.Recording.from_ops(make_ops((0, 0, 64), (1, 0, 0))).live_sites("go", "end")
+    root = flame.tree_of(live, "round-up")
+    assert boxes(flame.file_of(root, "nothing")) == [("round-up at end", 0, 0.0, 0.0, 1399.6)]
+
+
+@needs_recorder()
+def test_the_command_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CPython with its C call sites: the root of all stacks is where the program starts."""
+    swt, svg = tmp_path / "a.swt", tmp_path / "a.svg"
+    one = sw.record(["python3", "-c", "x = [bytearray(5000) for _ in range(99)]"], swt, stacks=6)
+    capsys.readouterr()
+    assert main(["flame", str(swt), "-o", str(svg), "--of", "resident", "--table", "go"]) == 0
+    said = capsys.readouterr().out
+    text = svg.read_text(encoding="utf-8")
+    resident = one.ledger("go").resident_bytes
+    assert boxes(text)[0][1] == resident and len(boxes(text)) > 10
+    assert "resident at peak of a.swt under go; " in said and f"wrote {svg}" in said
+    assert main(["flame", str(swt), "-o", str(svg), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["of"] == "waste"
+    page = tmp_path / "a.html"
+    one.to_html(page, "go")
+    whole = page.read_text(encoding="utf-8")
+    assert 'id="waste-by-stack"' in whole and "of no live object" in whole
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    swt = tmp_path / "a.swt"
+    sw.Recording.from_ops(random_ops(3, 500), swt)
+    for words, said in (
+        (["-o", str(tmp_path / "a.svg")], "record the program with --stacks 8"),
+        (["-o", str(tmp_path / "a.png")], "a flame graph ends in .svg"),
+        (["-o", str(tmp_path / "no/a.svg")], "cannot be written"),
+        (["-o", str(tmp_path / "a.svg"), "--at", "99999s"], "after its end"),
+    ):
+        assert main(["flame", str(swt), *words]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+    with pytest.raises(sw.InvalidError, match="flame graph of 'time': use one of waste"):
+        sw.Recording.open(swt).to_flame(tmp_path / "a.svg", "time")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.swt"]
