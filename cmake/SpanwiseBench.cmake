@@ -4,8 +4,9 @@
 #
 #   bench_malloc         malloc through the dynamic linker; links nothing of ours
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
-#   bench_arenas         arenas and pools, beside a loop that bumps and clears
+#   bench_arenas         arenas and pools, beside a loop that bumps and clears; a message server
 #   bench_ranges         range allocators, beside plain references in C
+#   bench_collectors     our collector: ROW SIZE prints one figure;  bench_collectors_boehm: the same on Debian's libgc
 #   bench_buffers        multi-buffer memory and readers, beside plain ones in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
 #                        user supplies in SPANWISE_PEER_<NAME>_DIR (include/ or headers, and library)
@@ -31,6 +32,14 @@ set(bench_rows "${bench_dir}/rows")
 set(bench_studies "${bench_dir}/studies")
 set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
 
+# For tests that run each row once and look at no time: a minute of the compiler less.
+option(SPANWISE_BENCH_SHORT "compile google-benchmark programs with -O0; their times mean nothing" OFF)
+set(bench_short)
+if(SPANWISE_BENCH_SHORT)
+  set(bench_short -O0)
+  string(APPEND bench_compiler " -O0")
+endif()
+
 # bench_executable(NAME SOURCE [WHAT IT LINKS...]): a google-benchmark program.
 function(bench_executable name source)
   add_executable(${name} "${source}")
@@ -40,7 +49,7 @@ function(bench_executable name source)
   target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
   # A loop that begins in the middle of a line may take a fifth longer; for all contenders alike.
-  target_compile_options(${name} PRIVATE -falign-loops=64)
+  target_compile_options(${name} PRIVATE -falign-loops=64 ${bench_short})
   target_link_libraries(${name} PRIVATE ${ARGN} benchmark::benchmark Threads::Threads
                                         ${CMAKE_DL_LIBS})
 endfunction()
@@ -51,13 +60,13 @@ function(bench_program name source)
   # Not the rows that hold gigabytes.
   add_test(NAME bench.${name} COMMAND ${name} --benchmark_min_time=0.001
                                       --benchmark_filter=-/growth/.00M|/growth/.G)
-  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 600)
+  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
 endfunction()
 
 # What the rows of several threads say about time and count.
 bench_executable(bench_threads_check "${bench_rows}/threads_check.cc")
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
-set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 120)
+set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 1200)
 
 # How often a pair is slow because of where its pages lie: by hand. Here that it runs.
 add_executable(bench_same_place "${bench_studies}/places/same_place.c")
@@ -65,7 +74,14 @@ spanwise_compile(bench_same_place)
 target_include_directories(bench_same_place PRIVATE "${bench_rows}")
 target_link_libraries(bench_same_place PRIVATE spanwise_static)
 add_test(NAME bench.same_place COMMAND bench_same_place 2)
-set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 120)
+set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 1200)
+
+# When an arena pays, and how large its chunks should be: by the studies arena-matrix and arena-chunks.
+add_executable(bench_study_arenas "${bench_studies}/arenas/tasks.c")
+spanwise_compile(bench_study_arenas)
+target_link_libraries(bench_study_arenas PRIVATE spanwise_static)
+add_test(NAME bench.study_arenas COMMAND bench_study_arenas tasks 64 10 2 100)
+set_tests_properties(bench.study_arenas PROPERTIES LABELS bench TIMEOUT 1200)
 
 # What each requirement costs. Prototypes that are called live apart from those who call them: in a
 # library that is bound as the malloc face is, and in an archive.
@@ -74,6 +90,7 @@ function(bench_limits_library name type)
   spanwise_compile(${name})
   set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON PREFIX "")
   target_include_directories(${name} PRIVATE "${bench_rows}")
+  target_compile_options(${name} PRIVATE ${bench_short})
 endfunction()
 bench_limits_library(bench_limits_called SHARED called.cc)
 set_target_properties(bench_limits_called PROPERTIES CXX_VISIBILITY_PRESET hidden
@@ -101,7 +118,29 @@ target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
 
 # Arenas and pools, beside a loop that bumps and clears, and the heap.
-bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_static)
+bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_static m)
+spanwise_sources(service_sources "service/*")
+target_sources(bench_arenas PRIVATE ${service_sources})
+target_include_directories(bench_arenas PRIVATE "${PROJECT_SOURCE_DIR}/src")
+
+# Collectors: ours, and Debian's libgc if its headers are there. Its <gc.h> includes "gc/gc.h", and so must not
+# see src/, where a header has that name.
+function(bench_collector name source)
+  add_executable(${name} "${bench_dir}/collectors/${source}")
+  target_compile_options(${name} PRIVATE -Wall -Wextra)
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  add_test(NAME bench.${name} COMMAND ${name} random 1000)
+  set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
+endfunction()
+bench_collector(bench_collectors bench_collectors.c spanwise_static)
+add_test(NAME bench.bench_collectors_messages COMMAND bench_collectors messages_arena 1000)
+set_tests_properties(bench.bench_collectors_messages PROPERTIES LABELS bench TIMEOUT 1200)
+find_path(bench_boehm_include gc.h)
+find_library(bench_boehm_library gc)
+if(bench_boehm_include AND bench_boehm_library)
+  bench_collector(bench_collectors_boehm peer_boehm.c "${bench_boehm_library}")
+  target_include_directories(bench_collectors_boehm SYSTEM PRIVATE "${bench_boehm_include}")
+endif()
 
 # Multi-buffer memory and readers, beside plain ones after the same library.
 bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_internal)
@@ -109,8 +148,9 @@ target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_scalable.c"
                                      "${bench_dir}/ranges/reference_single.c")
 target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench_dir}/ranges")
 
-# What the checks cost: the library and the inline paths with SW_CHECK=0 (the `bare` preset).
-add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${core_sources})
+# What the checks cost: the heap and the inline paths with SW_CHECK=0 (the `bare` preset).
+spanwise_sources(bare_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*" "watch/*")
+add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${bare_sources})
 spanwise_compile(spanwise_bare)
 target_compile_options(spanwise_bare PRIVATE -USW_CHECK -DSW_CHECK=0
                        -DSW_FAST_CHECKED=0)
@@ -136,10 +176,10 @@ bench_field_program(bench_field main.c replace.c bursts.c cross.c latency.c buil
 bench_field_program(bench_field_phases phases.c)
 # The allocator that is preloaded finds this program's clock.
 set_target_properties(bench_field_phases PROPERTIES ENABLE_EXPORTS ON)
-bench_field_program(bench_launch ../runner/launch.c)
+bench_field_program(bench_launch ../../src/launch/main.c)
 add_test(NAME bench.field COMMAND bench_field random-1k 1)
 add_test(NAME bench.field_phases COMMAND bench_field_phases 1)
-set_tests_properties(bench.field bench.field_phases PROPERTIES LABELS bench TIMEOUT 60)
+set_tests_properties(bench.field bench.field_phases PROPERTIES LABELS bench TIMEOUT 1200)
 
 # --- linked peers ---------------------------------------------------------------------------------
 
@@ -226,21 +266,27 @@ if(bench_valgrind AND bench_python AND NOT SPANWISE_SANITIZE)
   add_test(NAME bench.instructions
            COMMAND "${bench_python}" "${bench_dir}/instructions.py" --check --build
                    "${PROJECT_BINARY_DIR}")
-  set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 600
+  set_tests_properties(bench.instructions PROPERTIES LABELS bench TIMEOUT 1200 COST 20
                        SKIP_RETURN_CODE 77)
 endif()
 
 # --- one allocation taken apart (./dev study anatomy) ---------------------------------------------
 
 # The library as the others have it, with the debug information that names inlined functions; valgrind
-# before 3.20 stops at clang's DWARF 5.
-add_library(spanwise_anatomy STATIC EXCLUDE_FROM_ALL ${core_sources})
-spanwise_compile(spanwise_anatomy)
-target_compile_options(spanwise_anatomy PRIVATE -g -gdwarf-4)
-target_link_libraries(spanwise_anatomy PUBLIC spanwise_zstd::zstd Threads::Threads)
+# before 3.20 stops at clang's DWARF 5. Where times mean nothing, that of the others gets it.
+set(anatomy_library spanwise_anatomy)
+if(SPANWISE_BENCH_SHORT)
+  set(anatomy_library spanwise_static)
+  target_compile_options(spanwise_objects PRIVATE -g -gdwarf-4)
+else()
+  add_library(spanwise_anatomy STATIC EXCLUDE_FROM_ALL ${core_sources})
+  spanwise_compile(spanwise_anatomy)
+  target_compile_options(spanwise_anatomy PRIVATE -g -gdwarf-4)
+  target_link_libraries(spanwise_anatomy PUBLIC spanwise_zstd::zstd Threads::Threads)
+endif()
 add_executable(bench_anatomy "${bench_studies}/anatomy/anatomy.c")
 spanwise_compile(bench_anatomy)
 target_include_directories(bench_anatomy PRIVATE "${bench_rows}")
 target_compile_definitions(bench_anatomy PRIVATE BENCH_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
 target_compile_options(bench_anatomy PRIVATE -g -gdwarf-4)
-target_link_libraries(bench_anatomy PRIVATE spanwise_anatomy)
+target_link_libraries(bench_anatomy PRIVATE ${anatomy_library})

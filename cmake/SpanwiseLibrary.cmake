@@ -5,10 +5,17 @@
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
-                 "gc/*" "arena/*" "pool/*" "watch/*" "trace/*" "run/*" "optimize/*" "range/*" "buffer/*")
-add_library(spanwise_objects OBJECT ${core_sources})
-spanwise_compile(spanwise_objects)
-target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
+                 "gc/*" "arena/*" "pool/*" "watch/*" "trace/*" "run/*" "optimize/*" "range/*" "buffer/*"
+                 "stack/*")
+if(SPANWISE_REUSE)
+  spanwise_reused(core_objects spanwise_objects ${core_sources})
+  add_library(spanwise_objects OBJECT IMPORTED)
+  set_target_properties(spanwise_objects PROPERTIES IMPORTED_OBJECTS "${core_objects}")
+else()
+  add_library(spanwise_objects OBJECT ${core_sources})
+  spanwise_compile(spanwise_objects)
+  target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
+endif()
 
 # In an archive of many objects names that the layers share are visible to every program. So it has one
 # object, in which hidden names have become local.
@@ -58,16 +65,28 @@ spanwise_link_shared(spanwise_shared)
 # names is visible (SW_API is empty), and compilers must not know what malloc means, or they turn a
 # calloc that is written as malloc and memset into a call of itself. (They may know memset: plain
 # -fno-builtin makes a call of it that clears 16 bytes, and a calloc twice as slow.)
-function(spanwise_face name)
-  set(target spanwise_${name})
-  add_library(${target} SHARED ${ARGN})
+function(spanwise_compile_face target)
   spanwise_compile(${target})
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME spanwise-${name})
   target_compile_definitions(${target} PRIVATE SW_API=)
   target_compile_options(${target} PRIVATE -fno-builtin-malloc -fno-builtin-calloc
                          -fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec)
   # Every program that preloads it has the file resident: nothing is in it that is not called.
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+endfunction()
+
+# spanwise_face(NAME SOURCE...): the sources, and the lowest layers, which are compiled once for all faces.
+function(spanwise_face name)
+  set(target spanwise_${name})
+  if(SPANWISE_REUSE)
+    spanwise_reused(objects ${target} ${ARGN})
+    spanwise_reused(floor spanwise_face_floor ${floor_sources})
+    add_library(${target} SHARED ${objects} ${floor})
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
+  else()
+    add_library(${target} SHARED ${ARGN} $<TARGET_OBJECTS:spanwise_face_floor>)
+    spanwise_compile_face(${target})
+  endif()
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME spanwise-${name})
   target_link_libraries(${target} PRIVATE spanwise_zstd::zstd Threads::Threads ${CMAKE_DL_LIBS})
   target_link_options(${target} PRIVATE -static-libgcc -Wl,--gc-sections)
   spanwise_link_shared(${target})
@@ -83,19 +102,27 @@ int main(void) { return 0; }" SPANWISE_HAS_GLIBC)
 
 set(spanwise_faces)
 if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE)
-  spanwise_sources(record_sources ${spanwise_floor} "trace/*" "recorder/*")
+  spanwise_sources(floor_sources ${spanwise_floor})
+  if(NOT SPANWISE_REUSE)
+    add_library(spanwise_face_floor OBJECT ${floor_sources})
+    spanwise_compile_face(spanwise_face_floor)
+  endif()
+  spanwise_sources(record_sources "trace/*" "recorder/*")
   spanwise_face(record ${record_sources})
-  spanwise_sources(malloc_sources ${spanwise_floor} "size/*" "gen/*" "page/*" "span/*" "heap/*"
+  spanwise_sources(malloc_sources "size/*" "gen/*" "page/*" "span/*" "heap/*"
                    "watch/*" "malloc/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
   spanwise_face(malloc ${malloc_sources})
-  target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0)
+  target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0
+                             SW_OTHER_TABLES=0)
   # What runs once, at the start or at the end, or in tracked heaps only, is short rather than fast: it is
   # resident as well.
   set_source_files_properties(
     src/malloc/start.c src/malloc/report.c src/malloc/json.c src/malloc/options.c src/malloc/info.c
     src/malloc/account.c src/malloc/slow.c src/heap/options.c src/size/table.c src/heap/fork.c
-    src/watch/verify.c src/watch/touched.c PROPERTIES COMPILE_OPTIONS -Os)
+    src/watch/verify.c src/watch/touched.c src/watch/audit_lists.c src/watch/audit_span.c
+    src/watch/map.c src/watch/ledger.c src/watch/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
+    PROPERTIES COMPILE_OPTIONS -Os)
   # A program that opens it with dlopen may close it while its objects live.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # spanwise-replay: plays operations in a process of its own, on the malloc that is preloaded or on a
-# heap of ours (docs/design/replay.md). `spanwise replay` starts it.
+# heap of ours (docs/design/replay.md). `spanwise replay` starts it. spanwise-launch: runs a command and
+# reports what it used.
 set(spanwise_programs)
 if(SPANWISE_OS STREQUAL "linux")
   spanwise_sources(replay_sources "player/*")
@@ -12,5 +13,9 @@ if(SPANWISE_OS STREQUAL "linux")
                          -fno-builtin-realloc -fno-builtin-free)
   target_link_libraries(spanwise_replay PRIVATE spanwise_internal Threads::Threads
                                                 ${CMAKE_DL_LIBS})
-  list(APPEND spanwise_programs spanwise_replay)
+  # What tells a command's use of time and memory: `spanwise field` and the benches start programs by it.
+  add_executable(spanwise_launch "${PROJECT_SOURCE_DIR}/src/launch/main.c")
+  spanwise_compile(spanwise_launch)
+  set_target_properties(spanwise_launch PROPERTIES OUTPUT_NAME spanwise-launch)
+  list(APPEND spanwise_programs spanwise_replay spanwise_launch)
 endif()

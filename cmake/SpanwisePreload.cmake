@@ -38,7 +38,7 @@ if(spanwise_python)
   add_test(NAME differential
            COMMAND "${spanwise_python}" "${PROJECT_SOURCE_DIR}/tests/differential/differential.py"
                    --face $<TARGET_FILE:spanwise_malloc> ${differential_programs})
-  set_tests_properties(differential PROPERTIES LABELS "preload;native" TIMEOUT 600)
+  set_tests_properties(differential PROPERTIES LABELS "preload;native" TIMEOUT 1200 COST 20)
 endif()
 
 # --- stress ---------------------------------------------------------------------------------------
@@ -47,12 +47,16 @@ file(GLOB stress_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/stress/*
 foreach(source IN LISTS stress_sources)
   get_filename_component(name "${source}" NAME_WE)
   spanwise_preload_program(stress_${name} tests/stress/${name}.c)
+  if(SPANWISE_WIDE_EMULATOR) # what is held is compared from round to round
+    set_target_properties(stress_${name} PROPERTIES CROSSCOMPILING_EMULATOR
+                                                    "${SPANWISE_WIDE_EMULATOR}")
+  endif()
   add_test(NAME stress.${name} COMMAND stress_${name})
   set(labels preload)
   if(NOT name STREQUAL "thread_ends") # the others fork, or limit themselves: not for an emulator
     list(APPEND labels native)
   endif()
-  set_tests_properties(stress.${name} PROPERTIES LABELS "${labels}" TIMEOUT 300
+  set_tests_properties(stress.${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200 COST 5
                        ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:spanwise_malloc>")
   add_dependencies(stress_${name} spanwise_malloc)
 endforeach()

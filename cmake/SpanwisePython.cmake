@@ -15,9 +15,15 @@ add_custom_command(
   DEPENDS "${ffi_cdef}" "${ffi_prelude}"
   VERBATIM)
 
+# What spanwise.lessons measures, apart from the code that cffi generates, which has warnings.
+spanwise_sources(lesson_sources "lesson/*" "service/*")
+add_library(spanwise_lessons OBJECT ${lesson_sources})
+spanwise_compile(spanwise_lessons)
+
 # The stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, Debian 12 has 3.25. A free-threaded
 # interpreter has no stable ABI, and scikit-build-core then does not ask for it.
-add_library(spanwise_extension MODULE "${ffi_source}" "${PROJECT_SOURCE_DIR}/cmake/ffi_arrow.c")
+add_library(spanwise_extension MODULE "${ffi_source}" "${PROJECT_SOURCE_DIR}/cmake/ffi_arrow.c"
+                                    $<TARGET_OBJECTS:spanwise_lessons>)
 set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise C_STANDARD 11
                                                     C_VISIBILITY_PRESET hidden)
 if(SKBUILD_SABI_VERSION)
@@ -27,8 +33,8 @@ else()
   set_target_properties(spanwise_extension PROPERTIES SUFFIX ".${SKBUILD_SOABI}.so")
 endif()
 spanwise_hide_folders(spanwise_extension)
-target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS} "${PROJECT_SOURCE_DIR}/cmake")
-target_link_libraries(spanwise_extension PRIVATE spanwise_static)
+target_include_directories(spanwise_extension PRIVATE ${Python_INCLUDE_DIRS} "${PROJECT_SOURCE_DIR}/cmake" "${PROJECT_SOURCE_DIR}/src")
+target_link_libraries(spanwise_extension PRIVATE spanwise_static m)
 target_link_options(spanwise_extension PRIVATE -Wl,--exclude-libs,ALL)
 
 install(TARGETS spanwise_extension LIBRARY DESTINATION spanwise COMPONENT python)
@@ -43,3 +49,6 @@ install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
 install(FILES scripts/sizeclasses.py scripts/build_check.c
         DESTINATION spanwise/_source/scripts COMPONENT python)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)
+# Manual pages (scripts/man_pages.py): pip puts them into share/man of the environment.
+install(DIRECTORY docs/man/ DESTINATION "${SKBUILD_DATA_DIR}/share/man/man1" COMPONENT python
+        FILES_MATCHING PATTERN "*.1")

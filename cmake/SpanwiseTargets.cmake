@@ -11,6 +11,37 @@ function(spanwise_sources out)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
+# Tests make the same libraries more than once: a build with SPANWISE_REUSE takes the objects of another
+# build of these sources, which must have the same compiler and flags but for warnings.
+set(SPANWISE_REUSE "" CACHE PATH "a build of these sources whose objects are taken (./dev test)")
+if(SPANWISE_REUSE)
+  foreach(name IN ITEMS CMAKE_C_COMPILER CMAKE_BUILD_TYPE CMAKE_C_FLAGS CMAKE_C_FLAGS_RELEASE
+                        SPANWISE_CHECK SPANWISE_OS SPANWISE_SANITIZE)
+    load_cache("${SPANWISE_REUSE}" READ_WITH_PREFIX reused_ ${name})
+    set(theirs "${reused_${name}}")
+    set(ours "${${name}}")
+    if(name STREQUAL "CMAKE_C_COMPILER") # cc and gcc are one
+      file(REAL_PATH "${theirs}" theirs)
+      file(REAL_PATH "${ours}" ours)
+    endif()
+    if(NOT theirs STREQUAL ours)
+      message(FATAL_ERROR "SPANWISE_REUSE is '${SPANWISE_REUSE}': its ${name} is '${theirs}', and "
+                          "here it is '${ours}'")
+    endif()
+  endforeach()
+endif()
+
+# spanwise_reused(OUT TARGET SOURCE...): the objects of a target's sources in the other build.
+function(spanwise_reused out target)
+  set(objects)
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH inside "${PROJECT_SOURCE_DIR}" "${source}")
+    list(APPEND objects "${SPANWISE_REUSE}/CMakeFiles/${target}.dir/${inside}.o")
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set(${out} "${objects}" PARENT_SCOPE)
+endfunction()
+
 # What is built names its sources from the project's root, wherever that was: __FILE__ of a failed
 # assertion, and debug information.
 function(spanwise_hide_folders target)

@@ -7,16 +7,24 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
 # waiters.
 set(spanwise_needs_linux
-    "^(arena_refused|arena_safe|cfi|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+    "^(arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_shadow|collector_stop|collector_tiny|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
+
+# What takes longest begins first, so that no processor waits for one long test at the end.
+set(spanwise_long caches collector collector_steps custom fork hints large_misuse large_storm limits
+    limits_refill optimize refused_calls span_words thread_births thread_storm threads touched trace_damage)
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
-# threads upset it (threads, thread_births, fork, fork_large, purge_unlocked), some would take it minutes (runner,
+# threads upset it (collector_events, collector_shadow, threads, thread_births, fork, fork_large, purge_unlocked), some would take it minutes (runner,
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
-# affair (populate, refused_calls, refused_collector).
+# affair (populate, refused_calls, refused_collector, touched).
 set(spanwise_needs_native
-    arena_grades arena_refused arena_safe face_grades fail fork fork_arena fork_large grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births threads
-    trace_damage)
+    arena_grades arena_refused arena_safe collector_events collector_finalizers collector_shadow collector_stop face_grades fail fork fork_arena fork_backing fork_large fork_pool grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births threads
+    touched trace_damage)
+
+# What an emulator gives all addresses to (cmake/arm64.cmake), because it looks at windows of their usual
+# sizes, compares live heaps with dry ones only there, or has many heaps at a time (caches).
+set(spanwise_needs_addresses caches custom heap space touched)
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)
@@ -28,17 +36,21 @@ foreach(source IN LISTS unit_sources)
   if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|face_grades)$")
     continue()
   endif()
-  # The registers of its rules are those of x86-64, where alone the recorder walks by them.
-  if(module STREQUAL "cfi" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  # The recorder walks by rules of registers (cfi), and single steps count instructions (range_steps),
+  # on x86-64 alone.
+  if(module MATCHES "^(cfi|range_steps)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()
   endif()
   # ThreadSanitizer can find nothing where there is one thread, and takes ten times as long.
-  file(STRINGS "${source}" starts_threads REGEX "pthread_create")
+  # many_parts is a test of the library's own thread, which ends a recording.
+  file(STRINGS "${source}" starts_threads REGEX "pthread_create|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread" AND NOT starts_threads)
     continue()
   endif()
-  # Grade 3 adds checks of whole heaps, and these have none: asan-ubsan runs them at grade 2.
-  if(SPANWISE_CHECK EQUAL 3 AND module MATCHES "^(trace_|optimize|cfi|unwind)")
+  # Grade 3 adds checks of whole heaps, and these have none: asan-ubsan runs them at grade 2. A quarter of
+  # trace_damage's cases is the share of grade 3 (CONTRIBUTING.md).
+  if(SPANWISE_CHECK EQUAL 3 AND module MATCHES "^(trace_|optimize|cfi|unwind)"
+     AND NOT module STREQUAL "trace_damage")
     continue()
   endif()
   # The walk reads what callers saved on the stack, of which MemorySanitizer knows nothing.
@@ -47,15 +59,28 @@ foreach(source IN LISTS unit_sources)
   endif()
   add_executable(${name} "${source}")
   spanwise_compile(${name})
-  # Optimised as users' programs are in release; elsewhere the compiler would take longer than the test.
-  if(SPANWISE_CHECK EQUAL 3 OR CMAKE_CROSSCOMPILING)
+  # Inline paths are optimised as in users' programs. Of the rest the library is, and to optimise the test
+  # as well takes the compiler longer than the test gains, unless each instruction is emulated.
+  file(STRINGS "${source}" has_inline_paths REGEX "spanwise/fast\\.h")
+  if(CMAKE_CROSSCOMPILING)
     target_compile_options(${name} PRIVATE -O1)
+  elseif(NOT has_inline_paths)
+    target_compile_options(${name} PRIVATE -O0)
+  elseif(SPANWISE_CHECK EQUAL 3)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
+  if(SPANWISE_WIDE_EMULATOR AND module IN_LIST spanwise_needs_addresses)
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${SPANWISE_WIDE_EMULATOR}")
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   if(module STREQUAL "face_grades") # of preloaded libraries and a program, the rules alone
     foreach(room IN ITEMS recorder malloc player)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
+  endif()
+  if(module MATCHES "^(lesson|service)$") # it is in the Python extension only
+    file(GLOB room_sources "${PROJECT_SOURCE_DIR}/src/${module}/*.c")
+    target_sources(${name} PRIVATE ${room_sources})
   endif()
   if(module STREQUAL "handles") # it reads which functions there are
     target_compile_definitions(${name} PRIVATE
@@ -66,8 +91,32 @@ foreach(source IN LISTS unit_sources)
   if(module IN_LIST spanwise_needs_native)
     list(APPEND labels native)
   endif()
-  set_tests_properties(unit.${module} PROPERTIES LABELS "${labels}" TIMEOUT 300)
+  set_tests_properties(unit.${module} PROPERTIES LABELS "${labels}" TIMEOUT 1200)
+  if(module IN_LIST spanwise_long)
+    set_tests_properties(unit.${module} PROPERTIES COST 10)
+  endif()
 endforeach()
+
+# Fuzz targets, one for each back end of ranges, with a driver of their own or with libFuzzer.
+if(NOT SPANWISE_SANITIZE STREQUAL "thread")
+  foreach(backend IN ITEMS wide single two buddy)
+    set(fuzz fuzz_range_${backend})
+    string(TOUPPER ${backend} upper)
+    add_executable(${fuzz} "${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_range.c")
+    spanwise_compile(${fuzz})
+    target_compile_definitions(${fuzz} PRIVATE FUZZ_BACKEND=SW_RANGE_${upper})
+    target_include_directories(${fuzz} PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
+    target_link_libraries(${fuzz} PRIVATE spanwise_internal)
+    if(SPANWISE_FUZZ)
+      target_compile_options(${fuzz} PRIVATE -fsanitize=fuzzer)
+      target_link_options(${fuzz} PRIVATE -fsanitize=fuzzer)
+    else()
+      target_sources(${fuzz} PRIVATE "${PROJECT_SOURCE_DIR}/tests/fuzz/driver.c")
+      add_test(NAME fuzz.range_${backend} COMMAND ${fuzz} --operations 20000)
+      set_tests_properties(fuzz.range_${backend} PROPERTIES LABELS unit TIMEOUT 1200)
+    endif()
+  endforeach()
+endif()
 
 # The C++ header, where there is a compiler for it (a cross build may lack one). It starts no thread,
 # and MemorySanitizer knows nothing of what the C++ library has written.
@@ -80,7 +129,14 @@ if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
   set_target_properties(test_allocator PROPERTIES CXX_STANDARD 11 CXX_STANDARD_REQUIRED ON)
   target_link_libraries(test_allocator PRIVATE spanwise_static m)
   add_test(NAME unit.allocator COMMAND test_allocator)
-  set_tests_properties(unit.allocator PROPERTIES LABELS unit TIMEOUT 300)
+  set_tests_properties(unit.allocator PROPERTIES LABELS unit TIMEOUT 1200)
+endif()
+
+# Real serialisers on memory of an arena, where a machine has their compilers and libraries. Elsewhere the test is
+# skipped, and says what is missing.
+if(CMAKE_CXX_COMPILER AND SPANWISE_CHECK MATCHES "[12]" AND NOT SPANWISE_SANITIZE
+   AND SPANWISE_OS STREQUAL "linux" AND NOT CMAKE_CROSSCOMPILING)
+  include("${PROJECT_SOURCE_DIR}/cmake/SpanwiseSerializers.cmake")
 endif()
 
 find_program(test_valgrind valgrind)
@@ -88,7 +144,7 @@ if(test_valgrind AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux" AND 
   add_test(NAME unit.arena_valgrind
            COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/arena_valgrind.sh" "${test_valgrind}"
                    "$<TARGET_FILE:test_arena_checkers>")
-  set_tests_properties(unit.arena_valgrind PROPERTIES LABELS "unit;native" TIMEOUT 300)
+  set_tests_properties(unit.arena_valgrind PROPERTIES LABELS "unit;native" TIMEOUT 1200)
 endif()
 
 if(NOT SPANWISE_SANITIZE)

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import spanwise
+from spanwise import _lib
 from spanwise.heap import heap_map
 from spanwise.heap.stats import SPANS_DTYPE
 from spanwise.ledger import ledger
 from spanwise.measure import replay_result, replayer
 from spanwise.optimizer import frontier
-from spanwise.recordings import lifetimes, summary
+from spanwise.recordings import lifetimes, site_groups, summary
 from spanwise.sweeps import tasks
 from spanwise.tables import classes
 
@@ -35,9 +36,10 @@ BEGIN = "<!-- names: written by scripts/api_names.py --write -->\n"
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "Recording.ops": spanwise.OPS_DTYPE.names or (),
-    "Recording.timeline": spanwise._lib.RUN_SAMPLE_DTYPE.names or (),
+    "Recording.timeline": _lib.RUN_SAMPLE_DTYPE.names or (),
     "Recording.histogram": summary.HISTOGRAM_DTYPE.names or (),
     "Recording.lifetimes": lifetimes.LIFETIMES_DTYPE.names or (),
+    "Recording.site_groups": site_groups.GROUPS_DTYPE.names or (),
     "Recording.threads": summary.THREADS_DTYPE.names or (),
     "Recording.sites": ("id", "allocs", "allocated_bytes", "frames"),
     "SizeClassTable.classes": classes.CLASSES_DTYPE.names or (),

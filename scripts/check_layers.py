@@ -82,7 +82,7 @@ def read_objects(root: Path, build: Path, layers: list[Room], nm: str) -> list[O
     Raises:
         InputError: no object found, or nm fails.
     """
-    objects: list[Object] = []
+    objects: dict[str, Object] = {}
     for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
         inside = path.relative_to(build / "CMakeFiles")
         source = Path(*inside.parts[1:]).with_suffix("").as_posix()
@@ -91,22 +91,33 @@ def read_objects(root: Path, build: Path, layers: list[Room], nm: str) -> list[O
         layer = layer_of(layers, source)
         if layer is None:
             raise InputError(f"{path}: {source} is in no layer of src/LAYERS.md")
-        item = Object(inside.parts[0], source, layer)
-        result = subprocess.run(
-            [nm, "--format=posix", "--extern-only", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode != 0:
-            raise InputError(f"{nm} {path}: {result.stderr.strip()}")
-        for line in result.stdout.splitlines():
-            name, kind = line.split()[:2]
-            (item.undefined if kind in "Uw" else item.defined).add(name)
-        objects.append(item)
+        objects[str(path)] = Object(inside.parts[0], source, layer)
     if not objects:
         raise InputError(f"{build}: no object files; build it first (cmake --build {build})")
-    return objects
+    for file, name, kind in symbols_of(list(objects), nm):
+        item = objects[file]
+        (item.undefined if kind in "Uw" else item.defined).add(name)
+    return list(objects.values())
+
+
+def symbols_of(paths: list[str], nm: str) -> Iterator[tuple[str, str, str]]:
+    """Yields object, name and kind of each symbol that other objects see; nm runs once for all.
+
+    Raises:
+        InputError: nm fails.
+    """
+    result = subprocess.run(
+        [nm, "--print-file-name", "--format=posix", "--extern-only", *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise InputError(f"{nm}: {result.stderr.strip()}")
+    for line in result.stdout.splitlines():
+        path, _, symbol = line.partition(".o: ")
+        name, kind = symbol.split()[:2]
+        yield f"{path}.o", name, kind
 
 
 def in_c_library(name: str) -> bool:

@@ -114,12 +114,17 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
-        """What only a type checker sees is free."""
+        """What only a type checker sees is free, but its names are the module's all the same."""
         test = node.test
         name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
-        for child in (
-            node.orelse if name == "TYPE_CHECKING" else [node.test, *node.body, *node.orelse]
-        ):
+        if name != "TYPE_CHECKING":
+            self.generic_visit(node)
+            return
+        loaded = list(self.imports)
+        for child in node.body:
+            self.visit(child)
+        self.imports = loaded
+        for child in node.orelse:
             self.visit(child)
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

@@ -4,7 +4,8 @@
 Exit status: 0 all ran, 1 one failed or was not stripped, 2 bad usage.
 
 Example:
-    ./dev notebooks                run all; what they show goes to build/notebooks
+    ./dev notebooks                run all in full; what they show goes to build/notebooks
+    ./dev notebooks --short        the same with the small parameters of the tests
     ./dev notebooks 01             those whose name begins so
     ./dev notebooks --strip        remove outputs from the sources, before a commit
 """
@@ -27,6 +28,9 @@ FOLDER = ROOT / "notebooks"
 OUTPUT = ROOT / "build/notebooks"
 LIMIT_SECONDS = 120
 """For all of a notebook, unless its metadata `spanwise` has `limit_seconds`."""
+
+FULL = "SPANWISE_NOTEBOOKS"
+"""The variable by which a notebook knows that it is to run with its large parameters: "full"."""
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -71,8 +75,12 @@ def limit_seconds(book: Any) -> int:
     return int(book.metadata.get("spanwise", {}).get("limit_seconds", LIMIT_SECONDS))
 
 
-def execute(path: Path) -> Any:
+def execute(path: Path, *, full: bool = False) -> Any:
     """Runs a notebook in a fresh kernel, in an empty folder; gives it back with its outputs.
+
+    Args:
+        path: of the notebook.
+        full: with its large parameters; else with those of the tests.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed.
@@ -82,7 +90,10 @@ def execute(path: Path) -> Any:
 
     book = read(path)
     limit = limit_seconds(book)
-    before = os.environ.pop("MPLBACKEND", None)  # the kernel has a backend of its own
+    names = ("MPLBACKEND", FULL)  # the kernel has a backend of its own
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    if full:
+        os.environ[FULL] = "full"
     try:
         with tempfile.TemporaryDirectory(prefix="spanwise-notebook-") as folder:
             client = NotebookClient(
@@ -94,17 +105,17 @@ def execute(path: Path) -> Any:
             )
             client.execute()
     finally:
-        if before is not None:
-            os.environ["MPLBACKEND"] = before
+        os.environ.pop(FULL, None)
+        os.environ.update(before)
     return book
 
 
-def _run(path: Path) -> bool:
+def _run(path: Path, *, full: bool) -> bool:
     from nbclient.exceptions import CellExecutionError, CellTimeoutError  # noqa: PLC0415
 
     print(f"{path.name}: running, at most {limit_seconds(read(path))} s a cell", flush=True)
     try:
-        book = execute(path)
+        book = execute(path, full=full)
     except (CellExecutionError, CellTimeoutError) as error:
         print(f"{path.name}: {str(error).strip()}", file=sys.stderr)
         return False
@@ -124,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="how its file's name begins")
     parser.add_argument("--strip", action="store_true", help="only remove outputs from the sources")
+    parser.add_argument("--short", action="store_true", help="with the parameters of the tests")
     options = parser.parse_args(arguments)
     found = sources(options.names)
     if not found:
@@ -132,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in found:
             path.write_text(text_of(stripped(read(path))), encoding="utf-8")
         return 0
-    failed = [path for path in found if not _run(path)]
+    failed = [path for path in found if not _run(path, full=not options.short)]
     return int(bool(failed))
 
 

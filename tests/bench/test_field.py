@@ -51,7 +51,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs = {
         "bench_field": [source for source in sources if source != phases],
         "bench_field_phases": [phases],
-        "bench_launch": [BENCH / "runner/launch.c"],
+        "bench_launch": [BENCH.parent / "src/launch/main.c"],
     }
     for name, files in programs.items():
         words = ["cc", "-std=gnu11", "-O1", "-fno-builtin", "-rdynamic", "-pthread", "-o"]

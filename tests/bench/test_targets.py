@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from scoreboard import (
     targets_file,
 )
 from scoreboard.machine import Machine
+from spanwise.lessons.service import serve
 
 from tests.bench.tools import TARGETS, counted_paths, make_target
 
@@ -52,7 +54,7 @@ def test_scripted_targets_are_those_of_the_script() -> None:
     assert list(found) == [row.name for row in loop_speed.ROWS]
     assert all(found[row.name].unit == row.unit for row in loop_speed.ROWS)
     limits = [row.limit for row in found.values() if row.limit is not None]
-    assert limits == [1.0, 30.0]
+    assert limits == [1.0, 1.0, 30.0, 30.0]
 
 
 def test_range_targets_are_those_of_the_script() -> None:
@@ -65,7 +67,8 @@ def test_range_targets_are_those_of_the_script() -> None:
 def test_arena_targets_are_those_of_the_script() -> None:
     found = {row.bench: row for row in TARGETS if row.script == "arena_speed.py"}
     assert list(found) == [row.name for row in arena_speed.ROWS]
-    assert [row.limit for row in found.values()] == [1.5, 1.5, 0.05, 0.08, 0.1, 0.4, 2.0]
+    limits = [row.limit for row in found.values()]
+    assert limits == [1.5, 1.5, 0.05, 0.08, 0.1, 0.4, 0.5, 0.2, 0.7, *[0.1] * 4, 2.0]
 
 
 def test_rows_without_a_peer_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,10 +80,18 @@ def test_rows_without_a_peer_are_reported(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["note"] == "there is no Go toolchain"
 
 
+@pytest.mark.skipif("SPANWISE_FULL_TESTS" not in os.environ, reason="builds Go's side")
+def test_the_server_in_go_replies_the_same() -> None:
+    arena_speed.go_program.cache_clear()
+    told = arena_speed.go_times(loop_speed.Setting(Path("none"), 1, False))
+    ours = serve("batch", messages=3200, connections=1000, latencies=False)
+    assert told["checksum"] == ours.checksum % 2**32
+
+
 def test_buffer_targets_are_those_of_the_script() -> None:
     found = {row.bench: row for row in TARGETS if row.script == "buffer_speed.py"}
     assert list(found) == [row.name for row in buffer_speed.ROWS]
-    assert [row.limit for row in found.values()] == [0.7] * 8 + [1.0]
+    assert [row.limit for row in found.values()] == [0.7] * 8 + [1.0, 1.5, 1.5, 2.0]
 
 
 def told(**times: float) -> str:
@@ -183,7 +194,7 @@ def test_paths_of_a_row() -> None:
         ),
         (
             '[[row]]\nname = "a"\nbench = "x"\nscript = "a.py"\nunit = "s"',
-            "row 1 (a): the name of a row with a script begins with 'arena' or 'loop' or 'range'",
+            "row 1 (a): the name of a row with a script begins with 'arena' or 'gc' or 'loop'",
         ),
         (
             '[[row]]\nname = "loop"\nbench = "x"\nlimit = 3',

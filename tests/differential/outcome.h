@@ -86,9 +86,7 @@ static inline int intact(const void *block, size_t filled, size_t bytes, size_t 
 
 static inline int is_zero(const void *block, size_t bytes) {
     const unsigned char *p = (const unsigned char *)block;
-    for (size_t i = 0; i < bytes; i++)
-        if (p[i] != 0) return 0;
-    return 1;
+    return bytes == 0 || (p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0);
 }
 
 /* The end of a case that gave `p`: NULL and errno, or an aligned block with room for `bytes`, all

@@ -143,7 +143,7 @@ def ask(library: str, program: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     if result.returncode != 0:
         pytest.skip(f"{found} can not be asked: {result.stderr.strip().splitlines()[-1:]}")

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# arena_valgrind.sh VALGRIND PROGRAM: fails unless valgrind finds each use of an arena's memory after its end, and
-# each byte behind an object, of which PROGRAM (test_arena_checkers) commits 24, and none where there is none.
+# arena_valgrind.sh VALGRIND PROGRAM: fails unless valgrind finds each use of an arena's memory after its end, each
+# byte behind an object, and each use of a slab's slot after its free, of which PROGRAM (test_arena_checkers) commits
+# 26, and none where there is none.
 # A library that was built without valgrind's headers tells it nothing: then there is nothing to try.
 set -eu
 valgrind=$1 program=$2
@@ -19,6 +20,6 @@ expect() { # expect ERRORS ARGUMENT
         echo "$2: not $1 errors"
     }
 }
-expect 24 misuse
+expect 26 misuse
 expect 0 use
 exit "$status"

@@ -8,10 +8,13 @@ import os
 import shutil
 import sys
 import tarfile
+from importlib import metadata
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from install_tools import ROOT, Told, install_as_told, run
+from install_tools import ROOT, Told, install_as_told, quick_compiler, run
+from packaging.requirements import Requirement
 
 BUILD_SDIST = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
 
@@ -111,32 +114,82 @@ def wheel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(unpacked: Path, wheel_folder: Path) -> Path:
-    """The wheel that comes out of the sdist: what a package index would serve."""
+def wheel(request: pytest.FixtureRequest, wheel_folder: Path) -> Path:
+    """The wheel that `./dev` made of the checkout and installed for the tests.
+
+    In full, and where there is none, the one that comes out of the sdist, as a package index would
+    serve it; of the sdist another test shows that it has every file of the checkout.
+    """
+    made = os.environ.get("DEV_WHEEL")
+    if made and os.environ.get("SPANWISE_FULL_TESTS") != "1":
+        return Path(made)
+    unpacked: Path = request.getfixturevalue("unpacked")
     shutil.copytree(unpacked, wheel_folder / "source")
     (wheel_folder / "out").mkdir()
     return build_wheel(wheel_folder / "source", wheel_folder / "out", wheel_folder / "scratch")
 
 
+def needed_by(name: str, found: set[str]) -> None:
+    """Adds the installed distributions that one needs, and those that these need."""
+    for line in metadata.requires(name) or []:
+        wanted = Requirement(line)
+        here = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        if here and wanted.name not in found:
+            found.add(wanted.name)
+            needed_by(wanted.name, found)
+
+
+def copy_installed(name: str, site: Path) -> None:
+    """Copies a distribution of this environment, but for its programs; compiled modules, too."""
+    distribution = metadata.distribution(name)
+    for file in distribution.files or []:
+        if ".." in file.parts or file.suffix == ".pyc":
+            continue
+        source = Path(str(distribution.locate_file(file)))
+        to = site / file
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, to)
+        compiled = Path(cache_from_source(str(source)))
+        if file.suffix == ".py" and compiled.is_file():
+            (to.parent / "__pycache__").mkdir(exist_ok=True)
+            shutil.copy2(compiled, to.parent / "__pycache__")
+
+
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """bin/ of an environment that holds the wheel and what it depends on, nothing else."""
+    """bin/ of an environment that holds the wheel and what it depends on, nothing else.
+
+    What the wheel says that it depends on is there before pip looks, as this environment has it.
+    """
     place = tmp_path_factory.mktemp("empty") / "env"
-    run(sys.executable, "-m", "venv", place)
-    run(place / "bin/python", "-m", "pip", "install", "-q", "--no-compile", wheel, cwd=place)
+    run(sys.executable, "-m", "venv", "--without-pip", place)
+    (site,) = place.glob("lib/python*/site-packages")
+    if os.environ.get("SPANWISE_FULL_TESTS") != "1":
+        needed: set[str] = set()
+        needed_by("spanwise", needed)
+        for name in needed:
+            copy_installed(name, site)
+    pip = (sys.executable, "-m", "pip", "--python", place / "bin/python")
+    run(*pip, "install", "-q", "--no-compile", wheel, cwd=place)
     return place / "bin"
 
 
 @pytest.fixture(scope="session")
-def made(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `mine.json` and its build `mine`, made where there is no tool but cc."""
-    place = tmp_path_factory.mktemp("made")
-    tools = place / "bin"
-    tools.mkdir()
-    for name in ("cc", "as", "ld", "ar", "objcopy", "sh"):
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PATH with no tool but cc."""
+    place = tmp_path_factory.mktemp("tools")
+    for name in ("as", "ld", "ar", "objcopy", "sh"):
         found = shutil.which(name)
         assert found is not None, name
-        (tools / name).symlink_to(found)
+        (place / name).symlink_to(found)
+    quick_compiler(place / "cc")
+    return place
+
+
+@pytest.fixture(scope="session")
+def made(environment: Path, tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `mine.json` and its build `mine`, made where there is no tool but cc."""
+    place = tmp_path_factory.mktemp("made")
     classes = [{"size": size, "pages": 2} for size in (16, 32, 96, 512, 4096)]
     table = {"name": "mine", "page_bytes": 8192, "classes": classes}
     (place / "mine.json").write_text(json.dumps(table))

@@ -106,10 +106,23 @@ def examples(language: str) -> list[Example]:
     ]
 
 
+def quick_compiler(place: Path) -> Path:
+    """Makes a C compiler that optimises nothing, whatever it is told: half the time and more."""
+    real = shutil.which("cc")
+    assert real is not None
+    place.write_text(f'#!/bin/sh\nexec {real} "$@" -O0\n')
+    place.chmod(0o755)
+    return place
+
+
 def machine_with(folder: Path, tool: str) -> Path:
-    """A folder for PATH: the programs of this machine, but of ninja and make only `tool`."""
+    """A folder for PATH: the programs of this machine, but of ninja and make only `tool`.
+
+    Its cc optimises nothing; the preset `release` builds with the flags that users have.
+    """
     hidden = {"ninja", "samu", "make", "gmake", "ccache"} - {tool}
     folder.mkdir()
+    quick_compiler(folder / "cc")
     for place in (Path("/usr/bin"), Path("/bin")):
         for program in place.iterdir():
             if program.name not in hidden and not (folder / program.name).exists():

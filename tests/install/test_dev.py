@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from install_tools import ROOT, run
 
-COMMANDS = ("demo", "test", "bench", "real", "study", "stress", "notebooks", "check", "gen")
+COMMANDS = (
+    *("demo", "test", "bench", "real", "study", "stress", "notebooks", "check"),
+    *("environment", "gen"),
+)
 
 
 def dev(*words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -66,6 +69,18 @@ def test_studies_are_listed() -> None:
     unknown = dev("study", "nothing")
     line = "study: there is no study 'nothing'; ./dev study lists them\n"
     assert (unknown.returncode, unknown.stderr) == (2, line)
+
+
+def test_python_keeps_what_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the shell says: a process that compiles numpy anew takes twice the time."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    python = tools / "python3"
+    python.write_text('#!/bin/sh\necho "${PYTHONDONTWRITEBYTECODE-kept}"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    result = dev("study", path=f"{tools}:{os.environ['PATH']}")
+    assert (result.returncode, result.stdout) == (0, "kept\n")
 
 
 def test_bare_machine_tells_the_one_line(tmp_path: Path) -> None:

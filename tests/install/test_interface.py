@@ -32,7 +32,7 @@ CHANGES = {
     "a field at the end of a sized struct": (
         HEAP,
         LAST,
-        [NEW + "struct sw_heap_options 13 later: uint64_t"],
+        [NEW + "struct sw_heap_options 15 later: uint64_t"],
     ),
     "a field in the midst of it": (
         HEAP,

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks: sources without outputs, executed from a fresh kernel, each within its time."""
+"""Notebooks: sources without outputs, executed from a fresh kernel, each within its time.
+
+Kernels are forks of one process here (kernel_server.py); `./dev notebooks --short` starts each.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +34,27 @@ def _script() -> ModuleType:
 
 SCRIPT: Any = _script()
 SOURCES: list[Path] = SCRIPT.sources()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """What Jupyter knows as the kernel python3 is a fork of this process, which has all imports."""
+    folder = tmp_path_factory.mktemp("kernels")
+    program, place = str(ROOT / "tests/install/kernel_server.py"), str(folder / "socket")
+    spec = folder / "kernels/python3/kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [sys.executable, "-I", "-S", program, place, "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "forked", "language": "python"}))
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen([sys.executable, program, place], stdin=pipe, stdout=pipe) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        assert server.stdin is not None and server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        patch.setenv("JUPYTER_PATH", str(folder))
+        yield server.pid
+        server.stdin.close()
 
 
 def test_there_are_notebooks_and_their_names_are_numbered() -> None:
@@ -69,6 +98,24 @@ def _book(tmp_path: Path, source: str, limit: int = 60) -> Path:
     return path
 
 
+def test_kernels_share_nothing(kernel_server: int, tmp_path: Path) -> None:
+    """Neither names nor modules nor folders nor the state of what all have imported."""
+    source = (
+        "import sys, os, matplotlib as mpl, spanwise as sw\n"
+        "print(os.getppid(), 'mine' in dir(), 'wave' in sys.modules, hasattr(sw, 'mark'),"
+        " os.listdir(), mpl.rcParams['lines.linewidth'], mpl.get_backend())\n"
+        "import wave\n"
+        "mine = sw.mark = 1; mpl.rcParams['lines.linewidth'] = 7; open('left', 'w').close()"
+    )
+    said = []
+    for _ in range(2):
+        book = SCRIPT.execute(_book(tmp_path, source))
+        said.append(book.cells[0].outputs[0]["text"])
+    assert said[0] == said[1]
+    assert said[0].startswith(f"{kernel_server} False False False [] 1.5 ")
+    assert "inline" in said[0]
+
+
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="ZeroDivisionError"):
         SCRIPT.execute(_book(tmp_path, "1 / 0"))
@@ -77,6 +124,14 @@ def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:
 def test_a_notebook_has_a_time_limit(tmp_path: Path) -> None:
     with pytest.raises(nbclient.exceptions.CellTimeoutError):
         SCRIPT.execute(_book(tmp_path, "import time\ntime.sleep(600)", limit=2))
+
+
+def test_a_notebook_knows_whether_it_is_to_run_in_full(tmp_path: Path) -> None:
+    """By a variable, which the environment of this process does not keep."""
+    path = _book(tmp_path, "import os\nprint(os.environ.get('SPANWISE_NOTEBOOKS'))")
+    for full, seen in ((True, "full\n"), (False, "None\n")):
+        assert SCRIPT.execute(path, full=full).cells[0].outputs[0]["text"] == seen
+        assert SCRIPT.FULL not in os.environ
 
 
 def test_outputs_are_stripped(tmp_path: Path) -> None:

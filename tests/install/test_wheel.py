@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel works where there is no checkout.
 
-It is built from the sdist, installed into an empty environment, and records and accounts a program.
+It is installed into an empty environment, and records and accounts a program.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from install_tools import LEDGER_PARTS, ROOT, run
 
 pytestmark = pytest.mark.slow
+OURS = {"spanwise", "spanwise_sizeclasses", "spanwise_pytest"}
 
 
 def test_one_wheel_for_every_python(wheel: Path) -> None:
@@ -29,6 +30,7 @@ def test_wheel_carries_everything(wheel: Path) -> None:
         "spanwise/_native/libspanwise-record.so",
         "spanwise/_native/libspanwise-malloc.so",
         "spanwise/_native/spanwise-replay",
+        "spanwise/_native/spanwise-launch",
         "spanwise/_source/scripts/build_check.c",
         "spanwise/_source/include/spanwise/spanwise.h",
         "spanwise/_source/src/heap/heap.h",
@@ -38,8 +40,10 @@ def test_wheel_carries_everything(wheel: Path) -> None:
         "spanwise/py.typed",
     ):
         assert name in names, name
-    strange = {name.split("/")[0] for name in names} - {"spanwise", "spanwise_sizeclasses"}
-    assert all(name.endswith(".dist-info") for name in strange), strange
+    strange = {name.split("/")[0] for name in names} - OURS
+    assert all(name.endswith((".dist-info", ".data")) for name in strange), strange
+    manual = {name for name in names if "/data/share/man/man1/" in name}
+    assert {Path(name).name for name in manual} == {one.name for one in ROOT.glob("docs/man/*.1")}
 
 
 def test_sources_in_the_wheel_are_those_of_the_checkout(wheel: Path) -> None:
@@ -90,11 +94,12 @@ def test_builds_and_replays_from_the_wheel(
     _never_meets_the_stock_library(tmp_path, mine, prefix, libdir)
 
 
-def test_closes_the_loop_from_the_wheel(environment: Path, tmp_path: Path) -> None:
+def test_closes_the_loop_from_the_wheel(environment: Path, tools: Path, tmp_path: Path) -> None:
     """Record, optimise, build, run: what is measured is what was predicted."""
     figures = tmp_path / "loop.json"
     script = ROOT / "bench/studies/loop_check.py"
-    said = run(environment / "python", script, "--quick", "-o", figures, cwd=tmp_path)
+    words = (script, "--quick", "-o", figures)
+    said = run(environment / "python", *words, cwd=tmp_path, env={"CC": str(tools / "cc")})
     assert "the loop holds: equal to the byte, within 2%" in said
     told = json.loads(figures.read_text(encoding="utf-8"))
     assert told["built"] and all(check["equal"] for check in told["simulator"])

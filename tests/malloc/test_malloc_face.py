@@ -206,21 +206,21 @@ def test_options_take_effect(face: Face, tmp_path: Path) -> None:
         tmp_path / "a.json",
         LIMIT="1G",
         DECAY_MS="20",
-        PLACEMENT="fullest",
+        PLACEMENT="lasting",
         THP="advise",
         TRACKED="1",
-        BATCH="2",
+        BATCH="use:2",
         VERBOSE="0",
     )
     assert (told["limit_bytes"], told["decay_ns"]) == (1 << 30, 20_000_000)
-    assert (told["placement"], told["huge_pages"], told["tracked"]) == ("fullest", "advise", 1)
+    assert (told["placement"], told["huge_pages"], told["tracked"]) == ("lasting", "advise", 1)
 
 
 BAD = {
     "LIMIT": ["x", "-1", "12Q", "1.5G", "K", "99999999999999999999", "18446744073709551615K", " 1"],
     "DECAY_MS": ["soon", "-5", "1.5", "99999999999999999999"],
     "PLACEMENT": ["first", "LIFO", "lifo "],
-    "BATCH": ["65536", "-1", "many"],
+    "BATCH": ["65536", "-1", "many", "use:", "use:0"],
     "THP": ["on", "1", "never"],
     "TRACKED": ["yes", "2", "01"],
     "VERBOSE": ["true"],
@@ -250,7 +250,8 @@ def test_values_that_would_break_the_line(face: Face) -> None:
 
 
 def test_unknown_variable(face: Face) -> None:
-    done = face.run([face.program("memory.c")], LIMITS="5", RECORD_STACKS="1", REPLAY_FIXED="1")
+    others = {"RECORD_STACKS": "1", "REPLAY_FIXED": "1", "CACHE": "off"}
+    done = face.run([face.program("memory.c")], others, LIMITS="5")
     ok(done)
     (line,) = done.stderr.splitlines()
     assert "SPANWISE_LIMITS=5 is unknown; there are SPANWISE_LIMIT, DECAY_MS, " in line

@@ -67,6 +67,6 @@ class Face:
             pass_fds=pass_fds,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )

@@ -23,7 +23,7 @@ enum {
     ASKER = 5,
     HANDLER = 6,
     FIRST_ALLOCATOR = 8,
-    SECONDS = 120,
+    SECONDS = 600,
 };
 
 static _Atomic(block *) boxes[BOXES];

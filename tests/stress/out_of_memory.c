@@ -10,7 +10,7 @@
 
 #include "stress.h"
 
-enum { BLOCKS_MAX = 1 << 16, SECONDS = 120, THREADS = 3 };
+enum { BLOCKS_MAX = 1 << 16, SECONDS = 600, THREADS = 3 };
 
 /* Where the blocks are is written in memory that no limit refuses any more. */
 typedef struct hoard {

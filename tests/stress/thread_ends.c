@@ -11,7 +11,7 @@
 
 #include "stress.h"
 
-enum { THREADS = 8, BLOCKS_MAX = 400000, ROUNDS = 3, SECONDS = 120, LIVE_MIB = 64 };
+enum { THREADS = 8, BLOCKS_MAX = 400000, ROUNDS = 3, SECONDS = 600, LIVE_MIB = 64 };
 
 typedef struct worker {
     block **blocks;
