@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.recordings.lifetimes import LIFETIMES_DTYPE
 from spanwise.results.rows import as_rows
-
-
-@pytest.fixture(autouse=True)
-def closed() -> object:
-    yield
-    plt.close("all")
 
 
 def rows(*given: tuple[int, int, bool, int]) -> sw.Rows:

@@ -17,12 +17,6 @@ from tests.python.helpers import random_ops
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 
 
-@pytest.fixture(autouse=True)
-def closed() -> object:
-    yield
-    plt.close("all")
-
-
 def test_cells_are_where_pages_are() -> None:
     """By hand: a span of a page, half full; large objects of 5 and 37 pages."""
     with sw.Heap("go", dry=True) as heap:

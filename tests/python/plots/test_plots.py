@@ -27,13 +27,6 @@ PICTURES: dict[str, Callable[[Axes | None], Axes]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def closed() -> object:
-    plt.close("all")  # what tests of other files left
-    yield
-    plt.close("all")
-
-
 @pytest.mark.parametrize("name", PICTURES)
 def test_draws_on_a_figure_of_its_own(name: str, tmp_path: Path) -> None:
     before = dict(mpl.rcParams)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import spanwise as sw
@@ -21,12 +20,6 @@ from spanwise.results.rows import as_rows
 from tests.python.helpers import random_ops
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
-
-
-@pytest.fixture(autouse=True)
-def closed() -> object:
-    yield
-    plt.close("all")
 
 
 def frontier(curves: dict[tuple[int, int], list[int]]) -> sw.Frontier:
