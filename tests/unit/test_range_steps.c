@@ -115,6 +115,7 @@ static bool counts_steps(void) {
         step_begin();
         for (uint64_t i = 0; i < 10 + 10 * round; i++) sum += i;
         counts[round] = step_end();
+        CHECK_EQ(sum, round == 0 ? 45 : 190); /* the sums of the numbers below 10 and below 20 */
     }
     CHECK(counts[0] == 0 || counts[1] > counts[0] + 10);
     return counts[0] != 0;
