@@ -27,7 +27,7 @@ from spanwise.heap.stats import SPANS_DTYPE
 from spanwise.ledger import ledger
 from spanwise.measure import replay_result, replayer
 from spanwise.optimizer import frontier
-from spanwise.recordings import lifetimes, site_groups, summary
+from spanwise.recordings import hostages, lifetimes, site_groups, summary
 from spanwise.sweeps import tasks
 from spanwise.tables import classes
 
@@ -40,6 +40,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "Recording.histogram": summary.HISTOGRAM_DTYPE.names or (),
     "Recording.lifetimes": lifetimes.LIFETIMES_DTYPE.names or (),
     "Recording.site_groups": site_groups.GROUPS_DTYPE.names or (),
+    "Hostages.array": hostages.HOSTAGES_DTYPE.names or (),
     "Recording.threads": summary.THREADS_DTYPE.names or (),
     "Recording.sites": ("id", "allocs", "allocated_bytes", "frames"),
     "SizeClassTable.classes": classes.CLASSES_DTYPE.names or (),

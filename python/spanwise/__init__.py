@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from spanwise.ranges.stack import Stack, StackBlock, StackPointer, StackStats
     from spanwise.recordings.compare import compare
     from spanwise.recordings.conversion import convert
+    from spanwise.recordings.hostages import Hostages
     from spanwise.recordings.live_sites import LiveSite, LiveSites
     from spanwise.recordings.recorder import record
     from spanwise.recordings.recording import Recording
@@ -153,6 +154,7 @@ __all__ = [
     "HeapMap",
     "HeapOptions",
     "HeapStats",
+    "Hostages",
     "InvalidError",
     "Ledger",
     "LedgerCheck",
@@ -296,6 +298,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "ranges.stack": ("Stack", "StackBlock", "StackPointer", "StackStats"),
     "recordings.compare": ("compare",),
     "recordings.conversion": ("convert",),
+    "recordings.hostages": ("Hostages",),
     "recordings.live_sites": ("LiveSite", "LiveSites"),
     "recordings.recorder": ("record",),
     "recordings.recording": ("Recording",),

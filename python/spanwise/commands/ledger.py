@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from spanwise import _format, plots
 from spanwise.commands import _options
@@ -16,6 +17,7 @@ from spanwise.commands._common import (
     told_gaps,
 )
 from spanwise.ledger.ledger import Ledger
+from spanwise.recordings.hostages import GROUPS, SHOWN, Hostages
 from spanwise.recordings.live_sites import SHOWN_SITES
 
 _MEASURES = (
@@ -45,6 +47,12 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--sites", action="store_true", help="also the call sites whose live objects waste most"
     )
+    parser.add_argument(
+        "--hostages",
+        choices=GROUPS,
+        metavar="|".join(GROUPS),
+        help="also who holds the partial spans, and what would come free without them",
+    )
     _options.add_plot_option(parser)
 
 
@@ -62,13 +70,23 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.plot:
         plots.save(ledger.plot(), options.plot)
+    held = None
+    if options.hostages:
+        held = recordings.hostages(options.hostages, table, options.at, options=heap)
+        held = held.named(None if options.json else SHOWN)
     if options.json:
-        print_json(sites.to_dict() if sites is not None else ledger.to_dict())
+        told = sites.to_dict() if sites is not None else ledger.to_dict()
+        print_json(told if held is None else {**told, "hostages": _without_ledger(held)})
     else:
         print(describe(ledger, max(options.classes, 0)))
-    if sites is not None and not options.json:
-        print(f"\n{sites!r}")
+        for one in (sites, held):
+            print("" if one is None else f"\n{one!r}\n", end="")
     return int(told_gaps(each_of(recordings)))
+
+
+def _without_ledger(held: Hostages) -> dict[str, Any]:
+    """For JSON, which has the ledger once."""
+    return {name: value for name, value in held.to_dict().items() if name != "ledger"}
 
 
 def describe(ledger: Ledger, classes: int) -> str:

@@ -142,6 +142,12 @@ class HeapMap(Result, Value, Tabular):
 
         return plots.heap_map(self, ax, by=by)
 
+    def plot_slots(self, tile: int, ax: Axes | None = None) -> Axes:
+        """Draws the slots of one tile; as `spanwise.plots.slots`."""
+        from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
+
+        return plots.slots(self, tile, ax)
+
     def _text_rows(self) -> list[tuple[str, ...]]:
         rows = []
         for kind, name in enumerate(KINDS):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from spanwise.plots.arenas import arena_lifetimes
 from spanwise.plots.classes import frontier
+from spanwise.plots.holders import hostages
 from spanwise.plots.lives import lifetimes
 from spanwise.plots.maps import heap_map, save_frames
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline
@@ -16,6 +17,7 @@ from spanwise.plots.placements import extents
 from spanwise.plots.programs import field
 from spanwise.plots.saving import check_place, save
 from spanwise.plots.sizes import boundaries, histogram, waste
+from spanwise.plots.spans import slots
 from spanwise.plots.style import PART_COLOURS, STYLE, new_axes
 from spanwise.plots.widget import map_widget
 
@@ -30,6 +32,7 @@ __all__ = [
     "frontier",
     "heap_map",
     "histogram",
+    "hostages",
     "ledgers",
     "lifetimes",
     "map_widget",
@@ -38,6 +41,7 @@ __all__ = [
     "replays",
     "save",
     "save_frames",
+    "slots",
     "timeline",
     "waste",
 ]

@@ -29,6 +29,7 @@ MEASURES = {
     "occupancy": "slots in use, of the span's slots",
     "age": "age of the oldest object of the span",
     "touched": "resident bytes, of the span's bytes",
+    "class": "size of the span's slots, log scale",
 }
 """What a picture may show of each span of slots."""
 
@@ -41,6 +42,8 @@ KIND_COLOURS = {
 
 COLOUR_MAP = "cividis_r"
 NO_VALUE = "#FFE0B2"
+SMALLEST = 8
+"""Bytes of slots at which the colours of classes begin."""
 _WIDE = 768
 """Pixels that a small map is wide, about."""
 _MOST_EDGES = 1 << 13
@@ -57,7 +60,8 @@ def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -
     Args:
         tiles: the map.
         ax: where to draw; None makes a new figure.
-        by: "occupancy", "age" (of the oldest object of a span) or "touched" (resident bytes).
+        by: "occupancy", "age" (of the oldest object of a span), "touched" (resident bytes) or
+            "class" (size of the slots).
 
     Raises:
         InvalidError: for another measure, or one that the map does not know.
@@ -144,12 +148,16 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
         if len(touched) and touched.max() == np.iinfo(np.uint64).max:
             raise InvalidError("by 'touched': not asked for; take map(resident=True)")
         return np.asarray(touched / np.maximum(one.array["bytes"], 1))
+    if by == "class":
+        room = (one.array["bytes"] - one.array["tail_bytes"]) / np.maximum(one.array["slots"], 1)
+        of_slots = np.where(one.array["kind"] == raster.SLOTS, room, SMALLEST)
+        return np.log2(np.maximum(of_slots, SMALLEST) / SMALLEST)
     raise InvalidError(f"by {by!r}: use one of {', '.join(MEASURES)}")
 
 
 def most_of(by: str, maps: Sequence[HeapMap]) -> float:
-    """Where the colours end: at 1, or at the greatest age."""
-    if by != "age":
+    """Where the colours end: at 1, at the greatest age, or at the largest slot."""
+    if by not in ("age", "class"):
         return 1.0
     ages = np.concatenate([values_of(one, by) for one in maps])
     return max(float(np.nanmax(ages, initial=0.0)), 1.0)
@@ -191,6 +199,9 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
     figure: Any = ax.figure
     bar = figure.colorbar(cm.ScalarMappable(norm, COLOUR_MAP), ax=ax, fraction=0.04, pad=0.02)
     bar.set_label(f"{MEASURES[by]}{', ' + unit if unit else ''}")
+    if by == "class":
+        ticks = range(0, int(most) + 1, 2)
+        bar.set_ticks(list(ticks), labels=[_format.size(SMALLEST << k) for k in ticks])
     hatches = {raster.LARGE: "////", raster.FREE: "....", raster.NOT_HELD: ""}
     shown = [
         patches.Patch(facecolor=colour, edgecolor="#444444", hatch=hatches[kind], label=label)

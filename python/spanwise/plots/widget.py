@@ -21,7 +21,14 @@ import numpy as np
 from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.plots import cells, raster
-from spanwise.plots.maps import COLOUR_MAP, KIND_COLOURS, MEASURES, NO_VALUE, heap_map
+from spanwise.plots.maps import (
+    COLOUR_MAP,
+    KIND_COLOURS,
+    MEASURES,
+    NO_VALUE,
+    SMALLEST,
+    heap_map,
+)
 from spanwise.plots.maps import most_of as colours_end
 from spanwise.plots.maps import values_of as shown_of
 from spanwise.plots.style import pyplot, styled
@@ -129,7 +136,7 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
             "height": -(-count // width),
             "count": count,
             "cell_bytes": cell,
-            "measure": MEASURES[by] if by != "age" else f"{MEASURES[by]}, of {_age(most)}",
+            "measure": _measure(by, most),
             "title": f"{what.source or 'heap'}, table {what.table}",
             "grain": f"one cell: {_format.size(cell)}; one row: {_format.size(width * cell)}",
             "moments": [
@@ -142,8 +149,14 @@ def _state_of(maps: Sequence[HeapMap], by: str) -> dict[str, Any]:
     }
 
 
-def _age(most_ns: float) -> str:
-    return _format.seconds(round(most_ns))
+def _measure(by: str, most: float) -> str:
+    """What the percents are."""
+    if by == "age":
+        return f"{MEASURES[by]}, of {_format.seconds(round(most))}"
+    if by == "class":
+        ends = (_format.size(SMALLEST * 2**power) for power in (0, most))
+        return "{}: 0 % is {}, 100 % {}".format(MEASURES[by], *ends)
+    return MEASURES[by]
 
 
 def _palette() -> bytes:

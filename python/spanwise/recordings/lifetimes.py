@@ -117,7 +117,7 @@ def _latest(wanted: NDArray[np.bool_], first: NDArray[np.int64]) -> NDArray[np.i
     return np.where(places >= first, places, -1)
 
 
-def _floor_pow2(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def floor_pow2(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The highest power of two that is not above; of 0, 0."""
     _, exponent = np.frexp(values.astype(np.float64))
     powers = np.left_shift(np.uint64(1), np.maximum(exponent - 1, 0).astype(np.uint64))
@@ -143,7 +143,7 @@ class _Counts:
     ) -> None:
         """Adds objects."""
         keys = self._keys(size, site)
-        told = np.stack([*keys, _floor_pow2(lived)]).astype(np.uint64)
+        told = np.stack([*keys, floor_pow2(lived)]).astype(np.uint64)
         unique, place = np.unique(told, axis=1, return_inverse=True)
         counts = np.bincount(place.ravel(), minlength=unique.shape[1])
         total = np.zeros(unique.shape[1], np.uint64)
@@ -162,7 +162,7 @@ class _Counts:
         if self.by == "site":
             return none, site.astype(np.uint64), none
         if self.by == "size":
-            return none, none, _floor_pow2(size)
+            return none, none, floor_pow2(size)
         slots = np.asarray(self.table.classes["size_bytes"]).astype(np.uint64)
         cls = np.searchsorted(slots, size) + 1
         large = cls > len(slots)

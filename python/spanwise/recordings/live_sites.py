@@ -171,6 +171,7 @@ class Placed:
         spans: rows of `Heap.spans`, by rising address.
         resident_bytes: of each of them.
         ledger: of the moment.
+        done: operations until the moment.
     """
 
     ids: NDArray[np.uint32]
@@ -178,6 +179,7 @@ class Placed:
     spans: Rows
     resident_bytes: NDArray[np.int64]
     ledger: Ledger
+    done: int
 
 
 def look_at_live(
@@ -216,7 +218,7 @@ def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> P
     spans = simulation.spans()
     by_address = spans[np.argsort(np.asarray(spans["address"]))]
     resident = _resident(simulation, np.asarray(by_address["address"]))
-    return Placed(ids[order], found[order], by_address, resident, ledger)
+    return Placed(ids[order], found[order], by_address, resident, ledger, simulation.done)
 
 
 def _resident(simulation: Simulation, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -235,12 +237,14 @@ class LiveObjects:
         site: that last allocated or resized it; of sites with the same frames the lowest id.
         thread: that did so.
         slot_bytes: of the class of its span; 0: whole pages.
+        placed_ns: when it was last allocated or resized.
         counts: the columns of _COUNTS; `live_objects` is 1.
     """
 
     site: NDArray[np.int64]
     thread: NDArray[np.uint32]
     slot_bytes: NDArray[np.int64]
+    placed_ns: NDArray[np.uint64]
     counts: tuple[NDArray[np.int64], ...]
 
 
@@ -260,7 +264,7 @@ def objects_of(
     """
     slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
     spans = placed.spans
-    of_span = np.searchsorted(spans["address"], placed.addresses, side="right") - 1
+    of_span = span_of(placed)
     size = latest.size[placed.ids].astype(np.int64)
     slot = slot_bytes[spans["cls"][of_span]]
     whole = np.where(slot == 0, spans["bytes"][of_span].astype(np.int64), slot)
@@ -270,7 +274,16 @@ def objects_of(
     same = same_sites(frames)
     site = np.array([same.get(one, one) for one in seen.tolist()], np.int64)[place]
     counts = (np.ones(len(size), np.int64), size, whole - size, kept, resident)
-    return LiveObjects(site, latest.thread[placed.ids], slot, counts)
+    thread, placed_ns = latest.thread[placed.ids], latest.time_ns[placed.ids]
+    return LiveObjects(site, thread, slot, placed_ns, counts)
+
+
+def span_of(placed: Placed) -> NDArray[np.int64]:
+    """The row of the span in which each object lies."""
+    found: NDArray[np.int64] = np.searchsorted(
+        placed.spans["address"], placed.addresses, side="right"
+    )
+    return found - 1
 
 
 def add_by_site(
@@ -295,8 +308,7 @@ def add_by_site(
     ]
     found.sort(key=lambda site: (-site.waste_bytes, site.id))
     ledger, spans = placed.ledger, placed.spans
-    of_span = np.searchsorted(spans["address"], placed.addresses, side="right") - 1
-    empty = np.setdiff1d(np.arange(len(spans)), of_span)
+    empty = np.setdiff1d(np.arange(len(spans)), span_of(placed))
     no_site = {
         "free_span_bytes": int(spans["bytes"][empty].sum()),
         "metadata_bytes": ledger.metadata_bytes,

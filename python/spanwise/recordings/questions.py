@@ -18,6 +18,7 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.comparison import Comparison
 from spanwise.ledger.ledger import Ledger, add_ledgers
+from spanwise.recordings.hostages import Hostages, check_by
 from spanwise.recordings.lifetimes import add_lifetimes, check_group
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
 from spanwise.recordings.moments import operation_of
@@ -312,6 +313,30 @@ class Questions:
         only = self._only("a count by site, class and thread")
         with self._bar(progress, f"site groups, {asked.table.name}") as tell:
             return only._site_groups(asked, tell)
+
+    def hostages(
+        self,
+        by: str = "site",
+        table: SizeClassTable | str = "c16",
+        at: str | float = "peak",
+        *,
+        options: HeapOptions | None = None,
+        progress: Progress = None,
+    ) -> Hostages:
+        """Who holds the partial spans of a moment, and what would come free without them.
+
+        `by` is what the groups of live objects are: "site" and "thread" (that last allocated or
+        resized them), "size" (slots of their class), "age" (since then), "lifetime" (from
+        allocation to free). The other arguments are those of `ledger`.
+
+        Raises:
+            InvalidError: for another `by`; a set of several recordings.
+        """
+        check_by(by)
+        asked = self._asked(table, at, options)
+        only = self._only("a count of hostages")
+        with self._bar(progress, f"hostages, {asked.table.name}") as tell:
+            return only._hostages(asked, by, tell)
 
     def map(
         self,

@@ -17,6 +17,7 @@ from spanwise.heap.runner import as_ops
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings import heap_maps, sources
 from spanwise.recordings.history import History
+from spanwise.recordings.hostages import Hostages, hostages_of, keys_of, with_frames
 from spanwise.recordings.live_sites import (
     LiveObjects,
     LiveSites,
@@ -210,6 +211,16 @@ class Recording(History, Shown):
         _, objects = self._live_objects(asked, tell)
         allocated = count_groups(self.blocks(), asked.table, same_sites(self._frames))
         return add_live(allocated, objects)
+
+    def _hostages(self, asked: Asked, by: str, tell: Step) -> Hostages:
+        """As `hostages`."""
+        placed, objects = self._live_objects(asked, tell)
+        placed = replace(placed, ledger=replace(placed.ledger, remark=self.remark))
+        found = hostages_of(placed, objects, keys_of(by, placed, objects, self.blocks()), by)
+        if by != "site":
+            return found
+        frames = [self._frames.get(one, ()) for one in found.array["group"].tolist()]
+        return with_frames(found, frames, tuple(build_ids_of(self.modules).items()))
 
     def _map(self, asked: Asked, tell: Step) -> HeapMap:
         """As `map`."""

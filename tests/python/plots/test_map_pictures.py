@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise import plots
-from spanwise.plots import raster
+from spanwise.plots import maps, raster
 
 from tests.python.helpers import random_ops
 
@@ -45,7 +45,7 @@ def test_cells_of_several_pages_have_the_mean_and_the_kind_of_most() -> None:
             assert coarse.value[i] == pytest.approx(np.nanmean(values), abs=1e-5)
 
 
-@pytest.mark.parametrize("by", ["occupancy", "age", "touched"])
+@pytest.mark.parametrize("by", ["occupancy", "age", "touched", "class"])
 def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     ax = RECORDING.map("go").plot(by=by)
     assert ax.get_title(loc="left").startswith("mine at peak, table go:\n")
@@ -53,6 +53,41 @@ def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     assert ax.get_ylabel() == "place in the heap, MiB"
     (image,) = ax.images
     assert np.asarray(image.get_array()).shape[2] == 3
+
+
+def test_classes_by_hand() -> None:
+    """Slots of 8, 1,024 and 32,768 B are 0, 7 and 12 doublings of 8 B."""
+    with sw.Heap("go", dry=True) as heap:
+        for size in (8, 1024, 32_768, 40_000):
+            heap.alloc(size)
+        one = heap.map()
+    values = maps.values_of(one, "class")[np.asarray(one.array["kind"]) == raster.SLOTS]
+    assert sorted(values.tolist()) == [0, 7, 12] and maps.most_of("class", [one]) == 12
+
+
+def test_slots_of_a_span_by_hand() -> None:
+    """Five slots of 1,024 B are in use, one of them by 961 B; the other three have a dot."""
+    with sw.Heap("go", dry=True, tracked=True) as heap:
+        for size in (1024, 1024, 961, 1024, 1024):
+            heap.alloc(size)
+        one = heap.map()
+    ax = one.plot_slots(0)
+    (mesh,) = ax.collections
+    shares = np.ma.asarray(mesh.get_array()).ravel().filled(-1).tolist()
+    assert shares == [1, 1, 961 / 1024, 1, 1, -1, -1, -1]
+    (dots,) = ax.lines
+    assert (dots.get_xdata(), dots.get_ydata())[0].tolist() == [1.5, 2.5, 3.5]  # type: ignore[union-attr]
+    assert "5 of 8 slots in use" in ax.get_title(loc="left")
+    assert ax.get_xlabel().startswith("slots of 1.0 KiB, 4 a row")
+
+
+def test_a_tile_without_slots_is_refused() -> None:
+    one = RECORDING.map("go", at="end")
+    free = int(np.flatnonzero(np.asarray(one.array["kind"]) == raster.FREE)[0])
+    with pytest.raises(sw.InvalidError, match="free pages have no slots"):
+        one.plot_slots(free)
+    with pytest.raises(sw.InvalidError, match="the map has"):
+        one.plot_slots(len(one))
 
 
 def test_cells_of_a_small_heap_are_many_pixels_wide() -> None:
