@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a report, the attribution of waste and a heap map take, and a browser with the report.
 
-Of a recorded CPython that makes and reads JSON, with 8 return addresses a call: the report and the
-call sites of what lives at the peak, with names. Of objects that all live at the end: the heap map,
-drawn. Each in a process of its own that imports all it needs, as a user's command does; seconds
-are of the wall, in the order of the runs. The report's page is then opened in chromium without a
-screen, each time with a new profile: from the begin of its loading to the first picture that the
-browser paints (Paint Timing, first-contentful-paint) and until the heap map is drawn and painted.
+Of recorded programs of some 10 thousand, 1 million and 10 million events, with 8 return addresses a
+call: the report and the call sites of what lives at the peak, with names. They are a CPython that
+makes and reads JSON, and for few events a bash that fills an array. Of objects that all live at the
+end: the heap map, drawn. Each in a process of its own that imports all it needs, as a user's
+command does; seconds are of the wall, in the order of the runs. The report's page is then opened in
+chromium without a screen, each time with a new profile: from the begin of its loading to the first
+picture that the browser paints (Paint Timing, first-contentful-paint) and until the heap map is
+drawn and painted.
 
-    ./dev study report-speed [--ops 10000000] [--objects 1000000] [--rounds 3]
+    ./dev study report-speed [--ops 10000 1000000 10000000] [--objects 1000000] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -45,6 +47,11 @@ requestAnimationFrame(() => requestAnimationFrame(function tell() {
 LIMITS = {"report": 60.0, "attribution": 60.0, "heap map": 3.0}
 """Seconds that are asked for: of 10 million events, and of a million objects."""
 
+FEW = 200_000
+"""Below so many events it is bash: a CPython makes about as many until it begins."""
+_BASH_EVENTS = 4
+"""That bash makes for an element of an array, about."""
+
 _WORK = {
     "report": "spanwise.Recording.open(file).to_html(out + '.html')",
     "attribution": "repr(spanwise.Recording.open(file).live_sites(progress=False).named())",
@@ -72,6 +79,14 @@ def live_objects(count: int, seed: int = 1) -> NDArray[np.void]:
     ops["size"] = draw.integers(8, 2001, 2 * count)
     ops["time_ns"] = np.arange(2 * count) * 50
     return ops
+
+
+def program_of(ops: int) -> tuple[str, list[str]]:
+    """A program that makes about so many events: what it is called, and its command line."""
+    if ops < FEW:
+        loop = f"for ((i = 0; i < {ops // _BASH_EVENTS}; i++)); do a[i]=$i$i; done"
+        return "a bash that fills an array", ["bash", "-c", loop]
+    return "a CPython's JSON loop", json_words(ops)
 
 
 def measure(what: str, file: Path, folder: Path, rounds: int) -> list[tuple[float, float, int]]:
@@ -143,24 +158,30 @@ def line_of(what: str, found: Sequence[tuple[float, float, int]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the three."""
+    """Prints for each number of events report, attribution and first picture; then the map."""
     parser = argparse.ArgumentParser(
         prog="./dev study report-speed",
         description=(__doc__ or "").split("\n", 1)[0],
         epilog="example: ./dev study report-speed --ops 1000000 --rounds 1",
     )
-    parser.add_argument("--ops", type=int, default=10_000_000, help="of the recording, about")
+    parser.add_argument(
+        "--ops", type=int, nargs="+", default=[10_000, 1_000_000, 10_000_000],
+        help="of the recordings, about",
+    )  # fmt: skip
     parser.add_argument("--objects", type=int, default=1_000_000, help="that live, of the map")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        file = folder / "json.swt"
-        run_recorded(json_words(options.ops), file, stacks=8)
-        print(f"a CPython's JSON loop, {len(sw.Recording.open(file)):,} operations", flush=True)
-        for what in ("report", "attribution"):
-            print(line_of(what, measure(what, file, folder, options.rounds)), flush=True)
-        print(line_of_pictures(folder / "out.html", folder, options.rounds), flush=True)
+        for ops in options.ops:
+            file = folder / f"{ops}.swt"
+            what_runs, words = program_of(ops)
+            run_recorded(words, file, stacks=8)
+            print(f"{what_runs}, {len(sw.Recording.open(file)):,} operations", flush=True)
+            for what in ("report", "attribution"):
+                print(line_of(what, measure(what, file, folder, options.rounds)), flush=True)
+            print(line_of_pictures(folder / "out.html", folder, options.rounds), flush=True)
+            file.unlink()
         file = folder / "live.swt"
         sw.Recording.from_ops(live_objects(options.objects), file)
         print(f"{options.objects:,} live objects", flush=True)

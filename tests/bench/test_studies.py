@@ -26,6 +26,8 @@ from studies.anatomy import parts
 from studies.arenas import chunks
 from studies.arenas.surface import Cell, cell_of, verdict
 from studies.catalogue import STUDIES
+from studies.causes import plot as causes_plot
+from studies.causes.page import SAID
 from studies.causes.split import highest
 from studies.resident import figures, look, outside, page, shares
 
@@ -268,6 +270,13 @@ def test_causes(tmp_path: Path) -> None:
     assert "](picture.png)" in text
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert text.count("\n| mawk |") == 2
+
+
+def test_causes_have_looks_of_their_own() -> None:
+    """Each cause has a colour and a hatch that no other has, of seven colours at most."""
+    looks = causes_plot._LOOKS
+    assert set(looks) == set(SAID) and len(set(looks.values())) == len(looks)
+    assert len({colour for colour, _ in looks.values()}) <= 7
 
 
 def test_causes_of_a_hand_made_heap(tmp_path: Path) -> None:

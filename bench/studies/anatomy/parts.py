@@ -46,10 +46,11 @@ class Part:
 
     Attributes:
         name: what tables call it.
-        colour: of the flame graph.
+        colour: of the flame graph: seven in all, so some parts share one and differ by `hatch`.
         functions: patterns of whole names; all of such a function that no line below names.
         lines: (function, pattern): lines of it that belong here.
         roots: functions that belong here with everything that they call.
+        hatch: over the colour.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Part:
     functions: tuple[str, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()
     roots: tuple[str, ...] = field(default=())
+    hatch: str = ""
 
 
 PARTS = (
@@ -76,7 +78,8 @@ PARTS = (
     ),
     Part(
         "the function itself",
-        "#7F868E",
+        "#B8BCC2",
+        hatch="////",
         functions=(r"stack_it", r"stack_it2", r"stack_it2_pointer", r"stack_it2_inline_\d+"),
     ),
     Part(
@@ -106,7 +109,8 @@ PARTS = (
     ),
     Part(
         "class lookup",
-        "#56B4E9",
+        "#0072B2",
+        hatch="////",
         functions=(r"sw_size_class", r"sw_cache_noscan_bin"),
         lines=(
             ("alloc_from_cache", r"by_size\[|cutoff|plain_end"),
@@ -130,7 +134,8 @@ PARTS = (
     ),
     Part(
         "hints",
-        "#CC79A7",
+        "#009E73",
+        hatch="....",
         functions=(r"sw_template_take_hinted", r"take_hinted", r"sw_object_finish"),
         lines=(("sw_template_plain", r"hint(?!ed \|\|)"), ("alloc_small", r"hinted")),
     ),
@@ -154,7 +159,8 @@ PARTS = (
     # There is no bitmap of pointers: scan and noscan objects have classes of their own.
     Part(
         "pointer bits",
-        "#F0E442",
+        "#E69F00",
+        hatch="////",
         lines=(
             ("alloc_from_cache", r"\(flags & SW_SCAN\)"),
             ("alloc_small", r"\(flags & SW_SCAN\)"),
@@ -163,7 +169,8 @@ PARTS = (
     ),
     Part(
         "accounting",
-        "#8C510A",
+        "#E69F00",
+        hatch="....",
         functions=(r"note", r"note_requested"),
         lines=(("finish", r"cache->mode"),),
     ),
@@ -206,9 +213,9 @@ def names() -> list[str]:
     return [*(part.name for part in PARTS), COLLECTOR, OTHER]
 
 
-def colours() -> dict[str, str]:
-    """A colour for each part that instructions can have."""
-    return {**{part.name: part.colour for part in PARTS}, OTHER: "#222222"}
+def looks() -> dict[str, tuple[str, str]]:
+    """A colour and a hatch for each part that instructions can have."""
+    return {**{part.name: (part.colour, part.hatch) for part in PARTS}, OTHER: ("#FFFFFF", "xxxx")}
 
 
 @cache

@@ -26,7 +26,7 @@ TITLES = {
     "tracked": STACK_IT2 + "tracked",
 }
 MIXED = "#E8EAED"
-DARK_PARTS = ("call and cache", "free", "the function itself", "accounting", parts.OTHER)
+DARK_PARTS = ("call and cache", "free")
 PANELS = (("value", "special"), ("inline", "generic"))
 LABEL_POINTS = 6.5
 # Width of a letter of the labels' font over its size, roughly.
@@ -265,13 +265,11 @@ def _panel_title(each: Anatomy) -> str:
 
 def _draw(axis: Any, node: Node, left: float, level: int, letter: float) -> None:
     """A box, its label if three letters of it fit, and what stands on it."""
+    colour, hatch = parts.looks()[node.part] if node.pure else (MIXED, "")
     axis.broken_barh(
-        [(left, node.count)],
-        (level, 1),
-        facecolors=parts.colours()[node.part] if node.pure else MIXED,
-        edgecolors="white",
+        [(left, node.count)], (level, 1), facecolors=colour, hatch=hatch, edgecolors="white",
         linewidth=0.6,
-    )
+    )  # fmt: skip
     room = int(node.count / letter) - 1
     name = node.name.strip("[]")
     if room >= 3:
@@ -284,6 +282,7 @@ def _draw(axis: Any, node: Node, left: float, level: int, letter: float) -> None
             va="center",
             color="white" if node.pure and node.part in DARK_PARTS else DARK,
             clip_on=True,
+            bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.6} if hatch else None,
         )
     for above in node.shown():
         _draw(axis, above, left, level + 1, letter)
@@ -293,8 +292,8 @@ def _draw(axis: Any, node: Node, left: float, level: int, letter: float) -> None
 def _legend(plt: Any, axis: Any, trees: Iterable[Node]) -> None:
     used = {name for node in trees for name, count in node.parts.items() if count > 0}
     handles = [
-        plt.Rectangle((0, 0), 1, 1, color=colour, label=name)
-        for name, colour in parts.colours().items()
+        plt.Rectangle((0, 0), 1, 1, fc=colour, hatch=hatch, ec="white", lw=0, label=name)
+        for name, (colour, hatch) in parts.looks().items()
         if name in used
     ]
     handles.append(plt.Rectangle((0, 0), 1, 1, color=MIXED, label="several parts"))

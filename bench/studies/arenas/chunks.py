@@ -150,7 +150,11 @@ def draw(cost: dict[int, float], drag: dict[float, Drags]) -> Any:
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
     left.semilogx(list(cost), list(cost.values()), marker="o", color=OURS, base=2)
-    left.set(ylim=(0, None), ylabel="processor ns of an object", title="64 B, written")
+    left.set(
+        ylim=(0, 1.15 * max(cost.values())),
+        ylabel="processor ns of an object",
+        title="objects of 64 B, written",
+    )
     styles = ("-", "--", "-.", ":")
     for (spread, each), style, mark in zip(drag.items(), styles, MARKS, strict=False):
         (line,) = right.loglog(

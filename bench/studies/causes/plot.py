@@ -12,11 +12,22 @@ from spanwise import _format
 from studies.causes.look import PEERS, Seen
 from studies.causes.page import SAID
 
-_COLOURS = (
-    *("#D5D8DC", "#0072B2", "#CC79A7", "#E39BC4", "#882255"),
-    *("#D55E00", "#F0E442", "#E69F00", "#8C5A00"),
-    *("#009E73", "#56B4E9", "#332288", "#F2F3F4"),
-)
+_LOOKS = {
+    "outside": ("#F2F3F4", ""),
+    "requested": ("#D5D8DC", ""),
+    "rounding": ("#0072B2", ""),
+    "pages ahead": ("#CC79A7", ""),
+    "current spans": ("#CC79A7", "...."),
+    "idle classes": ("#CC79A7", "////"),
+    "kept large": ("#CC79A7", "xxxx"),
+    "partial, young": ("#E69F00", ""),
+    "partial, middle": ("#E69F00", "...."),
+    "partial, old": ("#E69F00", "////"),
+    "free pages": ("#009E73", ""),
+    "metadata": ("#56B4E9", ""),
+    "the library's file": ("#56B4E9", "////"),
+}
+"""Seven colours: what caches keep has one, and so have partial spans; hatches tell them apart."""
 _MARKS = {"glibc": "o", "jemalloc": "s", "mimalloc": "^", "tcmalloc": "D"}
 _LINE_INCHES = 0.32
 _WIDEST = 1.6
@@ -28,14 +39,14 @@ def draw(found: Sequence[Seen], path: Path, measured: str) -> Path:
     order = sorted(found, key=lambda one: one.spanwise)
     figure, axis = plt.subplots(figsize=(13, 1.8 + _LINE_INCHES * len(order)))
     order_causes = ["outside", *(name for name in SAID if name != "outside")]
-    colours = dict(zip((*(n for n in SAID if n != "outside"), "outside"), _COLOURS, strict=True))
     for place, one in enumerate(order):
         left = 0.0
         for name in order_causes:
             share = one.causes[name] / one.spanwise
             axis.barh(
-                place, share, left=left, height=0.72, color=colours[name],
-                edgecolor="white", linewidth=0.4, label=name if place == 0 else None,
+                place, share, left=left, height=0.72, color=_LOOKS[name][0],
+                hatch=_LOOKS[name][1], edgecolor="white", linewidth=0.4,
+                label=name if place == 0 else None,
             )  # fmt: skip
             left += share
         for name in PEERS:
@@ -57,7 +68,7 @@ def draw(found: Sequence[Seen], path: Path, measured: str) -> Path:
         "of peak RSS under spanwise; marks: peak RSS under others, at the edge where it is more"
     )
     axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
-    axis.set_title("Where resident bytes go", loc="left")
+    axis.set_title(f"Where resident bytes go: {len(order)} programs at their peak RSS", loc="left")
     written = save(figure, path, measured)
     plt.close(figure)
     return written
