@@ -24,7 +24,7 @@ from checking import InputError, command_line, run
 from pycparser import c_ast, c_generator, c_parser
 
 RECORD = "tests/data/interface.txt"
-HEADERS = ("spanwise.h", "fast.h")
+HEADERS = ("spanwise.h", "fast.h", "gc_fast.h")
 NUMBERS = [f"{sign}int{bits}_t" for bits in (8, 16, 32, 64) for sign in ("", "u")]
 KNOWN = ["size_t", "ptrdiff_t", "intptr_t", "uintptr_t", *NUMBERS]
 # The symbol that inline code needs: a library of another table has another one.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shapes.h"
+#include "spanwise/gc_fast.h"
 #include "spanwise/spanwise.h"
 
 enum { HELD = 256, PERCENT = 100, STEP_NS = 100000, SLOTS = 1024, ROUNDS = 20000 };
@@ -12,6 +13,7 @@ enum { LIVE = 12 * 1024 * 1024 / 64, BATCH = 32, SESSION = 32, TEXT = 16, REPLY 
 
 static sw_gc *gc;
 static uint32_t type_of[KINDS], number_type;
+static sw_gc_maker makers[KINDS];
 static void *held[HELD];
 static size_t held_count;
 
@@ -55,6 +57,7 @@ static void start(void) {
     for (int i = 0; i < KINDS; i++) {
         sw_gc_type type = {.name = names[i], .bytes = bytes_of[i], .pointers = &pointers[i]};
         if (sw_gc_add_type(gc, &type, &type_of[i]) != SW_OK) __builtin_abort();
+        if (sw_gc_maker_begin(gc, type_of[i], &makers[i]) != SW_OK) __builtin_abort();
     }
     if (sw_gc_add_type(gc, &number, &number_type) != SW_OK) __builtin_abort();
     if (sw_gc_add_roots(gc, held, sizeof held, &root) != SW_OK) __builtin_abort();
@@ -71,8 +74,8 @@ static void collect(void) {
     if (sw_gc_collect(gc, NULL) != SW_OK) __builtin_abort();
 }
 
-static inline void *make(int kind) {
-    void *object = sw_gc_new(gc, type_of[kind], 1);
+static inline __attribute__((always_inline)) void *make(int kind) {
+    void *object = sw_gc_make(&makers[kind]);
     if (object == NULL) __builtin_abort();
     return object;
 }
@@ -86,6 +89,21 @@ static double *make_numbers(size_t count) {
 static bool own_row(const char *row, uint32_t size);
 #define PROGRAM_ROW own_row
 #include "rows.h"
+
+/* Row new16 by calls of sw_gc_new. */
+static void new_16_by_calls(uint32_t count) {
+    uint32_t type = type_of[PAIR];
+    pause_collecting(true);
+    for (uint32_t i = 0; i < count; i++) seen = sw_gc_new(gc, type, 1);
+    seen = NULL;
+    pause_collecting(false);
+    collect();
+    pause_collecting(true);
+    uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
+    for (uint32_t i = 0; i < count; i++) seen = sw_gc_new(gc, type, 1);
+    cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
+}
 
 /* Nanoseconds that a store takes more through sw_gc_write than without it, no cycle being under way. */
 static void barrier(void) {
@@ -209,6 +227,8 @@ static void messages(uint32_t count, bool in_arenas) {
 static bool own_row(const char *row, uint32_t size) {
     if (strcmp(row, "barrier") == 0) {
         barrier();
+    } else if (strcmp(row, "new16_calls") == 0) {
+        new_16_by_calls(size);
     } else if (strcmp(row, "steps") == 0) {
         steps(size);
     } else if (strcmp(row, "messages") == 0) {

@@ -63,6 +63,8 @@ TREES = Case("trees", 18, 8)
 TREES_20 = Case("trees", 20, 8)
 GCBENCH = Case("gcbench", 18, 10)
 NEW_16 = Case("new16", 4 * MILLION, 10_000)
+NEW_16_CALLS = Case("new16_calls", 4 * MILLION, 10_000)
+NEW_16_INLINE = Case("new16_inline", 4 * MILLION, 10_000)
 BARRIER = Case("barrier", 0, 0)
 STEPS = Case("steps", 16 * MILLION, 10_000)
 
@@ -154,9 +156,15 @@ def _best(case: Case, setting: Setting, key: str) -> float:
     return min(go(case, setting, key), boehm(case, setting, key))
 
 
-def _over(name: str, case: Case, key: str, peer: Callable[[Case, Setting, str], float]) -> Row:
+def _over(
+    name: str,
+    case: Case,
+    key: str,
+    peer: Callable[[Case, Setting, str], float],
+    its_case: Case | None = None,
+) -> Row:
     def measure(setting: Setting) -> float:
-        theirs = peer(case, setting, key)
+        theirs = peer(its_case or case, setting, key)
         return ours(case, setting, key) / theirs
 
     return Row(name, "x", measure)
@@ -195,6 +203,8 @@ ROWS = (
     _over("GCBench, peak", GCBENCH, "peak_kib", go),
     _over("new 16 B, Go", NEW_16, "cpu_ns", go),
     _over("new 16 B, Boehm", NEW_16, "cpu_ns", boehm),
+    _over("new 16 B by calls, Boehm", NEW_16_CALLS, "cpu_ns", boehm, NEW_16),
+    _over("new 16 B, Boehm in line", NEW_16, "cpu_ns", boehm, NEW_16_INLINE),
     _alone("write barrier", "ns", BARRIER, "more_ns"),
     _alone("longest step", "ms", STEPS, "longest_ms"),
     _alone("marking in steps", "x", STEPS, "mark_ratio"),

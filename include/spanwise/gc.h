@@ -285,7 +285,8 @@ typedef void (*sw_gc_finalizer_fn)(void *object, void *arg);
 SW_API sw_status sw_gc_set_finalizer(sw_gc *gc, const void *object, sw_gc_finalizer_fn finalizer,
                                      void *arg);
 /* Every object, or array of them, that sw_gc_new makes of the type from now on has the finalizer; NULL: none. sw_gc_new
- * has no short path then. It is called before other threads make objects of the type. Errors: SW_INVALID: no such type. */
+ * has no short path then. It is called before other threads make objects of the type. Errors: SW_INVALID: no such type;
+ * SW_STATE: the type has none, and makers of it have begun (spanwise/gc_fast.h). */
 SW_API sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finalizer_fn finalizer,
                                           void *arg);
 /* Calls finalizers that are due, at most `most`, in the calling thread, with no lock held. Returns how many. The object that a

@@ -16,6 +16,7 @@
 #include "gc/type.h"
 #include "heap/registry.h"
 #include "heap/template.h"
+#include "spanwise/gc_fast.h"
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
@@ -204,23 +205,6 @@ static sw_always_inline void *clear(const sw_cache_bin *bin, char *p, uint32_t b
     return bin->span->needzero ? memset(p, 0, bytes) : p;
 }
 
-/* Takes the slot behind the one that was taken last, if it is free, else the lowest free one, which is the same. So the address
- * of an object does not wait for the word of free bits, nor do the reads behind the stores that clear it. */
-static sw_always_inline char *pop_next(sw_cache_bin *bin, uint64_t bits, uint32_t bytes) {
-    uint64_t *next_bit = sw_gc_bin_next_bit(bin), *next_at = sw_gc_bin_next_at(bin);
-    uint64_t bit = *next_bit, at = *next_at;
-    if (sw_likely((bits & bit) != 0)) {
-        sw_word_set_free(bin->word, bits ^ bit);
-        *next_bit = bit << 1;
-        *next_at = at + bytes;
-        return (char *)(bin->base + at);
-    }
-    char *p = sw_template_pop(bin, bits, bytes);
-    *next_bit = (bits & -bits) << 1;
-    *next_at = (uintptr_t)p - bin->base + bytes;
-    return p;
-}
-
 /* Takes a slot of the word that the class allocates from, where every object of its span has the type; else the object is made by
  * the generic path. A cycle that is under way has prepared or swept that span before the bin got it. */
 static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout *layout) {
@@ -232,9 +216,8 @@ static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout 
     uint64_t bits = sw_word_free(bin->word);
     if (sw_unlikely(bits == 0) || sw_unlikely(*sw_gc_bin_type(bin) != bin_type))
         return new_one(gc, type);
-    uint32_t bytes = bin->bytes;
-    char *p = pop_next(bin, bits, bytes);
-    return bin_type == 0 ? p : clear(bin, p, bytes); /* 0: no pointers */
+    char *p = sw_gc_bin_pop(bin, bits);
+    return bin_type == 0 ? p : clear(bin, p, bin->bytes); /* 0: no pointers */
 }
 
 static sw_noinline void *new_paced(sw_gc *gc, uint32_t type) {

@@ -20,7 +20,7 @@
  * mark_objects and mark_spans (the two orders), mark,
  * refs (references and finalizers), shadow (stacks of frames), dangling (words that point to memory that ended), second_mark (the check of a marking), sweep, pace (when
  * cycles begin), events (what was done when), stop (of the world), finalizer (when they are due and called), hooks (what the heap calls), cycle (the driver), roots, graph, verify,
- * barrier (writes of pointers), collector (making, ending, typed new).
+ * barrier (writes of pointers), collector (making, ending, typed new), maker (what inline allocation needs).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
@@ -39,6 +39,7 @@ typedef struct sw_gc_layout {
     uint32_t bin_type;   /* sw_gc_bin_type where such an object may be taken; 0: no pointers */
     size_t words;
     bool scan;                    /* it has pointers */
+    bool has_makers;              /* what they know of the type stays as it is */
     uint64_t pattern;             /* of an array of such objects: bit i, word i is a pointer */
     const uint64_t *map;          /* NULL: every word may be a pointer */
     char name[32];                /* cut */

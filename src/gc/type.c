@@ -169,6 +169,14 @@ sw_status sw_gc_add_type(sw_gc *gc, const sw_gc_type *type, uint32_t *id) {
     return status;
 }
 
+static void set_finalizer(const sw_gc *gc, sw_gc_layout *layout, uint32_t type,
+                          sw_gc_finalizer_fn finalizer, void *arg) {
+    layout->finalizer = finalizer;
+    layout->finalizer_arg = arg;
+    layout->span_class = layout->bin_type = 0; /* no short path: each object gets an entry */
+    if (finalizer == NULL) find_class(gc->heap, type, layout);
+}
+
 sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finalizer_fn finalizer,
                                    void *arg) {
     const char *op = "gc_set_type_finalizer";
@@ -177,10 +185,10 @@ sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finalizer_fn 
     if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
     sw_os_lock_acquire(&gc->lock);
     sw_gc_layout *layout = &gc->layouts[type];
-    layout->finalizer = finalizer;
-    layout->finalizer_arg = arg;
-    layout->span_class = layout->bin_type = 0; /* no short path: each object gets an entry */
-    if (finalizer == NULL) find_class(gc->heap, type, layout);
+    bool refused = layout->has_makers && finalizer != NULL && layout->finalizer == NULL;
+    if (!refused) set_finalizer(gc, layout, type, finalizer, arg);
     sw_os_lock_release(&gc->lock);
-    return SW_OK;
+    if (!refused) return SW_OK;
+    return sw_fail(SW_STATE, op, "makers of type %s have begun, which give no finalizer",
+                   layout->name);
 }

@@ -13,7 +13,7 @@ esac
 names=$(printf '%s\n' "$names" | awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' |
     grep -vx '_init\|_fini' | sort -u)
 # A declaration goes from SW_API to the next parenthesis, bracket or semicolon; its name is the last word.
-declared=$(printf '#include <spanwise/%s>\n' spanwise.h fast.h |
+declared=$(printf '#include <spanwise/%s>\n' spanwise.h fast.h gc_fast.h |
     "$cc" -E -P -DSW_API=SW_DECLARED -D'__attribute__(x)=' -I"$include" - | tr '\n' ' ' |
     sed 's/SW_DECLARED /\n&/g' | sed -n 's/^SW_DECLARED \([^(;[]*\)[(;[].*/\1/p' |
     grep -oE '[A-Za-z0-9_]+ *$' | tr -d ' ' | sort -u)

@@ -11,6 +11,7 @@
 #include "check.h"
 #include "faults.h"
 #include "spanwise/fast.h"
+#include "spanwise/gc_fast.h"
 #include "spanwise/spanwise.h"
 
 /* --- the functions ---------------------------------------------------------------------------- */
@@ -93,6 +94,7 @@ static uint32_t number;
 static sw_gc_ref ref;
 static sw_gc_frame frame;
 static void *referred;
+static sw_gc_maker maker;
 static sw_class_spec spec[8];
 static sw_optimize_result result;
 static const sw_op *ops;
@@ -335,6 +337,7 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_gc_set_type_finalizer, GC, STATUS, true, SW_INVALID,                                      \
       sw_gc_set_type_finalizer(h, 1, NULL, NULL))                                                  \
     X(sw_gc_finalize, GC, NAMED, true, 0, sw_gc_finalize(h, 1))                                    \
+    X(sw_gc_maker_begin, GC, STATUS, true, SW_INVALID, sw_gc_maker_begin(h, 1, &maker))            \
     X(sw_gc_shadow_create, GC, STATUS, true, SW_INVALID, sw_gc_shadow_create(h, &out.shadow))      \
     X(sw_gc_shadow_destroy, SHADOW, IGNORED, true, SW_INVALID, sw_gc_shadow_destroy(h))            \
     X(sw_gc_shadow_push, SHADOW, STATUS, true, SW_INVALID, sw_gc_shadow_push(h, &frame, &out, 8))  \
@@ -412,11 +415,10 @@ static int check_header(const char *name) {
 }
 
 static void every_function_has_rows(void) {
-    static const char *const headers[] = {"arena.h", "fast.h",   "fast_abi.h", "heap.h",
-                                          "ops.h",   "gc.h",     "optimize.h", "pool.h",
-                                          "range.h", "replay.h", "status.h",   "sizeclass.h",
-                                          "stats.h", "trace.h",  "spanwise.h", "scalable.h",
-                                          "stack.h", "slab.h",   "tracker.h"};
+    static const char *const headers[] = {
+        "arena.h", "fast.h",     "fast_abi.h", "heap.h",   "ops.h",    "gc.h",        "optimize.h",
+        "pool.h",  "gc_fast.h",  "range.h",    "replay.h", "status.h", "sizeclass.h", "stats.h",
+        "trace.h", "spanwise.h", "scalable.h", "stack.h",  "slab.h",   "tracker.h"};
     int handles = 0;
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         handles += check_header(headers[i]);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What inline allocation needs of a type and of the calling thread (spanwise/gc_fast.h). */
+#include "spanwise/gc_fast.h"
+
+#include "base/fail.h"
+#include "gc/type.h"
+#include "heap/thread.h"
+
+/* Types without a short path have span class 0: no slot is ever taken from that bin, so each of their objects takes sw_gc_new. */
+sw_status sw_gc_maker_begin(sw_gc *gc, uint32_t type, sw_gc_maker *maker) {
+    const char *op = "gc_maker_begin";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (maker == NULL) return sw_fail(SW_INVALID, op, "the maker is NULL");
+    if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
+    sw_cache *cache = sw_thread_cache(gc->heap);
+    if (cache == NULL) return SW_NOMEM; /* the last error is set */
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_layout *layout = &gc->layouts[type];
+    layout->has_makers = true;
+    *maker = (sw_gc_maker){.gc = gc,
+                           .bin = &cache->bins[layout->span_class],
+                           .fresh = &gc->fresh,
+                           .due = &gc->due,
+                           .bytes = layout->bytes,
+                           .bin_type = layout->bin_type,
+                           .clear_bytes = layout->scan ? cache->bins[layout->span_class].bytes : 0,
+                           .type = type};
+    sw_os_lock_release(&gc->lock);
+    return SW_OK;
+}
