@@ -166,7 +166,10 @@ static sw_status ask_system(const sw_heap *heap, const char *op, sw_touch_map *o
         known = ask_window(heap, &heap->pages.windows[i], out);
     if (known) return SW_OK;
     if (out->failed) return sw_fail(SW_NOMEM, op, "no memory for a map of the heap's pages");
-    return sw_fail(SW_UNSUPPORTED, op, "the system does not tell which pages are resident");
+    return sw_fail(
+        SW_UNSUPPORTED, op,
+        "the system does not tell which pages are resident: let the process call mincore, "
+        "or ask for held bytes");
 }
 
 sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,

@@ -167,6 +167,11 @@ def _closing_lines(
     lines = [f"peak resident {resident}, of the whole process; peak held {held}"]
     if main.stats is not None:
         lines[0] += f", peak requested {_format.size(main.stats.peak_requested_bytes)}"
+    if main.ledger.resident is None:
+        lines.append(
+            "what of the heap is resident is not known: the system refuses the call mincore"
+            " (a container's filter may)"
+        )
     if not main.tracked:
         lines.append("requested counts whole slots: --plain keeps no requested sizes")
     if result.others and not options.children:
