@@ -77,7 +77,7 @@ typedef struct sw_arena_options {
  *   - belongs to the thread that made it, or last called sw_arena_adopt, unless it is a locked one;
  *   - does not use the memory again that a savepoint gives back, and does not protect it either.
  * It can have neither mode OFF nor a first chunk of the caller's (SW_UNSUPPORTED, as where the system does
- * not tell of faults). A collector finds pointers into such memory before they are used (SW_GC_DANGLING). */
+ * not tell of faults). A collector finds pointers into such memory before they are used, and keeps it (SW_GC_DANGLING). */
 
 /* Mode DEFAULT, chunks of SW_ARENA_CHUNK_DEFAULT, no limit, no first chunk, default heap, unlocked. */
 SW_API void sw_arena_options_init(sw_arena_options *options);
@@ -173,7 +173,8 @@ SW_API sw_arena_ref sw_arena_make_ref(sw_arena *arena, void *object);
 SW_API void *sw_arena_get(sw_arena_ref ref);
 
 /* How many bytes of chunks of safe arenas stay without access after their end; default 64 MiB. At
- * most 8192 chunks stay, so that the system's limit of mappings is not reached. */
+ * most 8192 chunks stay, so that the system's limit of mappings is not reached. Those into which a cycle with SW_GC_DANGLING has
+ * found a pointer stay beside these, up to as many bytes again and 2048 chunks, until such a cycle finds none. */
 SW_API void sw_arena_set_quarantine(uint64_t bytes);
 
 /* --- figures ---------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "arena/idle.h"
 #include "arena/node.h"
 #include "base/assert.h"
+#include "base/attributes.h"
 #include "base/bits.h"
 
 enum { REGIONS_AT_FIRST = 512, IDLE_LIMIT = 64 << 20, DECAY_AT_ONCE = 8 };
@@ -68,10 +69,13 @@ static void insert_region(sw_region *region) {
     __atomic_store_n(&pool.newest, region, __ATOMIC_RELEASE);
 }
 
-/* As many chunks as the system lets us reserve, SW_REGION_CHUNKS or a smaller power of two. */
+/* As many chunks as the system lets us reserve, SW_REGION_CHUNKS or a smaller power of two. Chunks of a huge page and more begin
+ * at one, so that what is done with a chunk splits none. */
 static void *reserve(uint32_t log2, uint32_t *count) {
+    size_t align =
+        log2 >= SW_CHUNK_LOG2_HUGE ? (size_t)1 << SW_CHUNK_LOG2_HUGE : sw_os_page_bytes();
     for (*count = SW_REGION_CHUNKS; *count > 0; *count /= 2) {
-        void *base = sw_os_reserve((size_t)*count << log2, sw_os_page_bytes());
+        void *base = sw_os_reserve((size_t)*count << log2, align);
         if (base != NULL) return base;
     }
     return NULL;
@@ -111,17 +115,33 @@ static sw_chunk *take_fresh(uint32_t log2, uint32_t node) {
     return chunk;
 }
 
+/* The region in which p lies; NULL: none. Under the lock. */
+static sw_region *region_of(uintptr_t p) {
+    size_t before = regions_before(p);
+    sw_region *region = before == 0 ? NULL : pool.regions[before - 1];
+    if (region == NULL || (p - region->base) >> region->log2 >= region->count) return NULL;
+    return region;
+}
+
 sw_chunk *sw_chunk_find(const void *p) {
     sw_chunk_lock();
-    sw_chunk *found = NULL;
-    size_t before = regions_before((uintptr_t)p);
-    if (before > 0) {
-        sw_region *region = pool.regions[before - 1];
-        uintptr_t i = ((uintptr_t)p - region->base) >> region->log2;
-        if (i < region->taken) found = &region->chunks[i];
-    }
+    sw_region *region = region_of((uintptr_t)p);
+    uintptr_t i = region == NULL ? 0 : ((uintptr_t)p - region->base) >> region->log2;
+    sw_chunk *found = region != NULL && i < region->taken ? &region->chunks[i] : NULL;
     sw_chunk_unlock();
     return found;
+}
+
+/* A system without huge pages refuses, and has none to split. */
+void sw_chunk_use_small_pages(sw_chunk *chunk) {
+    if (sw_likely(__atomic_load_n(&chunk->has_small_pages, __ATOMIC_RELAXED) != 0)) return;
+    sw_chunk_lock();
+    sw_region *region = region_of(chunk->base);
+    if (region->log2 < SW_CHUNK_LOG2_HUGE)
+        (void)sw_os_advise_huge((void *)region->base, (size_t)region->count << region->log2, false);
+    for (uint32_t i = 0; i < region->count; i++)
+        __atomic_store_n(&region->chunks[i].has_small_pages, 1, __ATOMIC_RELAXED);
+    sw_chunk_unlock();
 }
 
 sw_chunk *sw_chunk_locate(uintptr_t p) {

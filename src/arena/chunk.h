@@ -23,6 +23,8 @@
 enum {
     SW_CHUNK_LOG2_MIN = 12,
     SW_CHUNK_LOG2_MAX = 30,
+    SW_CHUNK_LOG2_HUGE =
+        21, /* of a huge page of the system: of x86-64 and of arm64 with pages of 4 KiB */
     SW_CHUNK_SIZES = SW_CHUNK_LOG2_MAX - SW_CHUNK_LOG2_MIN + 1,
     SW_REGION_CHUNKS = 64, /* in a region, or fewer where the system refuses so many */
 };
@@ -39,9 +41,12 @@ typedef struct sw_chunk {
     uint32_t is_returned;     /* 1: its memory went back to the system */
     uintptr_t
         front; /* of an arena's chunk that is not the newest: objects that may hold pointers lie below */
-    struct sw_chunk *newer; /* of an idle one: the next that became idle; NULL: the newest */
-    uint64_t idle_since_ns; /* by the clock of the decay; 0 while there is none */
-    uint32_t node;          /* for whose threads it was made; constant */
+    struct sw_chunk *newer;   /* of an idle one: the next that became idle; NULL: the newest */
+    uint64_t idle_since_ns;   /* by the clock of the decay; 0 while there is none */
+    uint32_t node;            /* for whose threads it was made; constant */
+    uint32_t has_small_pages; /* atomic; 1: the system was told so of its region */
+    uint64_t
+        pointed_at; /* atomic: of a waiting one the look that found a pointer into it (quarantine.c); 0: none */
 } sw_chunk;
 
 /* The chunks of one node that no arena has, by size. Idle chunks have their memory; each list of them is in the order of
@@ -96,6 +101,8 @@ void sw_chunk_reset_lock(void); /* fork child only */
 sw_chunk *sw_chunk_take(uint32_t log2);
 /* Takes it back. */
 void sw_chunk_give(sw_chunk *chunk);
+/* Of a chunk that will be protected: no huge page of the system reaches over its ends from now on. */
+void sw_chunk_use_small_pages(sw_chunk *chunk);
 /* The chunk in which p lies, if p ever lay in one; NULL else. */
 sw_chunk *sw_chunk_find(const void *p);
 /* The same without the lock, and one step a region: for who holds a lock that a fork takes after the pool's. A chunk that was

@@ -2,104 +2,181 @@
 /* The quarantine (quarantine.h). */
 #include "arena/quarantine.h"
 
-enum { LIMIT = 64 << 20, CHUNKS_MAX = 8192, RUN_SHARE = 64 };
+#include "base/assert.h"
 
-/* The lock covers all of it. bytes and count are those of the list. */
-static struct {
-    sw_os_lock lock;
+enum { LIMIT = 64 << 20, CHUNKS_MAX = 8192, POINTED_MAX = CHUNKS_MAX / 4, RUN_SHARE = 64 };
+
+/* Chunks in the order in which they came. bytes and count are those of the list.
+ *   (oldest == NULL) == (newest == NULL) == (count == 0);  newest->next == NULL */
+typedef struct sw_chunk_queue {
     sw_chunk *oldest, *newest;
     uint64_t bytes, count;
-    uint64_t limit;
+} sw_chunk_queue;
+
+/* The lock covers all of it but looks. */
+static struct {
+    sw_os_lock lock;
+    sw_chunk_queue all;     /* but those to which a pointer was found when their turn came: */
+    sw_chunk_queue pointed; /* they stay until a later look finds none */
+    uint64_t limit;         /* of each of the two */
     uint64_t unprotected;
+    uint64_t looks;     /* atomic: of collectors, at all words that they reach */
+    uint64_t looks_had; /* of these, those after which `pointed` was gone through */
 } waiting = {.limit = LIMIT};
 
 void sw_quarantine_lock(void) { sw_os_lock_acquire(&waiting.lock); }
 void sw_quarantine_unlock(void) { sw_os_lock_release(&waiting.lock); }
 void sw_quarantine_recover(void) { sw_os_lock_reset(&waiting.lock); }
 
-/* Out of the list, which is not empty. */
-static sw_chunk *take_oldest(void) {
-    sw_chunk *chunk = waiting.oldest;
-    waiting.oldest = chunk->next;
-    waiting.bytes -= chunk->bytes;
-    waiting.count--;
+static const char *sw_chunk_queue_check(const sw_chunk_queue *queue) {
+    const char *broken = SW_RULE((queue->oldest == NULL) == (queue->count == 0));
+    broken = broken ? broken : SW_RULE((queue->newest == NULL) == (queue->count == 0));
+    return broken ? broken : SW_RULE(queue->newest == NULL || queue->newest->next == NULL);
+}
+
+/* --- looks ------------------------------------------------------------------------------------ */
+
+void sw_quarantine_note_pointer(sw_chunk *chunk) {
+    uint64_t look = __atomic_load_n(&waiting.looks, __ATOMIC_RELAXED) + 1;
+    __atomic_store_n(&chunk->pointed_at, look, __ATOMIC_RELAXED);
+}
+
+void sw_quarantine_end_look(void) { (void)__atomic_add_fetch(&waiting.looks, 1, __ATOMIC_RELEASE); }
+
+/* Whether the last look has found a pointer into it, or one that is under way. */
+static bool is_pointed(const sw_chunk *chunk) {
+    uint64_t look = __atomic_load_n(&chunk->pointed_at, __ATOMIC_RELAXED);
+    return look != 0 && look >= __atomic_load_n(&waiting.looks, __ATOMIC_ACQUIRE);
+}
+
+/* --- queues ----------------------------------------------------------------------------------- */
+
+/* The oldest one, of a queue that is not empty. */
+static sw_chunk *take_oldest(sw_chunk_queue *queue) {
+    sw_chunk *chunk = queue->oldest;
+    queue->oldest = chunk->next;
+    if (queue->oldest == NULL) queue->newest = NULL;
+    queue->bytes -= chunk->bytes;
+    queue->count--;
     return chunk;
 }
 
-static void append(sw_chunk *chunk) {
+static void append(sw_chunk_queue *queue, sw_chunk *chunk) {
     chunk->next = NULL;
-    if (waiting.oldest == NULL)
-        waiting.oldest = chunk;
+    if (queue->oldest == NULL)
+        queue->oldest = chunk;
     else
-        waiting.newest->next = chunk;
-    waiting.newest = chunk;
-    waiting.bytes += chunk->bytes;
-    waiting.count++;
+        queue->newest->next = chunk;
+    queue->newest = chunk;
+    queue->bytes += chunk->bytes;
+    queue->count++;
 }
+
+static void prepend(sw_chunk_queue *queue, sw_chunk *chunk) {
+    chunk->next = queue->oldest;
+    queue->oldest = chunk;
+    if (queue->newest == NULL) queue->newest = chunk;
+    queue->bytes += chunk->bytes;
+    queue->count++;
+}
+
+/* Nothing if the chunk is not in it. */
+static void take_out(sw_chunk_queue *queue, const sw_chunk *chunk) {
+    sw_chunk **place = &queue->oldest, *before = NULL;
+    while (*place != NULL && *place != chunk) {
+        before = *place;
+        place = &before->next;
+    }
+    if (*place == NULL) return;
+    *place = chunk->next;
+    if (queue->newest == chunk) queue->newest = before;
+    queue->bytes -= chunk->bytes;
+    queue->count--;
+}
+
+/* --- release ---------------------------------------------------------------------------------- */
 
 /* Takes the oldest chunk, and chunks that follow it in the list as in memory, up to a share of the limit: so one system call
  * gives all of them their access back. The last one is the first of the list. */
 static sw_chunk *take_run(uint64_t *bytes) {
+    sw_chunk_queue *all = &waiting.all;
     sw_chunk *run = NULL;
     *bytes = 0;
     do {
-        sw_chunk *chunk = take_oldest();
+        sw_chunk *chunk = take_oldest(all);
         *bytes += chunk->bytes;
         chunk->next = run;
         run = chunk;
-    } while (waiting.oldest != NULL && waiting.oldest->base == run->base + run->bytes &&
-             *bytes + waiting.oldest->bytes <= waiting.limit / RUN_SHARE);
+    } while (all->oldest != NULL && all->oldest->base == run->base + run->bytes &&
+             *bytes + all->oldest->bytes <= waiting.limit / RUN_SHARE && !is_pointed(all->oldest));
     return run;
 }
 
 static void release(sw_chunk *chunk) {
     sw_arena_log_drop(chunk->log);
     __atomic_store_n(&chunk->log, NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&chunk->pointed_at, 0, __ATOMIC_RELAXED);
     sw_chunk_give(chunk);
 }
 
-/* Chunks that can not be made accessible again, because the system has too many mappings, wait on. The chunk with the
- * lowest address of a run is given last, and used first: then the chunks without access grow at one end, and split no mapping. */
-static void release_oldest(void) {
-    bool is_open = true;
-    while (is_open && waiting.oldest != NULL &&
-           (waiting.bytes > waiting.limit || waiting.count > CHUNKS_MAX)) {
-        uint64_t bytes;
-        sw_chunk *run = take_run(&bytes);
-        is_open = sw_os_commit((void *)(run->base + run->bytes - bytes), bytes);
-        while (run != NULL) {
-            sw_chunk *chunk = run;
-            run = chunk->next;
-            if (is_open)
-                release(chunk);
-            else
-                append(chunk);
-        }
+/* Whether the oldest chunk is to stay beyond its turn. */
+static bool is_kept(const sw_chunk *chunk) {
+    const sw_chunk_queue *pointed = &waiting.pointed;
+    return is_pointed(chunk) && pointed->count < POINTED_MAX &&
+           pointed->bytes + chunk->bytes <= waiting.limit;
+}
+
+/* Gives a run of chunks their access back, and up. False: the system has too many mappings; they wait on. The chunk with the
+ * lowest address is given last, and used first: then the chunks without access grow at one end, and split no mapping. */
+static bool release_run(void) {
+    uint64_t bytes;
+    sw_chunk *run = take_run(&bytes);
+    bool is_open = sw_os_commit((void *)(run->base + run->bytes - bytes), bytes);
+    while (run != NULL) {
+        sw_chunk *chunk = run;
+        run = chunk->next;
+        if (is_open)
+            release(chunk);
+        else
+            append(&waiting.all, chunk);
     }
+    return is_open;
+}
+
+static void release_oldest(void) {
+    sw_chunk_queue *all = &waiting.all;
+    bool goes_on = true;
+    sw_check2(sw_chunk_queue_check(all));
+    sw_check2(sw_chunk_queue_check(&waiting.pointed));
+    while (goes_on && all->oldest != NULL &&
+           (all->bytes > waiting.limit || all->count > CHUNKS_MAX)) {
+        if (is_kept(all->oldest))
+            append(&waiting.pointed, take_oldest(all));
+        else
+            goes_on = release_run();
+    }
+}
+
+/* After another look of a collector, or with another limit, those whose turn was over have it again. */
+static void look_again(void) {
+    waiting.looks_had = __atomic_load_n(&waiting.looks, __ATOMIC_ACQUIRE);
+    while (waiting.pointed.oldest != NULL) prepend(&waiting.all, take_oldest(&waiting.pointed));
 }
 
 void sw_quarantine_put(sw_chunk *chunk) {
     bool is_protected = sw_os_uncommit((void *)chunk->base, chunk->bytes);
     sw_quarantine_lock();
     if (!is_protected) waiting.unprotected++;
-    append(chunk);
+    append(&waiting.all, chunk);
+    if (waiting.looks_had != __atomic_load_n(&waiting.looks, __ATOMIC_RELAXED)) look_again();
     release_oldest();
     sw_quarantine_unlock();
 }
 
 bool sw_quarantine_open(sw_chunk *chunk) {
     sw_quarantine_lock();
-    sw_chunk **place = &waiting.oldest, *before = NULL;
-    while (*place != NULL && *place != chunk) {
-        before = *place;
-        place = &before->next;
-    }
-    if (*place != NULL) {
-        *place = (*place)->next;
-        if (waiting.newest == chunk) waiting.newest = before;
-        waiting.bytes -= chunk->bytes;
-        waiting.count--;
-    }
+    take_out(&waiting.all, chunk);
+    take_out(&waiting.pointed, chunk);
     sw_quarantine_unlock();
     return sw_os_commit((void *)chunk->base, chunk->bytes);
 }
@@ -107,14 +184,16 @@ bool sw_quarantine_open(sw_chunk *chunk) {
 void sw_quarantine_set_limit(uint64_t bytes) {
     sw_quarantine_lock();
     waiting.limit = bytes;
+    look_again();
     release_oldest();
     sw_quarantine_unlock();
 }
 
 void sw_quarantine_add_stats(sw_arena_pool_stats *stats) {
     sw_quarantine_lock();
-    stats->quarantine_bytes += waiting.bytes;
-    stats->used_chunk_bytes -= waiting.bytes;
+    uint64_t bytes = waiting.all.bytes + waiting.pointed.bytes;
+    stats->quarantine_bytes += bytes;
+    stats->used_chunk_bytes -= bytes;
     stats->unprotected += waiting.unprotected;
     sw_quarantine_unlock();
 }

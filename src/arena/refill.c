@@ -46,6 +46,7 @@ static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
         return NULL;
     }
     if (arena->log != NULL) {
+        sw_chunk_use_small_pages(chunk);
         sw_arena_log_use(arena->log);
         __atomic_store_n(&chunk->log, arena->log, __ATOMIC_RELEASE);
     }

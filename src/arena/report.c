@@ -69,15 +69,19 @@ static bool on_fault(void *address, bool is_write) {
 /* --- pointers that a collection finds ----------------------------------------------------------------- */
 
 static bool has_ended(uintptr_t p) {
-    const sw_chunk *chunk = sw_chunk_locate(p);
-    return chunk != NULL && __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == NULL &&
-           __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE) != NULL;
+    sw_chunk *chunk = sw_chunk_locate(p);
+    if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL ||
+        __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE) == NULL)
+        return false;
+    sw_quarantine_note_pointer(chunk);
+    return true;
 }
 
 static void report_pointer(const void *word, const void *p) { report("gc", p, log_of(p), word); }
 
 bool sw_arena_report_install(void) {
-    static const sw_gc_ended ended = {.has = has_ended, .report = report_pointer};
+    static const sw_gc_ended ended = {
+        .has = has_ended, .end_look = sw_quarantine_end_look, .report = report_pointer};
     sw_gc_dangling_ask(&ended);
     return sw_os_at_fault(on_fault);
 }

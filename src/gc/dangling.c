@@ -14,9 +14,14 @@ void sw_gc_dangling_note(sw_gc *gc, const uintptr_t *word) {
     const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
     sw_gc_dangling *found = &gc->dangling;
     if ((gc->debug & SW_GC_DANGLING) == 0 || ended == NULL) return;
-    if (found->count == SW_GC_DANGLING_MOST || !ended->has(*word)) return;
+    if (!ended->has(*word) || found->count == SW_GC_DANGLING_MOST) return;
     found->words[found->count] = word;
     found->targets[found->count++] = *word;
+}
+
+void sw_gc_dangling_end(const sw_gc *gc) {
+    const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    if ((gc->debug & SW_GC_DANGLING) != 0 && ended != NULL) ended->end_look();
 }
 
 sw_gc_dangling sw_gc_dangling_take(sw_gc *gc) {

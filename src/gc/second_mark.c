@@ -171,6 +171,7 @@ sw_status sw_gc_second_mark(sw_gc *gc, bool exact) {
     second_search s = {.gc = gc};
     sw_gc_dangling_begin(gc); /* a cycle may be checked twice, the second time with more roots */
     search_all(&s);
+    if (!s.no_memory && s.has_frames) sw_gc_dangling_end(gc);
     sw_status status = s.no_memory ? sw_fail(SW_NOMEM, "gc_checkmark", "no memory for the check")
                        : s.has_frames
                            ? compare(&s, exact)

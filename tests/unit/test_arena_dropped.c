@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "arena/chunk.h"
 #include "check.h"
 #include "ds/handle.h"
 #include "dying_words.h"
@@ -238,6 +239,56 @@ static void finds_them_after_a_reset(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
+/* Ends twice as many arenas of one chunk as there is room for in a quarantine of four. Whether the chunk in which p lies is
+ * still there, and none of the arenas was given it. */
+static bool waits(const char *p) {
+    bool is_alone = true;
+    for (int i = 0; i < 8; i++) {
+        sw_arena *arena = make(1);
+        const char *object = sw_arena_alloc(arena, 8, 8, 0);
+        is_alone = is_alone && (uintptr_t)object / 4096 != (uintptr_t)p / 4096;
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+    }
+    return is_alone && sw_chunk_find(p)->log != NULL;
+}
+
+/* A chunk into which a collection has found a pointer stays without access until one finds none, within a bound. */
+static void keeps_what_is_pointed_to(void) {
+    sw_arena *arena = make(1), *pointing = make(0);
+    if (arena == NULL) return;
+    sw_arena_pool_stats stats;
+    sw_arena_set_quarantine(4 * 4096);
+    roots[0] = new_node();
+    char *object = sw_arena_alloc(arena, 40, 8, 0);
+    roots[0]->to[1] = object + 8;
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(found(), 1);
+    CHECK(waits(object));
+    sw_arena_get_pool_stats(&stats);
+    CHECK_EQ(stats.quarantine_bytes, 5 * 4096);
+    CHECK_EQ(found(), 1); /* and again */
+    CHECK(waits(object));
+    roots[0]->to[1] = NULL;
+    CHECK(waits(object)); /* no collection knows of it */
+    CHECK_EQ(found(), 0);
+    CHECK(!waits(object));
+    sw_arena_get_pool_stats(&stats);
+    CHECK_EQ(stats.quarantine_bytes, 4 * 4096);
+    CHECK_EQ(sw_arena_attach(pointing, gc), SW_OK); /* more than the bound: the oldest four stay */
+    char **words = sw_arena_alloc(pointing, 6 * sizeof *words, 8, SW_SCAN);
+    for (int i = 0; i < 6; i++) {
+        arena = make(1);
+        words[i] = sw_arena_alloc(arena, 40, 8, 0);
+        CHECK_EQ(sw_arena_free(arena), SW_OK);
+        if (i % 4 == 3) CHECK_EQ(found(), i + 1);
+    }
+    (void)found();
+    CHECK(waits(words[0]) && waits(words[3]) && !waits(words[5]));
+    CHECK_EQ(sw_arena_free(pointing), SW_OK);
+    sw_arena_set_quarantine(64 << 20);
+    roots[0] = NULL;
+}
+
 /* An object that only a finalizer keeps is met when its finalizer is due, and what roots reach is told once. */
 static int finalized;
 static void count_finalized(void *object, void *arg) {
@@ -345,6 +396,7 @@ int main(void) {
     what_leads_to_itself_stays();
     finds_pointers();
     finds_them_after_a_reset();
+    keeps_what_is_pointed_to();
     finds_them_in_what_finalizers_keep();
     finds_what_the_model_knows(7, 2000 / (int)check_share());
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);

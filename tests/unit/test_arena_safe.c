@@ -2,9 +2,12 @@
 /* Safe arenas: each way in which a program uses what an arena had, with the exact report; holds, owners and
  * references; the quarantine's bounds. Full form: build/release/test_arena_safe 1000000 */
 #define _GNU_SOURCE
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "ds/handle.h"
@@ -264,6 +267,34 @@ static void leaves_in_runs(void) {
     sw_arena_set_quarantine(64 << 20);
 }
 
+/* The flags that the system has of the mapping in which p lies (proc(5), VmFlags); "" where it does not tell. */
+static const char *flags_of(const void *p) {
+    static char line[1024];
+    FILE *file = fopen("/proc/self/smaps", "r");
+    bool is_here = false, is_found = false;
+    while (file != NULL && !is_found && fgets(line, sizeof line, file) != NULL) {
+        uintptr_t low, high;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &low, &high) == 2)
+            is_here = (uintptr_t)p >= low && (uintptr_t)p < high;
+        is_found = is_here && strncmp(line, "VmFlags:", 8) == 0;
+    }
+    if (file != NULL) fclose(file);
+    return is_found ? line : "";
+}
+
+/* The system makes no huge page of chunks that will lose their access one by one. Chunks of a huge page and more begin at one. */
+static void splits_no_huge_page(void) {
+    sw_arena *arena = make(65536, 0), *large = make((uint64_t)2 << 20, 0);
+    write_byte(sw_arena_alloc(arena, 8, 8, 0));
+    const char *flags = flags_of(sw_arena_alloc(arena, 8, 8, 0));
+    if (flags[0] != 0 && access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0)
+        CHECK(strstr(flags, " nh") != NULL);
+    char *first = sw_arena_alloc(large, 8, 8, SW_SCAN);
+    CHECK_EQ((uintptr_t)first % ((uintptr_t)2 << 20), 0);
+    CHECK_EQ(sw_arena_free(arena), SW_OK);
+    CHECK_EQ(sw_arena_free(large), SW_OK);
+}
+
 /* Big objects have chunks of their own, and nothing is shared or used again at once. */
 static void shares_nothing(void) {
     sw_arena *first = make(4096, 0), *second = make(4096, 0);
@@ -387,6 +418,7 @@ int main(int argc, char **argv) {
     remember_faults();
     finds_every_use();
     leaves_in_runs();
+    splits_no_huge_page();
     shares_nothing();
     is_not_freed_while_held();
     belongs_to_a_thread();
