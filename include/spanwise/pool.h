@@ -19,6 +19,7 @@
 #ifndef SPANWISE_POOL_H
 #define SPANWISE_POOL_H
 
+#include <spanwise/gc.h>
 #include <spanwise/heap.h>
 
 #ifdef __cplusplus
@@ -91,6 +92,11 @@ SW_API sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes);
 /* Frees the items that have been idle since the last call, and begins a new generation: what is idle now
  * is freed by the next call, unless it is used before. Errors: SW_UNSUPPORTED, the pool is not aged. */
 SW_API sw_status sw_pool_age(sw_pool *pool);
+/* From now on the pool ages by itself once for each cycle of the collector that begins, in the first call of sw_pool_get,
+ * _put or _get_stats after that, as Go's sync.Pool does at each collection. Call it before another thread knows
+ * the pool. The end of the collector leaves the pool to sw_pool_age, as does gc NULL. Errors: SW_UNSUPPORTED, the pool is
+ * not aged. */
+SW_API sw_status sw_pool_age_with(sw_pool *pool, sw_gc *gc);
 
 typedef struct sw_pool_stats {
     uint64_t idle;    /* items */

@@ -12,12 +12,16 @@
  * Of a pool with primaries a thread looks into its own first (primary.h), and the array is what threads share. A
  * watched pool also knows the addresses of its idle items (address_set.h); then it uses no primary.
  *
- * Used by pool.c alone. Design: docs/design/arena.md, "Pools".
+ * A pool that ages with a collector is told when a cycle begins, and ages in the first call after that: items are freed by
+ * who works with the pool, not by who collects.
+ *
+ * Callers: pool.c (life, features), items.c (get, put, aging). Design: docs/design/arena.md, "Pools".
  */
 #ifndef SW_POOL_POOL_H
 #define SW_POOL_POOL_H
 
 #include "ds/fork_locks.h"
+#include "gc/gc.h"
 #include "os/os.h"
 #include "pool/address_set.h"
 #include "pool/primary.h"
@@ -29,7 +33,8 @@
  *   order == SW_POOL_LIFO or victims == 0;  order == SW_POOL_FIFO or first == 0;  first < capacity
  *   idle items + dropped + old <= front.puts
  *   primaries == NULL or locked;  idle.slots == NULL or primaries == NULL
- *   idle.slots == NULL or idle.count == count */
+ *   idle.slots == NULL or idle.count == count
+ *   aged or cycle == aged_cycle == 0 */
 struct sw_pool {
     sw_pool_front front; /* mark: ds/handle.h */
     void **items;
@@ -46,12 +51,18 @@ struct sw_pool {
     uint64_t fresh, dropped, old; /* counts; calls of get follow from them */
     sw_primary *primaries;        /* SW_PRIMARIES; NULL: none */
     sw_address_set idle;
+    sw_gc_source source; /* of no roots: it is told when a cycle begins; gc NULL: of no collector */
+    uint64_t cycle; /* atomic: the newest that began of the collector that the pool ages with */
+    uint64_t aged_cycle;             /* atomic: the one that it has aged with */
     sw_pool_construct_fn *construct; /* NULL: none; and its argument */
     void *context;
     sw_os_lock lock;
     sw_fork_lock fork; /* of a locked one */
 };
 
-const char *sw_pool_record_check(const struct sw_pool *pool);
+/* Frees all idle items, those of primaries too. Nobody else knows the pool any more. */
+void sw_pool_empty(sw_pool *pool);
+
+const char *sw_pool_record_check(const sw_pool *pool);
 
 #endif

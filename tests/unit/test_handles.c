@@ -302,6 +302,8 @@ static void (*const volatile cache_free)(sw_cache *, void *) = sw_cache_free;
     X(sw_pool_get, POOL, NAMED, true, 0, (uintptr_t)sw_pool_get(h))                                \
     X(sw_pool_put, POOL, STATUS, true, SW_INVALID, sw_pool_put(h, &out, 64))                       \
     X(sw_pool_age, POOL, STATUS, true, SW_INVALID, sw_pool_age(h))                                 \
+    X(sw_pool_age_with, POOL, STATUS, true, SW_INVALID, sw_pool_age_with(h, NULL))                 \
+    X(sw_pool_age_with, GC, ALLOWED, true, SW_INVALID, sw_pool_age_with(live[POOL], h))            \
     X(sw_pool_set_constructor, POOL, STATUS, true, SW_INVALID,                                     \
       sw_pool_set_constructor(h, NULL, NULL))                                                      \
     X(sw_pool_watch_puts, POOL, STATUS, true, SW_INVALID, sw_pool_watch_puts(h))                   \

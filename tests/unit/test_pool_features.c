@@ -216,6 +216,53 @@ static void primaries_age(void) {
     CHECK_EQ(live_objects(), 0);
 }
 
+/* --- a collector ------------------------------------------------------------------------------ */
+
+static void put_new(sw_pool *pool, int count) {
+    void *items[3];
+    for (int i = 0; i < count; i++) items[i] = sw_pool_get(pool);
+    for (int i = 0; i < count; i++) CHECK_EQ(sw_pool_put(pool, items[i], POOL_BYTES), SW_OK);
+}
+
+static void ages_with_a_collector(uint32_t locked, unsigned debug) {
+    sw_gc *gc = NULL;
+    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK); /* before: does not count */
+    sw_pool *pool = make_pool((sw_pool_options){.capacity = 8, .locked = locked, .aged = 1});
+    if (locked != 0) CHECK_EQ(sw_pool_add_primaries(pool), SW_OK);
+    CHECK_EQ(sw_pool_age_with(pool, gc), SW_OK);
+    put_new(pool, 3);
+    CHECK_EQ(sw_gc_start(gc), SW_OK); /* a cycle counts from its beginning on, and once */
+    CHECK_EQ(stats_of(pool).idle, 3);
+    CHECK_EQ(sw_gc_finish(gc, NULL), SW_OK);
+    void *item = sw_pool_get(pool); /* in use between two agings */
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+    CHECK(stats_of(pool).idle == 3 && stats_of(pool).fresh == 3);
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK(stats_of(pool).idle == 1 && stats_of(pool).aged == 2 && live_objects() == 1);
+    put_new(pool, 3);
+    for (int i = 0; i < 5; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(live_objects(), 3); /* nobody has looked yet */
+    item = sw_pool_get(pool);
+    CHECK(stats_of(pool).fresh == 6 && stats_of(pool).idle == 0 && live_objects() == 1);
+    CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
+    CHECK_EQ(sw_pool_age_with(pool, NULL), SW_OK);
+    for (int i = 0; i < 3; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(stats_of(pool).idle, 1);
+    CHECK_EQ(sw_pool_age_with(pool, gc), SW_OK);
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK); /* the pool stays, and is aged by hand */
+    CHECK_EQ(sw_pool_age(pool), SW_OK);
+    CHECK_EQ(sw_pool_age(pool), SW_OK);
+    CHECK(stats_of(pool).idle == 0 && live_objects() == 0);
+    sw_pool_destroy(pool);
+    pool = make_pool((sw_pool_options){.capacity = 8});
+    CHECK_EQ(sw_pool_age_with(pool, NULL), SW_UNSUPPORTED);
+    sw_pool_destroy(pool);
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
 enum { THREADS = 4, TURNS = 5000 };
 
 static void *turn(void *arg) {
@@ -298,6 +345,8 @@ int main(void) {
     set_is_a_set();
     a_primary_needs_no_lock();
     primaries_age();
+    ages_with_a_collector(0, 0);
+    ages_with_a_collector(1, SW_GC_CHECKMARK); /* a checked cycle asks its sources twice */
     threads_share_primaries();
     refuses_what_does_not_fit();
     finds_damage();

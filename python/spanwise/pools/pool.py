@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,7 +11,14 @@ from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import BlockFreedError, InvalidError, OutOfMemoryError, UnsupportedError
+from spanwise.errors import (
+    BlockFreedError,
+    HeapClosedError,
+    InvalidError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from spanwise.gc.heap import CollectedHeap
 from spanwise.heap.block import Block
 from spanwise.heap.handle import HeapHandle
 from spanwise.heap.heap import Heap
@@ -127,6 +135,7 @@ class Pool(_lib.Owner):
         options.locked = int(primaries)
         self._handle = handle
         self._construct = construct
+        self._ages_with: CollectedHeap | None = None
         with handle as c_heap:
             options.heap = c_heap
             c_pool = _create(options, primaries)
@@ -193,6 +202,45 @@ class Pool(_lib.Owner):
         """
         with self._lock:
             check(lib.sw_pool_age(self._open()))
+
+    def age_with(self, heap: CollectedHeap | None) -> None:
+        """Ages once for each collection of the heap that begins, in the next call after it.
+
+        So a block that two collections find idle is freed. When the heap is closed the pool ages by
+        `age` alone again.
+
+        Args:
+            heap: whose collections count; None: of none.
+
+        Raises:
+            UnsupportedError: the pool is not aged.
+            HeapClosedError: the heap is closed.
+            StateError: the pool is closed.
+        """
+        if heap is not None and not isinstance(heap, CollectedHeap):
+            raise TypeError(f"a CollectedHeap or None is wanted, not {type(heap).__name__}")
+        self._leave_collector()
+        if heap is None:
+            with self._lock:
+                check(lib.sw_pool_age_with(self._open(), ffi.NULL))
+            return
+        with heap._handle as c_gc, self._lock:
+            check(lib.sw_pool_age_with(self._open(), c_gc))
+            self._ages_with = heap
+
+    def close(self) -> None:
+        """Frees the idle blocks; a second call does nothing."""
+        self._leave_collector()
+        super().close()
+
+    def _leave_collector(self) -> None:
+        """A heap's lock comes before the pool's, as in whatever runs while a heap is locked."""
+        heap, self._ages_with = self._ages_with, None
+        if heap is None:
+            return
+        with contextlib.suppress(HeapClosedError), heap._handle, self._lock:
+            if self._c is not None:
+                check(lib.sw_pool_age_with(self._c, ffi.NULL))
 
     # --- figures ---
 

@@ -63,6 +63,35 @@ def test_an_item_that_two_agings_find_idle_is_gone() -> None:
         pool.age()
 
 
+def test_collections_age_a_pool() -> None:
+    with sw.CollectedHeap() as collected, sw.Heap() as heap, sw.Pool(heap, 64, aged=True) as pool:
+        pool.age_with(collected)
+        pool.put(pool.get())
+        collected.collect()
+        assert pool.stats().idle == 1
+        collected.collect()
+        assert (pool.stats().idle, pool.stats().aged) == (0, 1)
+        pool.put(pool.get())
+        pool.age_with(None)
+        for _ in range(3):
+            collected.collect()
+        assert pool.stats().idle == 1
+        pool.age_with(collected)
+        collected.close()
+        pool.put(pool.get())
+        with pytest.raises(sw.HeapClosedError):
+            pool.age_with(collected)
+        with pytest.raises(TypeError, match="CollectedHeap"):
+            pool.age_with(heap)  # type: ignore[arg-type]
+    with (
+        sw.CollectedHeap() as collected,
+        sw.Heap() as heap,
+        sw.Pool(heap, 64) as pool,
+        pytest.raises(sw.UnsupportedError, match="aged"),
+    ):
+        pool.age_with(collected)
+
+
 def test_constructors_see_new_blocks_only() -> None:
     seen: list[int] = []
 

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Items of pools: how they are taken, put and aged (spanwise/pool.h, pool.h). */
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/attributes.h"
+#include "base/fail.h"
+#include "ds/handle.h"
+#include "pool/pool.h"
+
+#define MARK offsetof(sw_pool, front.mark)
+
+/* --- the array -------------------------------------------------------------------------------- */
+
+static void free_item(const sw_pool *pool, void *item) {
+    sw_heap_free(pool->heap != NULL ? pool->heap : sw_heap_default(), item);
+}
+
+/* NULL, with errno: no memory, or the constructor has refused. No lock is held. */
+static void *new_item(const sw_pool *pool) {
+    sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
+    if (heap == NULL) errno = ENOMEM;
+    void *item =
+        heap == NULL ? NULL : sw_heap_alloc(heap, pool->item_bytes, pool->zero != 0 ? SW_ZERO : 0);
+    if (item == NULL || pool->construct == NULL) return item;
+    errno = ECANCELED;
+    if (pool->construct(item, pool->context) != 0) return item;
+    int why = errno;
+    free_item(pool, item);
+    errno = why;
+    return NULL;
+}
+
+/* The next item of the array. There is one. */
+static void *take(sw_pool *pool) {
+    uint64_t at = pool->first;
+    pool->count--;
+    if (sw_likely(pool->order == SW_POOL_LIFO)) {
+        if (sw_unlikely(pool->victims > pool->count)) pool->victims = pool->count;
+        at = pool->count;
+    } else {
+        pool->first = pool->first + 1 == pool->capacity ? 0 : pool->first + 1;
+    }
+    void *item = pool->items[at];
+    if (sw_unlikely(pool->idle.slots != NULL)) sw_address_set_remove(&pool->idle, item);
+    return item;
+}
+
+static sw_always_inline void enter(sw_pool *pool) {
+    if (sw_unlikely(pool->locked != 0)) sw_os_lock_acquire(&pool->lock);
+}
+static sw_always_inline void leave(sw_pool *pool) {
+    if (sw_unlikely(pool->locked != 0)) sw_os_lock_release(&pool->lock);
+}
+
+/* --- generations ------------------------------------------------------------------------------ */
+
+/* In the array and in front of it; those of primaries are beside. */
+static uint64_t idle_items(const sw_pool *pool) {
+    return pool->count + (pool->front.newest != NULL);
+}
+
+/* False: the pool is full. */
+static bool keep(sw_pool *pool, void *item) {
+    if (idle_items(pool) == pool->capacity) return false;
+    uint64_t at = pool->count;
+    if (pool->front.plain_bytes != 0) {
+        void *older = pool->front.newest;
+        pool->front.newest = item;
+        if (older == NULL) return true;
+        item = older;
+    } else if (pool->order == SW_POOL_FIFO) {
+        at += pool->first;
+        if (at >= pool->capacity) at -= pool->capacity;
+    }
+    pool->items[at] = item;
+    pool->count++;
+    return true;
+}
+
+/* Puts what threads have in their primaries into the array: it ages with the others. */
+static void collect_primaries(sw_pool *pool) {
+    for (uint32_t i = 0; i < SW_PRIMARIES; i++) {
+        void *item = sw_primary_take(&pool->primaries[i]);
+        if (item == NULL || keep(pool, item)) continue;
+        pool->old++;
+        free_item(pool, item);
+    }
+}
+
+/* One aging. The caller has the lock, or the pool. */
+static void age(sw_pool *pool) {
+    sw_check2(sw_pool_record_check(pool));
+    for (uint64_t i = 0; i < pool->victims; i++) {
+        sw_address_set_remove(&pool->idle, pool->items[i]);
+        free_item(pool, pool->items[i]);
+    }
+    pool->count -= pool->victims;
+    pool->old += pool->victims;
+    memmove(pool->items, pool->items + pool->victims, pool->count * sizeof(void *));
+    if (pool->primaries != NULL) collect_primaries(pool);
+    pool->victims = pool->count;
+}
+
+sw_status sw_pool_age(sw_pool *pool) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_age");
+    if (status != SW_OK) return status;
+    if (pool->aged == 0)
+        return sw_fail(SW_UNSUPPORTED, "pool_age", "the pool has one generation: make it aged");
+    enter(pool);
+    age(pool);
+    leave(pool);
+    return SW_OK;
+}
+
+/* Ages once a cycle of the collector that it ages with; after two nothing is left that was idle before. */
+static sw_cold void age_due(sw_pool *pool) {
+    enter(pool);
+    uint64_t cycle = __atomic_load_n(&pool->cycle, __ATOMIC_ACQUIRE);
+    uint64_t passed = cycle - pool->aged_cycle;
+    for (uint64_t i = 0; i < passed && i < 2; i++) age(pool);
+    __atomic_store_n(&pool->aged_cycle, cycle, __ATOMIC_RELAXED);
+    leave(pool);
+}
+
+static sw_always_inline void look_at_cycles(sw_pool *pool) {
+    uint64_t cycle = __atomic_load_n(&pool->cycle, __ATOMIC_RELAXED);
+    if (sw_unlikely(cycle != __atomic_load_n(&pool->aged_cycle, __ATOMIC_RELAXED))) age_due(pool);
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+/* What another thread has put, else a new item. The lock, if the pool has one, is held, and is released. */
+static sw_noinline void *get_fresh(sw_pool *pool) {
+    sw_check2(sw_pool_record_check(pool));
+    void *item = pool->primaries == NULL ? NULL : sw_primaries_take(pool->primaries);
+    leave(pool);
+    if (item != NULL) return item;
+    item = new_item(pool);
+    if (item == NULL) return NULL;
+    enter(pool);
+    pool->fresh++;
+    leave(pool);
+    return item;
+}
+
+void *sw_pool_get(sw_pool *pool) {
+    if (sw_unlikely(!sw_handle_check(pool, MARK, SW_HANDLE_POOL, "pool_get"))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    look_at_cycles(pool);
+    void *item = NULL;
+    if (pool->primaries != NULL) item = sw_primary_take(sw_primary_of_thread(pool->primaries));
+    if (item != NULL) return item;
+    enter(pool);
+    item = pool->front.newest;
+    if (item != NULL) {
+        pool->front.newest = NULL;
+    } else {
+        if (sw_unlikely(pool->count == 0)) return get_fresh(pool);
+        item = take(pool);
+    }
+    leave(pool);
+    return item;
+}
+
+static sw_cold sw_status refuse_item(const sw_pool *pool, const void *item, size_t bytes) {
+    if (item == NULL) return sw_fail(SW_INVALID, "pool_put", "the item is NULL");
+    return sw_fail(SW_INVALID, "pool_put", "an item of %llu bytes in a pool of items of %llu",
+                   (unsigned long long)bytes, (unsigned long long)pool->item_bytes);
+}
+
+/* Counts a put. False: the pool is full, and the item is to be freed. */
+static sw_always_inline bool give(sw_pool *pool, void *item) {
+    pool->front.puts++;
+    bool is_kept = keep(pool, item);
+    if (sw_unlikely(!is_kept)) pool->dropped++;
+    return is_kept;
+}
+
+/* Of a watched pool: an item that is idle already, or that is no object of the heap any more, is misuse. */
+static sw_noinline sw_status put_watched(sw_pool *pool, void *item) {
+    sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
+    if (sw_heap_usable_size(heap, item) < pool->item_bytes) {
+        return sw_fail(SW_INVALID, "pool_put", "%p is no object of %llu bytes of the pool's heap",
+                       item, (unsigned long long)pool->item_bytes);
+    }
+    enter(pool);
+    bool is_idle = !sw_address_set_insert(&pool->idle, item), is_kept = false;
+    if (!is_idle) {
+        if (pool->zero != 0) memset(item, 0, pool->item_bytes);
+        is_kept = give(pool, item);
+        if (!is_kept) sw_address_set_remove(&pool->idle, item);
+    }
+    leave(pool);
+    if (is_idle) {
+        sw_misuse_report(&(sw_fault){.code = SW_MISUSE_DOUBLE_PUT,
+                                     .op = "pool_put",
+                                     .ptr = item,
+                                     .size = pool->item_bytes,
+                                     .heap_id = heap == NULL ? 0 : sw_heap_id(heap),
+                                     .thread = sw_os_thread_id()});
+        return SW_INVALID;
+    }
+    if (!is_kept) free_item(pool, item);
+    return SW_OK;
+}
+
+sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_put");
+    if (sw_unlikely(status != SW_OK)) return status;
+    if (sw_unlikely(item == NULL || bytes != pool->item_bytes))
+        return refuse_item(pool, item, bytes);
+    look_at_cycles(pool);
+    if (pool->zero != 0 && pool->idle.slots == NULL) memset(item, 0, bytes);
+    if (pool->primaries != NULL && sw_primary_put(sw_primary_of_thread(pool->primaries), item))
+        return SW_OK;
+    if (sw_unlikely(pool->idle.slots != NULL)) return put_watched(pool, item);
+    enter(pool);
+    bool is_kept = give(pool, item);
+    leave(pool);
+    if (sw_unlikely(!is_kept)) free_item(pool, item);
+    return SW_OK;
+}
+
+static uint64_t puts_of(const sw_pool *pool) {
+    uint64_t beside = pool->primaries == NULL ? 0 : sw_primaries_puts(pool->primaries);
+    return pool->front.puts + beside;
+}
+
+sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out) {
+    sw_status status = sw_handle_status(pool, MARK, SW_HANDLE_POOL, "pool_stats");
+    if (status != SW_OK) return status;
+    look_at_cycles(pool);
+    enter(pool);
+    uint64_t idle = idle_items(pool), puts = puts_of(pool);
+    if (pool->primaries != NULL) idle += sw_primaries_idle(pool->primaries);
+    uint64_t gone = pool->dropped + pool->old + idle;
+    *out = (sw_pool_stats){.idle = idle,
+                           .gets = pool->fresh + (puts > gone ? puts - gone : 0),
+                           .fresh = pool->fresh,
+                           .puts = puts,
+                           .dropped = pool->dropped,
+                           .aged = pool->old};
+    leave(pool);
+    return SW_OK;
+}
+
+void sw_pool_empty(sw_pool *pool) {
+    if (pool->front.newest != NULL) free_item(pool, pool->front.newest);
+    pool->front.newest = NULL;
+    while (pool->count > 0) free_item(pool, take(pool));
+    if (pool->primaries == NULL) return;
+    for (void *item; (item = sw_primaries_take(pool->primaries)) != NULL;) free_item(pool, item);
+}
+
+/* --- rules ------------------------------------------------------------------------------------ */
+
+const char *sw_pool_record_check(const sw_pool *pool) {
+    const char *broken = SW_RULE(idle_items(pool) <= pool->capacity);
+    broken = broken ? broken : SW_RULE(pool->victims <= pool->count);
+    broken = broken ? broken : SW_RULE(pool->order == SW_POOL_LIFO || pool->victims == 0);
+    broken = broken ? broken
+                    : SW_RULE(pool->front.plain_bytes == pool->item_bytes ||
+                              (pool->front.plain_bytes == 0 && pool->front.newest == NULL));
+    broken = broken ? broken : SW_RULE(pool->order == SW_POOL_FIFO || pool->first == 0);
+    broken = broken ? broken : SW_RULE(pool->first < pool->capacity);
+    broken = broken ? broken : SW_RULE(pool->primaries == NULL || pool->locked != 0);
+    broken = broken ? broken : SW_RULE(pool->primaries == NULL || pool->idle.slots == NULL);
+    broken = broken ? broken : SW_RULE(pool->idle.slots == NULL || pool->idle.count == pool->count);
+    broken = broken ? broken : SW_RULE(pool->aged != 0 || (pool->cycle | pool->aged_cycle) == 0);
+    broken = broken ? broken : sw_address_set_check(&pool->idle);
+    uint64_t gone = pool->dropped + pool->old;
+    return broken ? broken : SW_RULE(idle_items(pool) + gone <= puts_of(pool));
+}
