@@ -226,6 +226,7 @@ int main(int argc, char **argv) {
     add("spanwise_slab/arena/service", service<SW_SERVICE_slab, false>);
     add("spanwise_both/arena/service", service<SW_SERVICE_arena_pool, false>);
     add("spanwise_safe/arena/service", service<SW_SERVICE_batch, true>);
+    add("spanwise_safe_one/arena/service", service<SW_SERVICE_arena, true>);
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
     return 0;

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast arenas are: ours over a loop that bumps and clears, and over Go's arenas and heap.
 
+Rows of messages are whole messages: decoding, routing and replying as well. What memory is of them
+is told beside: a message less one that uses the same four blocks each time, on both sides.
+
 Ours and the loop run in one process of bench_arenas. Go's figures come from bench/arenas/go, which
 is built with GOEXPERIMENT=arenas where there is a Go toolchain, and run right after ours; without
 one its rows say `no peer`. A value is a ratio of CPU times of one repetition (Go's: wall time of
@@ -33,7 +36,7 @@ from scoreboard.loop_speed import Row, Setting
 
 BENCH = Bench("arena")
 GO_SOURCE = Path(__file__).resolve().parents[1] / "arenas/go"
-OBJECTS = {"new_32": 1024, "slice_1k": 32, "pool_pair": 1, "service": 320_000}
+OBJECTS = {"new_16": 1024, "new_32": 1024, "slice_1k": 32, "pool_pair": 1, "service": 320_000}
 """Objects, or messages, in one iteration of a row of bench_arenas."""
 
 
@@ -75,9 +78,24 @@ def ours_ns(row: str, setting: Setting, contender: str = "spanwise") -> float:
 
 
 def over_go(row: str, side: str, setting: Setting, contender: str = "spanwise") -> float:
-    """Ours over Go's `side`, heap or arena."""
+    """Ours over Go's `side`, as its program names it."""
     go_program()
     return ours_ns(row, setting, contender) / go_times(setting)[f"{side}/{row}"]
+
+
+def memory_over_go(side: str, setting: Setting) -> float:
+    """What memory is of a message in a batch's arena, over what it is of Go's `side`."""
+    go_program()
+    static, batch = BENCH.times("service", ("spanwise_static", "spanwise"), setting)
+    theirs = go_times(setting)
+    go_ns = theirs[f"{side}/service"] - theirs["static/service"]
+    return (batch - static) / OBJECTS["service"] / go_ns
+
+
+def memory_percent(setting: Setting) -> float:
+    """What memory is of a message in a batch's arena."""
+    static, batch = BENCH.times("service", ("spanwise_static", "spanwise"), setting)
+    return 100 * (1 - static / batch)
 
 
 MESSAGES = collector_speed.Case("messages", 2_000_000, 70_000)
@@ -100,22 +118,43 @@ def beside_live(setting: Setting, key: str, peer: str) -> float:
 ROWS = (
     BENCH.row("new 16 B, limit loop", "new_16", ("spanwise",), "limit"),
     BENCH.row("new 32 B, limit loop", "new_32", ("spanwise",), "limit"),
+    Row("new 16 B, Go arena", "x", functools.partial(over_go, "new_16", "arena")),
+    Row("new 16 B, Go heap", "x", functools.partial(over_go, "new_16", "heap")),
     Row("new 32 B, Go arena", "x", functools.partial(over_go, "new_32", "arena")),
     Row("new 32 B, Go heap", "x", functools.partial(over_go, "new_32", "heap")),
     Row("slice 1 KiB, Go arena", "x", functools.partial(over_go, "slice_1k", "arena")),
     Row("slice 1 KiB, Go heap", "x", functools.partial(over_go, "slice_1k", "heap")),
     Row("message, Go heap", "x", functools.partial(over_go, "service", "heap")),
     Row("message, Go arena", "x", functools.partial(over_go, "service", "arena")),
+    Row("memory of a message", "%", memory_percent),
+    Row("memory of a message, Go heap", "x", functools.partial(memory_over_go, "heap")),
+    Row("memory of a message, Go arena", "x", functools.partial(memory_over_go, "arena")),
+    Row(
+        "message without memory, Go arena",
+        "x",
+        functools.partial(over_go, "service", "arena", contender="spanwise_static"),
+    ),
+    Row(
+        "an arena a message, Go arena a message",
+        "x",
+        functools.partial(over_go, "service", "one", contender="spanwise_one"),
+    ),
     Row(
         "message in safe mode, Go heap",
         "x",
         functools.partial(over_go, "service", "heap", contender="spanwise_safe"),
+    ),
+    Row(
+        "an arena a message in safe mode, Go heap",
+        "x",
+        functools.partial(over_go, "service", "heap", contender="spanwise_safe_one"),
     ),
     Row("collections, Go heap", "x", functools.partial(beside_live, key="collections", peer="Go")),
     Row("pauses, Go heap", "x", functools.partial(beside_live, key="pause_ns", peer="Go")),
     Row("collections, same heap", "x", functools.partial(beside_live, key="collections", peer="")),
     Row("pauses, same heap", "x", functools.partial(beside_live, key="pause_ns", peer="")),
     Row("pool get and put", "ns", functools.partial(ours_ns, "pool_pair")),
+    Row("pool get and put, sync.Pool", "x", functools.partial(over_go, "pool_pair", "pool")),
 )
 
 

@@ -19,11 +19,13 @@ import run_study
 import spanwise as sw
 from install_tools import quick_compiler
 from runner import counts
+from runner.stats import interval
 from spanwise._lib import lib
 from studies import ledger_speed, replace_floor, report_speed
 from studies.ablations import patches
 from studies.anatomy import parts
 from studies.arenas import chunks
+from studies.arenas.latency import verdict_of
 from studies.arenas.surface import Cell, cell_of, verdict
 from studies.catalogue import STUDIES
 from studies.causes import plot as causes_plot
@@ -439,6 +441,23 @@ def test_arena_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     said = study("arena-latency", "--quick", "-o", tmp_path / "a.md")
     text = (tmp_path / "a.md").read_text(encoding="utf-8")
-    assert said.startswith("there is no Go toolchain: no lines of Go\n2 runs of 6 servers: about")
+    assert said.startswith("there is no Go toolchain: no lines of Go\n2 runs of 7 servers: about")
     assert said.endswith(text)
     assert re.search(r"^\| batch \|( [\d.]+ \[[\d.]+, [\d.]+\] \|){4}$", text, re.MULTILINE)
+    said = study("arena-latency", "--quick", "--only", "slab")
+    assert "2 runs of 1 servers" in said
+    assert "| slab |" in said
+    assert "| batch |" not in said
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ((0.2, 0.3, 0.4), "0.30 [0.20, 0.40], asked 0.5: met with its whole interval"),
+        ((0.2, 0.3, 0.6), "0.30 [0.20, 0.60], asked 0.5: met by the median"),
+        ((0.2, 0.6, 0.7), "0.60 [0.20, 0.70], asked 0.5: missed by the median"),
+        ((0.6, 0.7, 0.8), "0.70 [0.60, 0.80], asked 0.5: missed"),
+    ],
+)
+def test_what_is_asked_of_latencies_by_hand(values: tuple[float, ...], told: str) -> None:
+    assert verdict_of(99.0, interval(values)) == f"P99: {told}"

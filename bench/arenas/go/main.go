@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rows of bench_arenas on Go's heap and on Go's arenas: one JSON object, nanoseconds an object. Build it
-// with GOEXPERIMENT=arenas. A batch of objects is kept in a slice until its end, then dropped or freed.
+// The rows of bench_arenas on Go's heap, its arenas and sync.Pool: one JSON object, nanoseconds an object by SIDE/ROW. Build
+// it with GOEXPERIMENT=arenas. A batch of objects is kept in a slice until its end, then dropped or freed. Sides of
+// service: static is what a message costs without memory, one has an arena for each message.
 package main
 
 import (
 	"arena"
 	"encoding/json"
 	"os"
+	"runtime"
+	"sync"
 	"time"
 )
 
@@ -24,7 +27,14 @@ var (
 	smalls [objects]*small
 	larges [objects]*large
 	parts  [slices][]byte
+	pool   sync.Pool
 )
+
+var sides = []struct {
+	name  string
+	from  strategy
+	batch uint64
+}{{"heap", ofHeap, 0}, {"arena", ofArena, batchOf}, {"one", ofArena, 1}, {"static", ofBlocks, 0}}
 
 // The least nanoseconds an object of several rounds, each of at least the seconds asked for.
 func least(each int, seconds float64, batch func()) float64 {
@@ -94,10 +104,25 @@ func main() {
 			a.Free()
 		}),
 	}
-	told["heap/service"], _ = serveAll(messages, false)
-	cpu, checksum := serveAll(messages, true)
-	told["arena/service"] = cpu
-	told["checksum"] = float64(uint32(checksum))
+	told["pool/pool_pair"] = least(objects, seconds, func() {
+		for i := 0; i < objects; i++ {
+			item, _ := pool.Get().(*large)
+			if item == nil {
+				item = new(large)
+			}
+			pool.Put(item)
+		}
+	})
+	checksums := map[uint64]bool{} // one: every side gives the same replies
+	for _, each := range sides {
+		runtime.GC() // of what the side before has left
+		cpu, checksum := serveAll(messages, each.from, each.batch)
+		told[each.name+"/service"], told["checksum"] = cpu, float64(uint32(checksum))
+		checksums[checksum] = true
+	}
+	if len(checksums) != 1 {
+		os.Exit(3)
+	}
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		os.Exit(1)
 	}

@@ -76,7 +76,11 @@ func openLoop(words []string) bool {
 	if err != nil || wrong != nil || messages == 0 {
 		return false
 	}
-	s := newServer(words[2] == "arena")
+	from := ofHeap
+	if words[2] == "arena" {
+		from = ofArena
+	}
+	s := newServer(from, batchOf)
 	a := &arrivals{seed: s.seed ^ 0xA5A5A5A5A5A5A5A5, gapNs: 1e9 / rate, start: time.Now()}
 	for i := uint64(0); i < messages; i++ {
 		due := uint64(0)

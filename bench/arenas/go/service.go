@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The message server of src/service in Go, closed loop: the same draws, the same work, the same replies. The four
-// objects of a message are of the heap, or of an arena that a batch of messages shares.
+// objects of a message are of the heap, of an arena that a batch of messages shares, or the same four each time, which
+// is what a message costs without memory.
 package main
 
 import (
@@ -15,8 +16,24 @@ const (
 	payloadMean = 128
 	connections = 1000
 	churn       = 100
-	batch       = 32
+	batchOf     = 32
 )
+
+// Where the four objects of a message come from.
+type strategy int
+
+const (
+	ofHeap strategy = iota
+	ofArena
+	ofBlocks
+)
+
+// What every message of ofBlocks uses.
+type blocks struct {
+	header       packetHeader
+	message      message
+	bytes, reply [16 + payloadMax]byte
+}
 
 type connection struct {
 	number, sent            uint32
@@ -42,8 +59,10 @@ type server struct {
 	open     [connections]*connection
 	seed     uint64
 	text     [2 * payloadMax]byte
-	arena    *arena.Arena // nil: objects are of the heap
-	inArena  bool
+	arena    *arena.Arena // of ofArena
+	from     strategy
+	batch    uint64 // messages in an arena
+	blocks   *blocks
 	checksum uint64
 }
 
@@ -104,16 +123,33 @@ func (s *server) arrive(number uint64) *connection {
 	return c
 }
 
-func newObject[T any](s *server) *T {
-	if s.inArena {
-		return arena.New[T](s.arena)
+func (s *server) newHeader() *packetHeader {
+	switch s.from {
+	case ofArena:
+		return arena.New[packetHeader](s.arena)
+	case ofBlocks:
+		return &s.blocks.header
 	}
-	return new(T)
+	return new(packetHeader)
 }
 
-func (s *server) newBytes(size uint32) []byte {
-	if s.inArena {
+func (s *server) newMessage() *message {
+	switch s.from {
+	case ofArena:
+		return arena.New[message](s.arena)
+	case ofBlocks:
+		return &s.blocks.message
+	}
+	return new(message)
+}
+
+// block: of ofBlocks.
+func (s *server) newBytes(size uint32, block *[16 + payloadMax]byte) []byte {
+	switch s.from {
+	case ofArena:
 		return arena.MakeSlice[byte](s.arena, int(size), int(size))
+	case ofBlocks:
+		return block[:size]
 	}
 	return make([]byte, size)
 }
@@ -125,17 +161,18 @@ func (s *server) serve(number uint64) {
 	}
 	from := s.arrive(number)
 	wire := from.receiveBytes
-	header := newObject[packetHeader](s)
+	header := s.newHeader()
 	header.length = binary.LittleEndian.Uint32(wire)
 	header.from = binary.LittleEndian.Uint32(wire[4:])
 	header.to = binary.LittleEndian.Uint32(wire[8:])
 	header.sequence = binary.LittleEndian.Uint32(wire[12:])
 	header.arrived = number
+	header.flags = 0
 	if header.length > payloadMax/2 {
 		header.flags = 1
 	}
-	made := newObject[message](s)
-	bytes := s.newBytes(max(header.length, 1))
+	made := s.newMessage()
+	bytes := s.newBytes(max(header.length, 1), &s.blocks.bytes)
 	copy(bytes, wire[16:16+header.length])
 	*made = message{header: header, bytes: &bytes[0], from: from, number: number, length: uint64(header.length)}
 	from.received++
@@ -143,7 +180,7 @@ func (s *server) serve(number uint64) {
 	made.routed = uint64(made.to.number)
 	made.priority = header.flags
 	latest = made
-	reply := s.newBytes(16 + header.length)
+	reply := s.newBytes(16+header.length, &s.blocks.reply)
 	binary.LittleEndian.PutUint32(reply, header.length)
 	binary.LittleEndian.PutUint32(reply[4:], header.from)
 	binary.LittleEndian.PutUint32(reply[8:], header.to)
@@ -164,8 +201,9 @@ func cpuNs() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-func newServer(inArena bool) *server {
-	s := &server{seed: 1, inArena: inArena}
+// batch: messages in an arena.
+func newServer(from strategy, batch uint64) *server {
+	s := &server{seed: 1, from: from, batch: batch, blocks: new(blocks)}
 	for i := range s.text {
 		s.text[i] = byte(i*7 + i/251)
 	}
@@ -177,19 +215,19 @@ func newServer(inArena bool) *server {
 
 // Serves a message, and makes and frees the arena of a batch around it.
 func (s *server) serveNext(number uint64) {
-	if s.inArena && number%batch == 0 {
+	if s.from == ofArena && number%s.batch == 0 {
 		s.arena = arena.NewArena()
 	}
 	s.serve(number)
-	if s.inArena && (number+1)%batch == 0 {
+	if s.from == ofArena && (number+1)%s.batch == 0 {
 		latest = nil
 		s.arena.Free()
 	}
 }
 
 // Processor time of a message in nanoseconds, the collector's included, and the checksum of all replies.
-func serveAll(messages uint64, inArena bool) (float64, uint64) {
-	s := newServer(inArena)
+func serveAll(messages uint64, from strategy, batch uint64) (float64, uint64) {
+	s := newServer(from, batch)
 	start := cpuNs()
 	for i := uint64(0); i < messages; i++ {
 		s.serveNext(i)
