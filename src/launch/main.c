@@ -7,13 +7,13 @@
  * (may be empty) goes to the command only. REPORT gets one line, written when the command has
  * ended:
  *
- *     exit|signal NUMBER WALL_NS USER_US SYSTEM_US PEAK_RSS_KB ANONYMOUS_KB
+ *     exit|signal NUMBER WALL_NS USER_US SYSTEM_US PEAK_RSS_KB ANONYMOUS_KB PAGE_FAULTS
  *
- * Times are sums over the command and the children that it waited for; the peak is that of the
- * largest single process among them, as the kernel keeps it. What of that is anonymous (heap, stacks;
- * no file is behind it) the kernel does not keep: it is seen in the sample with the most resident,
- * which is taken each millisecond at first and each 1/256 of the time so far later on.
- * Called by spanwise.measure.launching and by the benches. Uses the C library alone.
+ * Times and page faults are sums over the command and the children that it waited for; the peak is
+ * that of the largest single process among them, as the kernel keeps it. What of that is anonymous
+ * (heap, stacks; no file is behind it) the kernel does not keep: it is seen in the sample with the
+ * most resident, which is taken each millisecond at first and each 1/256 of the time so far later on.
+ * Called by spanwise.measure.launching. Uses the C library alone.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -109,10 +109,10 @@ static int write_report(const char *path, int status, int64_t wall_ns, const str
     if (report == NULL) return fail(path);
     int killed = WIFSIGNALED(status);
     uint64_t page_kb = (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
-    fprintf(report, "%s %d %" PRId64 " %" PRId64 " %" PRId64 " %ld %" PRIu64 "\n",
+    fprintf(report, "%s %d %" PRId64 " %" PRId64 " %" PRId64 " %ld %" PRIu64 " %ld\n",
             killed ? "signal" : "exit", killed ? WTERMSIG(status) : WEXITSTATUS(status), wall_ns,
             micros(used->ru_utime), micros(used->ru_stime), used->ru_maxrss,
-            (highest->resident - highest->shared) * page_kb);
+            (highest->resident - highest->shared) * page_kb, used->ru_minflt + used->ru_majflt);
     return fclose(report) == 0 ? 0 : fail(path);
 }
 

@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 
 FieldRow = dict[str, Any]
 
-FIELD = RowKind("field", ("machine",), ("allocators",), ROW_FIELDS)
+
+def _renamed(line: FieldRow) -> FieldRow:
+    """A line with today's fields; page faults were not told at first."""
+    return {"page_faults": None, **line} if line.get("kind") == "row" else line
+
+
+FIELD = RowKind("field", ("machine",), ("allocators",), ROW_FIELDS, _renamed)
 """Rows of one file are of one kind of machine."""
 
-_MEASURED = ("rss_bytes", "anonymous_bytes", "held_bytes", "cpu_ns", "elapsed_ns")
+_MEASURED = ("rss_bytes", "anonymous_bytes", "held_bytes", "cpu_ns", "elapsed_ns", "page_faults")
 
 
 class Field(Sequence[FieldRow], Result, Tabular):
@@ -37,8 +43,8 @@ class Field(Sequence[FieldRow], Result, Tabular):
     A row is one run: program, input, case_hash, allocator, library_sha256, round; rss_bytes (peak
     of the largest process), anonymous_bytes (of that, as sampled), held_bytes (most that our heap
     held), outside_bytes (resident outside of our heap at the end), predicted_bytes (highest
-    resident bytes of the simulated heap), cpu_ns, elapsed_ns; worker (host and process), error. In
-    a failed row error is a line of text; what a run does not tell is None.
+    resident bytes of the simulated heap), cpu_ns, elapsed_ns, page_faults; worker (host and
+    process), error. In a failed row error is a line of text; what a run does not tell is None.
 
     Attributes:
         path: the file with the rows; None: there is none.
@@ -111,9 +117,10 @@ class Field(Sequence[FieldRow], Result, Tabular):
     def array(self) -> Rows:
         """One row for each case and allocator: medians, and the ends of their 90 % intervals.
 
-        Its columns are program, input, allocator, runs, failed; of each measured field X_bytes or
-        X_ns, and that with _low and _high before the unit; predicted_bytes (of the heap) and
-        predicted_rss_bytes (that and what is outside of it). NaN: not known.
+        Its columns are program, input, allocator, runs, failed; of each measured field X_bytes,
+        X_ns or page_faults, and that with _low and _high before the last word (page_low_faults);
+        predicted_bytes (of the heap) and predicted_rss_bytes (that and what is outside of it). NaN:
+        not known.
         """
         return rows_of(
             [
@@ -192,14 +199,14 @@ class Field(Sequence[FieldRow], Result, Tabular):
         return interval_of(shares) if shares else None
 
     def verdict(self) -> str:
-        """What the fitted tables save of the peak of resident memory; "" without any."""
+        """What the fitted tables save of the peak RSS; "" without any."""
         savings = [self.saving(*case) for case in self.cases]
         medians = [one.median for one in savings if one is not None]
         if not medians:
             return ""
         middle = interval_of(medians)
         said = (
-            f"Fitted tables save {middle.median:.1f} % of the peak of resident memory (median of"
+            f"Fitted tables save {middle.median:.1f} % of the peak RSS (median of"
             f" {_format.plural(len(medians), 'case')}"
         )
         worst = min(one.low for one in savings if one is not None)
@@ -233,7 +240,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
         return text.getvalue()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draws the peak of resident memory of each case and allocator; returns the Axes."""
+        """Draws the peak RSS of each case and allocator; returns the Axes."""
         from spanwise import plots  # noqa: PLC0415  pictures know models, not models pictures
 
         return plots.field(self, ax)
@@ -284,12 +291,11 @@ def _cells(row: FieldRow) -> list[str]:
         return f"{told(middle)} ({told(ends[0])} .. {told(ends[1])})"
 
     predicted = row["predicted_rss_bytes"]
-    held = row["held_bytes"]
     return [
         row["allocator"],
         between("rss", "bytes"),
         between("anonymous", "bytes"),
-        "-" if math.isnan(held) else _format.size(held),
+        between("held", "bytes"),
         "-" if math.isnan(predicted) else _format.size(predicted),
         between("cpu", "ns"),
         between("elapsed", "ns"),

@@ -32,7 +32,7 @@ SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
 
 VALUE_FIELDS = (
     *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
-    *("cpu_ns", "elapsed_ns"),
+    *("cpu_ns", "elapsed_ns", "page_faults"),
 )
 """What a run tells; None in a failed one, and what an allocator of others does not tell."""
 
@@ -171,6 +171,7 @@ def _values(usage: Usage, server: Server, ledgers: list[ProcessLedger]) -> dict[
         "predicted_bytes": server.predicted_bytes,
         "cpu_ns": usage.cpu_ns,
         "elapsed_ns": usage.elapsed_ns,
+        "page_faults": usage.page_faults,
     }
     if ledgers:
         largest = max(ledgers, key=lambda one: one.peak_held_bytes)

@@ -27,8 +27,9 @@ class Usage:
     Attributes:
         elapsed_ns: from its start to its end.
         cpu_ns: user and system time of the command and of the children that it waited for.
-        rss_bytes: peak of resident memory of its largest process.
+        rss_bytes: peak RSS of its largest process.
         anonymous_bytes: of that what no file is behind, in the sample with the most resident.
+        page_faults: pages that the system was asked for, by the same ones as time is of.
         error: "" after exit status 0, else how it ended.
     """
 
@@ -36,6 +37,7 @@ class Usage:
     cpu_ns: int
     rss_bytes: int
     anonymous_bytes: int
+    page_faults: int
     error: str = ""
 
 
@@ -77,7 +79,7 @@ def launch(
         try:
             child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return Usage(0, 0, 0, 0, f"did not end within {timeout_s:g} s")
+            return Usage(0, 0, 0, 0, 0, f"did not end within {timeout_s:g} s")
         finally:
             _end(child)
         complaint.seek(0)
@@ -96,17 +98,17 @@ def _read(report: Path, said: str) -> Usage:
     """The launcher's line; `said` is the last line of what was said on standard error."""
     try:
         kind, *words = report.read_text(encoding="ascii").split()
-        number, wall_ns, user_us, system_us, peak_kb, anonymous_kb = map(int, words)
+        number, wall_ns, user_us, system_us, peak_kb, anonymous_kb, faults = map(int, words)
     except ValueError:
-        return Usage(0, 0, 0, 0, said or "the launcher reported nothing")
+        return Usage(0, 0, 0, 0, 0, said or "the launcher reported nothing")
     error = ""
     if kind == "signal":
         error = f"signal {number} ended it"
     elif number:
         error = f"ended with {number}"
     told = f"{error}: {said[:200]}" if error and said else error
-    memory = (peak_kb << 10, anonymous_kb << 10)
-    return Usage(wall_ns, 1000 * (user_us + system_us), *memory, told)
+    cpu_ns = 1000 * (user_us + system_us)
+    return Usage(wall_ns, cpu_ns, peak_kb << 10, anonymous_kb << 10, faults, told)
 
 
 __all__ = ["LAUNCHER", "Usage", "launch"]

@@ -59,6 +59,7 @@ def test_a_run_tells_its_own_memory(tmp_path: Path) -> None:
         assert 32 * MIB < seen < 64 * MIB
     assert large.anonymous_bytes <= large.rss_bytes
     assert large.cpu_ns > 0 and large.elapsed_ns > 0
+    assert large.page_faults > small.page_faults > 0
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,13 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
             assert row["elapsed_ns"] == kept["true", row["round"]]
     opened = Field.open(path)
     assert len(opened) == 6 and not opened.failures
+    assert all(row["page_faults"] > 0 for row in opened)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line.pop("page_faults", None)
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    before_it_was_told = Field.open(path)
+    assert [row["page_faults"] for row in before_it_was_told] == [None] * 6
     with pytest.raises(sw.InvalidError, match="not the file of a sweep"):
         sw.Sweep.open(path)
 
@@ -216,6 +224,7 @@ def rows_of(**by_allocator: list[int]) -> Field:
             row = dict.fromkeys(ROW_FIELDS)
             row |= {"program": "p", "input": "i", "allocator": allocator, "round": number}
             row |= {"rss_bytes": value, "outside_bytes": 10, "predicted_bytes": value // 2}
+            row |= {"held_bytes": value << 10}
             rows.append(row)
     return Field(rows)
 
@@ -228,9 +237,10 @@ def test_a_saving_is_taken_round_by_round() -> None:
     assert (saving.median, saving.low, saving.high) == pytest.approx((5, -10, 20))
     assert saving.sure == 15 / 16
     assert found.verdict() == (
-        "Fitted tables save 5.0 % of the peak of resident memory (median of 1 case);"
+        "Fitted tables save 5.0 % of the peak RSS (median of 1 case);"
         " the worst end of an interval is a loss of 10.0 %."
     )
+    assert "  100.0 KiB (10.0 KiB .. 200.0 KiB)" in str(found)  # held, median and ends
     assert found.saving("p", "other") is None
     (stock, fitted) = found.array
     assert stock["predicted_rss_bytes"] == 10 + 50 and fitted["predicted_rss_bytes"] == 10 + 45
