@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -57,18 +58,27 @@ def test_it_is_sent_about_once_a_worker(
     assert 1 <= len(sent) <= 4
 
 
-def test_on_a_cluster(files: list[str], sent: list[str]) -> None:
+def test_on_a_cluster(
+    files: list[str], sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers really have another folder under the name that the recordings' folder has here.
+
+    /proc/self/cwd is the folder that a process is in; theirs is empty, and stays so.
+    """
     distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
+    monkeypatch.chdir(Path(files[0]).parent)
+    here = [f"/proc/self/cwd/{Path(one).name}" for one in files]
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
         ) as cluster,
         cluster.get_client() as client,
     ):
-        client.run(hide, str(Path(files[0]).parent))
-        found = sw.sweep(files, TABLES, executor=client.get_executor())
+        client.run(os.chdir, str(tmp_path))
+        assert not any(client.run(Path.exists, Path(here[0])).values()) and Path(here[0]).exists()
+        found = sw.sweep(here, TABLES, executor=client.get_executor())
     assert settled(found) == expected(files)
-    assert set(sent) == set(files)
+    assert set(sent) == set(here) and not list(tmp_path.iterdir())
     digests = {hashlib.sha256(Path(one).read_bytes()).hexdigest() for one in files}
     assert {row["recording_sha256"] for row in found} == digests
 
