@@ -72,18 +72,29 @@ class FieldStudy:
         """Tells what was done."""
         print(f"{self.name}: {text}", file=sys.stderr, flush=True)
 
-    def measure(self, allocators: Iterable[str], **more: Any) -> sw.Field:
-        """Runs every case under allocators, in turns.
+    def measure(
+        self,
+        allocators: Iterable[str],
+        *,
+        cases: Iterable[sw.FieldCase] | None = None,
+        rounds: int | None = None,
+        kept: str = "field",
+        **more: Any,
+    ) -> sw.Field:
+        """Runs cases under allocators, in turns.
 
         Args:
             allocators: as of `spanwise.field`.
-            more: further arguments of it.
+            cases: None: every case of the study.
+            rounds: None: as many as are asked for; a quick run has one.
+            kept: what the file of the runs is called.
+            more: further arguments of `spanwise.field`.
         """
         found = fields.field(
-            self.cases,
+            self.cases if cases is None else cases,
             allocators,
-            rounds=1 if self.quick else self.options.rounds,
-            output=self.folder / "field.jsonl",
+            rounds=1 if self.quick else rounds or self.options.rounds,
+            output=self.folder / f"{kept}.jsonl",
             progress=Counted(lambda text: self.say(f"{text} measured")),
             **more,
         )

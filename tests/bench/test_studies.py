@@ -333,17 +333,18 @@ def test_tables_save(tmp_path: Path) -> None:
 
 
 def test_policies(tmp_path: Path) -> None:
-    """Three policies on one program, each once; nothing is built, no default is judged by it."""
+    """Three policies on one program, each once, one of them twice; no default is judged by it."""
     drawn = tmp_path / "policies.png"
     page = study("policies", "--quick", "--folder", tmp_path, "--plot", drawn)
     assert "![What each policy saves](" in page and drawn.stat().st_size > 10_000
     assert "\nNo default is judged by one program.\n" in page
-    assert page.count("\n| mawk |") == 3
+    assert page.count("\n| mawk |") == 5
     assert (
-        len(re.findall(r"^\| (lasting span|up to 4 kept, by use|all together) \|", page, re.M)) == 3
+        len(re.findall(r"^\| (lasting span|up to 4 kept, by use|all together) \|", page, re.M)) == 4
     )
-    runs = sw.Field.open(tmp_path / "field.jsonl")
-    assert len(runs) == 8 and not runs.failures
+    for kept, count in (("field", 4), ("duel", 2)):
+        runs = sw.Field.open(tmp_path / f"{kept}.jsonl")
+        assert len(runs) == count and not runs.failures
 
 
 def test_fragmentation_is_told_for_each_combination(tmp_path: Path) -> None:

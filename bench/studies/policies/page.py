@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page: what each policy saves of resident bytes, what it costs in time, and which stays."""
+"""The page: what each policy saves of memory, what it costs in time, and which stays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from runner.provenance import provenance
 from spanwise.measure.field_result import Field
 from spanwise.results.intervals import Interval, interval_of
 
+from studies.policies.duel import CPU, FAULTS, RSS, Duel, percent, rule, section
 from studies.policies.priced import Priced
 from studies.policies.settings import KNOBS, LENGTHS
 from studies.resident.page import as_table
-
-COST_MAX = 1.0
-"""Percent of peak RSS that a program may lose, and of processor time, under a new default."""
-
-RSS, CPU = "rss_bytes", "cpu_ns"
 
 
 @dataclass(frozen=True)
@@ -28,65 +24,59 @@ class Policies:
     """What was found.
 
     Attributes:
-        found: the runs of all programs under the default and under each policy.
+        found: the runs of all programs under the default and under each policy, held out.
         programs: what was simulated.
         called: by policy the name of its allocator in the runs.
-        chosen: the policy that saves most on the first inputs, simulated; None: the default does.
+        duel: the default beside what may take its place, the best setting first; None: on the first
+            inputs nothing saves more than the default, simulated.
         judged: whether there are enough programs to choose a default by.
     """
 
     found: Field
     programs: Sequence[Priced]
     called: Mapping[str, str]
-    chosen: str | None
+    duel: Duel | None
     judged: bool = True
 
     def simulated(self, policy: str, number: int) -> Interval:
-        """What a policy saves of simulated resident bytes, percent: over the programs."""
+        """What a policy saves of the simulated peak resident, percent: over the programs."""
         return interval_of(one.saved(policy, number) for one in self.programs)
 
-    def of_program(self, policy: str, program: Priced, number: int, field: str) -> Interval | None:
-        """What a policy saves of a field of the runs of one input, percent, round by round."""
-        case, name = program.cases[number], self.called[policy]
+    def of_program(self, policy: str, program: Priced, field: str) -> Interval | None:
+        """What a policy saves of a field of the held-out runs, percent, round by round."""
+        case, name = program.cases[1], self.called[policy]
         return self.found.saving(case.program, case.input, field, allocator=name)
 
-    def measured(self, policy: str, number: int, field: str) -> Interval | None:
+    def measured(self, policy: str, field: str) -> Interval | None:
         """The medians of the programs: their median and its interval."""
-        every = [self.of_program(policy, one, number, field) for one in self.programs]
+        every = [self.of_program(policy, one, field) for one in self.programs]
         medians = [one.median for one in every if one is not None]
         return interval_of(medians) if medians else None
-
-
-def wins(told: Policies, policy: str) -> bool:
-    """Whether a policy is better than the default on the inputs that were held out.
-
-    The interval of what it saves of peak RSS, over the programs, lies above 0; no program loses
-    more than COST_MAX of peak RSS; and the interval of processor time lies above a loss of it.
-    """
-    saved, spent = (told.measured(policy, 1, field) for field in (RSS, CPU))
-    if saved is None or spent is None:
-        return False
-    losses = [told.of_program(policy, one, 1, RSS) for one in told.programs]
-    worst = min(one.median for one in losses if one is not None)
-    return saved.low > 0 and worst >= -COST_MAX and spent.low >= -COST_MAX
 
 
 def answer(told: Policies) -> str:
     """Which default to take."""
     if not told.judged:
         return "No default is judged by one program."
-    if told.chosen is None:
+    if told.duel is None:
         return "**The default stays**: on the first inputs no setting of a knob saves anything."
-    policy = told.chosen
-    verdict = f"`{policy}` wins held out" if wins(told, policy) else "The default stays"
+    said = [_outcome(told, name) for name in told.duel.called]
+    winner = next((name for name in told.duel.called if not told.duel.why_not(name)), None)
+    verdict = "The default stays" if winner is None else f"`{winner}` wins held out"
+    return f"**{verdict}.** {' '.join(said)} {rule()}"
+
+
+def _outcome(told: Policies, setting: str) -> str:
+    """What a setting that may take the default's place saves, and what speaks against it."""
+    assert told.duel is not None
+    against = told.duel.why_not(setting)
+    reasons = f" Against it: {'; '.join(against)}." if against else " Nothing speaks against it."
     return (
-        f"**{verdict}.** On the first inputs `{policy}` ({told.called[policy]}) saves most of the"
-        f" simulated resident bytes, {_cell(told.simulated(policy, 0))} (median of the programs and"
-        f" interval). On the inputs held out it saves {_cell(told.simulated(policy, 1))} of them,"
-        f" {_cell(told.measured(policy, 1, RSS))} of the measured peak RSS, and"
-        f" {_cell(told.measured(policy, 1, CPU))} of the processor time. A new default must have an"
-        " interval above 0 for peak RSS, lose at most"
-        f" {COST_MAX:.0f} % of any program's, and at most {COST_MAX:.0f} % of the processor time."
+        f"`{setting}` ({told.duel.called[setting]}) saves {percent(told.simulated(setting, 0))} of"
+        " the simulated peak resident of the inputs that it was chosen by (median of the programs"
+        f" and interval). On the inputs held out it saves {percent(told.simulated(setting, 1))} of"
+        f" them, {percent(told.duel.over_all(setting, RSS))} of the measured peak RSS, and"
+        f" {percent(told.duel.over_all(setting, CPU))} of the processor time.{reasons}"
     )
 
 
@@ -97,20 +87,14 @@ def knob_of(policy: str) -> str:
     return next((knob for knob, settings in KNOBS.items() if policy in settings), "several")
 
 
-def _cell(inside: Interval | None) -> str:
-    if inside is None:
-        return "-"
-    return f"{inside.median:+.2f} % ({inside.low:+.2f} .. {inside.high:+.2f})"
-
-
 def _summary(told: Policies) -> list[tuple[str, ...]]:
-    """A policy a row: simulated on both inputs; peak RSS and processor time, held out."""
+    """A policy a row: simulated on both inputs; peak RSS, time and page faults, held out."""
     return [
         (
             name,
             knob_of(name),
-            *(_cell(told.simulated(name, number)) for number in (0, 1)),
-            *(_cell(told.measured(name, 1, field)) for field in (RSS, CPU)),
+            *(percent(told.simulated(name, number)) for number in (0, 1)),
+            *(percent(told.measured(name, field)) for field in (RSS, CPU, FAULTS)),
             _slowest(told, name),
         )
         for name in told.called
@@ -119,7 +103,7 @@ def _summary(told: Policies) -> list[tuple[str, ...]]:
 
 def _slowest(told: Policies, policy: str) -> str:
     """The program that loses most processor time, held out."""
-    every = [(told.of_program(policy, one, 1, CPU), one.name) for one in told.programs]
+    every = [(told.of_program(policy, one, CPU), one.name) for one in told.programs]
     known = [(inside.median, name) for inside, name in every if inside is not None]
     return "{1} {0:+.1f} %".format(*min(known)) if known else "-"
 
@@ -127,7 +111,7 @@ def _slowest(told: Policies, policy: str) -> str:
 def _by_program(told: Policies, field: str) -> list[tuple[str, ...]]:
     """A program a row, held out, a policy a column."""
     return [
-        (one.name, *(_cell(told.of_program(name, one, 1, field)) for name in told.called))
+        (one.name, *(percent(told.of_program(name, one, field)) for name in told.called))
         for one in told.programs
     ]
 
@@ -140,11 +124,15 @@ def _simulated_rows(told: Policies) -> list[tuple[str, ...]]:
     return [("program", *names), *rows, ("mean", *(f"{mean:+.1f} %" for mean in means))]
 
 
+def _rounds(found: Field) -> int:
+    return 1 + max((row["round"] for row in found), default=0)
+
+
 def make(told: Policies, skipped: Mapping[str, str], command: str, picture: str | None) -> str:
     """The page of docs/measurements."""
     made = provenance(Path(__file__).resolve().parents[3], Path("build/bench"))
     machine = made["machine"]
-    rounds = 1 + max((row["round"] for row in told.found), default=0)
+    rounds = _rounds(told.found)
     simulated = _simulated_rows(told)
     return "\n".join(
         [
@@ -157,26 +145,28 @@ def make(told: Policies, skipped: Mapping[str, str], command: str, picture: str 
             answer(told),
             "",
             *([f"![What each policy saves]({picture})", ""] if picture else []),
+            *(section(told.duel, _rounds(told.duel.found)) if told.duel else []),
             "## Each alone, and together",
             "",
             "What a policy saves against the default, table c16, in percent; below 0 it loses. The"
             " default takes the partial span that was used last, keeps no empty span, and gives"
             " idle pages back after 500 ms; its spans grow from a first length. `lasting span`"
-            " takes the one that will be empty last by the history of its class. Simulated are the"
-            " highest resident bytes of the heap; measured the peak RSS and the processor time of"
-            " plain runs under the preloaded malloc, in turns, round by round,"
+            " takes the one that will be empty last by the history of its class. Simulated is the"
+            " peak resident of the heap; measured are the peak RSS, the processor time and the page"
+            " faults of plain runs under the preloaded malloc, in turns, round by round,"
             f" {rounds} rounds. A cell is the median of the programs' and its interval. Each"
             " program has two inputs; the second one is held out: no setting was chosen by it.",
             "",
             *as_table(
                 (
                     *("policy", "knob", "simulated, first input", "simulated, held out"),
-                    *("peak RSS, held out", "processor time, held out", "slowest program"),
+                    *("peak RSS, held out", "processor time, held out"),
+                    *("page faults, held out", "slowest program"),
                 ),
                 _summary(told),
             ),
             "",
-            "## Simulated resident bytes by program, held out",
+            "## Simulated peak resident by program, held out",
             "",
             *as_table(simulated[0], simulated[1:]),
             "",
@@ -187,6 +177,10 @@ def make(told: Policies, skipped: Mapping[str, str], command: str, picture: str 
             "## Processor time by program, held out",
             "",
             *as_table(("program", *told.called), _by_program(told, CPU)),
+            "",
+            "## Page faults by program, held out",
+            "",
+            *as_table(("program", *told.called), _by_program(told, FAULTS)),
             "",
             *(f"- {name}: {why}" for name, why in skipped.items()),
             *([""] if skipped else []),

@@ -11,9 +11,10 @@ from runner.drawing import OURS
 from spanwise.results.intervals import Interval
 
 from studies import savings_picture
-from studies.policies.page import CPU, RSS, Policies, knob_of
+from studies.policies.duel import CPU, RSS
+from studies.policies.page import Policies, knob_of
 
-TITLES = ("resident bytes of the heap, simulated", "peak RSS, measured", "processor time, measured")
+TITLES = ("peak resident of the heap, simulated", "peak RSS, measured", "processor time, measured")
 NAMED_FROM = 3.0
 """Percent of memory from which on the program that is farthest from 0 is named."""
 
@@ -32,7 +33,7 @@ def draw(told: Policies) -> Any:
     for ax, field in zip(axes[1:], (RSS, CPU), strict=True):
         _panel(ax, told, [_medians(told, name, field) for name in names], field == RSS)
     held: list[list[Interval | None]] = [[told.simulated(name, 1) for name in names]]
-    held += [[told.measured(name, 1, field) for name in names] for field in (RSS, CPU)]
+    held += [[told.measured(name, field) for name in names] for field in (RSS, CPU)]
     for ax, found in zip(axes, held, strict=True):
         savings_picture.marks(
             ax, range(len(names)), found, _label(told), fmt="D", color=OURS, markersize=5, zorder=3
@@ -55,7 +56,7 @@ def _label(told: Policies) -> str:
 
 
 def _medians(told: Policies, policy: str, field: str) -> list[float | None]:
-    found = (told.of_program(policy, one, 1, field) for one in told.programs)
+    found = (told.of_program(policy, one, field) for one in told.programs)
     return [None if one is None else one.median for one in found]
 
 

@@ -27,7 +27,7 @@ class Priced:
     Attributes:
         name: of the program.
         cases: the input that a default is chosen by, and the one held out.
-        resident: by policy, the default among them, the highest resident bytes of both, table c16.
+        resident: by policy, the default among them, the peak resident bytes of both, table c16.
     """
 
     name: str

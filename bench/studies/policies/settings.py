@@ -58,9 +58,19 @@ def length_table(name: str) -> sw.SizeClassTable:
 def highest(
     recording: sw.Recording, table: str | sw.SizeClassTable, options: sw.HeapOptions
 ) -> int:
-    """The highest resident bytes of a dry heap that runs the recording."""
+    """The peak resident bytes of a dry heap that runs the recording."""
     ledger = recording.ledger(table, "peak-resident", options=options, progress=False)
     return ledger.resident_bytes or 0
+
+
+def best_alone(saved: Mapping[str, list[float]]) -> str | None:
+    """The setting of one knob that saves most on average; None: none saves anything.
+
+    Args:
+        saved: as of `best_of_each`.
+    """
+    best = max(ALONE, key=lambda name: statistics.mean(saved[name]))
+    return best if statistics.mean(saved[best]) > 0 else None
 
 
 def best_of_each(saved: Mapping[str, list[float]]) -> sw.HeapOptions | None:

@@ -11,57 +11,99 @@ from spanwise.measure.field_cases import SPANWISE, case_of, policy_name
 from spanwise.measure.field_rounds import ROW_FIELDS
 
 from studies.policies import picture
-from studies.policies.page import Policies, answer, wins
+from studies.policies.bursts import BURSTS, burst_cases
+from studies.policies.duel import Duel, section
+from studies.policies.page import Policies, answer
 from studies.policies.priced import DEFAULTS, Priced
-from studies.policies.settings import ALONE, KNOBS, LENGTHS, best_of_each, length_table
+from studies.policies.settings import ALONE, KNOBS, LENGTHS, best_alone, best_of_each, length_table
 
 POLICY = "fullest span"
+BURST = case_of(["true"], "burst", "")
 
 
-def told_of(saved: Sequence[float], spent: Sequence[float]) -> Policies:
-    """One program a value; five equal rounds on the second input save so many percent."""
+def told_of(saved: Sequence[float], spent: Sequence[float], burst: float = 0.0) -> Policies:
+    """One program a value; five equal rounds on the second input save so many percent.
+
+    Faults are saved as much as memory; of a program that works in bursts only time is, so much.
+    """
     rows, programs = [], []
     for number, (rss, cpu) in enumerate(zip(saved, spent, strict=True)):
         cases = tuple(case_of(["true"], f"p{number}", name) for name in ("first", "second"))
         resident = {DEFAULTS: (1000, 1000), POLICY: (900, 950)}
         programs.append(Priced(f"p{number}", (cases[0], cases[1]), resident))
-        for round_ in range(5):
-            for allocator, part in ((SPANWISE, 0.0), (policy_name(ALONE[POLICY]), 1.0)):
-                row = dict.fromkeys(ROW_FIELDS)
-                row |= {"program": f"p{number}", "input": "second", "round": round_}
-                row |= {"allocator": allocator, "rss_bytes": 1e6 * (100 - part * rss)}
-                rows.append({**row, "cpu_ns": 1e6 * (100 - part * cpu)})
+        rows += rounds_of(cases[1], rss, cpu)
     called = {POLICY: policy_name(ALONE[POLICY])}
-    return Policies(sw.Field(rows), programs, called, POLICY)
+    runs = sw.Field([*rows, *rounds_of(BURST, 0, burst)])
+    duel = Duel(runs, [one.cases[1] for one in programs], [BURST], called)
+    return Policies(sw.Field(rows), programs, called, duel)
+
+
+def rounds_of(case: sw.FieldCase, rss: float, cpu: float) -> list[dict[str, object]]:
+    rows = []
+    for round_ in range(5):
+        for allocator, part in ((SPANWISE, 0.0), (policy_name(ALONE[POLICY]), 1.0)):
+            row: dict[str, object] = dict.fromkeys(ROW_FIELDS)
+            row |= {"program": case.program, "input": case.input, "round": round_}
+            row |= {"allocator": allocator, "rss_bytes": 1e6 * (100 - part * rss)}
+            row |= {"cpu_ns": 1e6 * (100 - part * cpu), "page_faults": 100 - part * rss}
+            rows.append(row)
+    return rows
 
 
 @pytest.mark.parametrize(
-    ("saved", "spent", "expected"),
+    ("saved", "spent", "burst", "against"),
     [
-        ([1, 2, 3, 4, 5], [0, 0, 0, 0, 0], True),
-        ([1, 2, 3, 4, 0], [0, 0, 0, 0, 0], False),  # the interval's end is 0
-        ([1, 2, 3, 4, 5], [0, 0, 0, 0, -2], False),  # of five, the interval is all
-        ([1, 2, 3, 4, 5], [-1, -1, -1, -1, -1], True),
-        ([9, 9, 9, 9, 9, 9, 9, -2], [0] * 8, False),  # one program loses too much
+        ([1, 2, 3, 4, 5], [0, 0, 0, 0, 0], -5, ""),
+        ([1, 2, 3, 4, 0], [0, 0, 0, 0, 0], 0, "(+0.00 .. +4.00), which is not above 0"),
+        ([1, 2, 3, 4, 5], [0, 0, 0, 0, -2], 0, "of processor time it saves +0.00 % (-2.00 .."),
+        ([1, 2, 3, 4, 5], [-1, -1, -1, -1, -1], 0, ""),
+        ([9, 9, 9, 9, 9, 9, 9, -2], [0] * 8, 0, "p7 loses 2.0 % of peak RSS"),
+        ([1, 2, 3, 4, 5], [0, 0, 0, 0, 0], -6, "`burst` loses 6 % of processor time"),
     ],
 )
 def test_a_default_must_win_held_out(
-    saved: list[float], spent: list[float], expected: bool
+    saved: list[float], spent: list[float], burst: float, against: str
 ) -> None:
-    told = told_of(saved, spent)
-    assert wins(told, POLICY) == expected
+    """Of five values the interval is all; of eight it is from the second to the seventh."""
+    told = told_of(saved, spent, burst)
+    assert told.duel is not None
+    reasons = told.duel.why_not(POLICY)
+    assert len(reasons) == bool(against) and all(against in one for one in reasons)
     said = answer(told)
-    assert said.startswith(f"**`{POLICY}` wins held out.**" if expected else "**The default stays.")
+    assert said.startswith("**The default stays." if against else f"**`{POLICY}` wins held out.**")
     assert "+10.00 % (+10.00 .. +10.00)" in said and "+5.00 % (+5.00 .. +5.00)" in said
+    assert (reasons[0] if against else "Nothing speaks against it.") in said
+
+
+def test_the_page_of_the_duel() -> None:
+    """By hand: the median of 1 to 5 is 3, their mean as well; a burst has a row of its own."""
+    told = told_of([1, 2, 3, 4, 5], [-1, -1, -1, -1, -1], -6)
+    assert told.duel is not None
+    lines = section(told.duel, 5)
+    (overall,) = (line for line in lines if line.startswith(f"| {POLICY} |"))
+    assert "| +3.00 % (+1.00 .. +5.00) | +3.00 % (" in overall
+    assert "| -1.00 % (-1.00 .. -1.00) | -1.00 % (-1.00 .. -1.00) |" in overall
+    assert "| burst | +0.00 % (+0.00 .. +0.00) | -6.00 % (-6.00 .. -6.00) |" in "\n".join(lines)
+    assert [line[:5] for line in lines].count("| p3 ") == 1
+
+
+def test_bursts_run() -> None:
+    """Each once, with two bursts."""
+    cases, skipped = burst_cases(2)
+    assert len(cases) + len(skipped) == len(BURSTS)
+    found = sw.field(cases, [SPANWISE], rounds=1, progress=False)
+    assert not found.failures and all(row["page_faults"] > 0 for row in found)
 
 
 def test_the_best_of_each_knob() -> None:
     """What saves nothing on average stays as it is."""
     saved = {name: [-1.0, 0.5] for name in ALONE}
     assert best_of_each(saved) is None
+    assert best_alone(saved) is None
     saved["lasting span"], saved["fullest span"] = [1.0, 2.0], [3.0, -1.0]
     saved["decay at once"] = [0.0, 0.1]
     assert best_of_each(saved) == sw.HeapOptions(placement="lasting", decay_ms=0)
+    assert best_alone(saved) == "lasting span"
     assert sum(map(len, KNOBS.values())) == len(ALONE)
 
 
