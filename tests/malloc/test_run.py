@@ -53,7 +53,7 @@ def test_text(face: Face) -> None:
     assert lines[0] == "err"
     assert any(" at peak: " in line for line in lines)
     assert any(" at end: " in line for line in lines)
-    assert lines[-2].startswith("peak resident ") and "; peak held " in lines[-2]
+    assert lines[-2].startswith("peak RSS ") and "; peak held " in lines[-2]
     assert lines[-1] == "the program exited with 5"
 
 

@@ -110,7 +110,7 @@ without any run, that all is written, is told in the first table."""
 
 _WHAT_IS_OUTSIDE = """\
 Predicted is what lies outside of the heap (text, stacks, mappings of the program's own), and the
-heap's highest resident bytes. Outside is measured apart: at the end of each plain run, and, of one
+heap's peak resident bytes. Outside is measured apart: at the end of each plain run, and, of one
 more plain run, when most of it was resident (by smaps, every few milliseconds); the larger one
 counts. V8's own heap, which node gives back before it ends, is seen only so."""
 

@@ -34,7 +34,7 @@ def answer(found: Field, programs: Sequence[Program]) -> list[str]:
     return [
         f"**{matter}.** {_measured(found, programs)}",
         "",
-        f"Of the resident bytes of the heap, simulated, the mean saving is split into {split}: what"
+        f"Of the peak resident of the heap, simulated, the mean saving is split into {split}: what"
         " the boundaries of classes save, longer and shorter spans, spans that a few objects keep"
         " which outlived their neighbours, what caches keep, metadata, and the rest, which no table"
         " decides.",
@@ -53,7 +53,7 @@ def _other_tables(programs: Sequence[Program]) -> str:
     best = ", ".join(f"{count}: {signed(mean[f'best {count}'])}" for count in COUNTS)
     limit = statistics.mean(map(limit_share, programs))
     return (
-        "Beside the table c16, of the heap's resident bytes on the input held out, simulated, mean"
+        "Beside the table c16, of the heap's peak resident on the input held out, simulated, mean"
         f" of the programs: Go's {len(SizeClassTable.named('go'))} classes save"
         f" {signed(mean['go'])}; the families {families}; the best table of at most so many"
         f" classes, fitted to the other input, {best}. Perfect packing would save {signed(limit)}."

@@ -138,9 +138,9 @@ def make(
                 measured_rows(found, programs),
             ),
             "",
-            "## Simulated: the heap's highest resident bytes under other tables, held-out input",
+            "## Simulated: the heap's peak resident under other tables, held-out input",
             "",
-            f"Saved of what is resident under c16. The tables `best N` of at most {counts} classes"
+            f"Saved of the peak resident under c16. The tables `best N` of at most {counts} classes"
             " are fitted to the first input; those of 16 and 24 may waste more than 25 % on a size"
             " that was not seen, since so few classes cannot keep that bound. Go's table has 67."
             " The last column is what perfect packing would save.",
@@ -153,7 +153,7 @@ def make(
             "",
             "## Policies beside classes, simulated, held-out input",
             "",
-            "Saved of what is resident under c16 with the default policies: the partial span that"
+            "Saved of the peak resident under c16 with the default policies: the partial span that"
             " was used last serves next, idle pages go back after 500 ms, no empty span is kept."
             " These knobs are `HeapOptions`, which simulated and real heaps and sweeps share.",
             "",

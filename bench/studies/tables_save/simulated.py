@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The highest resident bytes of a program's two inputs under many tables, simulated."""
+"""The peak resident bytes of a program's two inputs under many tables, simulated."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Simulated:
     """A program's figures; bytes.
 
     Attributes:
-        resident: by table the highest resident bytes of the first input, and of the other.
+        resident: by table the peak resident bytes of the first input, and of the other.
         limit: what perfect packing would have.
         split: what the best table of 32 classes saves of each input, by cause.
-        policies: by policy the highest resident bytes of both inputs, table c16.
+        policies: by policy the peak resident bytes of both inputs, table c16.
     """
 
     resident: Mapping[str, tuple[int, int]]

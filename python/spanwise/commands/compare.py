@@ -37,8 +37,8 @@ def add(commands: SubParsers) -> None:
         action="append",
         default=[],
         metavar="P,P,...",
-        help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc: their real peak of"
-        " resident memory beside the model under their tables (one recording)",
+        help="also replay under spanwise, glibc, jemalloc, mimalloc, tcmalloc: their real peak RSS"
+        " beside the model under their tables (one recording)",
     )
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"

@@ -95,7 +95,7 @@ def add(commands: SubParsers) -> None:
     )
     add_told(
         parser,
-        "Tables are judged by the highest resident bytes of a simulated run. The row 'limit' is"
+        "Tables are judged by the peak resident bytes of a simulated run. The row 'limit' is"
         " what perfect packing would have resident: the highest requested bytes.",
     )
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")

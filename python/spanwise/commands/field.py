@@ -57,7 +57,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--timeout", type=float, default=120.0, metavar="S", help="of a run, seconds (default 120)"
     )
-    add_session_options(parser, "run", "here", "also draw the peaks of resident memory")
+    add_session_options(parser, "run", "here", "also draw the peak RSS")
     parser.add_argument("--csv", metavar="FILE.csv", help="also write the runs there")
     parser.add_argument(
         "command",

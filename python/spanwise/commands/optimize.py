@@ -37,7 +37,7 @@ def add(commands: SubParsers) -> None:
     )
     add_told(
         parser,
-        "The table is judged by one figure, the highest resident bytes of a simulated run; the row"
+        "The table is judged by one figure, the peak resident bytes of a simulated run; the row"
         " 'limit' is what perfect packing would have resident, the highest requested bytes: no"
         " table saves more than what lies above it. What it saves is split by cause; left under it"
         " are partial spans, which a few objects keep that outlived their neighbours, and what the"
@@ -149,7 +149,7 @@ def add(commands: SubParsers) -> None:
         type=float,
         default=LEAST_PERCENT,
         metavar="P",
-        help="what the table must save of what is resident under the stock table, which stays else"
+        help="what the table must save of the peak resident under the stock table, which stays else"
         f" (default {LEAST_PERCENT:g}; 0: whatever it saves)",
     )
     rules.add_argument("--name", metavar="NAME", help="of the table (best-N-OBJECTIVE)")

@@ -164,7 +164,7 @@ def _closing_lines(
     result: RunResult, main: ProcessLedger, options: argparse.Namespace
 ) -> list[str]:
     resident, held = _format.size(main.peak_rss_bytes), _format.size(main.peak_held_bytes)
-    lines = [f"peak resident {resident}, of the whole process; peak held {held}"]
+    lines = [f"peak RSS {resident}, of the whole process; peak held {held}"]
     if main.stats is not None:
         lines[0] += f", peak requested {_format.size(main.stats.peak_requested_bytes)}"
     if main.ledger.resident is None:

@@ -43,7 +43,7 @@ def add(commands: SubParsers) -> None:
     parser.add_argument(
         "--by",
         metavar="FIELD",
-        help="what is best (default peak_resident_bytes, the most that was resident in the run)",
+        help="what is best (default peak_resident_bytes, the column 'peak resident')",
     )
 
 

@@ -34,7 +34,7 @@ class Comparison(Result, Value, Tabular):
 
     @property
     def judged_by(self) -> str:
-        """The field that ranks: most resident bytes of the run, as everywhere; else held bytes.
+        """The field that ranks: the peak resident bytes, as everywhere; else held bytes.
 
         Ledgers of real heaps do not know the former; it needs a run that notes what is written.
         """
@@ -103,7 +103,7 @@ class Comparison(Result, Value, Tabular):
         return _format.html_table(self.text_rows(), self.text_head, self.verdict())
 
     def verdict(self) -> str:
-        """One sentence: under which table least is resident at most, and what is held beside it."""
+        """One sentence: which table has the least peak resident, and what is held beside it."""
         by = self.judged_by
         ranked = sorted(self.ledgers, key=lambda ledger: int(getattr(ledger, by)))
         said = f"{ranked[0].table} {_had(ranked[0], by)}"
@@ -129,7 +129,7 @@ def _saved(best: Ledger, other: Ledger, by: str) -> int:
 
 def _had(ledger: Ledger, by: str) -> str:
     amount = _format.size(getattr(ledger, by))
-    return f"holds {amount}" if by == "held_bytes" else f"has at most {amount} resident"
+    return f"holds {amount}" if by == "held_bytes" else f"has a peak resident of {amount}"
 
 
 def _held_beside(best: Ledger, other: Ledger, by: str) -> str:

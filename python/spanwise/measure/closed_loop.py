@@ -196,7 +196,7 @@ class Loop:
         ]
         rows.insert(len(PARTS), ())
         rows.append(("most held at once", *(_format.number(most) for _, _, most in columns)))
-        for title, told in (("most resident", _most_resident), ("limit", _limit)):
+        for title, told in (("peak resident", _peak_resident), ("limit", _limit)):
             rows.append((title, *(_number(told(ledger)) for _, ledger, _ in columns)))
         rows.append(("outside the heap", *map(_number, self._outside())))
         head = ("", *(title for title, _, _ in columns))
@@ -219,9 +219,9 @@ class Loop:
         before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
-        resident, limit = _most_resident(before) or 0, _limit(before) or 0
+        resident, limit = _peak_resident(before) or 0, _limit(before) or 0
         return (
-            f"{self.label} would have {_format.size(resident)} resident at most under"
+            f"{self.label} would have a peak resident of {_format.size(resident)} under"
             f" {before.table}, of which perfect packing would save {_format.size(resident - limit)}"
             f" ({_format.share(resident - limit, resident)}); of what it held at its peak"
             f" {_format.size(before.waste_bytes)}"
@@ -258,7 +258,7 @@ class Loop:
         return f"{whose} no different ({', and before '.join(spans)})"
 
 
-def _most_resident(ledger: Ledger) -> int | None:
+def _peak_resident(ledger: Ledger) -> int | None:
     return ledger.peak_resident_bytes
 
 

@@ -68,7 +68,7 @@ class Server:
         library: its file, preloaded.
         sha256: hash of that.
         own: it is ours, and tells its ledger.
-        predicted_bytes: the highest resident bytes that a simulated heap has; None: not known.
+        predicted_bytes: the peak resident bytes that a simulated heap has; None: not known.
         options: of ours: how it places objects and gives memory back.
     """
 

@@ -41,7 +41,7 @@ class FieldFit(Result):
         verdict: what the optimiser says.
         folder: of the build; None: there is none.
         why_not: why; "" where there is one.
-        predicted: by hash of each case the highest resident bytes of a simulated heap under the
+        predicted: by hash of each case the peak resident bytes of a simulated heap under the
             stock table and under this one.
     """
 
@@ -169,7 +169,7 @@ def _make(
 
 
 def _highest(recording: Recording, table: SizeClassTable) -> int:
-    """The highest resident bytes of a simulated heap."""
+    """The peak resident bytes of a simulated heap."""
     return recording.ledger(table, "peak-resident", progress=False).resident_bytes or 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other allocators' real memory beside what the model has resident under their tables.
+"""Other allocators' real memory beside the model's peak resident under their tables.
 
 The model has their size classes and span lengths, and our placement, caches and metadata. So it
 tells what a table does, not what an allocator does: this says how far apart the two are.
@@ -40,12 +40,12 @@ class PeerRow(Result):
 
     Attributes:
         name: of the allocator.
-        rss_bytes: peak of resident memory in the replay, each run.
+        rss_bytes: peak RSS in the replay, each run.
         startup_rss_bytes: of it, resident before the first operation (median).
         table: name of the table that stands for it; "" where there is none.
-        model_resident_bytes: highest resident bytes of the simulator under that table; None
+        model_resident_bytes: peak resident bytes of the simulator under that table; None
             without one.
-        own_rss_bytes: peak of resident memory of our own heap with that table (median), which
+        own_rss_bytes: peak RSS of our own heap with that table (median), which
             is the process, too: about startup_rss_bytes above the model.
         missing: why there is no replay, or "".
     """
@@ -60,7 +60,7 @@ class PeerRow(Result):
 
     @property
     def peak_rss_bytes(self) -> int | None:
-        """Median peak of resident memory; None where it could not be replayed."""
+        """Median peak RSS; None where it could not be replayed."""
         return int(median(self.rss_bytes)) if self.rss_bytes else None
 
     @property
@@ -133,7 +133,7 @@ class PeerComparison(Result, Value, Tabular):
         )
         head = ("allocator", "real peak", "over live", "table", "our heap", "model", "error")
         title = (
-            f"{self.source}: peaks of resident memory on the same replay; our heap's with the table"
+            f"{self.source}: peak RSS on the same replay; our heap's with the table"
             " that stands for each, and the model's"
         )
         table = _format.table([self._cells(row) for row in ranked], head, indent="  ")

@@ -79,7 +79,7 @@ class ProcessLedger(Result, Value):
     def __repr__(self) -> str:
         resident, held = (_format.size(n) for n in (self.peak_rss_bytes, self.peak_held_bytes))
         return (
-            f"<ProcessLedger of {self.program}, process {self.pid}: at most {resident} resident,"
+            f"<ProcessLedger of {self.program}, process {self.pid}: peak RSS {resident},"
             f" {held} held>"
         )
 

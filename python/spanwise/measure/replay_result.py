@@ -84,7 +84,7 @@ class Run(Result, Value, Tabular):
         return self.samples
 
     def __repr__(self) -> str:
-        return f"<Run: peak resident {_format.size(self.peak_rss_bytes)}, {self.cpu_ns:,} ns>"
+        return f"<Run: peak RSS {_format.size(self.peak_rss_bytes)}, {self.cpu_ns:,} ns>"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON; arrays as lists of columns."""
@@ -107,7 +107,7 @@ class Replay(Result, Value, Tabular):
         threads: recorded threads, each played by one of its own.
         crossings: operations on an object that another thread had before.
         peak_requested_bytes: most requested bytes live at once.
-        ideal_bytes: most resident bytes of an ideal one-thread allocator.
+        ideal_bytes: peak resident bytes of an ideal one-thread allocator.
         touch: which bytes of new objects were written.
         above_table: requests above the largest class, of a run-time table; else None.
         runs: one replay each, each in a fresh process.
@@ -142,12 +142,12 @@ class Replay(Result, Value, Tabular):
 
     @property
     def peak_rss_bytes(self) -> int:
-        """Median over the runs of the highest resident bytes."""
+        """Median over the runs of the peak RSS."""
         return int(median(run.peak_rss_bytes for run in self.runs))
 
     @property
     def fragmentation(self) -> float | None:
-        """Peak resident over peak live bytes; None where nothing was ever live.
+        """Peak RSS over peak live bytes; None where nothing was ever live.
 
         So Berger and others define it, "Hoard: a scalable memory allocator" (2000).
         """
@@ -157,7 +157,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def blowup(self) -> float | None:
-        """Peak resident over what an ideal one-thread allocator needs; None where that is nothing.
+        """Peak RSS over what an ideal one-thread allocator needs; None where that is nothing.
 
         Hoard's, of the same paper. Ideal is a simulated heap of spanwise (c16) that does all
         operations in one thread, with all of each object written.

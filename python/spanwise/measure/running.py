@@ -95,7 +95,7 @@ class RunResult(Result):
         told = "no ledger"
         if self.main is not None:
             resident = _format.size(self.main.peak_rss_bytes)
-            told = f"at most {resident} resident, {_format.size(self.main.peak_held_bytes)} held"
+            told = f"peak RSS {resident}, {_format.size(self.main.peak_held_bytes)} held"
         words = _format.clipped(" ".join(self.argv))[:200]
         return f"<RunResult of {words}: ended with {self.returncode}, {told}>"
 

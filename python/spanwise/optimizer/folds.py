@@ -34,7 +34,7 @@ FOLD_DTYPE = np.dtype(
         ("stock_stays", np.bool_),
     ]
 )
-"""A part that was left out: its operations, the highest resident bytes under the stock table and
+"""A part that was left out: its operations, the peak resident bytes under the stock table and
 under the table that was chosen without it, the difference, whether the stock table was chosen."""
 
 PARTS_MOST = 5

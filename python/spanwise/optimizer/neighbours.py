@@ -170,7 +170,7 @@ class Found(NamedTuple):
 
     Attributes:
         table: the best table.
-        score: of it: most resident bytes, and its part for unseen sizes.
+        score: of it: peak resident bytes, and its part for unseen sizes.
         stopped: whether Ctrl-C ended the search early.
     """
 

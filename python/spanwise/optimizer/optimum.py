@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FRONTIER_CACHES = (AS_RECORDED, 1, 2, 4, 8, 16)
 
 LEAST_PERCENT = 1.0
-"""What a table must save of what is resident under the stock one: runs of one program differ so."""
+"""What a table must save of the stock one's peak resident: runs of one program differ so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Optimum(Result, Tabular):
         arithmetic: round-up, tail and large rounding of the proposal, weighed by the objective and
             with every span full. It is not the ledger's waste.
         unit: of those, and of `constraints`: "bytes" or "byte-seconds".
-        least_percent: what a table must save, of what is resident under the stock table, to hold.
+        least_percent: what a table must save, of the peak resident under the stock table, to hold.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Optimum(Result, Tabular):
 
     @property
     def saved_share(self) -> float:
-        """That, as a part of what is resident under the stock table."""
+        """That, as a part of the peak resident under the stock table."""
         before = self._judged_bytes(self.stock)
         return self.saved_bytes / before if before else 0.0
 
@@ -156,7 +156,7 @@ class Optimum(Result, Tabular):
 
     @property
     def resident_bytes(self) -> dict[str, int]:
-        """The highest resident bytes by table, on what the proposal was fitted to."""
+        """The peak resident bytes by table, on what the proposal was fitted to."""
         return dict(self.trial.resident_bytes)
 
     @cached_property
@@ -256,7 +256,7 @@ class Optimum(Result, Tabular):
 
     @property
     def array(self) -> Rows:
-        """The ledgers at the highest resident bytes, one row a table, as `Ledger.array`."""
+        """The ledgers at the peak resident bytes, one row a table, as `Ledger.array`."""
         return self.trial.array
 
     def verdict(self) -> str:
@@ -291,7 +291,7 @@ class Optimum(Result, Tabular):
         trial = self.judged[0]
         best = min(trial.resident_bytes[name] for name in (trial.stock, trial.found))
         said = [
-            f"{name}, {trial.barred[name]}, would have {_format.size(size)} resident"
+            f"{name}, {trial.barred[name]}, would have a peak resident of {_format.size(size)}"
             for name, size in trial.resident_bytes.items()
             if name in trial.barred and size < best
         ]
@@ -311,11 +311,11 @@ class Optimum(Result, Tabular):
         return "\n".join(
             [
                 what,
-                "bytes at the highest resident bytes, simulated",
+                "bytes at the moment of the peak resident, simulated",
                 _format.table(self._ledger_rows(), self.trial.comparison.text_head, indent="  "),
-                "highest resident bytes",
+                "peak resident, bytes",
                 _format.table(*self._resident_rows(), indent="  "),
-                f"what {self.table.name} saves of what is resident under {self.stock}",
+                f"what {self.table.name} saves of the peak resident under {self.stock}",
                 _format.table(*self._split_rows(), indent="  "),
                 "round-up and tail that another rule would save (negative: cost), if every span"
                 " were full",

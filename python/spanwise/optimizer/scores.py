@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The most resident bytes of recordings under tables, simulated, several tables at a time."""
+"""The peak resident bytes of recordings under tables, simulated, several tables at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TELL_SECONDS = 0.1
 
 
 class Peak(NamedTuple):
-    """The most resident bytes of one recording, and the operations after which they first were."""
+    """The peak resident bytes of one recording, and the operations after which they first were."""
 
     resident_bytes: int
     op: int
@@ -42,9 +42,9 @@ class _AboveError(Exception):
 
 
 class Scores:
-    """The most resident bytes of recordings under any table; each table is simulated once.
+    """The peak resident bytes of recordings under any table; each table is simulated once.
 
-    A table's score is the sum over the recordings of the highest resident bytes that a dry heap
+    A table's score is the sum over the recordings of the peak resident bytes that a dry heap
     has while it runs the recording: what `Recording.ledger(table, "peak-resident")` counts.
 
     As many dry heaps live at once as tables are simulated at once, and no operations are kept of
@@ -91,7 +91,7 @@ class Scores:
     def within(self, tables: Sequence[SizeClassTable], most: Sequence[float]) -> list[int]:
         """The scores of tables, bytes; for one that is above its `most`, some number above that.
 
-        The highest resident bytes never fall, so such a table is given up as soon as they are
+        The peak resident bytes never fall, so such a table is given up as soon as they are
         above. Raises what `of` does.
         """
         jobs = {
@@ -110,7 +110,7 @@ class Scores:
         return sum(peak.resident_bytes for peak in peaks)
 
     def ledger(self, table: SizeClassTable) -> Ledger:
-        """The ledger at the highest resident bytes, the sum over the recordings' own moments."""
+        """The ledger at the peak resident bytes, the sum over the recordings' own moments."""
         return self.ledgers([table])[0]
 
     def ledgers(self, tables: Sequence[SizeClassTable]) -> list[Ledger]:
@@ -206,16 +206,16 @@ class Scores:
 
 
 class MixedScores:
-    """What the search goes by: the most resident bytes, and what requests of unseen sizes cost.
+    """What the search goes by: the peak resident bytes, and what requests of unseen sizes cost.
 
     A part `prior` of the score is of requests of every size, each doubling of the size equally many
     bytes, and as many as the recordings request at their peaks; they cost their slots and the
-    slots' share of the tails. The rest is the most resident bytes.
+    slots' share of the tails. The rest is the peak resident bytes.
 
     Args:
-        scores: the most resident bytes of recordings.
+        scores: the peak resident bytes of recordings.
         unseen: weights of requests of every size.
-        prior: 0 to below 1; 0: the score is the most resident bytes alone.
+        prior: 0 to below 1; 0: the score is the peak resident bytes alone.
     """
 
     def __init__(self, scores: Scores, unseen: SizeProfile, prior: float) -> None:

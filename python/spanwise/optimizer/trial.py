@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables on trial: how much would be resident of each; which saves most, and of what.
 
-There is one figure: the highest resident bytes while a dry heap runs the recording, as
+There is one figure: the peak resident bytes while a dry heap runs the recording, as
 `spanwise ledger --at peak-resident` prints it.
 """
 
@@ -39,7 +39,7 @@ class Trial(Result, Value, Tabular):
         name: of the recording, or of what was added up.
         comparison: the ledgers at that moment of the tables that are shown: the stock tables, the
             given ones and the proposed one.
-        resident_bytes: the highest resident bytes by table, those of the families included.
+        resident_bytes: the peak resident bytes by table, those of the families included.
         found: name of the table that is to beat the stock tables.
         align: what classes must be multiples of, from that size up.
         limit_bytes: what perfect packing would have resident: the highest requested bytes.
@@ -115,16 +115,16 @@ class Trial(Result, Value, Tabular):
         return _format.clipped(str(self.comparison))
 
     def families(self) -> dict[str, int]:
-        """The highest resident bytes under tables that have no ledger here, rising."""
+        """The peak resident bytes under tables that have no ledger here, rising."""
         shown = {one.table for one in self.comparison.ledgers}
         rest = {name: size for name, size in self.resident_bytes.items() if name not in shown}
         return dict(sorted(rest.items(), key=lambda one: one[1]))
 
     def verdict(self) -> str:
-        """What the found table saves of what is resident under the stock table, or loses."""
+        """What the found table saves of the peak resident under the stock table, or loses."""
         stock, saved = self.stock, self.saved_bytes
         before = self.resident_bytes[stock]
-        of = f"of the {_format.size(before)} that are resident under {stock}"
+        of = f"of the peak resident of {_format.size(before)} under {stock}"
         if saved == 0:
             return f"{self.found} saves nothing {of}"
         amount = f"{_format.size(abs(saved))} ({_format.share(abs(saved), before)})"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of real programs under allocators: peaks of resident memory, measured, predicted."""
+"""Pictures of real programs under allocators: peak RSS, measured and predicted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @in_style
 def field(found: Field, ax: Axes | None = None) -> Axes:
-    """The peak of resident memory of each case: a row a case, a mark an allocator.
+    """The peak RSS of each case: a row a case, a mark an allocator.
 
     A bar behind a mark is the interval of its median; a ring is what was predicted.
 
@@ -59,7 +59,7 @@ def field(found: Field, ax: Axes | None = None) -> Axes:
     for place in range(1, len(cases)):
         ax.axhline(place - 0.5, color="#CCCCCC", linewidth=0.6)
     ax.set_xlim(left=0)
-    ax.set_xlabel(f"peak of resident memory, {unit} (median and its interval; ring: predicted)")
+    ax.set_xlabel(f"peak RSS, {unit} (median and its interval; ring: predicted)")
     ax.set_title("programs under allocators, in turns")
     if own:
         ax.figure.legend(loc="outside lower left", ncols=6)

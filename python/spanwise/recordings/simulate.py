@@ -113,7 +113,7 @@ class Simulation:
         )
 
     def resident_peak(self) -> tuple[int, int]:
-        """The most resident bytes so far, and the operations after which they first were."""
+        """The peak resident bytes so far, and the operations after which they first were."""
         op = ffi.new("uint64_t *")
         return int(lib.sw_runner_resident_peak(self._runner, op)), int(op[0])
 
@@ -186,7 +186,7 @@ def account(
 
 
 def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
-    """The most resident bytes of all moments of a run, where all of each object is written."""
+    """The peak resident bytes of all moments of a run, where all of each object is written."""
     simulation = Simulation(table, resident=True)
     try:
         account(source, simulation, at="end", name=name)

@@ -246,7 +246,7 @@ def waste_by_class(ledger: Ledger) -> str:
 
 
 def peers(comparison: PeerComparison) -> str:
-    """Peaks of resident memory, the lowest first, and a line where the requested bytes end."""
+    """Peak RSS, the lowest first, and a line where the requested bytes end."""
     known = [row for row in comparison.peers if row.peak_rss_bytes is not None]
     known.sort(key=lambda row: row.peak_rss_bytes or 0)
     if not known:
@@ -267,5 +267,5 @@ def peers(comparison: PeerComparison) -> str:
     made.append(element("line", x1=end, x2=end, y1=14, y2=bottom, class_="resident"))
     text = f"requested {_format.size(comparison.peak_requested_bytes)}"
     made.append(words(end - 4, 11, text, "end"))
-    made.append(x_axis(x, ticks(x.high, 6), _shown, bottom, f"peak resident memory, {unit}"))
-    return figure(bottom + 40, made, "peak resident memory of allocators on the recording")
+    made.append(x_axis(x, ticks(x.high, 6), _shown, bottom, f"peak RSS, {unit}"))
+    return figure(bottom + 40, made, "peak RSS of allocators on the recording")

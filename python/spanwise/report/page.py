@@ -234,7 +234,7 @@ def _advice(facts: Facts) -> str:
         content += f"<p>Held out, {html.escape(other.name)}:</p>"
         content += _table([_ledger_cells(one, facts) for one in other.comparison.ledgers], head, 4)
     text = (
-        f"{facts.advised()} At the highest resident bytes, simulated;"
+        f"{facts.advised()} At the moment of the peak resident, simulated;"
         f" {facts.advice.proposal.name} was fitted to this recording, with classes that are"
         f" multiples of 16 bytes, by a search of at most {searched_tables(facts.recording)} tables."
     )
@@ -259,7 +259,7 @@ def _peers(peers: PeerComparison) -> str:
         )
         for row in peers.peers
     ]
-    head = ("peak resident", "resident, model", "allocator", "table", "")
+    head = ("peak RSS", "peak resident, model", "allocator", "table", "")
     return _section("Other allocators", text, content + _table(rows, head, 2))
 
 

@@ -239,7 +239,7 @@ class Sweep(Sequence[Row], Result, Tabular):
     def _text_head(self) -> tuple[str, ...]:
         """Titles of `_text_rows`."""
         of_held = ("round-up", "tail", "free slots", "cached", "waste", "of held")
-        return ("table", "most resident", "resident", "held", *of_held)
+        return ("table", "peak resident", "resident", "held", *of_held)
 
     def _text_rows(self) -> list[tuple[str, ...]]:
         """The tables as text, least resident first, summed over recordings."""

@@ -20,9 +20,8 @@ tables = [
 comparison = sw.compare(recording, tables, at="peak")
 print(comparison)
 best = comparison.best()
-print(
-    best.table, "has", best.peak_resident_bytes, "bytes resident at most,", best.held_bytes, "held"
-)
+print(best.table, "has a peak resident of", best.peak_resident_bytes, "bytes")
+print("and holds", best.held_bytes)
 for ledger in comparison.ledgers:
     print(ledger.table, ledger.measures["held_over_requested"].value)
 sw.plots.save(comparison.plot(), "tables.png")

@@ -28,7 +28,10 @@ def test_the_researchers_script_runs(tmp_path: Path) -> None:
     ledgers = json.loads((tmp_path / "comparison.json").read_text())["ledgers"]
     assert [one["table"] for one in ledgers] == ["go", "c16", "jemalloc", "geometric-1.25"]
     least = min(ledgers, key=lambda one: one["peak_resident_bytes"])
-    assert f"{least['table']} has {least['peak_resident_bytes']} bytes resident" in done.stdout
+    assert (
+        f"{least['table']} has a peak resident of {least['peak_resident_bytes']} bytes"
+        in done.stdout
+    )
     assert "15 15\n" in done.stdout  # 48 - 33, by both
 
 

@@ -272,13 +272,13 @@ def test_compare() -> None:
     assert [one.peak_resident_bytes for one in comparison.ledgers] == most
     best = comparison.ledgers[most.index(min(one for one in most if one is not None))]
     assert comparison.best() is best and comparison.judged_by == "peak_resident_bytes"
-    assert re.fullmatch(
-        rf"{best.table} has at most .* resident, the least: .* less than .*; it holds .* at peak\.",
-        str(comparison).splitlines()[-1],
+    said = (
+        rf"{best.table} has a peak resident of .*, the least: .* less than .*; it holds .* at peak"
     )
-    assert recording.compare(["go", "go"]).verdict().endswith(" resident, and go as much.")
+    assert re.fullmatch(rf"{said}\.", str(comparison).splitlines()[-1])
+    assert recording.compare(["go", "go"]).verdict().endswith(", and go as much.")
     assert comparison.to_dict()["best"] == best.table
-    assert sw.Comparison(comparison.ledgers[:1]).verdict().startswith("go has at most ")
+    assert sw.Comparison(comparison.ledgers[:1]).verdict().startswith("go has a peak resident of ")
     with pytest.raises(ValueError, match="nothing to compare"):
         sw.Comparison([])
 

@@ -222,20 +222,20 @@ def test_of_equal_ledgers_the_first_is_best() -> None:
 
 
 def resident_most(most: int, held: int, table: str) -> sw.Ledger:
-    """A ledger of a run in which so much was resident at most."""
+    """A ledger of a run with such a peak resident."""
     return replace(holding(held, table), stats=replace(STATS, peak_resident_bytes=most))
 
 
 def test_the_one_figure_ranks_whatever_is_held() -> None:
-    """By hand: less is resident at most under the one that holds more at the moment shown."""
+    """By hand: the peak resident is less under the one that holds more at the moment shown."""
     tables = [resident_most(5000, 2400, "lean"), resident_most(4000, 3000, "wide")]
     comparison = sw.Comparison(tables)
     assert comparison.best().table == "wide"
     assert comparison.best("held_bytes").table == "lean"
-    said = "wide has at most 3.9 KiB resident, the least: 1000 B (20.0 %) less than lean; it holds"
-    assert comparison.verdict() == f"{said} 600 B more at peak."
+    said = "wide has a peak resident of 3.9 KiB, the least: 1000 B (20.0 %) less than lean"
+    assert comparison.verdict() == f"{said}; it holds 600 B more at peak."
     same = sw.Comparison([resident_most(4000, 2400, "x"), resident_most(4000, 3000, "y")])
-    assert same.verdict() == "x has at most 3.9 KiB resident, and y as much."
+    assert same.verdict() == "x has a peak resident of 3.9 KiB, and y as much."
     one_does_not_know = sw.Comparison([*tables, holding(2000, "real")])
     assert one_does_not_know.judged_by == "held_bytes"
     assert one_does_not_know.best().table == "real"

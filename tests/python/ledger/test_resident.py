@@ -180,13 +180,13 @@ def test_the_verdict_tells_resident_bytes() -> None:
         return sw.Comparison([other, ledger]).verdict()
 
     said = verdict(4096, 1024)
-    assert said.startswith("go has at most ") and ", the least: 1.0 KiB (" in said
+    assert said.startswith("go has a peak resident of ") and ", the least: 1.0 KiB (" in said
     assert said.endswith(" less than x; it holds 4.0 KiB less at peak.")
     said = verdict(4096, -2048)
-    assert said.startswith("x has at most ") and ", the least: 2.0 KiB (" in said
+    assert said.startswith("x has a peak resident of ") and ", the least: 2.0 KiB (" in said
     assert said.endswith(" less than go; it holds 4.0 KiB more at peak.")
-    assert verdict(4096, 0).endswith(" resident, and go as much.")
-    assert sw.Comparison([ledger]).verdict().startswith("go has at most ")
+    assert verdict(4096, 0).endswith(", and go as much.")
+    assert sw.Comparison([ledger]).verdict().startswith("go has a peak resident of ")
 
 
 def test_ledgers_that_are_added_up() -> None:
@@ -310,4 +310,4 @@ def test_resident_bytes_are_told_before_held_ones(tmp_path: Path) -> None:
 def test_a_run_tells_resident_bytes_first() -> None:
     run = sw.run(["true"], tracked=False)
     for told in (repr(run), repr(run.main)):
-        assert re.search(r"at most [\d.]+ MiB resident, [\d.]+ KiB held>$", told), told
+        assert re.search(r"peak RSS [\d.]+ MiB, [\d.]+ KiB held>$", told), told

@@ -138,7 +138,7 @@ def test_the_loop_in_one_sentence() -> None:
     most, limit = ledger.peak_resident_bytes, recording.summary.peak_requested_bytes
     assert most is not None
     assert said.startswith(
-        f"ls would have {_format.size(most)} resident at most under c16, of which perfect packing"
+        f"ls would have a peak resident of {_format.size(most)} under c16, of which perfect packing"
         f" would save {_format.size(most - limit)} ("
     )
     assert "; c16 stays: nothing found saves more than 0 B. " in said
@@ -178,7 +178,7 @@ def test_peak_rss_in_one_sentence() -> None:
         runs = (_told(ledger, 5 * mib),)
         stock, best = (Measured(ledger, runs, rss) for rss in (before, after))
         whole = Loop("ls", stock, best, 67, True, "best saves much.").sentence()
-        assert " resident at most under c16, " in whole and "; best saves much. With it" in whole
+        assert " would have a peak resident of " in whole and "; best saves much. With it" in whole
         return whole.rpartition(" With it built and used, ")[2].partition(" held ")[0]
 
     assert said((7 * mib, 8 * mib, 9 * mib), (4 * mib, 5 * mib, 6 * mib)) == (

@@ -270,7 +270,7 @@ def test_a_bound_that_no_table_keeps_is_refused() -> None:
 
 
 def test_the_prior_of_the_search_by_hand(program: sw.Recording) -> None:
-    """(1 - p) of the most resident bytes, and p of slots and tails for requests of every size.
+    """(1 - p) of the peak resident bytes, and p of slots and tails for requests of every size.
 
     Each size s weighs 1 / s^2, times what makes the requested bytes those of the recording.
     """

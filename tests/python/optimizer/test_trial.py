@@ -50,7 +50,7 @@ def test_one_class_more_and_it_wins() -> None:
     assert 250 * 8192 <= resident < best.resident_bytes["c16"]
     assert best.beats_stock and best.holds
     assert best.verdict().startswith(f"{best.table.name} saves ")
-    said = " that are resident under c16; nothing was held out: that is of the very recording it"
+    said = " under c16; nothing was held out: that is of the very recording it"
     assert f"{said} was fitted to." in best.verdict()
 
 
@@ -73,7 +73,7 @@ def test_a_loss_on_what_was_held_out_is_told(alone: None) -> None:
     assert best.verdict().startswith("c16 stays: nothing found saves more than ")
     assert " and loses nowhere: mine saves " in best.verdict()
     assert "; mine loses " in best.verdict()
-    assert best.verdict().endswith(" that are resident under c16 on small, held out.")
+    assert best.verdict().endswith(" under c16 on small, held out.")
 
 
 @pytest.mark.parametrize("objective", ["allocs", "held", "resident"])
