@@ -288,7 +288,7 @@ def _cells(row: FieldRow) -> list[str]:
             return "-"
         ends = [row[f"{name}_{end}_{unit}"] for end in ("low", "high")]
         told = _format.size if unit == "bytes" else lambda value: _format.seconds(round(value))
-        return f"{told(middle)} ({told(ends[0])} .. {told(ends[1])})"
+        return _with_ends(*map(told, (middle, *ends)))
 
     predicted = row["predicted_rss_bytes"]
     return [
@@ -300,6 +300,14 @@ def _cells(row: FieldRow) -> list[str]:
         between("cpu", "ns"),
         between("elapsed", "ns"),
     ]
+
+
+def _with_ends(middle: str, low: str, high: str) -> str:
+    """A median and the ends of its interval; the unit once where they share it."""
+    unit = f" {middle.rpartition(' ')[2]}"
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return f"{middle} ({low} .. {high})"
 
 
 def _plain(rows: list[FieldRow]) -> list[FieldRow]:

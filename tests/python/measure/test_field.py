@@ -240,7 +240,8 @@ def test_a_saving_is_taken_round_by_round() -> None:
         "Fitted tables save 5.0 % of the peak RSS (median of 1 case);"
         " the worst end of an interval is a loss of 10.0 %."
     )
-    assert "  100.0 KiB (10.0 KiB .. 200.0 KiB)" in str(found)  # held, median and ends
+    assert "  100.0 KiB (10.0 .. 200.0)" in str(found)  # held, median and ends
+    assert "  100 B (10 .. 200)" in str(found)
     assert found.saving("p", "other") is None
     (stock, fitted) = found.array
     assert stock["predicted_rss_bytes"] == 10 + 50 and fitted["predicted_rss_bytes"] == 10 + 45
