@@ -39,6 +39,7 @@ sw_status sw_range_get_stats(sw_range *range, sw_range_stats *out) {
                             .allocs = range->allocs,
                             .frees = range->frees,
                             .refused = range->refused};
+    if (range->is_drained) sw_range_settle(range);
     range->ops->stats(range, out);
     sw_range_leave(range);
     return SW_OK;
@@ -50,6 +51,8 @@ const char *sw_range_record_check(const struct sw_range *range) {
                ?: SW_RULE(range->free_size <= range->size)
                ?: SW_RULE(range->front.only.size == 0 || range->front.only.size == range->free_size)
                ?: SW_RULE(range->front.only.size == 0 || range->grown.hole.size == 0)
+               ?: SW_RULE(!range->is_drained || range->free_size == 0)
+               ?: SW_RULE(!range->is_drained || range->grown.hole.size == 0)
                ?: sw_range_grown_check(&range->grown)
                ?: SW_RULE(range->rover <= range->size)
                ?: SW_RULE(range->ops->placements >> range->placement & 1);

@@ -61,13 +61,15 @@ typedef struct sw_range_ops {
 } sw_range_ops;
 
 /* While a range has one hole, as a fresh one does, that hole is `front.only`, and the back end's record of it
- * may be out of date: taking its front, and giving back what touches it, change two words here. While it has
- * several, the one that grew last is `grown`. sw_range_settle tells the back end before it is asked for
- * something else.
+ * may be out of date: taking its front, and giving back what touches it, change two words here. If all of it is
+ * taken, the range is drained: the back end keeps its record for the next hole, which is what is freed next. While
+ * a range has several, the one that grew last is `grown`. sw_range_settle tells the back end before it is asked
+ * for something else.
  *
  * The owner, or whoever holds the lock, has it.
  *   front.only.size == 0, or it is the one hole and front.only.size == free_size
  *   front.only.size == 0 or grown.hole.size == 0
+ *   is_drained: free_size == 0 and grown.hole.size == 0, and the back end has one hole, which is none
  *   (front.owner == 0) == locked;  1 <= size <= SW_RANGE_SIZE_MAX;  free_size <= size;  rover <= size
  *   the back end has the placement */
 struct sw_range {
@@ -81,6 +83,7 @@ struct sw_range {
     uint64_t refused;
     uint64_t rover; /* where the last request ended */
     sw_range_placement placement;
+    bool is_drained;
     sw_allocator memory;
     sw_os_lock lock;
     sw_fork_lock fork; /* of a locked one */
@@ -112,16 +115,26 @@ static inline sw_range_grown sw_range_join(const sw_range *range, sw_range_hole 
     return (sw_range_grown){hole, hole.size, lowest, highest};
 }
 
-/* Takes the front of the one hole, if it is longer than that. The size is not 0. Callers: range.c, and
+/* Takes the front of the one hole, if it is as long as that. The size is not 0. Callers: range.c, and
  * buffer/, whose ranges nobody else calls. */
 static inline bool sw_range_alloc_only(sw_range *range, uint64_t size, uint64_t *offset) {
-    if (size >= range->front.only.size) return false;
+    if (size > range->front.only.size) return false;
     *offset = range->front.only.start;
     range->front.only.start += size;
     range->front.only.size -= size;
+    range->is_drained = range->front.only.size == 0;
     range->free_size -= size;
     range->allocs++;
     range->rover = range->front.only.start;
+    return true;
+}
+/* What is freed in a drained range is its one hole: all of it was taken. False: it is not drained. */
+static inline bool sw_range_refill(sw_range *range, uint64_t offset, uint64_t size) {
+    if (!range->is_drained) return false;
+    range->is_drained = false;
+    range->front.only = (sw_range_hole){offset, size};
+    range->free_size = size;
+    range->frees++;
     return true;
 }
 /* What touches the one hole, or the one that grew last and no other, becomes a part of it. False: it does not. The
@@ -134,7 +147,7 @@ static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64
     bool is_behind = offset == hole->start + hole->size && offset + size <= highest;
     bool is_before = offset + size == hole->start && offset >= lowest;
     if (is_before) hole->start = offset;
-    if (!is_before && !is_behind) return false;
+    if (!is_before && !is_behind) return sw_range_refill(range, offset, size);
     hole->size += size;
     range->free_size += size;
     range->frees++;
@@ -144,6 +157,11 @@ static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64
 static inline void sw_range_settle(sw_range *range) {
     if (range->front.only.size != 0) {
         range->ops->set_only(range, range->front.only);
+    } else if (range->is_drained) {
+        range->is_drained = false;
+        range->free_size = range->size; /* the back end takes off what it gives */
+        range->ops->set_only(range, (sw_range_hole){0, range->size});
+        (void)range->ops->alloc(range, range->size);
     } else if (range->grown.recorded != range->grown.hole.size) {
         range->ops->set_grown(range, range->grown.hole);
         range->grown.recorded = range->grown.hole.size;
@@ -151,7 +169,7 @@ static inline void sw_range_settle(sw_range *range) {
 }
 /* The largest hole. */
 static inline uint64_t sw_range_largest_in(sw_range *range) {
-    if (range->front.only.size != 0) return range->front.only.size;
+    if (range->front.only.size != 0 || range->is_drained) return range->front.only.size;
     return sw_max_u64(range->ops->largest(range), range->grown.hole.size);
 }
 /* After the back end has changed holes: what grew is `grown`, or the one hole if there is one. */

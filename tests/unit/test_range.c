@@ -273,6 +273,42 @@ static void a_hole_grows(uint32_t backend) {
     end(range);
 }
 
+/* A request that takes the one hole whole, and what is freed next: of all that is taken, whatever part. */
+static void a_range_is_drained_and_refilled(uint32_t backend) {
+    counted_memory memory = {0, 0, 0};
+    sw_allocator allocator = counted_allocator(&memory);
+    sw_range_options options;
+    sw_range *range;
+    sw_range_options_init(&options);
+    options.backend = backend;
+    options.memory = &allocator;
+    CHECK_EQ(sw_range_create(100, &options, &range), SW_OK);
+    memory.refuses = 1; /* the record of the hole is there */
+    CHECK_EQ(sw_range_alloc(range, 100), 0);
+    CHECK_EQ(sw_range_free_size(range), 0);
+    CHECK_EQ(sw_range_largest_hole(range), 0);
+    CHECK_EQ(sw_range_fast_find(range, 0), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_free(range, 40, 20), SW_OK);
+    CHECK_EQ(sw_range_free(range, 45, 5), SW_OVERLAP);
+    CHECK_EQ(sw_range_alloc(range, 5), 40);
+    CHECK_EQ(sw_range_alloc(range, 16), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_alloc(range, 15), 45);
+    CHECK_EQ(stats_of(range).holes, 0); /* a look: the back end has none either */
+    CHECK_STR(holes_of(range), "");
+    CHECK_EQ(sw_range_alloc(range, 1), SW_RANGE_NONE);
+    memory.refuses = 0;
+    CHECK_EQ(sw_range_free(range, 99, 1), SW_OK);
+    CHECK_EQ(sw_range_alloc(range, 1), 99);
+    CHECK_EQ(sw_range_find(range, 1), SW_RANGE_NONE);
+    CHECK_EQ(sw_range_free(range, 0, 100), SW_OK);
+    CHECK_EQ(sw_range_alloc(range, 100), 0);
+    CHECK_EQ(sw_range_reset(range), SW_OK);
+    CHECK_STR(holes_of(range), "0+100");
+    CHECK_EQ(sw_range_alloc(range, 100), 0);
+    end(range);
+    CHECK_EQ(memory.held_bytes, 0);
+}
+
 /* What a request takes, and where it is found, when the hole that fits has just grown. */
 static void a_grown_hole_serves(uint32_t backend) {
     sw_range *range = make(backend, 1000, 0);
@@ -511,6 +547,18 @@ static void defect_8_interior_free(void) {
     end(range);
 }
 
+/* 9: sizes of a buddy were rounded up in 32 bits. */
+static void defect_9_sizes_above_32_bits(void) {
+    sw_range *range = make(SW_RANGE_BUDDY, UINT64_C(64) << 32, UINT64_C(1) << 30);
+    CHECK_EQ(sw_range_alloc(range, (UINT64_C(5) << 32) + 1), 0); /* 8 << 32 of 64 */
+    CHECK_EQ(sw_range_free_size(range), UINT64_C(56) << 32);
+    CHECK_EQ(sw_range_alloc(range, UINT64_C(33) << 32), SW_RANGE_NONE); /* rounded up to 64 << 32 */
+    CHECK_EQ(sw_range_alloc(range, UINT64_C(32) << 32), UINT64_C(32) << 32);
+    CHECK_EQ(sw_range_free(range, 0, (UINT64_C(5) << 32) + 1), SW_OK);
+    CHECK_EQ(sw_range_free_size(range), UINT64_C(32) << 32);
+    end(range);
+}
+
 /* 10: which tree ran was decided by the build, whatever a benchmark was called, and most asked a pool with one hole, where no
  * tree is searched. With holes of 20, 12 and 100 each back end puts a request of 11 where its own rule says. */
 static void defect_10_back_ends_side_by_side(void) {
@@ -543,6 +591,7 @@ int main(void) {
         holds_the_largest_range(backend);
         a_hole_grows(backend);
         a_grown_hole_serves(backend);
+        a_range_is_drained_and_refilled(backend);
         survives_refused_memory(backend);
         defect_1_refused_with_room(backend);
     }
@@ -554,6 +603,7 @@ int main(void) {
     buddy_has_a_small_table();
     defect_6_below_the_unit();
     defect_8_interior_free();
+    defect_9_sizes_above_32_bits();
     defect_10_back_ends_side_by_side();
     return check_result();
 }

@@ -42,6 +42,7 @@ int main(int argc, char **argv) {
         for (uint32_t placement = SW_RANGE_FIT_FIRST; placement <= last; placement++) {
             uint64_t share = placement == usual ? steps : steps / 4;
             campaign(backend, placement, 300, 40, share);     /* a few holes */
+            campaign(backend, placement, 24, 24, share / 4);  /* one or none, again and again */
             campaign(backend, placement, 4001, 3, share / 4); /* a thousand: nodes split and join */
         }
     }
