@@ -94,12 +94,8 @@ if TYPE_CHECKING:
     from spanwise.ranges.memory import Memory
     from spanwise.ranges.memory_allocator import MemoryAllocator
     from spanwise.ranges.reader import Reader
-    from spanwise.ranges.scalable import (
-        RecyclableMemory,
-        ScalableAllocator,
-        ScalableBlock,
-        ScalableStats,
-    )
+    from spanwise.ranges.recyclable import RecyclableMemory
+    from spanwise.ranges.scalable import ScalableAllocator, ScalableBlock, ScalableStats
     from spanwise.ranges.stack import Stack, StackBlock, StackPointer, StackStats
     from spanwise.recordings.compare import compare
     from spanwise.recordings.conversion import convert
@@ -294,7 +290,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "ranges.memory": ("Memory",),
     "ranges.memory_allocator": ("MemoryAllocator",),
     "ranges.reader": ("Reader",),
-    "ranges.scalable": ("RecyclableMemory", "ScalableAllocator", "ScalableBlock", "ScalableStats"),
+    "ranges.recyclable": ("RecyclableMemory",),
+    "ranges.scalable": ("ScalableAllocator", "ScalableBlock", "ScalableStats"),
     "ranges.stack": ("Stack", "StackBlock", "StackPointer", "StackStats"),
     "recordings.compare": ("compare",),
     "recordings.conversion": ("convert",),

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scalable allocator, and memory that gives all its blocks back at once."""
+"""A scalable allocator, and the blocks that it gives."""
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, SupportsIndex
+from typing import Any, Protocol, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise.errors import BlockBusyError, BlockFreedError, InvalidError, OutOfMemoryError
-from spanwise.ranges.memory import HasFileno, Memory, as_bytes_view, descriptor_of
+from spanwise.errors import BlockBusyError, BlockFreedError, InvalidError
+from spanwise.ranges.memory import HasFileno, descriptor_of
 from spanwise.results.values import Result
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
@@ -211,32 +210,18 @@ class ScalableAllocator(_lib.Owner):
         return f"<{type(self).__name__}: {stats.taken_bytes:,} of {stats.held_bytes:,} B taken>"
 
 
-class _PlainBlocks:
-    """Blocks of Python's own allocator, one by one: nothing stays for the next request."""
+class BlockSource(Protocol):
+    """Whatever blocks are taken from and given back to."""
 
-    def __init__(self) -> None:
-        self._kept: dict[int, Any] = {}
+    def _take(self, size: int) -> int: ...
 
-    def _take(self, size: int) -> int:
-        if size == 0:
-            raise InvalidError("a request of size 0: ask for 1 or more")
-        try:
-            block = ffi.new("unsigned char[]", size)
-        except (MemoryError, OverflowError) as error:
-            raise OutOfMemoryError(f"no memory for {size:,} bytes") from error
-        address = int(ffi.cast("uintptr_t", block))
-        self._kept[address] = block
-        return address
-
-    def _give(self, address: int, size: int) -> None:
-        del size
-        del self._kept[address]
+    def _give(self, address: int, size: int) -> None: ...
 
 
-class _Blocks:
-    """What a recyclable memory owns. It is given back once: by `recycle`, or when nobody has it."""
+class Blocks:
+    """Blocks of one owner. They are given back once: by it, or when nobody has them."""
 
-    def __init__(self, allocator: ScalableAllocator | _PlainBlocks) -> None:
+    def __init__(self, allocator: BlockSource) -> None:
         self.allocator = allocator
         self.owned: dict[int, int] = {}  # address -> size
         self.exports = 0  # views that are alive, the memory's own ones included
@@ -268,7 +253,7 @@ class ScalableBlock(_lib.Uncopied):
 
     def __init__(self, allocator: ScalableAllocator, address: int, size: int) -> None:
         self._allocator = allocator
-        self._blocks = _Blocks(allocator)
+        self._blocks = Blocks(allocator)
         self._blocks.owned[address] = size
         self._address = address
         self._bytes = size
@@ -317,11 +302,32 @@ class ScalableBlock(_lib.Uncopied):
             InvalidError: keep is negative, or more than there are.
             BlockFreedError, BlockBusyError: as `free`.
         """
-        self._shorten(_lib.as_index(keep, "keep", self._bytes))
+        with self._allocator._lock:
+            self._check()
+            self._shorten(_lib.as_index(keep, "keep", self._bytes))
 
     def _check(self) -> None:
         if self._bytes == 0:
-            raise BlockFreedError(f"the block at {self._address:#x} was freed", "DOUBLE_FREE")
+            gone = f"the block at {self._address:#x} was freed, or added to a memory"
+            raise BlockFreedError(gone, "DOUBLE_FREE")
+
+    def _refuse_views(self) -> None:
+        alive = self._blocks.exports
+        if alive:
+            told = f"{alive} view{'s' if alive > 1 else ''} of {self!r} alive"
+            raise BlockBusyError(f"{told}; release what view() gave first")
+
+    def _hand_over(self) -> tuple[int, int]:
+        """Address and size, of which somebody else takes care from now on.
+
+        Raises:
+            BlockFreedError, BlockBusyError: as `free`.
+        """
+        with self._allocator._lock:
+            self._check()
+            self._refuse_views()
+            self._bytes = 0
+            return self._blocks.owned.popitem()
 
     def _shorten(self, keep: int) -> None:
         blocks = self._blocks
@@ -329,11 +335,7 @@ class ScalableBlock(_lib.Uncopied):
             self._check()
             if keep >= self._bytes:
                 return
-            if blocks.exports:
-                alive = (
-                    f"{blocks.exports} view{'s' if blocks.exports > 1 else ''} of {self!r} alive"
-                )
-                raise BlockBusyError(f"{alive}; release what view() gave first")
+            self._refuse_views()
             if keep == 0:
                 self._bytes = 0
                 blocks.give_back()
@@ -349,133 +351,3 @@ class ScalableBlock(_lib.Uncopied):
     def __repr__(self) -> str:
         size = f"{self._bytes:,} B" if self._bytes else "freed"
         return f"<ScalableBlock at {self._address:#x}: {size}>"
-
-
-class RecyclableMemory(Memory):
-    """A memory that owns blocks of a scalable allocator, and gives all of them back at once.
-
-    Without an allocator it is *plain*: each block is one of Python's own allocator and goes back
-    there, as a program would do that has no recyclable memory. All else is the same.
-
-    `next_n` takes a block and adds it at the end. `recycle` gives the blocks back; while somebody
-    has a view of one (from `next_n`, `views` or a Reader's `pieces`), it raises BlockBusyError and
-    changes nothing. A memory that is dropped gives its blocks back with the last view.
-
-    Example:
-        with ScalableAllocator() as allocator:
-            frame = RecyclableMemory(allocator)
-            frame.next_n(4)[:] = b"abcd"
-            frame.recycle()
-    """
-
-    def __init__(self, allocator: ScalableAllocator | None) -> None:
-        """Makes a memory without buffers.
-
-        Args:
-            allocator: where blocks come from; None: the memory is plain.
-        """
-        super().__init__()
-        self._blocks = _Blocks(_PlainBlocks() if allocator is None else allocator)
-
-    @property
-    def allocator(self) -> ScalableAllocator | None:
-        """Where blocks come from; None: the memory is plain."""
-        source = self._blocks.allocator
-        return source if isinstance(source, ScalableAllocator) else None
-
-    def clone(self, other: Memory) -> None:
-        """Adds copies of another memory's buffers, in as many segments, which this one owns.
-
-        Raises:
-            OutOfMemoryError, StateError: as `next_n`; nothing is added then.
-        """
-        copies: list[memoryview] = []
-        taken: list[int] = []
-        views = other.views()  # under its lock, which nobody waits for who has this one's
-        with self._lock:
-            blocks = self._blocks
-            try:
-                for view in views:
-                    if view.nbytes == 0:
-                        copies.append(view)
-                        continue
-                    taken.append(blocks.allocator._take(view.nbytes))
-                    blocks.owned[taken[-1]] = view.nbytes
-                    copies.append(as_bytes_view(blocks.export(taken[-1])))
-                    copies[-1][:] = view
-                self.push(*copies)
-            except BaseException:
-                copies.clear()
-                for address in taken:
-                    blocks.allocator._give(address, blocks.owned.pop(address))
-                raise
-
-    def next_n(self, size: SupportsIndex) -> memoryview:
-        """Takes a block, adds it at the end, and gives its bytes, which are not zeroed.
-
-        Raises:
-            InvalidError: size is 0 or negative.
-            OutOfMemoryError: the allocator has no memory (LimitError: it has reached its limit).
-            StateError: the allocator is closed.
-        """
-        number = _lib.as_index(size, "size")
-        with self._lock:
-            address = self._blocks.allocator._take(number)
-            self._blocks.owned[address] = number
-            self.push(self._blocks.export(address))
-            return self._views[-1][:]
-
-    def recycle(self) -> None:
-        """Gives all blocks back and forgets all buffers. Readers of this memory are out of date.
-
-        Raises:
-            BlockBusyError: somebody has a view of a block.
-        """
-        with self._lock:
-            blocks = self._blocks
-            starts = sorted(blocks.owned)
-            found = [self._place_of(view, starts) for view in self._views]
-            self._views.clear()
-            self._kept.clear()
-            if blocks.exports:
-                alive = blocks.exports
-                self._restore(found)
-                raise BlockBusyError(
-                    f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive;"
-                    " release them before recycling"
-                )
-            super().reset()
-            blocks.give_back()
-
-    def reset(self) -> None:
-        """As recycle."""
-        self.recycle()
-
-    def _place_of(self, view: memoryview, starts: list[int]) -> memoryview | tuple[int, int, int]:
-        """A view that is not of a block; or block, offset and size of one that is.
-
-        `starts` has the addresses of all blocks, ascending.
-        """
-        if view.nbytes == 0:
-            return view
-        address = int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
-        before = bisect_right(starts, address)
-        block = starts[before - 1] if before else 0
-        if before and address < block + self._blocks.owned[block]:
-            return block, address - block, view.nbytes
-        return view
-
-    def _restore(self, found: list[memoryview | tuple[int, int, int]]) -> None:
-        """Puts the views of blocks into the lists again; C still has its own."""
-        for place in found:
-            if isinstance(place, tuple):
-                block, offset, size = place
-                view = memoryview(self._blocks.export(block)).cast("B")[offset : offset + size]
-            else:
-                view = place
-            self._views.append(view)
-            self._kept.append(ffi.from_buffer(view))
-
-    def __repr__(self) -> str:
-        owned, kind = len(self._blocks.owned), "plain, " if self.allocator is None else ""
-        return f"<RecyclableMemory: {kind}{self.size_bytes:,} B, {owned:,} blocks owned>"

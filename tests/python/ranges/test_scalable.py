@@ -270,6 +270,37 @@ def test_a_block_is_taken_shortened_and_freed() -> None:
         allocator.verify()
 
 
+def test_a_block_is_added_to_a_memory() -> None:
+    with sw.ScalableAllocator() as allocator, sw.ScalableAllocator() as other:
+        frame = sw.RecyclableMemory(allocator)
+        frame.next_n(2)[:] = b"ab"
+        block = allocator.alloc(3)
+        block.view()[:] = b"cde"
+        frame.add(block)
+        assert (frame.to_bytes(), len(frame), block.freed) == (b"abcde", 2, True)
+        assert allocator.stats().taken_bytes == 5  # it stays taken, and the block cannot free it
+        for use in (block.free, block.view, lambda: block.shrink(1), lambda: frame.add(block)):
+            with pytest.raises(sw.BlockFreedError, match="added to a memory"):
+                use()
+        viewed = allocator.alloc(4)
+        view = viewed.view()
+        with pytest.raises(sw.BlockBusyError, match="1 view of"):
+            frame.add(viewed)
+        view.release()
+        foreign = other.alloc(1)
+        with pytest.raises(sw.InvalidError, match="another allocator"):
+            frame.add(foreign)
+        with pytest.raises(sw.InvalidError, match="another allocator"):
+            sw.RecyclableMemory(None).add(foreign)
+        frame.add(viewed)
+        frame.add(allocator.alloc(2))  # nobody has this block any more, and its bytes stay
+        gc.collect()
+        assert allocator.stats().taken_bytes == 11
+        frame.recycle()
+        assert (allocator.stats().taken_bytes, other.stats().taken_bytes) == (0, 1)
+        foreign.free()
+
+
 def test_a_block_that_was_freed() -> None:
     allocator = sw.ScalableAllocator()
     block = allocator.alloc(100)

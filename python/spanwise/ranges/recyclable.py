@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that owns blocks, of a scalable allocator or plain ones, and gives all back at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any, SupportsIndex
+
+from spanwise import _lib
+from spanwise._lib import ffi
+from spanwise.errors import BlockBusyError, InvalidError, OutOfMemoryError
+from spanwise.ranges.memory import Memory, as_bytes_view
+from spanwise.ranges.scalable import Blocks, ScalableAllocator, ScalableBlock
+
+
+class _PlainBlocks:
+    """Blocks of Python's own allocator, one by one: nothing stays for the next request."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Any] = {}
+
+    def _take(self, size: int) -> int:
+        if size == 0:
+            raise InvalidError("a request of size 0: ask for 1 or more")
+        try:
+            block = ffi.new("unsigned char[]", size)
+        except (MemoryError, OverflowError) as error:
+            raise OutOfMemoryError(f"no memory for {size:,} bytes") from error
+        address = int(ffi.cast("uintptr_t", block))
+        self._kept[address] = block
+        return address
+
+    def _give(self, address: int, size: int) -> None:
+        del size
+        del self._kept[address]
+
+
+class RecyclableMemory(Memory):
+    """A memory that owns blocks of a scalable allocator, and gives all of them back at once.
+
+    Without an allocator it is *plain*: each block is one of Python's own allocator and goes back
+    there, as a program would do that has no recyclable memory. All else is the same.
+
+    `next_n` takes a block and adds it at the end. `recycle` gives the blocks back; while somebody
+    has a view of one (from `next_n`, `views` or a Reader's `pieces`), it raises BlockBusyError and
+    changes nothing. A memory that is dropped gives its blocks back with the last view.
+
+    Example:
+        with ScalableAllocator() as allocator:
+            frame = RecyclableMemory(allocator)
+            frame.next_n(4)[:] = b"abcd"
+            frame.recycle()
+    """
+
+    def __init__(self, allocator: ScalableAllocator | None) -> None:
+        """Makes a memory without buffers.
+
+        Args:
+            allocator: where blocks come from; None: the memory is plain.
+        """
+        super().__init__()
+        self._blocks = Blocks(_PlainBlocks() if allocator is None else allocator)
+
+    @property
+    def allocator(self) -> ScalableAllocator | None:
+        """Where blocks come from; None: the memory is plain."""
+        source = self._blocks.allocator
+        return source if isinstance(source, ScalableAllocator) else None
+
+    def clone(self, other: Memory) -> None:
+        """Adds copies of another memory's buffers, in as many segments, which this one owns.
+
+        Raises:
+            OutOfMemoryError, StateError: as `next_n`; nothing is added then.
+        """
+        copies: list[memoryview] = []
+        taken: list[int] = []
+        views = other.views()  # under its lock, which nobody waits for who has this one's
+        with self._lock:
+            blocks = self._blocks
+            try:
+                for view in views:
+                    if view.nbytes == 0:
+                        copies.append(view)
+                        continue
+                    taken.append(blocks.allocator._take(view.nbytes))
+                    blocks.owned[taken[-1]] = view.nbytes
+                    copies.append(as_bytes_view(blocks.export(taken[-1])))
+                    copies[-1][:] = view
+                self.push(*copies)
+            except BaseException:
+                copies.clear()
+                for address in taken:
+                    blocks.allocator._give(address, blocks.owned.pop(address))
+                raise
+
+    def next_n(self, size: SupportsIndex) -> memoryview:
+        """Takes a block, adds it at the end, and gives its bytes, which are not zeroed.
+
+        Raises:
+            InvalidError: size is 0 or negative.
+            OutOfMemoryError: the allocator has no memory (LimitError: it has reached its limit).
+            StateError: the allocator is closed.
+        """
+        number = _lib.as_index(size, "size")
+        with self._lock:
+            address = self._blocks.allocator._take(number)
+            self._blocks.owned[address] = number
+            self.push(self._blocks.export(address))
+            return self._views[-1][:]
+
+    def add(self, block: ScalableBlock) -> None:
+        """Adds a block at the end, and owns it from now on: the block itself counts as freed.
+
+        Raises:
+            InvalidError: it is of another allocator, or the memory is plain.
+            BlockFreedError: it was freed, or added before.
+            BlockBusyError: a view of it is alive.
+        """
+        with self._lock:
+            if block._allocator is not self._blocks.allocator:
+                raise InvalidError(f"{block!r} is of another allocator than {self!r}")
+            address, size = block._hand_over()
+            self._blocks.owned[address] = size
+            self.push(self._blocks.export(address))
+
+    def recycle(self) -> None:
+        """Gives all blocks back and forgets all buffers. Readers of this memory are out of date.
+
+        Raises:
+            BlockBusyError: somebody has a view of a block.
+        """
+        with self._lock:
+            blocks = self._blocks
+            starts = sorted(blocks.owned)
+            found = [self._place_of(view, starts) for view in self._views]
+            self._views.clear()
+            self._kept.clear()
+            if blocks.exports:
+                alive = blocks.exports
+                self._restore(found)
+                raise BlockBusyError(
+                    f"{alive} view{'s' if alive > 1 else ''} of blocks of {self!r} are alive;"
+                    " release them before recycling"
+                )
+            super().reset()
+            blocks.give_back()
+
+    def reset(self) -> None:
+        """As recycle."""
+        self.recycle()
+
+    def _place_of(self, view: memoryview, starts: list[int]) -> memoryview | tuple[int, int, int]:
+        """A view that is not of a block; or block, offset and size of one that is.
+
+        `starts` has the addresses of all blocks, ascending.
+        """
+        if view.nbytes == 0:
+            return view
+        address = int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
+        before = bisect_right(starts, address)
+        block = starts[before - 1] if before else 0
+        if before and address < block + self._blocks.owned[block]:
+            return block, address - block, view.nbytes
+        return view
+
+    def _restore(self, found: list[memoryview | tuple[int, int, int]]) -> None:
+        """Puts the views of blocks into the lists again; C still has its own."""
+        for place in found:
+            if isinstance(place, tuple):
+                block, offset, size = place
+                view = memoryview(self._blocks.export(block)).cast("B")[offset : offset + size]
+            else:
+                view = place
+            self._views.append(view)
+            self._kept.append(ffi.from_buffer(view))
+
+    def __repr__(self) -> str:
+        owned, kind = len(self._blocks.owned), "plain, " if self.allocator is None else ""
+        return f"<RecyclableMemory: {kind}{self.size_bytes:,} B, {owned:,} blocks owned>"
