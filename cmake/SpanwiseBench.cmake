@@ -6,6 +6,7 @@
 #   bench_spanwise       the library, linked statically;  bench_spanwise_bare: without checks
 #   bench_arenas         arenas and pools, beside a loop that bumps and clears; a message server
 #   bench_ranges         range allocators, beside plain references in C
+#   bench_gomem          the benchmark cases of the Go library GoMem, on ours
 #   bench_collectors     our collector: ROW SIZE prints one figure;  bench_collectors_boehm: the same on Debian's libgc
 #   bench_buffers        multi-buffer memory and readers, beside plain ones in C
 #   bench_peer_<name>    another allocator, linked: Debian's mimalloc if it is there, and what the
@@ -116,6 +117,11 @@ target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
                                     "${bench_dir}/ranges/reference_two.c"
                                     "${bench_dir}/ranges/reference_buddy.c")
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
+
+# The benchmark cases of that library on ours.
+bench_program(bench_gomem "${bench_dir}/gomem/bench_gomem.cc" spanwise_static)
+target_sources(bench_gomem PRIVATE "${bench_dir}/gomem/cases_memory.cc"
+                                   "${bench_dir}/gomem/cases_blocks.cc")
 
 # Arenas and pools, beside a loop that bumps and clears, and the heap.
 bench_program(bench_arenas "${bench_dir}/arenas/bench_arenas.cc" spanwise_static m)

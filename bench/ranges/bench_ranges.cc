@@ -96,9 +96,8 @@ template <typename Range> void pair(State &state, uint64_t size) {
     }
 }
 
-// Every other piece of random size is free: 10,000 holes and a large one behind them.
-template <typename Range> void fragmented(State &state) {
-    Range range(128 * MIB);
+// Every other piece of random size is free: 10,000 holes and a large one behind them. Returns sizes to ask for.
+template <typename Range> std::vector<uint64_t> make_holes(Range &range) {
     uint64_t seed = 20261122;
     std::vector<uint64_t> at, size;
     for (size_t i = 0; i < 2 * HOLES; i++) {
@@ -107,6 +106,12 @@ template <typename Range> void fragmented(State &state) {
     }
     for (size_t i = 0; i < HOLES; i++) range.free(at[2 * i], size[2 * i]);
     for (size_t i = 0; i < SIZES; i++) size[i] = 1 + next(&seed) % PIECE_MAX;
+    return size;
+}
+
+template <typename Range> void fragmented(State &state) {
+    Range range(128 * MIB);
+    const std::vector<uint64_t> size = make_holes(range);
     size_t i = 0;
     double refused = 0;
     for (auto _ : state) {
@@ -124,23 +129,19 @@ template <typename Range> void fragmented(State &state) {
 template <typename Range> void replaced(State &state) {
     constexpr size_t LIVE = 256;
     Range range(128 * MIB);
-    uint64_t seed = 20261122;
-    std::vector<uint64_t> at, size;
-    for (size_t i = 0; i < 2 * HOLES; i++) {
-        size.push_back(1 + next(&seed) % PIECE_MAX);
-        at.push_back(range.alloc(size[i]));
-    }
-    for (size_t i = 0; i < HOLES; i++) range.free(at[2 * i], size[2 * i]);
-    for (size_t i = 0; i < SIZES; i++) size[i] = 1 + next(&seed) % PIECE_MAX;
+    const std::vector<uint64_t> size = make_holes(range);
     uint64_t live[LIVE], lived[LIVE];
     for (size_t i = 0; i < LIVE; i++) live[i] = range.alloc(lived[i] = size[i]);
     size_t i = LIVE;
+    double refused = 0;
     for (auto _ : state) {
         size_t slot = i % LIVE;
         if (live[slot] != NONE) range.free(live[slot], lived[slot]);
         lived[slot] = size[i++ % SIZES];
         live[slot] = range.alloc(lived[slot]);
+        refused += live[slot] == NONE;
     }
+    state.counters["refused"] = refused;
 }
 
 template <typename Range> void sequence(State &state) {
@@ -180,10 +181,14 @@ void add(const char *contender, const char *row, void (*run)(State &)) {
     benchmark::RegisterBenchmark((std::string(contender) + "/range/" + row).c_str(), run);
 }
 
-template <typename Range> void add_rows() {
-    add(Range::name(), "pair", [](State &state) { pair<Range>(state, MIB); });
+template <typename Range> void add_hole_rows() {
     add(Range::name(), "fragmented", fragmented<Range>);
     add(Range::name(), "replaced", replaced<Range>);
+}
+
+template <typename Range> void add_rows() {
+    add(Range::name(), "pair", [](State &state) { pair<Range>(state, MIB); });
+    add_hole_rows<Range>();
     add(Range::name(), "sequence", sequence<Range>);
     add(Range::name(), "find", find<Range>);
 }
@@ -194,8 +199,9 @@ template <typename Range> void add_own_rows() {
     add(Range::name(), "largest_hole", largest_hole<Range>);
 }
 
-template <typename Range> void add_buddy_row() {
+template <typename Range> void add_buddy_rows() {
     add(Range::name(), "buddy_pair", [](State &state) { pair<Range>(state, 512 * MIB); });
+    add_hole_rows<Range>();
 }
 
 } // namespace
@@ -206,8 +212,8 @@ int main(int argc, char **argv) {
     add_own_rows<Ours<SW_RANGE_TWO>>();
     add_rows<Single>();
     add_rows<Two>();
-    add_buddy_row<Ours<SW_RANGE_BUDDY>>();
-    add_buddy_row<Buddy>();
+    add_buddy_rows<Ours<SW_RANGE_BUDDY>>();
+    add_buddy_rows<Buddy>();
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     benchmark::RunSpecifiedBenchmarks();

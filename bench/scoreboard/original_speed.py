@@ -6,8 +6,9 @@ the reference and the original's two builds (default, and tag twotree), one afte
 CPU time of a thread (of the original's collector only what runs in that thread counts). The
 verdict of a row is `slower` where ours or the reference takes longer than the original; a reference
 that does would be no fair one. Then all benchmark cases of the original, run once in both builds as
-its own `go test` times them, beside the figures on record (bench/gomem/recorded.json), which are
-never scored. With a pattern of rows only those run, and none of the original's own cases.
+its own `go test` times them, beside ours (original_cases.py) and the figures on record
+(bench/gomem/recorded.json), which are never scored. With a pattern of rows only those run, and none
+of the original's own cases.
 
 Nothing of the library is copied or kept: a harness of ours (bench/gomem) is built in a temporary
 folder against the directory.
@@ -34,7 +35,8 @@ from runner.errors import BenchError
 from runner.patterns import choose
 from runner.text import text_table
 
-from scoreboard.beside_reference import Bench
+from scoreboard import original_cases
+from scoreboard.beside_reference import BUILD, Bench
 from scoreboard.loop_speed import Setting
 
 HARNESS = Path(__file__).resolve().parents[1] / "gomem"
@@ -169,15 +171,10 @@ def parse_cases(text: str) -> dict[str, float]:
 
 
 def _cases_table(library: Path, quick: bool) -> str:
-    recorded = json.loads((HARNESS / "recorded.json").read_text(encoding="utf-8"))["cases"]
     words = ["test", "-run", "^$", "-bench", ".", "-benchtime", "1x" if quick else "50ms"]
     now = {tag: parse_cases(_go([*words, "-tags", tag, "."], library)) for tag in TAGS}
-    lines = []
-    for name in sorted({*recorded, *now["treap"], *now["twotree"]}):
-        pairs = [(now[tag].get(name), recorded.get(name, {}).get(tag)) for tag in TAGS]
-        lines.append((name, *("-" if t is None else f"{t:.4g}" for pair in pairs for t in pair)))
-    head = ("the original's own case", "treap now", "on record", "twotree now", "on record")
-    return text_table(head, lines)
+    ours = original_cases.own_times(BUILD, rounds=1, quick=quick)
+    return original_cases.cases_table(ours, now)
 
 
 def compare(

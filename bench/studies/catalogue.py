@@ -113,6 +113,16 @@ STUDIES = {
         "how much room placements need beyond what is live, beside Robson's bound",
         PACKAGE,
     ),
+    "holes": Study(
+        "studies.holes",
+        "what a request costs in a pool of 10,000 holes, by back end, beside plain references",
+        BENCHES,
+    ),
+    "original-cases": Study(
+        "studies.original_cases",
+        "what the benchmark cases of the Go library GoMem take on ours, beside its figures",
+        BENCHES,
+    ),
     "gc-headroom": Study(
         "studies.gc_figures.headroom",
         "what the collector's headroom buys: time, peak and pauses at 25 to 400 percent",
