@@ -110,9 +110,11 @@ def beside_live(setting: Setting, key: str, peer: str) -> float:
         key: collections, or pause_ns.
         peer: whose heap has the objects otherwise: Go's, or ours.
     """
-    measure = collector_speed.go if peer == "Go" else collector_speed.ours
-    theirs = measure(MESSAGES, setting, key)
-    return collector_speed.ours(IN_ARENAS, setting, key) / theirs
+    if peer == "Go":
+        theirs = collector_speed.go(MESSAGES, setting)[0]
+    else:
+        theirs = collector_speed.ours(MESSAGES, setting)
+    return collector_speed.ours(IN_ARENAS, setting)[key] / theirs[key]
 
 
 ROWS = (

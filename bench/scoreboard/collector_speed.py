@@ -3,9 +3,10 @@
 
 Each figure is one run of a process of its own: bench_collectors, bench_collectors_boehm (Debian's
 libgc-dev) or the program of bench/collectors/go. They make the same objects from the same random
-numbers, with huge pages off, and ours runs right after the peer. A collection marks and sweeps, on
-all sides. Boehm's counts with one marker and with two, and the better one is taken. A peer that is
-not there leaves its rows `no peer`. Exit 1: a limit is missed.
+numbers, with huge pages off, and ours runs right after the peer. Rows of the same programs and
+input share their runs. A collection marks and sweeps, on all sides. Boehm's counts with one marker
+and with two, and the better one is taken. A peer that is not there leaves its rows `no peer`. Exit
+1: a limit is missed.
 
 Examples:
     ./dev bench --scoreboard --rows 'gc*'           all rows, a quarter of an hour
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -26,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.errors import BenchError, NoPeerError
@@ -104,8 +106,8 @@ def told(
         raise BenchError(f"{program.name} {case.row}: {error}") from None
 
 
-def ours(case: Case, setting: Setting, key: str) -> float:
-    """A figure of ours.
+def ours(case: Case, setting: Setting) -> dict[str, float]:
+    """A run of ours.
 
     Raises:
         BenchError: the program is not there, or failed.
@@ -113,7 +115,7 @@ def ours(case: Case, setting: Setting, key: str) -> float:
     program = BUILD / "bench_collectors"
     if not program.is_file():
         raise BenchError(f"{program}: not there; ./dev bench builds it")
-    return told(program, case, setting)[key]
+    return told(program, case, setting)
 
 
 @functools.cache
@@ -135,13 +137,13 @@ def go_program(experiment: str) -> Path:
     return out
 
 
-def go(case: Case, setting: Setting, key: str, experiment: str = "greenteagc") -> float:
-    """A figure of Go."""
-    return told(go_program(experiment), case, setting)[key]
+def go(case: Case, setting: Setting, experiment: str = "greenteagc") -> list[dict[str, float]]:
+    """A run of Go."""
+    return [told(go_program(experiment), case, setting)]
 
 
-def boehm(case: Case, setting: Setting, key: str) -> float:
-    """The better figure of one marker and of two.
+def boehm(case: Case, setting: Setting) -> list[dict[str, float]]:
+    """A run with one marker, and one with two.
 
     Raises:
         NoPeerError: it was not there when the benches were built.
@@ -149,65 +151,98 @@ def boehm(case: Case, setting: Setting, key: str) -> float:
     program = BUILD / "bench_collectors_boehm"
     if not program.is_file():
         raise NoPeerError("there is no bench_collectors_boehm: Debian's libgc-dev brings it")
-    return min(told(program, case, setting, {"GC_MARKERS": n})[key] for n in ("1", "2"))
+    return [told(program, case, setting, {"GC_MARKERS": n}) for n in ("1", "2")]
 
 
-def _best(case: Case, setting: Setting, key: str) -> float:
-    return min(go(case, setting, key), boehm(case, setting, key))
+def _both(case: Case, setting: Setting) -> list[dict[str, float]]:
+    return [*go(case, setting), *boehm(case, setting)]
 
 
-def _over(
-    name: str,
-    case: Case,
-    key: str,
-    peer: Callable[[Case, Setting, str], float],
-    its_case: Case | None = None,
-) -> Row:
+Peer = Callable[[Case, Setting], list[dict[str, float]]]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What programs told, run after run. Rows that look at other figures of them share them.
+
+    Attributes:
+        case: of ours.
+        peer: runs right before ours; None: nobody.
+        its_case: of the peer; None: as ours.
+        done: per run what ours told, and what each of the peers did.
+    """
+
+    case: Case
+    peer: Peer | None = None
+    its_case: Case | None = None
+    done: list[tuple[dict[str, float], list[dict[str, float]]]] = field(default_factory=list)
+
+    def number(
+        self, number: int, setting: Setting
+    ) -> tuple[dict[str, float], list[dict[str, float]]]:
+        """Run `number`, from 0 on."""
+        while len(self.done) <= number:
+            theirs = self.peer(self.its_case or self.case, setting) if self.peer else []
+            self.done.append((ours(self.case, setting), theirs))
+        return self.done[number]
+
+
+def _over(name: str, runs: Runs, key: str, first: bool = False) -> Row:
+    """A row of ours over the least of the peers, or over the first of them, which is Go."""
+    numbers = itertools.count()
+
     def measure(setting: Setting) -> float:
-        theirs = peer(its_case or case, setting, key)
-        return ours(case, setting, key) / theirs
+        mine, theirs = runs.number(next(numbers), setting)
+        return mine[key] / min(one[key] for one in (theirs[:1] if first else theirs))
 
     return Row(name, "x", measure)
 
 
-def _alone(name: str, unit: str, case: Case, key: str) -> Row:
-    return Row(name, unit, lambda setting: ours(case, setting, key))
+def _alone(name: str, unit: str, runs: Runs, key: str) -> Row:
+    numbers = itertools.count()
+    return Row(name, unit, lambda setting: runs.number(next(numbers), setting)[0][key])
 
 
-def _each(name: str, case: Case, key: str) -> Row:
+def _each(name: str, case: Case, runs: Runs, key: str) -> Row:
+    numbers = itertools.count()
+
     def measure(setting: Setting) -> float:
-        return ours(case, setting, key) / (case.size if setting.judged else case.quick)
+        told_ns = runs.number(next(numbers), setting)[0][key]
+        return told_ns / (case.size if setting.judged else case.quick)
 
     return Row(name, "ns", measure)
 
 
 _old_go = functools.partial(go, experiment="nogreenteagc")
+_trees_18, _trees_20, _gcbench = (Runs(case, _both) for case in (TREES, TREES_20, GCBENCH))
+_barrier, _steps = Runs(BARRIER), Runs(STEPS)
 
 ROWS = (
-    _over("random 1 M, Go Green Tea", RANDOM_1M, "cpu_ns", go),
-    _over("random 5 M, Go Green Tea", RANDOM_5M, "cpu_ns", go),
-    _over("random 5 M, Go without Green Tea", RANDOM_5M, "cpu_ns", _old_go),
-    _over("random 5 M, Boehm", RANDOM_5M, "cpu_ns", boehm),
-    _each("random 5 M, an object", RANDOM_5M, "cpu_ns"),
-    _over("list 1 M, best", LIST, "wall_ns", _best),
-    _over("shuffled list 1 M, best", SHUFFLED, "wall_ns", _best),
-    _over("tree 1 M, Boehm", TREE, "cpu_ns", boehm),
-    _over("binary-trees 18, CPU", TREES, "cpu_ns", _best),
-    _over("binary-trees 18, elapsed", TREES, "wall_ns", _best),
-    _over("binary-trees 18, peak", TREES, "peak_kib", go),
-    _over("binary-trees 20, CPU", TREES_20, "cpu_ns", _best),
-    _over("binary-trees 20, elapsed", TREES_20, "wall_ns", _best),
-    _over("binary-trees 20, peak", TREES_20, "peak_kib", go),
-    _over("GCBench, CPU", GCBENCH, "cpu_ns", _best),
-    _over("GCBench, elapsed", GCBENCH, "wall_ns", _best),
-    _over("GCBench, peak", GCBENCH, "peak_kib", go),
-    _over("new 16 B, Go", NEW_16, "cpu_ns", go),
-    _over("new 16 B, Boehm", NEW_16, "cpu_ns", boehm),
-    _over("new 16 B by calls, Boehm", NEW_16_CALLS, "cpu_ns", boehm, NEW_16),
-    _over("new 16 B, Boehm in line", NEW_16, "cpu_ns", boehm, NEW_16_INLINE),
-    _alone("write barrier", "ns", BARRIER, "more_ns"),
-    _alone("longest step", "ms", STEPS, "longest_ms"),
-    _alone("marking in steps", "x", STEPS, "mark_ratio"),
+    _over("random 1 M, Go Green Tea", Runs(RANDOM_1M, go), "cpu_ns"),
+    _over("random 5 M, Go Green Tea", Runs(RANDOM_5M, go), "cpu_ns"),
+    _over("random 5 M, Go without Green Tea", Runs(RANDOM_5M, _old_go), "cpu_ns"),
+    _over("random 5 M, Boehm", Runs(RANDOM_5M, boehm), "cpu_ns"),
+    _each("random 5 M, an object", RANDOM_5M, Runs(RANDOM_5M), "cpu_ns"),
+    _over("list 1 M, best", Runs(LIST, _both), "wall_ns"),
+    _over("shuffled list 1 M, best", Runs(SHUFFLED, _both), "wall_ns"),
+    _over("tree 1 M, Boehm", Runs(TREE, boehm), "cpu_ns"),
+    _over("binary-trees 18, CPU", _trees_18, "cpu_ns"),
+    _over("binary-trees 18, elapsed", _trees_18, "wall_ns"),
+    _over("binary-trees 18, peak", _trees_18, "peak_kib", first=True),
+    _over("binary-trees 20, CPU", _trees_20, "cpu_ns"),
+    _over("binary-trees 20, elapsed", _trees_20, "wall_ns"),
+    _over("binary-trees 20, peak", _trees_20, "peak_kib", first=True),
+    _over("GCBench, CPU", _gcbench, "cpu_ns"),
+    _over("GCBench, elapsed", _gcbench, "wall_ns"),
+    _over("GCBench, peak", _gcbench, "peak_kib", first=True),
+    _over("new 16 B, Go", Runs(NEW_16, go), "cpu_ns"),
+    _over("new 16 B, Boehm", Runs(NEW_16, boehm), "cpu_ns"),
+    _over("new 16 B by calls, Boehm", Runs(NEW_16_CALLS, boehm, NEW_16), "cpu_ns"),
+    _over("new 16 B, Boehm in line", Runs(NEW_16, boehm, NEW_16_INLINE), "cpu_ns"),
+    _alone("write barrier", "ns", _barrier, "more_ns"),
+    _alone("write barrier by calls", "ns", _barrier, "call_more_ns"),
+    _alone("longest step", "ms", _steps, "longest_ms"),
+    _alone("marking in steps", "x", _steps, "mark_ratio"),
 )
 
 

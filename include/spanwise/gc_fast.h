@@ -37,6 +37,7 @@ typedef struct sw_gc_maker {
     uint32_t bin_type;    /* of the bin, where such an object may be taken */
     uint32_t clear_bytes; /* of its slot; 0: it has no pointers */
     uint32_t type;
+    const uint32_t *phase; /* sw_gc_phase */
 } __attribute__((aligned(16))) sw_gc_maker;
 
 SW_API extern const uint32_t sw_gc_abi_1;
@@ -46,6 +47,14 @@ __attribute__((used)) static const uint32_t *const sw_gc_abi_needed = &sw_gc_abi
  * of the collector. It needs no end, and may be copied. In the child of a fork it goes on if its thread does. Errors:
  * SW_INVALID: no such type, or maker is NULL; SW_NOMEM: the thread can have no cache of the heap. */
 SW_API sw_status sw_gc_maker_begin(sw_gc *gc, uint32_t type, sw_gc_maker *maker);
+
+/* Writes a pointer into an object of the heap, as sw_gc_write does, by any maker of the collector that the thread has. */
+SW_GC_INLINE void sw_gc_fast_write(const sw_gc_maker *maker, void *at, void *value) {
+    if (__builtin_expect(__atomic_load_n(maker->phase, __ATOMIC_RELAXED) == SW_GC_MARKING, 0))
+        sw_gc_write(maker->gc, at, value);
+    else
+        *(void **)at = value;
+}
 
 /* Clears what a slot had before. */
 SW_GC_INLINE void sw_gc_maker_clear(char *p, uint32_t bytes) {

@@ -8,11 +8,21 @@ static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
     sw_os_lock_release(&gc->lock);
 }
 
+/* While a cycle marks, or on a handle that is no live collector. */
+static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
+    if (*word != NULL) keep(gc, (uintptr_t)*word);
+    *word = value;
+}
+
+/* The only call is the last thing done, so that an idle store saves no register. */
 void sw_gc_write(sw_gc *gc, void *at, void *value) {
     void **word = at;
-    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
-    if (sw_unlikely(sw_gc_phase_seen(gc) == SW_GC_MARKING) && *word != NULL)
-        keep(gc, (uintptr_t)*word);
+    if (sw_unlikely(!sw_handle_lives(gc, offsetof(sw_gc, mark), SW_HANDLE_GC)) ||
+        sw_unlikely(sw_gc_phase_seen(gc) == SW_GC_MARKING)) {
+        write_kept(gc, word, value);
+        return;
+    }
     *word = value;
 }
 

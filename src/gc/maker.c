@@ -25,7 +25,8 @@ sw_status sw_gc_maker_begin(sw_gc *gc, uint32_t type, sw_gc_maker *maker) {
                            .bytes = layout->bytes,
                            .bin_type = layout->bin_type,
                            .clear_bytes = layout->scan ? cache->bins[layout->span_class].bytes : 0,
-                           .type = type};
+                           .type = type,
+                           .phase = &gc->phase};
     sw_os_lock_release(&gc->lock);
     return SW_OK;
 }

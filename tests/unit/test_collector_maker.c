@@ -163,7 +163,7 @@ static void test_steps(void) {
     for (int i = 0; i < NODES; i++) {
         void **made = sw_gc_make(&maker);
         if (i % 2 == 0) {
-            sw_gc_write(gc, made, head[0]);
+            sw_gc_fast_write(&maker, made, head[0]);
             head[0] = made;
         }
         if (i % 50 != 0) continue;
@@ -195,7 +195,7 @@ static void *grow_list(void *arg) {
     for (int i = 0; i < OF_A_THREAD; i++) {
         void **made = sw_gc_make(&maker);
         CHECK(made != NULL && *made == NULL);
-        sw_gc_write(shared_gc, made, *head);
+        sw_gc_fast_write(&maker, made, *head);
         *head = made;
     }
     CHECK_EQ(sw_gc_leave(shared_gc), SW_OK);
