@@ -10,7 +10,7 @@ its own `go test` times them, beside ours (original_cases.py) and the figures on
 (bench/gomem/recorded.json), which are never scored. With a pattern of rows only those run, and none
 of the original's own cases.
 
-Nothing of the library is copied or kept: a harness of ours (bench/gomem) is built in a temporary
+Nothing of the library is copied or kept: a harness of ours (bench/gomem/go) is built in a temporary
 folder against the directory.
 
 Example:
@@ -39,7 +39,7 @@ from scoreboard import original_cases
 from scoreboard.beside_reference import BUILD, Bench
 from scoreboard.loop_speed import Setting
 
-HARNESS = Path(__file__).resolve().parents[1] / "gomem"
+HARNESS = Path(__file__).resolve().parents[1] / "gomem/go"
 TAGS = ("treap", "twotree")
 """The original's builds; it knows the second word as a build tag, and ignores the first."""
 SLACK = 1.05

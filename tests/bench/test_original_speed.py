@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from pathlib import Path
 
 import pytest
 from runner.errors import BenchError
-from scoreboard import cli, original_speed
+from scoreboard import cli, original_cases, original_speed
+
+from tests.bench.tools import BENCH
 
 TOLD = """goos: linux
 BenchmarkBuddyAlloc-2      1000000          61.67 ns/op      0 B/op    0 allocs/op
@@ -35,6 +36,11 @@ def test_every_row_is_one_of_the_harness() -> None:
     assert {f"{row.subject}/{row.row}" for row in original_speed.ROWS} == rows
 
 
+def test_the_harness_has_what_go_takes_and_nothing_else() -> None:
+    """Go refuses to build a folder with C++ in it."""
+    assert {file.name for file in original_speed.HARNESS.iterdir()} == {"go.mod", "main.go"}
+
+
 def test_defect_10_a_row_says_which_tree_it_times() -> None:
     """GoMem's rows named after two trees run one code, on a pool with one hole in most of them."""
     rows = [row for row in original_speed.ROWS if row.subject == "range" and row.ours != "buddy"]
@@ -49,7 +55,7 @@ def test_defect_10_a_row_says_which_tree_it_times() -> None:
             ("twotree", ("two", "reference_two")),
         )
     }
-    source = (original_speed.HARNESS.parent / "ranges/bench_ranges.cc").read_text(encoding="utf-8")
+    source = (BENCH / "ranges/bench_ranges.cc").read_text(encoding="utf-8")
     made = re.findall(r"^    add_(?:own_)?rows<([\w<>]+)>\(\);", source, re.MULTILINE)
     assert {"Ours<SW_RANGE_SINGLE>", "Ours<SW_RANGE_TWO>", "Single", "Two"} <= set(made)
     assert len(made) == len(set(made))
@@ -112,8 +118,7 @@ def test_verdicts_stand_before_the_library(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_all_cases_on_record() -> None:
-    text = (original_speed.HARNESS / "recorded.json").read_text(encoding="utf-8")
-    cases = json.loads(text)["cases"]
+    cases = original_cases.recorded()
     assert len(cases) == 72
     assert cases["BuddyAlloc"] == {"treap": 61.67, "twotree": 76.39}
 
