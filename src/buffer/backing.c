@@ -15,9 +15,9 @@
 enum { HUGE_BYTES = 2 << 20 };
 
 static sw_os_lock lock; /* of pools and regions */
-static sw_block_pool pools[SW_BLOCK_POOLS] = {
+sw_block_pool sw_block_pools[SW_BLOCK_POOLS] = {
     {1 << 10, 0, {NULL}}, {4 << 10, 0, {NULL}}, {16 << 10, 0, {NULL}}};
-static sw_buddy_region regions[SW_BUDDY_REGIONS_MAX];
+sw_buddy_region sw_buddy_regions[SW_BUDDY_REGIONS_MAX];
 static size_t region_count;
 
 /* Before the lock is first used, and with no lock held: a fork takes the list's lock before those in it. */
@@ -30,7 +30,7 @@ static void tell_forks(void) {
 
 static sw_block_pool *pool_for(size_t bytes) {
     for (size_t i = 0; i < SW_BLOCK_POOLS; i++)
-        if (bytes <= pools[i].block_bytes) return &pools[i];
+        if (bytes <= sw_block_pools[i].block_bytes) return &sw_block_pools[i];
     return NULL;
 }
 
@@ -40,8 +40,8 @@ static void *allocate_from_pools(void *context, size_t bytes, size_t align) {
     const sw_allocator *libc = sw_allocator_libc();
     if (pool == NULL) return libc->allocate(libc->context, bytes, align);
     sw_os_lock_acquire(&lock);
-    void *block = pool->count != 0 ? pool->kept[--pool->count] : NULL;
     sw_check2(sw_block_pool_check(pool));
+    void *block = pool->count != 0 ? pool->kept[--pool->count] : NULL;
     sw_os_lock_release(&lock);
     if (block != NULL) return memset(block, 0, bytes);
     return libc->allocate(libc->context, pool->block_bytes, SW_CACHE_LINE);
@@ -84,26 +84,26 @@ static bool can_add_region(void) {
         (void)sw_os_release(region.base, SW_BACKING_REGION_BYTES);
         return false;
     }
-    regions[region_count++] = region;
+    sw_buddy_regions[region_count++] = region;
     return true;
 }
 
 static void remove_region(sw_buddy_region *region) {
     sw_range_destroy(range_of(region));
     (void)sw_os_release(region->base, SW_BACKING_REGION_BYTES);
-    *region = regions[--region_count];
+    *region = sw_buddy_regions[--region_count];
 }
 
 /* Gives idle regions back but for `kept` of them; the bytes. */
 static uint64_t trim_regions(size_t kept) {
     uint64_t given = 0;
     for (size_t i = region_count; i-- > 0;) {
-        if (!is_idle(&regions[i])) continue;
+        if (!is_idle(&sw_buddy_regions[i])) continue;
         if (kept > 0) {
             kept--;
             continue;
         }
-        remove_region(&regions[i]);
+        remove_region(&sw_buddy_regions[i]);
         given += SW_BACKING_REGION_BYTES;
     }
     return given;
@@ -123,8 +123,9 @@ static void *allocate_from_regions(void *context, size_t bytes, size_t align) {
     if (bytes <= SW_BACKING_REGION_BYTES) {
         sw_os_lock_acquire(&lock);
         for (size_t i = 0; block == NULL && i < region_count; i++)
-            block = take_from(&regions[i], bytes);
-        if (block == NULL && can_add_region()) block = take_from(&regions[region_count - 1], bytes);
+            block = take_from(&sw_buddy_regions[i], bytes);
+        if (block == NULL && can_add_region())
+            block = take_from(&sw_buddy_regions[region_count - 1], bytes);
         sw_os_lock_release(&lock);
     }
     return block != NULL ? block : sw_allocator_system()->allocate(context, bytes, align);
@@ -134,7 +135,7 @@ static void release_to_regions(void *context, void *block, size_t bytes) {
     bool is_found = false;
     sw_os_lock_acquire(&lock);
     for (size_t i = 0; !is_found && i < region_count; i++) {
-        sw_buddy_region *region = &regions[i];
+        sw_buddy_region *region = &sw_buddy_regions[i];
         uint64_t offset = (uintptr_t)block - (uintptr_t)region->base;
         if (offset >= SW_BACKING_REGION_BYTES) continue;
         is_found = true;
@@ -202,13 +203,14 @@ void sw_backing_get_stats(sw_backing_stats *out) {
     tell_forks();
     sw_os_lock_acquire(&lock);
     for (size_t i = 0; i < SW_BLOCK_POOLS; i++) {
-        stats.kept_blocks += pools[i].count;
-        stats.kept_bytes += pools[i].count * pools[i].block_bytes;
+        stats.kept_blocks += sw_block_pools[i].count;
+        stats.kept_bytes += sw_block_pools[i].count * sw_block_pools[i].block_bytes;
     }
     stats.regions = region_count;
     for (size_t i = 0; i < region_count; i++) {
-        stats.idle_regions += is_idle(&regions[i]);
-        stats.region_taken += SW_BACKING_REGION_BYTES - sw_range_free_size(range_of(&regions[i]));
+        stats.idle_regions += is_idle(&sw_buddy_regions[i]);
+        stats.region_taken +=
+            SW_BACKING_REGION_BYTES - sw_range_free_size(range_of(&sw_buddy_regions[i]));
     }
     sw_os_lock_release(&lock);
     *out = stats;
@@ -219,8 +221,9 @@ uint64_t sw_backing_trim(void) {
     sw_os_lock_acquire(&lock);
     uint64_t given = trim_regions(0);
     for (size_t i = 0; i < SW_BLOCK_POOLS; i++) {
-        given += pools[i].count * pools[i].block_bytes;
-        while (pools[i].count != 0) free(pools[i].kept[--pools[i].count]);
+        given += sw_block_pools[i].count * sw_block_pools[i].block_bytes;
+        while (sw_block_pools[i].count != 0)
+            free(sw_block_pools[i].kept[--sw_block_pools[i].count]);
     }
     sw_os_lock_release(&lock);
     return given;

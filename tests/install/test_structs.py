@@ -13,6 +13,7 @@ from install_tools import ROOT
 
 SCRIPT = ROOT / "scripts/check_structs.py"
 PAGE = "docs/design/checks.md"
+PLANTED = "tests/unit/test_*grades.c"
 
 HEADER = """\
 #define SW_NO_STRUCT struct sw_macro { int a; };
@@ -126,6 +127,14 @@ def test_structs_with_check_or_reason_pass(tree: Path) -> None:
             "`local`, `sw_span`",
             f"src/span/span.h: sw_span: it has a check, and {PAGE} says that it has none",
         ),
+        (
+            "src/span/span.c",
+            "const char *sw_size_record_check(const sw_size *size) { return 0; }",
+            "static const char *fits(const sw_size *size) {\n"
+            "    return SW_RULE(size->a < f(1, 2));\n}\n"
+            "const char *sw_size_record_check(const sw_size *size) {\n    return fits(size);\n}",
+            f"src/span/span.h: sw_size: no damage in {PLANTED} breaks a rule of its check",
+        ),
         (PAGE, "`local`", "`local`, `own`", f"{PAGE}: own: it is listed more than once"),
         (PAGE, "`local`", "`local`, `gone`", f"{PAGE}: gone: there is no such struct"),
         (
@@ -145,6 +154,21 @@ def test_planted_fault_is_found(tree: Path, path: str, old: str, new: str, findi
     assert lines[:-1] == [finding]
 
 
+@pytest.mark.parametrize(
+    ("literal", "found"), [("size->a == '\\\\0'", True), ("size->b == 1", False), ("size->", False)]
+)
+def test_planted_damage_is_known_by_a_rule(tree: Path, literal: str, found: bool) -> None:
+    """The beginning of a rule is enough, if it is no shorter than eight characters."""
+    (tree / "tests/unit").mkdir(parents=True)
+    (tree / "tests/unit/test_span_grades.c").write_text(
+        f'static cases[] = {{{{2, "{literal}"}}}};\n'
+    )
+    source = tree / "src/span/span.c"
+    rule = "{\n    return SW_RULE(size->a == '\\0' ||\n                   size->a == 1);\n}"
+    source.write_text(source.read_text().replace("{ return 0; }", rule))
+    assert check(tree)[0] == (0 if found else 1)
+
+
 def test_page_without_the_section_is_bad_input(tree: Path) -> None:
     (tree / PAGE).write_text("# Checks\n")
     expected = f"check_structs: {PAGE}: no section '## Structs without a check'"
@@ -157,7 +181,7 @@ def test_the_project_itself_is_clean() -> None:
 
 
 def test_struct_planted_in_the_project_is_found(tmp_path: Path) -> None:
-    for folder in ("src", "include", "docs/design"):
+    for folder in ("src", "include", "docs/design", "tests/unit"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     header = tmp_path / "src/recorder/thread.h"
     header.write_text(header.read_text() + "struct record_gizmo {\n    int a;\n};\n")

@@ -38,4 +38,22 @@ static inline bool died_with(void (*fn)(void), char *text) {
 /* The same of a child that must end so. */
 static inline void dying_words(void (*fn)(void), char *text) { CHECK(died_with(fn, text)); }
 
+/* A damage, and the rule that says so on the way to which it leads. */
+typedef struct planted {
+    const char *rule;
+    void (*fn)(void);
+} planted;
+
+/* At grade 2 and above each damage ends a child with its rule. Below nobody looks for it, and what it does
+ * then is anybody's guess. */
+static inline void check_planted(const planted *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        char words[DYING_WORDS_MAX] = "";
+        bool died = SW_CHECK < 2 || died_with(cases[i].fn, words);
+        bool told = SW_CHECK < 2 || strstr(words, cases[i].rule) != NULL;
+        if (!died || !told) fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
+        CHECK(died && told);
+    }
+}
+
 #endif

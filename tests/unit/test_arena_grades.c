@@ -2,7 +2,9 @@
 /* The checks of arenas, as test_grades.c has those of heaps: a damage planted in each struct ends a forked
  * child with the broken rule at grade 2 and above, and is not looked for below. */
 #include "arena/arena.h"
+#include "arena/log.h"
 #include "arena/stash.h"
+#include "arena/track.h"
 #include "base/assert.h"
 #include "dying_words.h"
 
@@ -55,16 +57,50 @@ static void damage_node(void) {
     (void)sw_chunk_take(16);
 }
 
-static const struct {
-    const char *rule;
-    void (*fn)(void);
-} cases[] = {
+/* A chunk is idle so often that more bytes are than were reserved. */
+static void damage_chunk_pool(void) {
+    make();
+    sw_arena_set_keep(0, UINT64_MAX);
+    sw_chunk *chunk = arena->chunks;
+    for (int i = 0; i < 20000; i++) sw_chunk_give(chunk);
+    (void)sw_chunk_take(16);
+}
+
+static void damage_log(void) {
+    sw_arena_log *log = sw_arena_log_new("log", 1);
+    log->made.count = SW_LOG_FRAMES + 1;
+    sw_arena_log_drop(log);
+}
+
+static void track(void) {
+    sw_tracker *tracker;
+    if (sw_tracker_create(NULL, &tracker) != SW_OK) abort();
+    make();
+}
+
+static void damage_tracker(void) {
+    track();
+    sw_track_current()->ids = 0;
+    make();
+}
+
+static void damage_track(void) {
+    track();
+    sw_track_current()->newest->id = 0;
+    (void)sw_arena_free(arena);
+}
+
+static const planted cases[] = {
     {"(arena->own == NULL) == (arena->own_objects == 0)", damage_record},
     {"ends->front >= chunk->base", damage_ends},
     {"chunk->bytes == UINT64_C(1) << chunk->log2", damage_chunk},
     {"stash->number != 0", damage_stash},
     {"region->taken <= region->count", damage_region},
     {"newest == NULL || newest->newer == NULL", damage_node},
+    {"pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes", damage_chunk_pool},
+    {"log->made.count <= ", damage_log},
+    {"tracker->count <= tracker->ids", damage_tracker},
+    {"track->id != 0", damage_track},
 };
 
 int main(void) {

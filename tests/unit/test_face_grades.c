@@ -111,6 +111,11 @@ static void damage_ledger(void) {
     ledger.row_count = FACE_CLASSES_MAX + 1;
     ask_ledger();
 }
+static void damage_sum(void) {
+    ledger.row_count = 1;
+    ledger.sum.held_bytes = 1;
+    ask_ledger();
+}
 static void damage_json(void) {
     json.used = sizeof json.buffer + 1;
     ask_json();
@@ -164,6 +169,7 @@ static const struct {
     {"!interpreter->on || interpreter->codes != NULL", ask_interpreter, damage_interpreter},
     {"counts->ops == counts->allocs + counts->frees + counts->reallocs", ask_counts, damage_counts},
     {"ledger->row_count <= FACE_CLASSES_MAX", ask_ledger, damage_ledger},
+    {"sw_ledger_sum(ledger) == ledger->held_bytes", ask_ledger, damage_sum},
     {"json->used <= sizeof json->buffer", ask_json, damage_json},
     {"options->ledger[0] == '/' || options->ledger[0] == '\\0'", ask_options, damage_options},
     {"plan->epochs[plan->epoch_count - 1].ops == plan->count", ask_plan, damage_plan},

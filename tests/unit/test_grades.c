@@ -4,10 +4,6 @@
  * The grade is the one of the build; the test presets say which it must be (SPANWISE_GRADE). */
 #include "base/assert.h"
 #include "dying_words.h"
-#include "gc/annex.h"
-#include "gc/shadow.h"
-#include "gc/stack.h"
-#include "gc/type.h"
 #include "heap/hint.h"
 #include "heap/placement.h"
 #include "heap/refill.h"
@@ -16,6 +12,7 @@
 #include "optimize/hull.h"
 #include "optimize/optimizer.h"
 #include "optimize/profile.h"
+#include "page/touch_map.h"
 #include "run/runner.h"
 #include "spanwise/spanwise.h"
 #include "trace/merge.h"
@@ -348,57 +345,9 @@ static void damage_runner(void) {
     (void)sw_runner_run(runner, NULL, 0, 0, NULL, NULL);
 }
 
-static sw_gc *make_gc(void) {
-    sw_gc *gc;
-    if (sw_gc_create(NULL, &gc) != SW_OK) abort();
-    return gc;
-}
-
-static void damage_annex(void) {
-    sw_gc *gc = make_gc();
-    void *object = sw_heap_alloc(sw_gc_heap(gc), 64, SW_SCAN);
-    sw_gc_annexes[sw_space_id_of(&sw_live_space, (uintptr_t)object)].magic++;
-    (void)sw_gc_collect(gc, NULL);
-}
-
-static void damage_gc_stack(void) {
-    sw_gc_stack stack = {.reserved = 0};
-    stack.top = stack.base + 1;
-    (void)sw_gc_stack_grow(&stack);
-}
-
-static void damage_gc_refs(void) {
-    sw_gc *gc = make_gc();
-    sw_gc_ref ref;
-    gc->refs.hashed = 1;
-    (void)sw_gc_ref_new(gc, SW_GC_STRONG, NULL, &ref);
-}
-
-static void damage_gc_array(void) {
-    sw_gc_array array = {.count = 1};
-    (void)sw_gc_array_add(&array, 8);
-}
-
-static void damage_gc_thread(void) {
-    sw_gc *gc = make_gc();
-    (void)sw_gc_join(gc, "thread");
-    sw_gc_thread *thread = gc->threads.items;
-    *thread = (sw_gc_thread){.is_away = true};
-    (void)sw_gc_leave(gc);
-}
-
-static void damage_gc_shadow(void) {
-    sw_gc *gc = make_gc();
-    sw_gc_shadow *shadow;
-    (void)sw_gc_shadow_create(gc, &shadow);
-    shadow->depth = 1;
-    (void)sw_gc_shadow_destroy(shadow);
-}
-
-static void damage_gc(void) {
-    sw_gc *gc = make_gc();
-    gc->type_count = 0;
-    (void)sw_gc_collect(gc, NULL);
+static void damage_touch_map(void) {
+    sw_touch_map touch = {.capacity = 64};
+    sw_touch_map_remove(&touch, 0, 0);
 }
 
 /* --- damage that no local check can see: grade 3 ---------------------------------------------- */
@@ -542,14 +491,8 @@ static const struct {
     {2, "optimizer->stride == optimizer->choices.count + 1", damage_optimizer},
     {2, "sw_is_pow2(hull->width)", damage_hull},
     {2, "choices->cost_count <= choices->choice_count", damage_choices},
+    {2, "(touch->capacity == 0) == (touch->bits == NULL)", damage_touch_map},
     {2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX", damage_runner},
-    {2, "annex->magic == span->magic", damage_annex},
-    {2, "stack->top <= stack->end", damage_gc_stack},
-    {2, "refs->hashed <= refs->entries.count", damage_gc_refs},
-    {2, "array->count <= array->capacity", damage_gc_array},
-    {2, "gc->type_count >= 1", damage_gc},
-    {2, "thread->at != 0 || !thread->is_away", damage_gc_thread},
-    {2, "(shadow->top == NULL) == (shadow->depth == 0)", damage_gc_shadow},
     {3, "metadata pool: held bytes disagree with its chunks", lost_meta},
     {3, "pool of slack arrays: held bytes disagree with its chunks", lost_slack},
     {3, "page runs: a summary disagrees with the bitmap", lost_runs},
