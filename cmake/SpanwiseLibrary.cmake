@@ -11,10 +11,17 @@ if(SPANWISE_REUSE)
   spanwise_reused(core_objects spanwise_objects ${core_sources})
   add_library(spanwise_objects OBJECT IMPORTED)
   set_target_properties(spanwise_objects PROPERTIES IMPORTED_OBJECTS "${core_objects}")
+  set(all_objects $<TARGET_OBJECTS:spanwise_objects>)
+  if(core_objects_own)
+    add_library(spanwise_own_objects OBJECT ${core_objects_own})
+    spanwise_compile(spanwise_own_objects)
+    list(APPEND all_objects $<TARGET_OBJECTS:spanwise_own_objects>)
+  endif()
 else()
   add_library(spanwise_objects OBJECT ${core_sources})
   spanwise_compile(spanwise_objects)
   target_link_libraries(spanwise_objects PRIVATE spanwise_zstd::zstd Threads::Threads)
+  set(all_objects $<TARGET_OBJECTS:spanwise_objects>)
 endif()
 
 # In an archive of many objects names that the layers share are visible to every program. So it has one
@@ -27,15 +34,18 @@ separate_arguments(c_flags NATIVE_COMMAND "${CMAKE_C_FLAGS}")
 add_custom_command(
   OUTPUT "${one_object}"
   COMMAND "${CMAKE_C_COMPILER}" ${c_flags} -r -nostdlib -o "${one_object}"
-          $<TARGET_OBJECTS:spanwise_objects>
+          ${all_objects}
   COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${one_object}"
-  DEPENDS $<TARGET_OBJECTS:spanwise_objects>
+  DEPENDS ${all_objects}
   COMMAND_EXPAND_LISTS VERBATIM)
 
 add_library(spanwise_static STATIC "${one_object}")
 add_dependencies(spanwise_static spanwise_objects) # make, unlike ninja, knows files by target
-add_library(spanwise_shared SHARED $<TARGET_OBJECTS:spanwise_objects>)
-add_library(spanwise_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:spanwise_objects>)
+if(TARGET spanwise_own_objects)
+  add_dependencies(spanwise_static spanwise_own_objects)
+endif()
+add_library(spanwise_shared SHARED ${all_objects})
+add_library(spanwise_internal STATIC EXCLUDE_FROM_ALL ${all_objects})
 set_target_properties(spanwise_static spanwise_shared PROPERTIES OUTPUT_NAME spanwise)
 foreach(target IN ITEMS spanwise_static spanwise_shared spanwise_internal)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)

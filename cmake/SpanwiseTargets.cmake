@@ -12,11 +12,13 @@ function(spanwise_sources out)
 endfunction()
 
 # Tests make the same libraries more than once: a build with SPANWISE_REUSE takes the objects of another
-# build of these sources, which must have the same compiler and flags but for warnings.
+# build of these sources, which must have the same compiler and flags but for warnings. Only what lies in
+# src/os/ sees the operating system, so of a build for another one the rest is taken.
 set(SPANWISE_REUSE "" CACHE PATH "a build of these sources whose objects are taken (./dev test)")
 if(SPANWISE_REUSE)
-  foreach(name IN ITEMS CMAKE_C_COMPILER CMAKE_BUILD_TYPE CMAKE_C_FLAGS CMAKE_C_FLAGS_RELEASE
-                        SPANWISE_CHECK SPANWISE_OS SPANWISE_SANITIZE)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" upper_type)
+  foreach(name IN ITEMS CMAKE_C_COMPILER CMAKE_BUILD_TYPE CMAKE_C_FLAGS "CMAKE_C_FLAGS_${upper_type}"
+                        SPANWISE_CHECK SPANWISE_SANITIZE)
     load_cache("${SPANWISE_REUSE}" READ_WITH_PREFIX reused_ ${name})
     set(theirs "${reused_${name}}")
     set(ours "${${name}}")
@@ -29,17 +31,25 @@ if(SPANWISE_REUSE)
                           "here it is '${ours}'")
     endif()
   endforeach()
+  load_cache("${SPANWISE_REUSE}" READ_WITH_PREFIX reused_ SPANWISE_OS)
 endif()
 
-# spanwise_reused(OUT TARGET SOURCE...): the objects of a target's sources in the other build.
+# spanwise_reused(OUT TARGET SOURCE...): the objects of a target's sources in the other build, and the
+# sources of the operating system where that build is for another one.
 function(spanwise_reused out target)
   set(objects)
+  set(own)
   foreach(source IN LISTS ARGN)
     file(RELATIVE_PATH inside "${PROJECT_SOURCE_DIR}" "${source}")
-    list(APPEND objects "${SPANWISE_REUSE}/CMakeFiles/${target}.dir/${inside}.o")
+    if(inside MATCHES "^src/os/" AND NOT reused_SPANWISE_OS STREQUAL SPANWISE_OS)
+      list(APPEND own "${source}")
+    else()
+      list(APPEND objects "${SPANWISE_REUSE}/CMakeFiles/${target}.dir/${inside}.o")
+    endif()
   endforeach()
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   set(${out} "${objects}" PARENT_SCOPE)
+  set(${out}_own "${own}" PARENT_SCOPE)
 endfunction()
 
 # What is built names its sources from the project's root, wherever that was: __FILE__ of a failed

@@ -19,12 +19,20 @@ set(spanwise_long caches collector collector_steps custom fork hints large_misus
 # threads, trace_damage), and what it does with advice about pages, and has resident, is its own
 # affair (populate, refused_calls, refused_collector, touched).
 set(spanwise_needs_native
-    arena_grades arena_refused arena_safe collector_events collector_finalizers collector_shadow collector_stop face_grades fail fork fork_arena fork_backing fork_large fork_pool grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births threads
+    arena_grades arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births threads
     touched trace_damage)
 
 # What an emulator gives all addresses to (cmake/arm64.cmake), because it looks at windows of their usual
 # sizes, compares live heaps with dry ones only there, or has many heaps at a time (caches).
 set(spanwise_needs_addresses caches custom heap space touched)
+
+# Some 130 programs a preset, each with the whole library: gold links them in half the time.
+include(CheckLinkerFlag)
+check_linker_flag(C -fuse-ld=gold SPANWISE_HAS_GOLD)
+set(spanwise_test_linker)
+if(SPANWISE_HAS_GOLD)
+  set(spanwise_test_linker -fuse-ld=gold)
+endif()
 
 foreach(source IN LISTS unit_sources)
   get_filename_component(name "${source}" NAME_WE)
@@ -49,20 +57,28 @@ foreach(source IN LISTS unit_sources)
   endif()
   # Grade 3 adds checks of whole heaps, and these have none: asan-ubsan runs them at grade 2. A quarter of
   # trace_damage's cases is the share of grade 3 (CONTRIBUTING.md).
-  if(SPANWISE_CHECK EQUAL 3 AND module MATCHES "^(trace_|optimize|cfi|unwind)"
-     AND NOT module STREQUAL "trace_damage")
+  if(SPANWISE_CHECK EQUAL 3 AND SPANWISE_OS STREQUAL "linux"
+     AND module MATCHES "^(trace_|optimize|cfi|unwind)" AND NOT module STREQUAL "trace_damage")
     continue()
   endif()
   # The walk reads what callers saved on the stack, of which MemorySanitizer knows nothing.
   if(SPANWISE_SANITIZE STREQUAL "memory" AND module STREQUAL "unwind")
     continue()
   endif()
-  add_executable(${name} "${source}")
+  # A test's code is the same for each operating system.
+  set(test_object "${SPANWISE_REUSE}/CMakeFiles/${name}.dir/tests/unit/${name}.c.o")
+  if(SPANWISE_REUSE AND EXISTS "${test_object}")
+    set_source_files_properties("${test_object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    add_executable(${name} "${test_object}")
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+  else()
+    add_executable(${name} "${source}")
+  endif()
   spanwise_compile(${name})
   # Inline paths are optimised as in users' programs. Of the rest the library is, and to optimise the test
-  # as well takes the compiler longer than the test gains, unless each instruction is emulated.
+  # as well takes the compiler longer than the test gains, but for two under an emulator.
   file(STRINGS "${source}" has_inline_paths REGEX "spanwise/fast\\.h")
-  if(CMAKE_CROSSCOMPILING)
+  if(CMAKE_CROSSCOMPILING AND module MATCHES "^(backing|heap)$")
     target_compile_options(${name} PRIVATE -O1)
   elseif(NOT has_inline_paths)
     target_compile_options(${name} PRIVATE -O0)
@@ -73,6 +89,7 @@ foreach(source IN LISTS unit_sources)
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${SPANWISE_WIDE_EMULATOR}")
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
+  target_link_options(${name} PRIVATE ${spanwise_test_linker})
   if(module STREQUAL "face_grades") # of preloaded libraries and a program, the rules alone
     foreach(room IN ITEMS recorder malloc player)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")

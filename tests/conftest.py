@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of `-n 2`: whole groups go to workers, in the order of collection.
+    """Of `-n 3`: whole groups go to workers, in the order of collection.
 
     A scheduler of our own, since marks of groups reach pytest-xdist's through names of tests, which
     pytest 9.2 no longer changes: each worker then made everything that tests share.

@@ -66,6 +66,19 @@ static void damage_chunk_pool(void) {
     (void)sw_chunk_take(16);
 }
 
+/* The newest chunk of the quarantine has one behind it. */
+static void damage_queue(void) {
+    sw_arena_options options;
+    sw_arena_options_init(&options);
+    options.safe = 1;
+    if (sw_arena_create(&options, &arena) != SW_OK) abort();
+    (void)sw_arena_alloc(arena, 100, 0, 0);
+    sw_chunk *chunk = arena->chunks;
+    (void)sw_arena_free(arena);
+    chunk->next = chunk;
+    sw_arena_set_quarantine(UINT64_C(1) << 30);
+}
+
 static void damage_log(void) {
     sw_arena_log *log = sw_arena_log_new("log", 1);
     log->made.count = SW_LOG_FRAMES + 1;
@@ -98,6 +111,7 @@ static const planted cases[] = {
     {"region->taken <= region->count", damage_region},
     {"newest == NULL || newest->newer == NULL", damage_node},
     {"pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes", damage_chunk_pool},
+    {"queue->newest == NULL || queue->newest->next == NULL", damage_queue},
     {"log->made.count <= ", damage_log},
     {"tracker->count <= tracker->ids", damage_tracker},
     {"track->id != 0", damage_track},
