@@ -22,6 +22,8 @@ from studies.resident.look import quiet
 from studies.resident.shares import fitted, written
 
 LIBRARY, OUTSIDE = "the library's file", "outside"
+_ERROR = 0.02
+"""Of a prediction, at most; most programs have more than that outside of their heaps."""
 PEERS = ("glibc", *PRELOADS)
 
 
@@ -32,7 +34,7 @@ class Seen:
     Attributes:
         name: of the program.
         causes: resident bytes by cause at the heap's highest; with the library's file, and what
-            is outside of both. Their sum is `spanwise`, but where more was predicted than that.
+            is outside of both. Their sum is `spanwise`, where `is_told`.
         large_share: of its large objects the percent that it is taken to write.
         spanwise: peak RSS under the preloaded malloc, the median of the runs.
         peers: peak RSS under the others; None: it did not end well.
@@ -43,6 +45,14 @@ class Seen:
     large_share: float
     spanwise: int
     peers: dict[str, int | None]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether causes are known: no more of the heap was predicted than the process had.
+
+        It is where a program writes a part of its objects in slots only, which nothing tells.
+        """
+        return sum(self.causes.values()) <= self.spanwise * (1 + _ERROR)
 
 
 def _largest(run: sw.RunResult) -> ProcessLedger:

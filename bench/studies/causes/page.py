@@ -50,7 +50,8 @@ def _peer_rows(found: Sequence[Seen]) -> list[tuple[str, ...]]:
     for one in found:
         peers = ("-" if rss is None else _kib(rss) for rss in one.peers.values())
         useless = sum(one.causes[name] for name in USELESS)
-        row = (one.name, _kib(one.spanwise), *peers, _kib(useless), f"{one.large_share:.4g} %")
+        own = (_kib(useless), f"{one.large_share:.4g} %") if one.is_told else ("-", "-")
+        row = (one.name, _kib(one.spanwise), *peers, *own)
         rows.append(row)
     return rows
 
@@ -60,10 +61,26 @@ def _cause_rows(found: Sequence[Seen]) -> list[tuple[str, ...]]:
     return [(name, SAID[name], _kib(added[name]), f"{100 * shares[name]:.1f} %") for name in shares]
 
 
+def _untold(found: Sequence[Seen]) -> list[str]:
+    """A sentence of each program whose causes are not known."""
+    lines = []
+    for one in found:
+        if not one.is_told:
+            heap = sum(one.causes.values()) - one.causes[LIBRARY]
+            lines += [
+                f"Of {one.name} causes are not known: {_kib(heap)} KiB of its heap are predicted,"
+                f" and its whole process has {_kib(one.spanwise)}. It writes a part of its objects"
+                " in slots only, and a recording does not tell which.",
+                "",
+            ]
+    return lines
+
+
 def make(found: Sequence[Seen], skipped: dict[str, str], command: str, picture: str | None) -> str:
     """The page of docs/measurements."""
     made = provenance(Path(__file__).resolve().parents[3], Path("build/bench"))
-    machine, first = made["machine"], list(mean_shares(found))[:3]
+    told = [one for one in found if one.is_told]
+    machine, first = made["machine"], list(mean_shares(told))[:3]
     missing = [f"{name} ({why})" for name, why in skipped.items()]
     lines = [
         "# Where resident bytes go",
@@ -72,7 +89,7 @@ def make(found: Sequence[Seen], skipped: dict[str, str], command: str, picture: 
         f" {machine['cpu']}, {machine['cpus']} processors, {machine['system']}; load"
         f" {machine['load']:.1f} as it was written.",
         "",
-        f"In the mean of {len(found)} programs most is lost to {first[0]}, {first[1]} and"
+        f"In the mean of {len(told)} programs most is lost to {first[0]}, {first[1]} and"
         f" {first[2]}: shares are of each program's peak RSS, so that small programs count like"
         " large ones. In this order they are cut next.",
         "",
@@ -83,12 +100,13 @@ def make(found: Sequence[Seen], skipped: dict[str, str], command: str, picture: 
         ),
         "## By cause",
         "",
-        *as_table(("cause", "what it is", "all programs, KiB", "mean share"), _cause_rows(found)),
+        *as_table(("cause", "what it is", "all programs, KiB", "mean share"), _cause_rows(told)),
         "",
         "## By program, KiB",
         "",
-        *as_table(("program", *SAID), _rows(found)),
+        *as_table(("program", *SAID), _rows(told)),
         "",
+        *_untold(found),
         "## Peak RSS beside others, KiB",
         "",
         *as_table(

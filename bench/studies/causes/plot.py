@@ -39,14 +39,15 @@ def draw(found: Sequence[Seen], path: Path, measured: str) -> Path:
     order = sorted(found, key=lambda one: one.spanwise)
     figure, axis = plt.subplots(figsize=(13, 1.8 + _LINE_INCHES * len(order)))
     order_causes = ["outside", *(name for name in SAID if name != "outside")]
+    labelled = next((place for place, one in enumerate(order) if one.is_told), 0)
     for place, one in enumerate(order):
         left = 0.0
-        for name in order_causes:
+        for name in order_causes if one.is_told else ():
             share = one.causes[name] / one.spanwise
             axis.barh(
                 place, share, left=left, height=0.72, color=_LOOKS[name][0],
                 hatch=_LOOKS[name][1], edgecolor="white", linewidth=0.4,
-                label=name if place == 0 else None,
+                label=name if place == labelled else None,
             )  # fmt: skip
             left += share
         for name in PEERS:
@@ -58,7 +59,10 @@ def draw(found: Sequence[Seen], path: Path, measured: str) -> Path:
                 at, place, _MARKS[name], markersize=5.5, color="black", markerfacecolor="white",
                 markeredgewidth=1.1, clip_on=False, label=name if place == 0 else None,
             )  # fmt: skip
-    labels = [f"{one.name}  {_format.size(one.spanwise)}" for one in order]
+    unknown = "  (causes not known)"
+    labels = [
+        f"{one.name}  {_format.size(one.spanwise)}{'' if one.is_told else unknown}" for one in order
+    ]
     axis.set_yticks(range(len(order)), labels)
     axis.set_ylim(-0.6, len(order) - 0.4)
     axis.set_xlim(0, _WIDEST)
