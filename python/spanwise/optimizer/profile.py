@@ -6,6 +6,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,11 @@ class Waste:
         return {**asdict(self), "total": self.total, "share": self.share}
 
 
+def _sum(weights: NDArray[np.float64], each: NDArray[Any]) -> float:
+    """The products, summed; not by `@`, whose threads wait for each other longer than it takes."""
+    return float(np.sum(weights * each))
+
+
 @dataclass(frozen=True)
 class SizeProfile:
     """Weights by requested size.
@@ -74,10 +81,21 @@ class SizeProfile:
     large_pages: NDArray[np.float64]
     seconds: float
 
-    @property
+    @cached_property
     def requested(self) -> float:
         """Weight * bytes of all requests."""
-        return float(self.weights @ np.arange(len(self.weights))) + self.large_bytes
+        return _sum(self.weights, np.arange(len(self.weights))) + self.large_bytes
+
+    @cached_property
+    def _asked(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The sizes that weigh anything, rising, and their weights."""
+        sizes = np.flatnonzero(self.weights)
+        return sizes, self.weights[sizes]
+
+    @cached_property
+    def _roundings(self) -> dict[tuple[int, int], float]:
+        """What `_large_rounding` has found."""
+        return {}
 
     def times(self, factor: float) -> SizeProfile:
         """All weights times a factor."""
@@ -106,23 +124,32 @@ class SizeProfile:
 
     def waste(self, table: SizeClassTable) -> Waste:
         """What the table wastes, by arithmetic: every span full, nothing cached."""
-        sizes = np.flatnonzero(self.weights)
-        weights = self.weights[sizes]
+        sizes, weights = self._asked
         classes = table.classes
-        small = sizes <= table.largest_bytes
-        index = np.searchsorted(classes["size_bytes"], sizes[small])
-        slots = classes["size_bytes"][index].astype(np.float64)
-        tails = (classes["tail_bytes"] / classes["slots"])[index]
-        pages = -(-sizes[~small] // table.page_bytes) * table.page_bytes
-        large = float(weights[~small] @ (pages - sizes[~small]))
-        whole = self.large_pages[_PAGE_SIZES.index(table.page_bytes)] - self.large_bytes
+        count = int(np.searchsorted(sizes, table.largest_bytes, side="right"))
+        small, weights = sizes[:count], weights[:count]
+        # How many of the sizes each class serves: those up to it that the one below does not.
+        served = np.diff(np.searchsorted(small, classes["size_bytes"], side="right"), prepend=0)
+        slots = np.repeat(classes["size_bytes"].astype(np.float64), served)
+        tails = np.repeat(classes["tail_bytes"] / classes["slots"], served)
         return Waste(
             table=table.name,
             requested=self.requested,
-            roundup=float(weights[small] @ (slots - sizes[small])),
-            tail=float(weights[small] @ tails),
-            large_rounding=large + float(whole),
+            roundup=_sum(weights, slots - small),
+            tail=_sum(weights, tails),
+            large_rounding=self._large_rounding(count, table.page_bytes),
         )
+
+    def _large_rounding(self, first: int, page_bytes: int) -> float:
+        """What whole pages are beyond the sizes from `first` on; of many tables it is the same."""
+        known = self._roundings.get((first, page_bytes))
+        if known is None:
+            sizes, weights = (part[first:] for part in self._asked)
+            pages = -(-sizes // page_bytes) * page_bytes
+            whole = self.large_pages[_PAGE_SIZES.index(page_bytes)] - self.large_bytes
+            known = _sum(weights, pages - sizes) + float(whole)
+            self._roundings[first, page_bytes] = known
+        return known
 
 
 _known: weakref.WeakKeyDictionary[Recording, dict[str, SizeProfile]] = weakref.WeakKeyDictionary()
