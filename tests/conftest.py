@@ -6,6 +6,7 @@ Builds of the tests share the objects that they compile, and leave the user's ow
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -49,6 +50,13 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was made up to now stays: no collection of Python's looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -190,7 +190,7 @@ static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     pool.returned_bytes += chunk->bytes;
 }
 
-/* When something will have been idle for the decay's time that is idle for idle_ns now. */
+/* The time at which what has been idle for idle_ns now will have been idle for as long as the decay says. */
 static uint64_t due_ns(uint64_t now, uint64_t idle_ns) {
     uint64_t left_ns = pool.decay_ns - idle_ns;
     return left_ns < UINT64_MAX - now ? now + left_ns : UINT64_MAX;
