@@ -242,6 +242,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "HeapMap": RECORDING.map,
     "HeapOptions": lambda: sw.HeapOptions(1 << 60, "address", math.inf, 65535),
     "HeapStats": lambda: sw.Heap().stats(),
+    "Hostages": RECORDING.hostages,
     "Ledger": lambda: big_ledgers()[0],
     "LedgerCheck": lambda: sw.LedgerCheck(dict.fromkeys(parts(), 1), LEDGER),
     "LiveSite": lambda: RECORDING.live_sites()[0],
