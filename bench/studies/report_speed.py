@@ -90,7 +90,7 @@ def program_of(ops: int) -> tuple[str, list[str]]:
 
 
 def measure(what: str, file: Path, folder: Path, rounds: int) -> list[tuple[float, float, int]]:
-    """Seconds, seconds of processors, and the most resident bytes, of each round."""
+    """Seconds, seconds of processors, and the peak RSS, of each round."""
     words = [sys.executable, "-c", _CHILD.format(work=_WORK[what]), str(file), str(folder / "out")]
     found = []
     for _ in range(rounds):
@@ -153,7 +153,7 @@ def line_of(what: str, found: Sequence[tuple[float, float, int]]) -> str:
     most = max(one[2] for one in found) / 2**20
     return (
         f"  {what:12} {seconds} s (asked for: {LIMITS[what]:g} s);"
-        f" of processors {processors:.2f} s at least; {most:.0f} MiB resident at most"
+        f" of processors {processors:.2f} s at least; peak RSS {most:.0f} MiB"
     )
 
 
