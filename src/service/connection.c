@@ -50,13 +50,16 @@ bool sw_service_reconnect(sw_service_connections *all, uint32_t number) {
 
 /* FNV-1a (Fowler, Noll, Vo) over words of 8 bytes, the last one filled up with zeroes. */
 static uint64_t checksum_of(const unsigned char *bytes, uint32_t size) {
-    uint64_t sum = UINT64_C(0xCBF29CE484222325);
-    for (uint32_t at = 0; at < size; at += 8) {
-        uint64_t word = 0;
-        memcpy(&word, bytes + at, size - at < 8 ? size - at : 8);
-        sum = (sum ^ word) * UINT64_C(0x100000001B3);
+    const uint64_t prime = UINT64_C(0x100000001B3);
+    uint64_t sum = UINT64_C(0xCBF29CE484222325), word = 0;
+    for (; size >= sizeof word; bytes += sizeof word, size -= (uint32_t)sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        sum = (sum ^ word) * prime;
     }
-    return sum;
+    if (size == 0) return sum;
+    word = 0;
+    memcpy(&word, bytes, size);
+    return (sum ^ word) * prime;
 }
 
 uint64_t sw_service_send(sw_service_connection *to, const unsigned char *bytes, uint32_t size) {
