@@ -24,6 +24,12 @@ static sw_always_inline sw_status sw_range_enter_live(sw_range *range, const cha
     return status;
 }
 
+/* Whether the range lives and is this thread's own, so that a call needs neither to enter nor to leave. */
+static sw_always_inline bool sw_range_is_own(const sw_range *range) {
+    return sw_handle_lives(range, SW_RANGE_MARK, SW_HANDLE_RANGE) &&
+           sw_likely(range->front.owner == sw_range_thread) && sw_likely(range->front.owner != 0);
+}
+
 /* For calls that return a status. */
 static sw_always_inline sw_status sw_range_enter(sw_range *range, const char *op) {
     sw_status status = sw_handle_status(range, SW_RANGE_MARK, SW_HANDLE_RANGE, op);

@@ -121,27 +121,35 @@ static sw_cold uint64_t refuse_size(sw_range *range, uint64_t size, const char *
     return SW_RANGE_NONE;
 }
 
-/* The back end's part of an allocation. */
+/* By the back end; the range is entered. */
 static sw_noinline uint64_t alloc_by_ops(sw_range *range, uint64_t size) {
+    if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
     sw_check2(sw_range_record_check(range));
     sw_range_settle(range);
     uint64_t offset = range->ops->alloc(range, size);
-    if (offset != SW_RANGE_NONE) sw_range_renew(range, SW_RANGE_NOT_GROWN);
+    if (sw_unlikely(offset == SW_RANGE_NONE)) return refuse_size(range, size, "range_alloc");
+    sw_range_renew(range, SW_RANGE_NOT_GROWN);
+    range->allocs++;
+    range->rover = offset + size;
+    sw_range_leave(range);
     return offset;
 }
 
-uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
-    if (sw_unlikely(!sw_range_has_entered(range, "range_alloc"))) return SW_RANGE_NONE;
-    if (sw_unlikely(size - 1 >= range->size)) return refuse_size(range, size, "range_alloc");
+/* Of a range that is locked, or must not be used. */
+static sw_noinline uint64_t alloc_shared(sw_range *range, uint64_t size) {
+    if (!sw_range_has_entered(range, "range_alloc")) return SW_RANGE_NONE;
     uint64_t offset;
-    if (!sw_range_alloc_only(range, size, &offset)) {
-        offset = alloc_by_ops(range, size);
-        if (sw_unlikely(offset == SW_RANGE_NONE)) return refuse_size(range, size, "range_alloc");
-        range->allocs++;
-        range->rover = offset + size;
-    }
+    if (size == 0 || !sw_range_alloc_only(range, size, &offset)) return alloc_by_ops(range, size);
     sw_range_leave(range);
     return offset;
+}
+
+/* The one hole of the caller's own range serves without a call, and so without registers that are saved for one. */
+uint64_t sw_range_alloc(sw_range *range, uint64_t size) {
+    uint64_t offset;
+    if (sw_unlikely(!sw_range_is_own(range))) return alloc_shared(range, size);
+    if (sw_likely(size != 0) && sw_range_alloc_only(range, size, &offset)) return offset;
+    return alloc_by_ops(range, size);
 }
 
 uint64_t sw_range_find(sw_range *range, uint64_t size) {
@@ -179,27 +187,39 @@ static sw_cold sw_status refuse_free(sw_range *range, sw_status status, uint64_t
     return status;
 }
 
+static sw_always_inline bool is_inside(const sw_range *range, uint64_t offset, uint64_t size) {
+    return sw_likely(size - 1 < range->size) && sw_likely(offset <= range->size - size);
+}
+
+/* As alloc_by_ops. */
 static sw_noinline sw_status free_by_ops(sw_range *range, uint64_t offset, uint64_t size) {
+    if (!is_inside(range, offset, size)) return refuse_free(range, SW_INVALID, offset, size);
     sw_range_grown grown = SW_RANGE_NOT_GROWN;
     sw_range_settle(range);
     sw_status status = range->ops->free(range, offset, size, &grown);
-    if (status == SW_OK) sw_range_renew(range, grown);
+    if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
+    sw_range_renew(range, grown);
     sw_check2(sw_range_record_check(range));
-    return status;
-}
-
-sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
-    sw_status status = sw_range_enter(range, "range_free");
-    if (sw_unlikely(status != SW_OK)) return status;
-    if (sw_unlikely(size - 1 >= range->size || offset > range->size - size))
-        return refuse_free(range, SW_INVALID, offset, size);
-    if (!sw_range_free_beside(range, offset, size)) {
-        status = free_by_ops(range, offset, size);
-        if (sw_unlikely(status != SW_OK)) return refuse_free(range, status, offset, size);
-        range->frees++;
-    }
+    range->frees++;
     sw_range_leave(range);
     return SW_OK;
+}
+
+/* As alloc_shared. */
+static sw_noinline sw_status free_shared(sw_range *range, uint64_t offset, uint64_t size) {
+    sw_status status = sw_range_enter(range, "range_free");
+    if (status != SW_OK) return status;
+    if (!is_inside(range, offset, size) || !sw_range_free_beside(range, offset, size))
+        return free_by_ops(range, offset, size);
+    sw_range_leave(range);
+    return SW_OK;
+}
+
+/* As sw_range_alloc. */
+sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size) {
+    if (sw_unlikely(!sw_range_is_own(range))) return free_shared(range, offset, size);
+    if (is_inside(range, offset, size) && sw_range_free_beside(range, offset, size)) return SW_OK;
+    return free_by_ops(range, offset, size);
 }
 
 sw_status sw_range_reset(sw_range *range) {
