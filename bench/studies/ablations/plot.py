@@ -116,6 +116,7 @@ def plot(cells: Sequence[Cell], path: Path, measured: str) -> Path:
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.set_title(name, fontsize=8)
         axes[-1].set_xlabel(f"ns an operation ({HOT}, {COLD}): median, interval", fontsize=8)
+    figure.suptitle("Parts of an allocation, and what is put in their place", x=0.01, ha="left")
     _legend(figure, plt)
     saved = save(figure, path, measured)
     plt.close(figure)

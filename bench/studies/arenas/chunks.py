@@ -25,7 +25,15 @@ from runner.provenance import measured_here
 from runner.stats import median
 from spanwise.lessons.drag import group_drag
 
-from studies.arenas.program import command_of, parser_of, run, table, tell, where_and_when
+from studies.arenas.program import (
+    command_of,
+    parser_of,
+    picture_of,
+    run,
+    table,
+    tell,
+    where_and_when,
+)
 
 CHUNKS = tuple(1 << log2 for log2 in range(14, 24))
 OBJECT_BYTES = 64
@@ -191,6 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cost = times(options.build, rounds, chunks, objects)
     drag = {spread: drags(draw_messages(count, spread), chunks) for spread in spreads}
     how = where_and_when(command_of("arena-chunks", options), rounds)
+    how += picture_of(options, "Time and drag by the size of an arena's chunks")
     tell(page(cost, drag, count, how), options.output)
     if options.plot is not None:
         save(draw(cost, drag), options.plot, measured_here(options.build))

@@ -22,6 +22,7 @@ from studies.arenas.program import (
     STRATEGIES,
     command_of,
     parser_of,
+    picture_of,
     run,
     table,
     tell,
@@ -145,7 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     cells = measure(options.build, options.rounds, options.quick)
     rounds = 1 if options.quick else options.rounds
-    tell(page(cells, where_and_when(command_of("arena-matrix", options), rounds)), options.output)
+    how = where_and_when(command_of("arena-matrix", options), rounds)
+    how += picture_of(options, "Who is cheapest, by size and lives")
+    tell(page(cells, how), options.output)
     if options.plot is not None:
         save(draw(cells), options.plot, measured_here(options.build))
     return 0

@@ -58,6 +58,13 @@ def where_and_when(command: str, rounds: int) -> str:
     return f"`{command}`; {where}; {count}; load average at the end {load:.1f}."
 
 
+def picture_of(options: argparse.Namespace, said: str) -> str:
+    """The lines of a page that show its picture; "" without a page or a picture."""
+    if not (options.plot and options.output):
+        return ""
+    return f"\n\n![{said}]({os.path.relpath(options.plot, options.output.parent)})"
+
+
 def command_of(name: str, options: argparse.Namespace) -> str:
     """The command as the page tells it."""
     words = [f"./dev study {name}"]
