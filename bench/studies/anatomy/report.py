@@ -26,7 +26,7 @@ TITLES = {
     "tracked": STACK_IT2 + "tracked",
 }
 MIXED = "#E8EAED"
-DARK_PARTS = ("call and cache", "free")
+DARK_PARTS = ("call and cache", "class lookup", "free")
 PANELS = (("value", "special"), ("inline", "generic"))
 LABEL_POINTS = 6.5
 # Width of a letter of the labels' font over its size, roughly.
@@ -225,9 +225,9 @@ def plot(found: Sequence[Anatomy], about: str, path: Path) -> Path:
     trees = {name: tree(known[name]) for _, _, name in panels}
     widest = max(node.count for node in trees.values())
     depth = max(node.depth for node in trees.values()) - 1
-    width, height = 15.0, 2 * (0.19 * depth + 0.65) + 0.3
+    width, height = 15.0, 2 * (0.19 * depth + 0.8) + 0.3
     figure, axes = plt.subplots(2, 2, figsize=(width, height), squeeze=False)
-    figure.subplots_adjust(0.01, 0.45 / height, 0.99, 1 - 0.6 / height, 0.03, 0.28)
+    figure.subplots_adjust(0.02, 0.55 / height, 0.98, 1 - 0.6 / height, 0.08, 0.42)
     for axis in axes.flat:
         axis.set_visible(False)
     for y, x, name in panels:
