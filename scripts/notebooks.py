@@ -17,6 +17,7 @@ import importlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ def _run(path: Path, *, full: bool) -> bool:
     from nbclient.exceptions import CellExecutionError, CellTimeoutError  # noqa: PLC0415
 
     print(f"{path.name}: running, at most {limit_seconds(read(path))} s a cell", flush=True)
+    started = time.monotonic()
     try:
         book = execute(path, full=full)
     except (CellExecutionError, CellTimeoutError) as error:
@@ -121,7 +123,9 @@ def _run(path: Path, *, full: bool) -> bool:
         return False
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / path.name).write_text(text_of(book), encoding="utf-8")
-    print(f"{path.name}: ran; {OUTPUT.relative_to(ROOT) / path.name} has what it shows")
+    took = time.monotonic() - started
+    place = OUTPUT.relative_to(ROOT) / path.name
+    print(f"{path.name}: ran in {took:.1f} s; {place} has what it shows", flush=True)
     return True
 
 

@@ -7,7 +7,8 @@ medians of wall seconds and the median of the ratios to the plain run of the sam
 range.
 
 `spanwise record` is the whole command, from its start to the finished file: merge and compression
-included, as heaptrack's is. `recorder alone` is the part of it in which the program runs.
+included, as heaptrack's is. `recorder alone` is the part of it in which the program runs; the same
+with eight return addresses a call, and of a CPython 3.11 with lines of Python as call sites.
 
 Example:
     ./dev study record-cost --rounds 9
@@ -70,6 +71,9 @@ def seconds(command: list[str], environment: dict[str, str], cwd: Path) -> float
 Variant = tuple[list[str], dict[str, str]]
 """A command and its environment."""
 PLAIN, WHOLE, ALONE, HEAPTRACK = "plain", "spanwise record", "recorder alone", "heaptrack"
+DEEP, LINES = "alone, depth 8", "lines of Python"
+KNOWS_FRAMES = sys.version_info[:2] == (3, 11)
+"""Of this Python the recorder reads frames."""
 
 
 def variants(job: list[str], recorder: Path, stacks: int) -> dict[str, Variant]:
@@ -94,7 +98,10 @@ def variants(job: list[str], recorder: Path, stacks: int) -> dict[str, Variant]:
         PLAIN: (job, base),
         WHOLE: ([*command, "--stacks", str(stacks), "--", *job], whole),
         ALONE: (job, alone),
+        DEEP: (job, {**alone, "SPANWISE_RECORD_STACKS": "8"}),
     }
+    if KNOWS_FRAMES and Path(job[0]).name.startswith("python"):
+        found[LINES] = (job, {**alone, "SPANWISE_RECORD_PYTHON": "1"})
     if shutil.which(HEAPTRACK):
         found[HEAPTRACK] = ([HEAPTRACK, "-o", "job.heaptrack", *job], base)
     return found

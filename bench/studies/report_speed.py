@@ -49,7 +49,7 @@ LIMITS = {"report": 60.0, "attribution": 60.0, "heap map": 3.0}
 
 FEW = 200_000
 """Below so many events it is bash: a CPython makes about as many until it begins."""
-_BASH_EVENTS = 4
+_BASH_EVENTS = 90
 """That bash makes for an element of an array, about."""
 
 _WORK = {

@@ -43,7 +43,10 @@ def test_the_command_is_timed_not_the_recorder(
     assert rows["spanwise record"] == {"seconds": [3.0, 3.0], "ratio": 3.0}
     assert rows["recorder alone"] == {"seconds": [1.5, 1.5], "ratio": 1.5}
     assert rows["bytes"] == 5
-    assert [files for _, files in began] == [{"job.c", "job.py"}] * 6
+    deep = record_cost.variants(JOB, options(1).recorder, 1)[record_cost.DEEP][1]
+    assert deep["SPANWISE_RECORD_STACKS"] == "8" and "SPANWISE_RECORD_PYTHON" not in deep
+    modes = 5 if record_cost.KNOWS_FRAMES else 4
+    assert [files for _, files in began] == [{"job.c", "job.py"}] * 2 * modes
     said = capsys.readouterr().out
     assert "spanwise record   3.000 s    3.00 x plain  [3.00, 3.00]" in said
     assert "heaptrack       left out: it is not installed" in said

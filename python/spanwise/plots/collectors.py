@@ -56,9 +56,10 @@ def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
     most = max((float(np.max(column, initial=0)) for column in columns.values()), default=0.0)
     scale, unit = scale_of(most)
     bottom = np.zeros(len(rows))
-    for label, column in columns.items():
+    for (label, column), hatch in zip(columns.items(), ("", "///", "..."), strict=False):
         if column.any():
-            ax.bar(rows["number"], column / scale, bottom=bottom, label=label, width=0.8)
+            looks: dict[str, Any] = {"hatch": hatch, "edgecolor": "white", "linewidth": 0}
+            ax.bar(rows["number"], column / scale, bottom=bottom, label=label, width=0.8, **looks)
             bottom += column / scale
     ax.set_xlabel("cycle")
     ax.set_ylabel(f"slots, {unit}")

@@ -28,15 +28,16 @@ STYLE = str(Path(__file__).with_name("spanwise.mplstyle"))
 PART_COLOURS = {
     "requested_bytes": "#0072B2",
     "roundup_bytes": "#D55E00",
-    "tail_bytes": "#E69F00",
+    "tail_bytes": "#D55E00",
     "free_slot_bytes": "#56B4E9",
     "cached_bytes": "#009E73",
     "metadata_bytes": "#7F7F7F",
-    "large_rounding_bytes": "#CC79A7",
+    "large_rounding_bytes": "#D55E00",
     "arena_slack_bytes": "#8B6F47",
-    "quarantine_bytes": "#444444",
+    "quarantine_bytes": "#8B6F47",
     "free_page_bytes": "#CCCCCC",
 }
+"""Seven colours for ten parts: what rounding costs has one, and what arenas keep."""
 
 
 PART_HATCHES = {
@@ -44,9 +45,10 @@ PART_HATCHES = {
     "free_slot_bytes": "....",
     "cached_bytes": "||||",
     "large_rounding_bytes": "xxxx",
+    "quarantine_bytes": "////",
     "free_page_bytes": "----",
 }
-"""Parts whose colours are as light as another's are told apart by these in grey."""
+"""Parts of one colour, or of one as light as another's, are told apart by these, also in grey."""
 
 
 _SCALES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
@@ -103,8 +105,8 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
 
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
-COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F47")
-"""Of lines, in this order."""
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Of lines, in this order; the eighth has the first again, with another mark."""
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

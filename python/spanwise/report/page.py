@@ -308,6 +308,7 @@ _PATTERNS = (
             ("cached", "M3 0V6"),
             ("free-page", "M0 3H6"),
             ("large-rounding", "M0 6L6 0M0 0L6 6"),
+            ("quarantine", "M0 6L6 0"),
         )
     )
     + "</defs></svg>"

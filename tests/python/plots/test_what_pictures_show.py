@@ -14,7 +14,7 @@ from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.frontier import FRONTIER_DTYPE
 from spanwise.plots.collectors import pauses
 from spanwise.plots.latencies import latencies
-from spanwise.plots.style import time_scale_of
+from spanwise.plots.style import PART_HATCHES, time_scale_of
 from spanwise.results.rows import as_rows
 
 from tests.python.helpers import random_ops
@@ -49,12 +49,18 @@ def test_equal_curves_of_a_frontier_are_one_line_with_both_names() -> None:
     assert labels == ["caches as recorded = 1 cache", "caches as recorded, spans x2"]
 
 
-def test_eight_curves_have_eight_colours_and_marks() -> None:
+def test_parts_are_told_apart_with_seven_colours() -> None:
+    looks = {(colour, PART_HATCHES.get(name)) for name, colour in plots.PART_COLOURS.items()}
+    assert len(looks) == len(plots.PART_COLOURS) == 10
+    assert len(set(plots.PART_COLOURS.values())) <= 7
+
+
+def test_eight_curves_have_eight_marks_and_seven_colours() -> None:
     pairs = [(1, caches) for caches in range(6)] + [(2, 0), (4, 0)]
     points = frontier({pair: [300 + i, 200 + i] for i, pair in enumerate(pairs)})
     named = [line for line in points.plot().lines if not str(line.get_label()).startswith("_")]
     assert len(named) == 8
-    assert len({line.get_color() for line in named}) == 8
+    assert len({line.get_color() for line in named}) == 7
     assert len({line.get_marker() for line in named}) == 8  # also in grey
 
 
