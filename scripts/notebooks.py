@@ -66,6 +66,21 @@ def stripped(book: Any) -> Any:
     return book
 
 
+def still(book: Any) -> Any:
+    """The notebook with pictures in place of widgets, which show nothing without a kernel.
+
+    Progress bars are widgets as well, and a notebook keeps what they were told.
+    """
+    view = "application/vnd.jupyter.widget-view+json"
+    for cell in book.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                data.pop(view, None)
+    book.metadata.pop("widgets", None)
+    return book
+
+
 def text_of(book: Any) -> str:
     """The notebook as its file has it."""
     return str(nbformat.writes(book, indent=1)) + "\n"
@@ -122,7 +137,7 @@ def _run(path: Path, *, full: bool) -> bool:
         print(f"{path.name}: {str(error).strip()}", file=sys.stderr)
         return False
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    (OUTPUT / path.name).write_text(text_of(book), encoding="utf-8")
+    (OUTPUT / path.name).write_text(text_of(still(book)), encoding="utf-8")
     took = time.monotonic() - started
     place = OUTPUT.relative_to(ROOT) / path.name
     print(f"{path.name}: ran in {took:.1f} s; {place} has what it shows", flush=True)

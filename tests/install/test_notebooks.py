@@ -116,6 +116,18 @@ def test_kernels_share_nothing(kernel_server: int, tmp_path: Path) -> None:
     assert "inline" in said[0]
 
 
+def test_what_is_kept_of_a_run_has_pictures_for_widgets() -> None:
+    view, png = "application/vnd.jupyter.widget-view+json", "image/png"
+    cell = nbformat.v4.new_code_cell("x")
+    shown: list[dict[str, Any]] = [{view: {}, png: "iVBORw0="}, {view: {}}]
+    for data in shown:
+        cell.outputs.append(nbformat.v4.new_output("display_data", data))
+    widgets: dict[str, Any] = {"application/vnd.jupyter.widget-state+json": {}}
+    book = SCRIPT.still(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": widgets}))
+    assert [list(output.data) for output in book.cells[0].outputs] == [[png], [view]]
+    assert "widgets" not in book.metadata
+
+
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="ZeroDivisionError"):
         SCRIPT.execute(_book(tmp_path, "1 / 0"))
