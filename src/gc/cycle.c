@@ -66,6 +66,7 @@ static void mark_roots(sw_gc *gc) {
     mark_ranges(&marker, &gc->lent);
     if (!sw_gc_shadows_visit(gc, mark_words, &marker)) gc->lost = true;
     sw_gc_visit_tiny(gc, mark_words, &marker);
+    sw_gc_visit_inside(gc, mark_words, &marker);
     for (uint32_t i = 0; i < gc->refs.entries.count; i++) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
         if (sw_gc_refs_is_root(entry))

@@ -188,6 +188,7 @@ struct sw_gc {
     bool lost; /* a root, or a value that a write replaced, is neither marked nor on the stack */
     bool given_up;  /* what is not marked is not known to be dead */
     bool settled;   /* all that roots reach is marked, and what finalizers reach is being marked */
+    bool inside;    /* set by a test only: threads may stand within an allocation (roots.c) */
     unsigned debug; /* SW_GC_... */
     sw_gc_dangling dangling; /* found, and not reported yet */
     sw_gc_place rescan;      /* spans whose marked objects are still to be scanned again */

@@ -37,6 +37,26 @@ sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id) {
 
 /* --- tiny blocks ------------------------------------------------------------------------------ */
 
+static void visit_word(const sw_cache_bin *bin, sw_gc_root_visit visit, void *arg) {
+    if (bin->span == NULL) return;
+    for (uint64_t used = ~sw_word_all(bin->word); used != 0; used &= used - 1) {
+        uintptr_t at = bin->base + (uintptr_t)sw_ctz(used) * bin->bytes;
+        visit(arg, &at, sizeof at);
+    }
+}
+
+void sw_gc_visit_inside(const sw_gc *gc, sw_gc_root_visit visit, void *arg) {
+    sw_heap *heap = gc->heap;
+    if (sw_likely(!gc->inside)) return;
+    sw_os_lock_acquire(&heap->lock);
+    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next) {
+        for (uint32_t i = 0; i < heap->span_classes; i++) visit_word(&cache->bins[i], visit, arg);
+        uint32_t large = cache->cold->newest_large;
+        if (large != 0) visit(arg, &sw_space_span(heap->space, large)->base, sizeof(uintptr_t));
+    }
+    sw_os_lock_release(&heap->lock);
+}
+
 void sw_gc_visit_tiny(const sw_gc *gc, sw_gc_root_visit visit, void *arg) {
     sw_heap *heap = gc->heap;
     if ((heap->mode & SW_MODE_TINY) == 0) return;

@@ -96,8 +96,9 @@ static void scan(second_search *s, uintptr_t at) {
     if (object.at == 0 || (object.span->span_class & 1) != 0) return;
     uint32_t id = sw_space_span_id(gc->heap->space, object.span);
     const uint32_t *types = sw_gc_slot_types[id];
-    const sw_gc_layout *layout =
-        sw_gc_layout_of(gc, types != NULL ? types[object.slot] : sw_gc_annexes[id].type);
+    uint32_t type = types != NULL ? types[object.slot] : sw_gc_annexes[id].type;
+    if (type == SW_GC_TYPE_UNSET) return; /* it is being made */
+    const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
     for (size_t i = 0; i < bytes_of(gc, object.span) / sizeof at; i++)
         if (sw_gc_is_pointer(layout, i)) reach(s, (const uintptr_t *)at + i);
 }
@@ -112,10 +113,12 @@ static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
     for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
 }
 
-static void search_all(second_search *s) {
+/* exact: nothing was allocated since the cycle began. Else other words are current by now. */
+static void search_all(second_search *s, bool exact) {
     reach_ranges(s, &s->gc->roots);
     reach_ranges(s, &s->gc->lent);
     sw_gc_visit_tiny(s->gc, reach_words, s);
+    if (exact) sw_gc_visit_inside(s->gc, reach_words, s);
     s->has_frames = sw_gc_shadows_visit(s->gc, reach_words, s);
     for (uint32_t i = 0; i < s->gc->refs.entries.count; i++) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&s->gc->refs, i);
@@ -170,7 +173,7 @@ static sw_status compare(const second_search *s, bool exact) {
 sw_status sw_gc_second_mark(sw_gc *gc, bool exact) {
     second_search s = {.gc = gc};
     sw_gc_dangling_begin(gc); /* a cycle may be checked twice, the second time with more roots */
-    search_all(&s);
+    search_all(&s, exact);
     if (!s.no_memory && s.has_frames) sw_gc_dangling_end(gc);
     sw_status status = s.no_memory ? sw_fail(SW_NOMEM, "gc_checkmark", "no memory for the check")
                        : s.has_frames

@@ -36,6 +36,11 @@ typedef void (*sw_gc_root_visit)(void *arg, const void *start, size_t bytes);
 /* In a heap that packs: calls visit for the word of each cache with its newest tiny block, of which the next objects will be. */
 void sw_gc_visit_tiny(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 
+/* Where threads may stand within an allocation: calls visit for the address of each object of the words that caches allocate from,
+ * and of the large object that each cache took last. Between the store that takes a slot and the computing of its address
+ * nothing else holds the object. */
+void sw_gc_visit_inside(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
+
 /* A source begins to be asked, and ends; the second does nothing if it is asked no more. */
 void sw_gc_add_source(sw_gc *gc, sw_gc_source *source);
 void sw_gc_remove_source(sw_gc_source *source);

@@ -75,8 +75,17 @@ static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
     if (span != NULL) release_locked(cache->heap, span);
 }
 
-static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
-                                      sw_status *why) {
+/* False: no memory for what the collector knows of it. */
+static sw_noinline bool begin_collected(const sw_cache *cache, sw_span *span) {
+    sw_heap *heap = cache->heap;
+    if (!heap->hooks->born(heap, span)) return false;
+    cache->cold->newest_large = sw_space_span_id(heap->space, span);
+    return true;
+}
+
+static sw_always_inline sw_span *take(const sw_cache *cache, uint32_t pages, size_t align,
+                                      bool noscan, sw_status *why) {
+    sw_heap *heap = cache->heap;
     sw_reclaim_decay(heap);
     *why = SW_NOMEM;
     sw_span *span = sw_fresh_record(heap);
@@ -92,7 +101,7 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     cold->page = page;
     cold->pages = pages;
     sw_span_init_large(span, sw_pages_address(&heap->pages, page), noscan, needzero);
-    if (sw_heap_is_collected(heap) && !heap->hooks->born(heap, span)) {
+    if (sw_heap_is_collected(heap) && !begin_collected(cache, span)) {
         *why = SW_NOMEM;
         sw_record_drop(heap, span);
         sw_pages_free(&heap->pages, page, pages);
@@ -102,10 +111,11 @@ static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t alig
     return span;
 }
 
-static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t align,
+static sw_always_inline sw_span *take_locked(const sw_cache *cache, uint32_t pages, size_t align,
                                              bool noscan, sw_status *why) {
+    sw_heap *heap = cache->heap;
     sw_os_lock_acquire(&heap->lock);
-    sw_span *span = take(heap, pages, align, noscan, why);
+    sw_span *span = take(cache, pages, align, noscan, why);
     sw_reclaim_unlock(heap);
     return span;
 }
@@ -117,7 +127,7 @@ static sw_always_inline sw_span *take_span(sw_cache *cache, uint32_t pages, size
     sw_heap *heap = cache->heap;
     uint32_t asked = 0;
     for (bool trimmed = false;; trimmed = true) {
-        sw_span *span = take_locked(heap, pages, align, noscan, why);
+        sw_span *span = take_locked(cache, pages, align, noscan, why);
         if (sw_likely(span != NULL)) return span;
         uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
         if (trimmed && (*why != SW_LIMIT || !sw_reclaim_ask_limit(heap, bytes, &asked)))

@@ -28,6 +28,7 @@ static model_object objects[OBJECTS];
 static int roots[ROOTS];
 static void *root_words[ROOTS];
 static uint32_t types[4];
+static uint64_t freed_in_all, kept_in_all;
 
 static size_t count_of(int type) { return type == 3 ? 2500 : 1; }
 
@@ -91,8 +92,8 @@ static void make_objects(sw_gc *gc, uint64_t *state) {
     }
 }
 
-static void mutate(sw_gc *gc, uint64_t *state) {
-    for (int n = 0; n < OBJECTS; n++) {
+static void mutate(int writes, uint64_t *state) {
+    for (int n = 0; n < writes; n++) {
         int from = pick(state, OBJECTS);
         if (objects[from].type != 2)
             set_edge(from, pick(state, EDGES), pick(state, 4) == 0 ? -1 : pick(state, OBJECTS));
@@ -103,7 +104,6 @@ static void mutate(sw_gc *gc, uint64_t *state) {
         uintptr_t inside = (uintptr_t)pick(state, 2) * 8;
         root_words[r] = roots[r] < 0 ? NULL : (void *)(objects[roots[r]].at + inside);
     }
-    (void)gc;
 }
 
 /* Frees an object explicitly, after every pointer to it is gone. */
@@ -135,6 +135,8 @@ static void compare(sw_gc *gc, sw_gc_order order) {
     }
     CHECK_EQ(cycle.marked_objects, kept);
     CHECK_EQ(cycle.freed_objects, freed);
+    freed_in_all += freed;
+    kept_in_all += kept;
     for (int i = 0; i < OBJECTS; i++)
         for (int e = 0; e < EDGES; e++) {
             int to = objects[i].edges[e];
@@ -164,12 +166,15 @@ static void test_random_graphs(void) {
     uint64_t state = 1;
     memset(objects, 0, sizeof objects);
     CHECK_EQ(sw_gc_add_roots(gc, root_words, sizeof root_words, &id), SW_OK);
-    for (unsigned round = 0; round < ROUNDS / check_share(); round++) {
+    unsigned rounds = check_rounds("SPANWISE_GC_ROUNDS", ROUNDS);
+    for (unsigned round = 0; round < rounds; round++) {
         make_objects(gc, &state);
-        mutate(gc, &state);
-        for (int n = 0; n < 20; n++) free_one(gc, &state);
+        mutate(OBJECTS * (int)(1 + round % 3), &state); /* few are reached, or many */
+        for (int n = 0; n < 20 && round < ROUNDS; n++) free_one(gc, &state); /* each looks at all */
         compare(gc, round % 2 == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN);
     }
+    printf("%u graphs: %" PRIu64 " objects swept and freed, %" PRIu64 " kept\n", rounds,
+           freed_in_all, kept_in_all);
     CHECK_EQ(sw_gc_remove_roots(gc, id), SW_OK);
     CHECK_EQ(sw_gc_remove_roots(gc, id), SW_INVALID);
     for (int r = 0; r < ROOTS; r++) roots[r] = -1;
@@ -216,7 +221,7 @@ static void mark_with_stack_of(sw_gc_order order, size_t entries, size_t work) {
     uint64_t state = 5 + entries;
     memset(objects, 0, sizeof objects);
     make_objects(gc, &state);
-    for (int n = 0; n < 4; n++) mutate(gc, &state);
+    for (int n = 0; n < 4; n++) mutate(OBJECTS, &state);
     /* What free slots still point to is not kept. */
     for (int n = 0; n < 200; n++) free_one(gc, &state);
     for (int r = 0; r < ROOTS; r++) {
