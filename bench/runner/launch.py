@@ -29,7 +29,7 @@ def read_usage(report: Path) -> Usage:
     """Parses the line of the launcher."""
     try:
         kind, *numbers = report.read_text(encoding="ascii").split()
-        number, wall_ns, user_us, system_us, peak_kb, _ = map(int, numbers)
+        number, wall_ns, user_us, system_us, peak_kb, _anonymous_kb, _faults = map(int, numbers)
     except (OSError, ValueError):
         return Usage(0.0, 0.0, 0, "the launcher wrote no report")
     error = "" if (kind, number) == ("exit", 0) else f"ended with {kind} {number}"
