@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from runner.drawing import save
+from runner.provenance import measured_here
 from spanwise import plots
 from spanwise.lessons import fragmentation
 
+BUILD = Path(__file__).resolve().parents[2] / "build/bench"
 BACKENDS = ("wide", "single")
 SHARED = ("first", "next", "worst")
 """Placements that every tree has; `two` has best fit besides."""
@@ -34,14 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=20_000, help="objects (default 20,000)")
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default 1)")
-    parser.add_argument("--plot", metavar="FILE.png", help="draws all of it")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draws all of it")
     asked = parser.parse_args(arguments)
     rows = fragmentation.study(asked.count, seed=asked.seed)
     print(as_text(rows))
     differ = [name for name in BACKENDS if not agrees(rows, name, asked.count, asked.seed)]
     print(f"back ends that need another room than `two`: {', '.join(differ) or 'none'}")
     if asked.plot:
-        draw(rows, asked.plot)
+        draw(rows, asked.count, asked.plot)
     return 1 if differ else 0
 
 
@@ -65,7 +69,7 @@ def as_text(rows: NDArray[np.void]) -> str:
     return "\n".join(lines)
 
 
-def draw(rows: NDArray[np.void], path: str) -> None:
+def draw(rows: NDArray[np.void], count: int, path: Path) -> None:
     """A panel for each distribution of sizes."""
     figure: Any = plots.new_axes(width=10, height=7).figure
     figure.clear()
@@ -73,4 +77,5 @@ def draw(rows: NDArray[np.void], path: str) -> None:
     for panel, sizes in zip(panels, fragmentation.SIZES, strict=True):
         plots.extents(rows, sizes, panel)
     panels[0].legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, 0.8))
-    plots.save(panels[0], path)
+    figure.suptitle(f"Room for {count:,} objects over the most that were live")
+    save(figure, path, measured_here(BUILD))

@@ -195,7 +195,11 @@ void *sw_scalable_borrow(sw_scalable *scalable, size_t size) {
     if (!has_entered(scalable, op)) return NULL;
     sw_child *child = check_size(size, op) == SW_OK ? child_for(scalable, size, op) : NULL;
     void *bytes = NULL;
-    if (child != NULL) bytes = child->bytes + sw_range_find(range_of(child), size);
+    if (child != NULL) {
+        const sw_range_hole *only = &child->range->front.only; /* size 0: there is none */
+        uint64_t offset = size <= only->size ? only->start : sw_range_find(range_of(child), size);
+        bytes = child->bytes + offset;
+    }
     leave(scalable);
     return bytes;
 }
