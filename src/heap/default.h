@@ -5,6 +5,7 @@
 
 #include "gen/default.h"
 #include "heap/template.h"
+#include "spanwise/fast.h"
 
 extern const sw_paths SW_DEFAULT_PATHS;
 extern sw_path_fn *const SW_DEFAULT_NOSCAN[]; /* by size in bytes, 0 .. SW_DEFAULT_CUTOFF */

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "heap/fork.h"
 #include "heap/reclaim.h"
+#include "spanwise/fast.h"
 
 /* Threads without a cache of the default heap have this one: it has no heap, no address and no free
  * slot, so every path ends in a slow one, and no fast path has to compare with NULL. */

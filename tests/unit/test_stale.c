@@ -12,6 +12,7 @@
 #include "faults.h"
 #include "heap/heap.h"
 #include "sanitizer.h"
+#include "spanwise/fast.h"
 #include "spanwise/spanwise.h"
 
 enum { WAITING = 8 }; /* closed caches of sw_cache_open whose records nobody gets */

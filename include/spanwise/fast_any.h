@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of the inline paths (fast.h) that is the same for every table of size classes: the thread's
+ * cache, taking a slot of a class that is told, and frees. The library's own sources include it, so that
+ * a library of another table differs in few objects. Programs include fast.h.
+ */
+#ifndef SPANWISE_FAST_ANY_H
+#define SPANWISE_FAST_ANY_H
+
+#include <string.h>
+
+#include <spanwise/fast_abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_FAST_TLS __attribute__((tls_model("initial-exec")))
+#define SW_FAST_INLINE static inline __attribute__((always_inline))
+
+/* 0: inline frees trust the pointer (the `bare` preset, which prices the checks). A bad free then
+ * corrupts the heap. */
+#ifndef SW_FAST_CHECKED
+#define SW_FAST_CHECKED 1
+#endif
+
+/* Each thread has one. Its only field in use lies 8 bytes behind a multiple of 16, as those of
+ * sw_cache do. */
+typedef struct sw_tls_record {
+    uint64_t unused;
+    sw_cache *cache; /* of the default heap; before the thread's first call one without a heap */
+} __attribute__((aligned(16))) sw_tls_record;
+
+/* C++'s `thread_local` would ask at each use whether a constructor must run first. */
+#ifdef __cplusplus
+extern SW_API __thread SW_FAST_TLS sw_tls_record sw_tls;
+#else
+extern SW_API _Thread_local SW_FAST_TLS sw_tls_record sw_tls;
+#endif
+
+/* Where inline code goes on when its fast path ends. Programs do not call these themselves. */
+SW_API void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
+SW_API void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
+SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its words is wholly free */
+
+/* --- allocation ------------------------------------------------------------------------------- */
+
+/* The most bytes that are cleared in line. Above, gcc would write `rep stos` for a constant length,
+ * which takes three times what a call of memset does (144 bytes on a Zen 4: 19 ns and 7). */
+#define SW_FAST_CLEAR_MAX 80
+
+/* The number of the lowest set bit; bits is not 0. */
+#define SW_FAST_LOWEST(bits) ((unsigned)__builtin_ctzll(bits))
+
+/* Clears an object; bytes is most often a constant. */
+SW_FAST_INLINE void sw_fast_clear(void *p, size_t bytes) {
+    if (bytes > SW_FAST_CLEAR_MAX) __asm__("" : "+r"(bytes)); /* no constant any more: a call */
+    memset(p, 0, bytes);
+}
+
+/* An object of a constant class out of the cache's current word. */
+SW_FAST_INLINE void *sw_fast_take(sw_cache *cache, size_t size, unsigned flags, uint32_t cls,
+                                  uint32_t bytes) {
+    uint32_t span_class = cls * 2 + 1;
+    sw_cache_bin *bin = &cache->bins[span_class];
+    uint64_t bits = __atomic_load_n(&bin->word->free, __ATOMIC_RELAXED);
+    if (__builtin_expect(bits == 0, 0)) return sw_alloc_slow(cache, size, flags, span_class);
+    __atomic_store_n(&bin->word->free, bits & (bits - 1), __ATOMIC_RELAXED);
+    void *p = (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
+    if ((flags & SW_ZERO) != 0) sw_fast_clear(p, bytes);
+    return p;
+}
+
+/* --- free ------------------------------------------------------------------------------------- */
+
+/* Sets bit `index % 64` and returns whether it was set before. x86-64 has one instruction for that,
+ * where compilers would make three of the C expression. */
+SW_FAST_INLINE int sw_fast_set_bit(uint64_t *bits, uint64_t index) {
+#if defined(__x86_64__)
+    int was;
+    __asm__("btsq %2, %0" : "+r"(*bits), "=@ccc"(was) : "r"(index));
+    return was;
+#else
+    uint64_t before = *bits;
+    *bits |= UINT64_C(1) << (index % 64);
+    return before == *bits;
+#endif
+}
+
+/* Sets the bit of a slot in a span that the cache owns. 0: the slot is free already. */
+SW_FAST_INLINE int sw_fast_free_own(sw_cache *cache, sw_span *span, uint64_t slot) {
+    sw_word *word = &span->words[slot / 64];
+    uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
+    uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
+    int was_free = sw_fast_set_bit(&both, slot);
+    if (SW_FAST_CHECKED && __builtin_expect(was_free, 0)) return 0;
+    (void)sw_fast_set_bit(&local, slot); /* apart from `both`, because the next free waits for it */
+    __atomic_store_n(&word->local, local, __ATOMIC_RELAXED);
+    if (__builtin_expect(both == ~UINT64_C(0) && span->state == SW_FAST_PARTIAL, 0))
+        sw_cache_emptied(cache, span);
+    return 1;
+}
+
+/* The span of the slot that starts at an address, and the slot's number. NULL: no slot starts
+ * there. */
+SW_FAST_INLINE sw_span *sw_fast_find(const sw_cache *cache, const void *ptr, uint64_t *slot) {
+    uintptr_t p = (uintptr_t)ptr;
+    uint64_t frame = (p - cache->base) >> SW_FRAME_SHIFT;
+    if (__builtin_expect(frame >= cache->frames, 0)) return NULL;
+    sw_span *span = &cache->spans[cache->page_map[frame]];
+    sw_product product = (sw_product)(p - span->base) * span->magic;
+    *slot = (uint64_t)(product >> 64);
+    if (SW_FAST_CHECKED && __builtin_expect((uint64_t)product >= span->magic, 0)) return NULL;
+    return span;
+}
+
+/* The fast part of a free. 0: nothing was done, sw_free_slow must look at it. */
+SW_FAST_INLINE int sw_fast_try_free(sw_cache *cache, void *ptr) {
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (__builtin_expect(span == NULL, 0)) return 0;
+    sw_cache *owner = __atomic_load_n(&span->owner, __ATOMIC_RELAXED);
+    if (__builtin_expect(owner != cache->unhinted_owner, 0)) return 0;
+    return sw_fast_free_own(cache, span, slot);
+}
+
+/* As sw_cache_free on a cache of a plain heap (any table). NULL is no address of the space. */
+SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr) {
+    if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
+}
+
+/* A free whose size is constant when compiled, of an object in the word that its class allocates
+ * from: three numbers of the cache validate it. 0: nothing was done. */
+SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
+                                            uint32_t bytes) {
+    sw_cache_bin *bin = &cache->bins[cls * 2 + 1];
+    uintptr_t offset = (uintptr_t)ptr - bin->base;
+    uint64_t index = offset / bytes;
+    if (__builtin_expect(offset >= UINT64_C(64) * bytes, 0)) return 0;
+    if (SW_FAST_CHECKED && __builtin_expect(offset % bytes != 0, 0)) return 0;
+    if (__builtin_expect(__atomic_load_n(&bin->span->owner, __ATOMIC_RELAXED) != cache, 0))
+        return 0;
+    sw_word *word = bin->word;
+    uint64_t local = __atomic_load_n(&word->local, __ATOMIC_RELAXED);
+    uint64_t both = __atomic_load_n(&word->free, __ATOMIC_RELAXED) | local;
+    /* A mask instead of sw_fast_set_bit: a malloc and free in turn wait here for nothing but their
+     * own words, and the `bts` instruction makes that wait longer (docs/design/bench.md). */
+    uint64_t bit = UINT64_C(1) << (index % 64);
+    if (SW_FAST_CHECKED && __builtin_expect((both & bit) != 0, 0)) return 0;
+    __atomic_store_n(&word->local, local | bit, __ATOMIC_RELAXED);
+    return 1;
+}
+
+/* As sw_free. */
+SW_FAST_INLINE void sw_fast_free(void *ptr) { sw_fast_cache_free(sw_tls.cache, ptr); }
+
+#ifdef __cplusplus
+}
+#endif
+#endif
