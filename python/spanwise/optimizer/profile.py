@@ -144,7 +144,7 @@ class SizeProfile:
         """What whole pages are beyond the sizes from `first` on; of many tables it is the same."""
         known = self._roundings.get((first, page_bytes))
         if known is None:
-            sizes, weights = (part[first:] for part in self._asked)
+            sizes, weights = self._asked[0][first:], self._asked[1][first:]
             pages = -(-sizes // page_bytes) * page_bytes
             whole = self.large_pages[_PAGE_SIZES.index(page_bytes)] - self.large_bytes
             known = _sum(weights, pages - sizes) + float(whole)
