@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache records: their layout, their opening and closing, their reuse. */
+/* Cache records: their layout, their opening, their reuse. close.c has how caches close. */
 #include "heap/cache.h"
-
-#include <string.h>
 
 #include "base/bits.h"
 #include "base/fail.h"
-#include "heap/central.h"
-#include "heap/hazard.h"
 #include "heap/hint.h"
 #include "heap/idle.h"
 #include "heap/reclaim.h"
-#include "heap/remote.h"
-#include "heap/shelf.h"
 #include "heap/variety.h"
-#include "heap/verify_point.h"
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
@@ -218,36 +211,6 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out) {
     return SW_OK;
 }
 
-/* Under the heap's lock: a span of a cache that closes goes to the central lists. */
-static void disown(sw_heap *heap, sw_span *span) {
-    span->idle = 0;
-    sw_span_set_owner(span, NULL, SW_MARK_NONE);
-    sw_central_put(heap, span);
-}
-
-/* The same of a current span, of which an idle one may be kept for the next thread. A cache that a user
- * closes keeps none: what is in use afterwards is what its user sees in the ledger. */
-static void disown_current(sw_cache *cache, sw_span *span) {
-    bool thread_ends = cache->cold->holder != SW_CACHE_OF_USER;
-    sw_span_set_owner(span, NULL, SW_MARK_NONE);
-    if (!thread_ends || !sw_central_keep(cache->heap, span)) sw_central_put(cache->heap, span);
-}
-
-/* The span that the cache would have taken next comes last, so that whoever adopts one takes it
- * first. */
-static void disown_list(sw_heap *heap, sw_span_list *list) {
-    uint32_t last = 0;
-    for (uint32_t id = list->head; id != 0;
-         id = sw_space_cold(heap->space, sw_space_span(heap->space, id))->next)
-        last = id;
-    while (last != 0) {
-        sw_span *span = sw_space_span(heap->space, last);
-        last = sw_space_cold(heap->space, span)->prev;
-        sw_span_list_remove(list, heap->space, span);
-        disown(heap, span);
-    }
-}
-
 void sw_cache_set_closed(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     sw_handle_end(&cache->mark, SW_HANDLE_CACHE);
@@ -261,64 +224,7 @@ void sw_cache_set_closed(sw_cache *cache) {
     __atomic_store_n(&cache->cold->closed, 1, __ATOMIC_SEQ_CST);
 }
 
-static void disown_class(sw_cache *cache, uint32_t span_class) {
-    struct sw_cache_cold *cold = cache->cold;
-    sw_cache_bin *bin = &cache->bins[span_class];
-    disown_list(cache->heap, &cold->full[span_class]);
-    disown_list(cache->heap, &cold->partial[span_class]);
-    if (bin->span != NULL) disown_current(cache, bin->span); /* the warmest last */
-    sw_bin_empty(bin);
-    cold->idle_spans[span_class] = 0;
-    bin->hinted = 0;
-}
-
-static void disown_all(sw_cache *cache) {
-    struct sw_cache_cold *cold = cache->cold;
-    for (uint32_t w = 0; w * 64 < cache->heap->span_classes; w++) {
-        for (uint64_t bits = cold->classes[w]; bits != 0; bits &= bits - 1)
-            disown_class(cache, w * 64 + sw_ctz(bits));
-        cold->classes[w] = 0;
-    }
-}
-
-/* A shelf is in use only after one of these turns. */
-static void clear_shelves(sw_cache *cache) {
-    struct sw_cache_cold *cold = cache->cold;
-    if ((cold->span_turns | cold->large_turns) != 0) sw_shelf_clear(cache);
-    cold->span_turns = cold->large_turns = 0;
-}
-
-void sw_cache_shut(sw_cache *cache) {
-    sw_heap *heap = cache->heap;
-    struct sw_cache_cold *cold = cache->cold;
-    sw_verify_hold(); /* its handle has ended, it has not */
-    sw_hazard_clear(cache);
-    sw_remote_drain(cache);
-    sw_os_lock_acquire(&heap->lock);
-    disown_all(cache);
-    cold->tiny_block = 0;
-    cold->tiny_used = 0;
-    clear_shelves(cache);
-    sw_central_release_idle(heap);
-    sw_cache_set_closed(cache);
-    sw_verify_leave_begin(heap);
-    sw_os_lock_release(&heap->lock);
-    sw_remote_drain_closed(cache); /* what was announced while it closed: it owns none of it */
-    sw_verify_leave_end(heap);
-    sw_verify_unhold();
-    sw_verify_point(heap, NULL);
-}
-
 sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
     sw_status status = sw_heap_status(heap, "cache_open");
     return status == SW_OK ? sw_cache_make(heap, SW_CACHE_OF_USER, out) : status;
-}
-
-void sw_cache_close(sw_cache *cache) {
-    const char *op = "cache_close";
-    if (cache == NULL || !sw_cache_check(cache, op)) return;
-    if (sw_handle_try_end(&cache->mark, SW_HANDLE_CACHE))
-        sw_cache_shut(cache);
-    else
-        sw_handle_report(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
 }

@@ -39,6 +39,7 @@ struct sw_cache_cold {
     uint32_t variety;      /* account of changes of it */
     uint32_t idle_credit;  /* for giving idle current spans up: heap/idle.h */
     uint32_t newest_large; /* in collected heaps: id of the large object taken last; 0: none was */
+    uint32_t end_steps;    /* looks at spans while it closed: close.c */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */

@@ -41,7 +41,8 @@
  *   reclaim, fresh                                  what gives memory back, and what takes it
  *   owned, remote, idle, refill                     what a cache does with its spans
  *   variety                                         whether a cache's requests vary in class
- *   cache, registry, heap, default_heap, fork, thread, trim    lives of caches, heaps, threads
+ *   cache, close, registry, heap, default_heap, fork, thread, trim
+ *                                                   lives of caches, heaps, threads
  *   large, alloc, free, realloc                     what callers ask for
  *   sweep                                           what a collector has found dead
  * Beside them stand paths (the table of the specialised functions), checks (rules of the structs),

@@ -5,9 +5,11 @@
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-/* An allocation by a hint takes a little longer than one from a word. A change of words, or the
- * first free into a full span, costs about as much as hints add to this many allocations. */
-enum { CHANGE_WORTH = 3 };
+/* In allocations that a hint would make a little slower than a word does: a change of words costs as much
+ * as it adds to three, a free into a full span as to eight. For where hints and words take turns the
+ * processor guesses twice, in the free whether the span is full, and in the allocation whether there is a
+ * hint. */
+enum { CHANGE_COST = 3, FULL_COST = 8 };
 
 void sw_hint_reset(sw_cache *cache) {
     cache->unhinted_owner = cache;
@@ -15,13 +17,12 @@ void sw_hint_reset(sw_cache *cache) {
     cache->cold->dropped = 0;
 }
 
-/* The cache has changed to a word whose free slots serve this many allocations: the account of
- * what words cost (cold->scarcity) grows by the change, and shrinks by each allocation that it
- * serves. */
-static void note_change(sw_cache *cache, uint32_t allocations) {
+/* What words cost the cache (cold->scarcity) grows by what has just happened, and shrinks by the
+ * allocations that it serves. */
+static void note_cost(sw_cache *cache, uint32_t cost, uint32_t allocations) {
     struct sw_cache_cold *cold = cache->cold;
-    uint32_t worth = cold->scarcity + CHANGE_WORTH;
-    cold->scarcity = worth > allocations ? worth - allocations : 0;
+    uint32_t sum = cold->scarcity + cost;
+    cold->scarcity = sum > allocations ? sum - allocations : 0;
     if (cold->scarcity < SW_SCARCITY_MAX) return;
     cache->unhinted_owner = SW_NO_CACHE;
     cold->scarcity = 0;
@@ -30,10 +31,10 @@ static void note_change(sw_cache *cache, uint32_t allocations) {
 void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits) {
     cache->cold->dropped = 0;
     if (cache->unhinted_owner == cache && bin->hinted_max != 0)
-        note_change(cache, sw_popcount(bits));
+        note_cost(cache, CHANGE_COST, sw_popcount(bits));
 }
 
-void sw_hint_note_full(sw_cache *cache) { note_change(cache, 1); }
+void sw_hint_note_full(sw_cache *cache) { note_cost(cache, FULL_COST, 1); }
 
 /* This many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them off. */
 static void note_dropped(sw_cache *cache, uint32_t hints) {
@@ -46,7 +47,7 @@ void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span) {
     if (cache->unhinted_owner != cache)
         note_dropped(cache, 1);
     else if (cache->bins[span->span_class].hinted_max != 0)
-        note_change(cache, 1);
+        note_cost(cache, CHANGE_COST, 1);
 }
 
 /* --- hints of a span -------------------------------------------------------------------------- */

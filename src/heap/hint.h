@@ -19,8 +19,10 @@
 void sw_hint_forget(sw_cache *cache, const sw_span *span);
 
 enum {
-    SW_SCARCITY_MAX = 512, /* hints go on */
-    SW_DROPPED_MAX = 256,  /* this many hints dropped or forgotten in a row: hints go off */
+    /* Hints go on. It takes so long because a set that has just been filled has most objects in full spans:
+     * a small one has few of these after some thousand replacements, and is served by words then. */
+    SW_SCARCITY_MAX = 12288,
+    SW_DROPPED_MAX = 256, /* this many hints dropped or forgotten in a row: hints go off */
 };
 
 /* Hints are off, and nothing is known of the words. */

@@ -49,8 +49,8 @@ static void replace(void **objects, uint32_t count, int times, unsigned flags) {
 }
 
 /* By hand: a word that serves 8 allocations is worth its change, which costs 3 of them. Of 800 objects in
- * 50 full spans nearly every free meets a full one, and each costs 2 allocations more than it serves:
- * after 512 / 2 of them hints are on. Of frees in a row each leaves a hint in vain: 128 leave them on,
+ * 50 full spans nearly every free meets a full one, and each costs 7 allocations more than it serves:
+ * after 12,288 / 7 of them hints are on. Of frees in a row each leaves a hint in vain: 128 leave them on,
  * 800 do not. */
 static void switched(void) {
     enum { MANY = 800, FEW = 8, TIMES = 5000 };
@@ -62,6 +62,10 @@ static void switched(void) {
     CHECK(!hints_are_on(owner));
     for (int i = FEW; i < MANY; i++) objects[i] = sw_cache_alloc(owner, SLOT, 0);
     CHECK(!hints_are_on(owner));
+    CHECK_EQ(owner->cold->scarcity, 0);
+    sw_cache_free(owner, objects[0]);
+    CHECK_EQ(owner->cold->scarcity, 7);
+    objects[0] = sw_cache_alloc(owner, SLOT, 0);
     replace(objects, MANY, TIMES, 0);
     CHECK(hints_are_on(owner));
     CHECK_EQ(sw_heap_verify(heap), SW_OK);

@@ -225,6 +225,34 @@ static void limits_and_trims_take_them(void) {
     end_heap();
 }
 
+/* --- turns of the lock ------------------------------------------------------------------------ */
+
+static uint64_t lock_turns(void) {
+    sw_heap_stats stats = {.struct_bytes = sizeof stats};
+    CHECK_EQ(sw_heap_stats_read(heap, &stats), SW_OK);
+    return stats.lock_acquisitions;
+}
+
+/* A thread with many spans gives them up in turns: one for each 64 spans that it walks over or gives up. 999
+ * spans are full, and one is the current one. */
+static void many_spans_end_in_turns(void) {
+    enum { SPANS = 1000, SLOTS = PAGE / SIZE };
+    static void *objects[SPANS * SLOTS];
+    make_heap(true, false, 0);
+    sw_cache *cache = born();
+    for (int i = 0; i < SPANS * SLOTS; i++) objects[i] = sw_cache_alloc(cache, SIZE, 0);
+    uint64_t turns = lock_turns();
+    sw_cache_close(cache);
+    turns = lock_turns() - turns;
+    CHECK(turns > 2 * (SPANS - 1) / 64 && turns < 2 * SPANS / 64 + 4);
+    CHECK_EQ(sw_heap_verify(heap), SW_OK);
+    cache = born();
+    for (int i = 0; i < SPANS * SLOTS; i++) sw_cache_free(cache, objects[i]);
+    CHECK_EQ(heap->pages.held_pages, heap->pages.free_held_pages);
+    ends(cache, 0, 0);
+    end_heap();
+}
+
 /* --- without the lock ------------------------------------------------------------------------- */
 
 /* Who holds the heap's lock stops nobody who takes a kept span, but for a cache's first one. */
@@ -420,6 +448,7 @@ int main(void) {
     live_ones_come_first();
     other_classes_take_their_pages();
     limits_and_trims_take_them();
+    many_spans_end_in_turns();
     if (SW_CHECK < 3) taken_without_the_lock(); /* verify takes the lock */
     was_the_hazard();
     ticks_are_noticed();

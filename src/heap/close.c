@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a cache closes: what it owns becomes the heap's. */
+#include "base/bits.h"
+#include "heap/cache.h"
+#include "heap/central.h"
+#include "heap/hazard.h"
+#include "heap/remote.h"
+#include "heap/shelf.h"
+#include "heap/verify_point.h"
+
+enum { DISOWN_TURN = 64 };
+
+/* The lists of a cache that closes are its own, and whole between two steps. So after so many steps whoever
+ * waits for the heap's lock may have it. */
+static void let_others_in(sw_cache *cache) {
+    if (++cache->cold->end_steps % DISOWN_TURN != 0) return;
+    sw_os_lock_release(&cache->heap->lock);
+    sw_os_lock_acquire(&cache->heap->lock);
+}
+
+/* Under the heap's lock: a span of a cache that closes, in no list, goes to the central lists. */
+static void disown(sw_cache *cache, sw_span *span) {
+    if (span->idle) cache->cold->idle_spans[span->span_class]--;
+    span->idle = 0;
+    sw_span_set_owner(span, NULL, SW_MARK_NONE);
+    sw_central_put(cache->heap, span);
+    let_others_in(cache);
+}
+
+/* The same of a current span, of which an idle one may be kept for the next thread. A cache that a user
+ * closes keeps none: what is in use afterwards is what its user sees in the ledger. */
+static void disown_current(sw_cache *cache, sw_span *span) {
+    bool thread_ends = cache->cold->holder != SW_CACHE_OF_USER;
+    sw_span_set_owner(span, NULL, SW_MARK_NONE);
+    if (!thread_ends || !sw_central_keep(cache->heap, span)) sw_central_put(cache->heap, span);
+}
+
+/* The span that the cache would have taken next comes last, so that whoever adopts one takes it
+ * first. */
+static void disown_list(sw_cache *cache, sw_span_list *list) {
+    sw_space *space = cache->heap->space;
+    uint32_t last = 0;
+    for (uint32_t id = list->head; id != 0;) {
+        last = id;
+        id = sw_space_cold(space, sw_space_span(space, id))->next;
+        let_others_in(cache);
+    }
+    while (last != 0) {
+        sw_span *span = sw_space_span(space, last);
+        last = sw_space_cold(space, span)->prev;
+        sw_span_list_remove(list, space, span);
+        disown(cache, span);
+    }
+}
+
+static void disown_class(sw_cache *cache, uint32_t span_class) {
+    struct sw_cache_cold *cold = cache->cold;
+    sw_cache_bin *bin = &cache->bins[span_class];
+    bin->hinted = 0;
+    disown_list(cache, &cold->full[span_class]);
+    disown_list(cache, &cold->partial[span_class]);
+    if (bin->span != NULL) disown_current(cache, bin->span); /* the warmest last */
+    sw_bin_empty(bin);
+}
+
+static void disown_all(sw_cache *cache) {
+    struct sw_cache_cold *cold = cache->cold;
+    for (uint32_t w = 0; w * 64 < cache->heap->span_classes; w++) {
+        for (uint64_t bits = cold->classes[w]; bits != 0; bits &= bits - 1)
+            disown_class(cache, w * 64 + sw_ctz(bits));
+        cold->classes[w] = 0;
+    }
+}
+
+/* A shelf is in use only after one of these turns. */
+static void clear_shelves(sw_cache *cache) {
+    struct sw_cache_cold *cold = cache->cold;
+    if ((cold->span_turns | cold->large_turns) != 0) sw_shelf_clear(cache);
+    cold->span_turns = cold->large_turns = 0;
+}
+
+void sw_cache_shut(sw_cache *cache) {
+    sw_heap *heap = cache->heap;
+    struct sw_cache_cold *cold = cache->cold;
+    sw_verify_hold(); /* its handle has ended, it has not */
+    sw_hazard_clear(cache);
+    sw_remote_drain(cache);
+    sw_os_lock_acquire(&heap->lock);
+    disown_all(cache);
+    cold->tiny_block = 0;
+    cold->tiny_used = 0;
+    clear_shelves(cache);
+    sw_central_release_idle(heap);
+    sw_cache_set_closed(cache);
+    sw_verify_leave_begin(heap);
+    sw_os_lock_release(&heap->lock);
+    sw_remote_drain_closed(cache); /* what was announced while it closed: it owns none of it */
+    sw_verify_leave_end(heap);
+    sw_verify_unhold();
+    sw_verify_point(heap, NULL);
+}
+
+void sw_cache_close(sw_cache *cache) {
+    const char *op = "cache_close";
+    if (cache == NULL || !sw_cache_check(cache, op)) return;
+    if (sw_handle_try_end(&cache->mark, SW_HANDLE_CACHE))
+        sw_cache_shut(cache);
+    else
+        sw_handle_report(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
+}
