@@ -12,7 +12,7 @@
 #ifndef SPANWISE_FAST_H
 #define SPANWISE_FAST_H
 
-#include <spanwise/fast_any.h>
+#include <spanwise/fast_slots.h>
 #include <spanwise/gen/fast.h>
 
 #ifdef __cplusplus

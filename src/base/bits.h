@@ -24,7 +24,7 @@ static inline uint32_t sw_popcount(uint64_t w) {
 #endif
 }
 
-/* Clears bit `index % 64` and returns whether it was set. In assembly, as sw_fast_set_bit (fast_any.h),
+/* Clears bit `index % 64` and returns whether it was set. In assembly, as sw_fast_set_bit (fast_slots.h),
  * because compilers make a mask, a test and a change of what x86-64 does in one instruction. */
 static inline bool sw_bit_clear(uint64_t *bits, uint64_t index) {
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free. sw_free_slow (spanwise/fast_any.h) takes any pointer that an inline path did not finish. */
+/* Free. sw_free_slow (spanwise/fast_slots.h) takes any pointer that an inline path did not finish. */
 #ifndef SW_HEAP_FREE_H
 #define SW_HEAP_FREE_H
 

@@ -21,7 +21,7 @@
  *      within the limit; else the caller gets NULL and ENOMEM.
  *
  * Free of a small object, mirrored
- *   1. The address gives a frame, the page map a span record, a multiplication the slot. (fast_any.h)
+ *   1. The address gives a frame, the page map a span record, a multiplication the slot. (fast_slots.h)
  *   2. The cache owns the span and the slot's bit is clear in both words: it is set.
  *   3. A word of a partial span is now wholly free: the span may be given up.           (owned.c)
  *   4. The span is marked, because it is fresh or full. A full one stays where it is while a hint
@@ -61,7 +61,7 @@
 #include "page/pages.h"
 #include "size/table.h"
 #include "span/span.h"
-#include "spanwise/fast_any.h"
+#include "spanwise/fast_slots.h"
 
 enum { SW_HEAPS_MAX = 4096 };
 enum { SW_SPAN_CLASS_WORDS = 2 * SW_TABLE_CLASSES_MAX / 64 }; /* a bit for each span class */

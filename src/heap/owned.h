@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The spans that a cache owns: how they change between current, partial, full and given up.
- * sw_cache_emptied (spanwise/fast_any.h) belongs here: a word of an owned span has become wholly
+ * sw_cache_emptied (spanwise/fast_slots.h) belongs here: a word of an owned span has become wholly
  * free. */
 #ifndef SW_HEAP_OWNED_H
 #define SW_HEAP_OWNED_H

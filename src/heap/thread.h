@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calling thread's caches. sw_tls.cache (spanwise/fast_any.h) is its cache of the default heap, or
+/* The calling thread's caches. sw_tls.cache (spanwise/fast_slots.h) is its cache of the default heap, or
  * one without a heap. */
 #ifndef SW_HEAP_THREAD_H
 #define SW_HEAP_THREAD_H

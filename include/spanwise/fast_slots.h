@@ -3,8 +3,8 @@
  * cache, taking a slot of a class that is told, and frees. The library's own sources include it, so that
  * a library of another table differs in few objects. Programs include fast.h.
  */
-#ifndef SPANWISE_FAST_ANY_H
-#define SPANWISE_FAST_ANY_H
+#ifndef SPANWISE_FAST_SLOTS_H
+#define SPANWISE_FAST_SLOTS_H
 
 #include <string.h>
 
