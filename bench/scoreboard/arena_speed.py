@@ -10,7 +10,7 @@ one its rows say `no peer`. A value is a ratio of CPU times of one repetition (G
 one goroutine), but for the pool's, which is in nanoseconds. Exit 1: a limit is missed.
 
 Examples:
-    ./dev bench --scoreboard --rows 'arena*'           all rows, a minute
+    ./dev bench --scoreboard --rows 'arena*'           all rows, nine minutes
     ./dev bench --scoreboard --rows 'arena*' --quick   short, once: that it runs, not how fast
 
 It is a module, which `bench/scoreboard/scripted.py` starts as a process of its own:
