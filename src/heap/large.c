@@ -75,17 +75,8 @@ static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
     if (span != NULL) release_locked(cache->heap, span);
 }
 
-/* False: no memory for what the collector knows of it. */
-static sw_noinline bool begin_collected(const sw_cache *cache, sw_span *span) {
-    sw_heap *heap = cache->heap;
-    if (!heap->hooks->born(heap, span)) return false;
-    cache->cold->newest_large = sw_space_span_id(heap->space, span);
-    return true;
-}
-
-static sw_always_inline sw_span *take(const sw_cache *cache, uint32_t pages, size_t align,
-                                      bool noscan, sw_status *why) {
-    sw_heap *heap = cache->heap;
+static sw_always_inline sw_span *take(sw_heap *heap, uint32_t pages, size_t align, bool noscan,
+                                      sw_status *why) {
     sw_reclaim_decay(heap);
     *why = SW_NOMEM;
     sw_span *span = sw_fresh_record(heap);
@@ -101,7 +92,7 @@ static sw_always_inline sw_span *take(const sw_cache *cache, uint32_t pages, siz
     cold->page = page;
     cold->pages = pages;
     sw_span_init_large(span, sw_pages_address(&heap->pages, page), noscan, needzero);
-    if (sw_heap_is_collected(heap) && !begin_collected(cache, span)) {
+    if (sw_heap_is_collected(heap) && !heap->hooks->born(heap, span)) {
         *why = SW_NOMEM;
         sw_record_drop(heap, span);
         sw_pages_free(&heap->pages, page, pages);
@@ -111,11 +102,22 @@ static sw_always_inline sw_span *take(const sw_cache *cache, uint32_t pages, siz
     return span;
 }
 
-static sw_always_inline sw_span *take_locked(const sw_cache *cache, uint32_t pages, size_t align,
+static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size_t align,
                                              bool noscan, sw_status *why) {
+    sw_os_lock_acquire(&heap->lock);
+    sw_span *span = take(heap, pages, align, noscan, why);
+    sw_reclaim_unlock(heap);
+    return span;
+}
+
+/* The cache knows the object before the lock is left, so that a cycle finds it where the thread has it in
+ * a register only. Apart from take_locked, which has no use for the cache. */
+static sw_noinline sw_span *take_collected(const sw_cache *cache, uint32_t pages, size_t align,
+                                           bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_os_lock_acquire(&heap->lock);
-    sw_span *span = take(cache, pages, align, noscan, why);
+    sw_span *span = take(heap, pages, align, noscan, why);
+    if (span != NULL) cache->cold->newest_large = sw_space_span_id(heap->space, span);
     sw_reclaim_unlock(heap);
     return span;
 }
@@ -127,7 +129,9 @@ static sw_always_inline sw_span *take_span(sw_cache *cache, uint32_t pages, size
     sw_heap *heap = cache->heap;
     uint32_t asked = 0;
     for (bool trimmed = false;; trimmed = true) {
-        sw_span *span = take_locked(cache, pages, align, noscan, why);
+        sw_span *span = sw_heap_is_collected(heap)
+                            ? take_collected(cache, pages, align, noscan, why)
+                            : take_locked(heap, pages, align, noscan, why);
         if (sw_likely(span != NULL)) return span;
         uint64_t bytes = (uint64_t)pages << heap->table->page_shift;
         if (trimmed && (*why != SW_LIMIT || !sw_reclaim_ask_limit(heap, bytes, &asked)))
