@@ -112,8 +112,8 @@ static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size
 
 /* The cache knows the object before the lock is left, so that a cycle finds it where the thread has it in
  * a register only. Apart from take_locked, which has no use for the cache. */
-static sw_noinline sw_span *take_collected(const sw_cache *cache, uint32_t pages, size_t align,
-                                           bool noscan, sw_status *why) {
+static sw_always_inline sw_span *take_collected(const sw_cache *cache, uint32_t pages, size_t align,
+                                                bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_os_lock_acquire(&heap->lock);
     sw_span *span = take(heap, pages, align, noscan, why);
