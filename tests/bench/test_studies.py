@@ -28,6 +28,7 @@ from studies.arenas import chunks
 from studies.arenas.latency import verdict_of
 from studies.arenas.surface import Cell, cell_of, verdict
 from studies.catalogue import STUDIES
+from studies.causes import look as causes_look
 from studies.causes import page as causes_page
 from studies.causes import plot as causes_plot
 from studies.causes.page import SAID
@@ -277,11 +278,11 @@ def test_causes(tmp_path: Path) -> None:
 
 def test_a_program_whose_causes_are_not_known() -> None:
     """More of its heap is predicted than it has: it is in no mean and in no row of causes."""
-    peers = dict.fromkeys(causes_page.PEERS, 50 * 1024)
+    peers: dict[str, int | None] = dict.fromkeys(causes_look.PEERS, 50 * 1024)
     causes = dict.fromkeys(SAID, 1024.0)
     seen = [
-        causes_page.Seen("plain", causes, 100.0, 1024 * len(SAID), peers),
-        causes_page.Seen("sparse", {**causes, "requested": 200 * 1024.0}, 1.0, 100 * 1024, peers),
+        causes_look.Seen("plain", causes, 100.0, 1024 * len(SAID), peers),
+        causes_look.Seen("sparse", {**causes, "requested": 200 * 1024.0}, 1.0, 100 * 1024, peers),
     ]
     assert [one.is_told for one in seen] == [True, False]
     text = causes_page.make(seen, {}, "a command", None)
