@@ -10,7 +10,8 @@ static const char *check_large(const sw_span *span) {
                ?: SW_RULE(span->idle == 0);
 }
 
-/* Only the word at the cursor: a check does the same work for every span. */
+/* It looks at the word at the cursor only, so that a check takes the same time for spans of any
+ * length. */
 static const char *check_slots(const sw_span *span) {
     const sw_word *word = &span->words[span->cursor];
     return SW_RULE(span->slots >= 1)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One span: a run of pages that is cut into slots, with its words of free bits. Everything here is work
- * on the bits of one record; lists of a heap, the page heap and locks belong to the layers around it.
+/* One span: a run of pages that is cut into slots, with its words of free bits. The functions here
+ * read and change the bits of one record and link records into lists; they take no lock and no
+ * pages.
  *
  *   base                                   span end
  *   | slot 0 | slot 1 | ... | slot slots-1 | tail |
  *   words:  [free local remote] [free local remote] ...            one of each for 64 slots
  *
- * A slot is free when its bit is set in `free`, `local` or `remote`; never in two of them. Who
- * writes what: sw_word (fast_abi.h) and "frees by other threads" below. `state` and the links
- * belong to the owner, or to the holder of the heap's lock while there is no owner.
+ * A slot is free when its bit is set in `free`, `local` or `remote`. Only a slot that the program
+ * freed twice has its bit in two of them. sw_word (fast_abi.h) and the section "frees by other
+ * threads" below say which thread writes which field. Only the owner writes `state` and the links;
+ * while the span has no owner, the holder of the heap's lock does.
  * Callers: heap, and watch, which reads.
  */
 #ifndef SW_SPAN_SPAN_H
@@ -20,7 +22,7 @@
 #include "size/table.h"
 
 typedef enum sw_span_state {
-    SW_SPAN_UNUSED = 0,      /* record of no span */
+    SW_SPAN_UNUSED = 0,      /* the record describes no span */
     SW_SPAN_CURRENT,         /* its cache allocates from it now */
     SW_SPAN_PARTIAL,         /* owned, in its cache's partial list */
     SW_SPAN_FULL,            /* owned, in its cache's full list */
@@ -51,20 +53,23 @@ static sw_always_inline uint64_t sw_word_remote(const sw_word *word) {
     return __atomic_load_n(&word->remote, __ATOMIC_RELAXED);
 }
 
-/* The slots that are free, in any way; padding counts. */
+/* The bits that are set in any of the three fields; padding bits are among them. */
 static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
-/* Words that a span of so many slots of `size` bytes needs. Where the slots fill the last word and leave a tail there is
- * one word more, all padding: the index that a pointer into the tail gives then finds a padding bit,
- * and the free is refused. (A class of up to a frame whose slots end with a frame has no tail.) */
+/* The number of words of a span of `slots` slots of `size` bytes. If the slots fill the last word
+ * and leave a tail, the span has one word more, which is all padding: a pointer into the tail gives
+ * an index in that word, where the free finds a set bit and is refused. (If `size` is at most a
+ * frame and the slots end where a frame ends, the tail is shorter than a frame and made of whole
+ * frames, so it is empty.) */
 static inline uint32_t sw_words_of(uint32_t size, uint32_t slots) {
     bool filled = size <= SW_FRAME_BYTES && (uint64_t)slots * size % SW_FRAME_BYTES == 0;
     return (slots + (filled ? 63u : 64u)) / 64;
 }
 
-/* Bytes that the words of a span take outside its record: 0 where its own word is enough. */
+/* Bytes that the words of a span take outside its record: 0 if the one word in the record is
+ * enough. */
 static inline size_t sw_words_bytes(uint32_t size, uint32_t slots) {
     uint32_t words = sw_words_of(size, slots);
     return words == 1 ? 0 : words * sizeof(sw_word);
@@ -79,8 +84,8 @@ static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* The rules of a record in use, for whoever owns the span or holds the lock; NULL: all hold
- * (base/assert.h).
+/* Checks the record of a span in use. The caller owns the span or holds the heap's lock. Returns
+ * the rule that does not hold, or NULL (base/assert.h):
  *   state < SW_SPAN_STATE_COUNT;  needzero <= 1;  idle <= 1;  idle only in state PARTIAL
  *   large object:   magic == 0, slots == 0, words == &sw_sentinel_word, span_class <= 1
  *   span of slots:  slots >= 1, span_class >= 2, cursor below the number of words
@@ -95,9 +100,10 @@ static sw_always_inline uint32_t sw_span_class_of(uint32_t cls, bool noscan) {
 
 /* --- owner ------------------------------------------------------------------------------------ */
 
-/* Marks in the lowest bits of `owner`, so that the comparison with the own cache fails and a free takes
- * the slow path: the first free into a fresh span sets needzero, a free into a full span leaves a hint
- * or moves the span to another list. */
+/* Marks in the two lowest bits of `owner`. A fast free compares `owner` with the address of its
+ * cache; a mark makes that comparison fail, and the free takes the slow path. There the first free
+ * into a fresh span sets needzero, and a free into a full span leaves a hint or moves the span to
+ * another list. */
 typedef enum sw_span_mark {
     SW_MARK_NONE = 0,
     SW_MARK_FULL = 1,
@@ -105,7 +111,7 @@ typedef enum sw_span_mark {
     SW_MARKS = 3,
 } sw_span_mark;
 
-/* The owner without its mark; NULL: central. */
+/* The cache that owns the span, without the mark; NULL: no cache owns it. */
 static inline sw_cache *sw_span_owner(const sw_span *span) {
     uintptr_t owner = (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
     return (sw_cache *)(owner & ~(uintptr_t)SW_MARKS);
@@ -116,17 +122,18 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
     __atomic_store_n(&span->owner, (sw_cache *)owner, __ATOMIC_RELEASE);
 }
 
-/* While a large object lives, `owner` of its record is the object's address, where no cache can lie. A
- * free exchanges it for NULL: of several frees one succeeds, and a free with an old pointer fails even
- * if the record has become another span's. With NULL the object was freed and a cache keeps it
- * (large.c). */
+/* While a large object lives, `owner` of its record is the object's own address, where no cache can
+ * lie. A free exchanges that address for NULL in one atomic step: only one of several frees
+ * succeeds, and a free of an old pointer fails even if the record describes another span by then.
+ * While `owner` is NULL no object lives in the span; it lies on a shelf of a cache (heap/shelf.h)
+ * or is changing hands. */
 static inline bool sw_span_large_lives(const sw_span *span) {
     return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
 }
 static sw_always_inline void sw_span_large_begin(sw_span *span) {
     __atomic_store_n(&span->owner, (sw_cache *)span->base, __ATOMIC_RELEASE);
 }
-/* False: no live large object starts at p. */
+/* Ends the life of the large object at p. False: no large object that lives starts there. */
 static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
     sw_cache *live = (sw_cache *)p;
     return __atomic_compare_exchange_n(&span->owner, &live, NULL, false, __ATOMIC_ACQ_REL,
@@ -136,11 +143,11 @@ static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
 static inline void sw_span_enter(sw_span *span, sw_span_state state) {
     __atomic_store_n(&span->state, (uint8_t)state, __ATOMIC_RELAXED);
 }
-/* From now on its slots may hold old bytes. */
+/* Notes that the span's slots may hold old bytes from now on. */
 static inline void sw_span_dirty(sw_span *span) {
     __atomic_store_n(&span->needzero, 1, __ATOMIC_RELAXED);
 }
-/* Both read for walks, during which another thread may change the span. */
+/* These two read for walks over the heap, while another thread may change the span. */
 static inline sw_span_state sw_span_state_seen(const sw_span *span) {
     return (sw_span_state)__atomic_load_n(&span->state, __ATOMIC_RELAXED);
 }
@@ -148,73 +155,75 @@ static inline bool sw_span_dirty_seen(const sw_span *span) {
     return __atomic_load_n(&span->needzero, __ATOMIC_RELAXED) != 0;
 }
 
-/* Sets up the record of a fresh span of so many slots of `size` bytes, every slot free. words:
- * sw_words_bytes(size, slots) bytes, NULL if that is 0. */
+/* Sets up the record of a fresh span of `slots` slots of `size` bytes; every slot is free. `words`
+ * has sw_words_bytes(size, slots) bytes, and is NULL if that is 0. */
 void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, uint32_t span_class,
                   sw_word *words, bool needzero);
 /* Sets up the record of one large object, which does not live yet. */
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero);
-/* Makes it the record of no span. */
+/* Clears the record, which describes no span any more. */
 void sw_span_clear(sw_span *span);
 
-/* Finds the next word that has a free slot, from the cursor on and round the end, and moves its local
- * bits into `free`. NULL when there is none. Only for the owner, or the holder of the lock. *doubled:
- * the address of a slot that both the owner and another thread freed, else 0 (the owner's free is
- * undone). */
+/* Finds the next word that has a free slot, from the cursor to the end and then from the first word
+ * on, moves its local bits into `free` and points the cursor at it. NULL: no word has a free slot.
+ * Only the owner of the span, or the holder of the lock, calls it. *doubled: the address of a slot
+ * that both the owner and another thread freed (the owner's free is undone); else 0. */
 sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled);
 
-/* The slot that p, an address within the slots, lies in. */
+/* The index of the slot in which p lies; p is an address within the slots. */
 static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t p) {
     return (uint32_t)(((sw_product)(p - span->base) * span->magic) >> 64);
 }
 
-/* True for the record of one large object. Unlike `state` this does not change while an object
- * lives, so any thread that holds the object may ask. */
+/* True for the record of one large object. Unlike `state`, the answer does not change while an
+ * object lives, so any thread that has the object may ask. */
 static inline bool sw_span_is_large(const sw_span *span) { return span->magic == 0; }
 
-/* Bytes of a slot; 0 for large objects. It takes a division, so fast paths ask the class instead.
- * (magic is ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
+/* Bytes of a slot; 0 for large objects. It takes a division, so fast paths read the size of the
+ * class. (magic is ceil(2^64 / size), and 2^64 / magic lies in (size - 1, size].) */
 static inline uint32_t sw_span_size(const sw_span *span) {
     uint64_t magic =
         __atomic_load_n(&span->magic, __ATOMIC_RELAXED); /* a racing free may clear it */
     return magic == 0 ? 0 : (uint32_t)(UINT64_MAX / magic + 1);
 }
 
-/* Words that hold slots. */
+/* The number of words that have the bit of a slot. */
 static inline uint32_t sw_span_word_count(const sw_span *span) { return (span->slots + 63u) / 64; }
 
-/* Whether one word serves all slots: it lies in the record. */
+/* Whether the span has one word for all its slots, which lies in the record. */
 static inline bool sw_span_has_single_word(const sw_span *span) {
     return span->words == &span->own;
 }
 
-/* The address of the word's first slot, of so many bytes each. */
+/* The address of the word's first slot; each slot has `bytes` bytes. */
 static inline uintptr_t sw_span_word_base(const sw_span *span, const sw_word *word,
                                           uint32_t bytes) {
     return span->base + (uintptr_t)(word - span->words) * 64 * bytes;
 }
 
 /* --- frees by other threads -------------------------------------------------------------------
- * A bit in `remote` that the owner has not drained yet is *pending*. A freer sets its bit by an atomic
- * OR. The freer that finds no other bit there is the word's *announcer*: it sets the word's bit in
- * remote_words, and if that half was 0 it pushes the half span on the owner's remote stack. Where a
- * span has one word only, its announcer pushes at once, and remote_words stays 0. The owner drains a
- * word only after its announcement. So
+ * A bit in `remote` that the owner has not drained yet is *pending*. A thread that frees a slot of
+ * another cache's span sets the slot's remote bit by an atomic OR. If no other bit of the word was
+ * set, the thread is the word's *announcer*: it sets the word's bit in remote_words, and if
+ * remote_words of that half was 0, it pushes the half span on the owner's remote stack. In a span
+ * of one word the announcer pushes at once, and remote_words stays 0. The owner drains a word only
+ * after the word was announced. Therefore
  *   - a span with pending bits is never given up;
- *   - after its OR only an announcer touches the record, and its word stays pending until the owner has
- *     popped the half: no record is touched after it was released;
- *   - no announcement is lost, since the first free after a drain announces again.
+ *   - only an announcer touches the record after its OR, and its word stays pending until the owner
+ *     has popped the half, so no thread touches a record that was released;
+ *   - no announcement is lost, because the first free after a drain announces again.
  */
 typedef enum sw_remote_result {
-    SW_REMOTE_DONE,     /* the bit is set; somebody else announces */
+    SW_REMOTE_DONE,     /* the bit is set; another thread announces the word */
     SW_REMOTE_ANNOUNCE, /* the caller must push the slot's half on the owner's stack */
     SW_REMOTE_DOUBLE,   /* the slot was free already: nothing changed */
 } sw_remote_result;
 
-/* Half of a span's words, as the remote stack names it. */
+/* Which half of the span's words the slot belongs to: 0 or 1, as the remote stack names halves. */
 static inline uint32_t sw_span_half(uint32_t slot) { return slot / (64 * 64); }
 
-/* Sets the bit. ANNOUNCE: the caller is the word's announcer and must call sw_span_announce next. */
+/* Sets the slot's remote bit. SW_REMOTE_ANNOUNCE: the caller is the word's announcer and must call
+ * sw_span_announce next. */
 static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint64_t slot) {
     sw_word *word = &span->words[slot / 64];
     uint64_t bit = 1ull << (slot % 64);
@@ -224,7 +233,7 @@ static sw_always_inline sw_remote_result sw_span_remote_set(sw_span *span, uint6
     return before != 0 ? SW_REMOTE_DONE : SW_REMOTE_ANNOUNCE;
 }
 
-/* True: the caller must push the slot's half on the owner's stack. */
+/* Announces the slot's word. True: the caller must push the slot's half on the owner's stack. */
 static inline bool sw_span_announce(sw_space *space, sw_span *span, uint32_t slot) {
     if (sw_span_has_single_word(span)) return true;
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[sw_span_half(slot)];
@@ -237,37 +246,38 @@ static inline sw_remote_result sw_span_remote_free(sw_space *space, sw_span *spa
     return sw_span_announce(space, span, slot) ? SW_REMOTE_ANNOUNCE : SW_REMOTE_DONE;
 }
 
-/* Takes the announcements of a half span and moves the remote bits of those words into `local`. Only
- * for the owner, which has just popped the half. *doubled: the address of a slot that was free already
- * (by a double free that raced), else 0. */
+/* Clears the announcements of a half span and moves the remote bits of the announced words into
+ * `local`. The caller has just popped the half, and owns the span, or holds the heap's lock if no
+ * cache owns it. *doubled: the address of a slot that was free already, because two threads freed
+ * it at once; else 0. */
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled);
 
-uint32_t sw_span_free_slots(const sw_span *span); /* in any word */
-bool sw_span_is_empty(const sw_span *span);       /* every slot is free, none pending in remote */
+uint32_t sw_span_free_slots(const sw_span *span); /* in any of the three fields */
+bool sw_span_is_empty(const sw_span *span);       /* every slot is free, no remote bit pending */
 bool sw_span_has_free(const sw_span *span);       /* some slot is in `free` or `local` */
 
-/* The slots of word k that are free, in any word. */
+/* The slots of word k whose bit is set in `free`, `local` or `remote`. */
 uint64_t sw_span_free_bits(const sw_span *span, uint32_t k);
 
 /* Where a pointer lies in a span of slots. */
 typedef enum sw_slot_kind { SW_SLOT_START, SW_SLOT_INTERIOR, SW_SLOT_PAST_LAST } sw_slot_kind;
 sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot);
-/* True when the slot is allocated: its bit is in no word. */
+/* True when the slot is allocated: its bit is set in none of the three fields. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot);
 
-/* What a sweep found. */
+/* What a sweep did: objects that it kept, and objects that it freed. */
 typedef struct sw_swept {
-    uint32_t kept, freed; /* objects */
+    uint32_t kept, freed;
 } sw_swept;
 
-/* Sets the bits in `local` of the slots that are allocated and whose bit in `marks` is clear. Only for the
- * owner, or the holder of the lock where there is none. */
+/* Frees the allocated slots whose bit in `marks` is clear, by setting their bits in `local`. Only
+ * the owner calls it, or the holder of the lock where the span has no owner. */
 sw_swept sw_span_sweep(sw_span *span, const uint64_t *marks);
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* A doubly linked list of span ids; the links are in the cold records. Whoever owns the list writes
- * it: a cache's thread, or the holder of the heap's lock.
+/* A doubly linked list of span ids; the links are in the cold records. Only the owner of the list
+ * writes it: a cache's thread, or the holder of the heap's lock.
  *   (head == 0) == (count == 0) */
 typedef struct sw_span_list {
     uint32_t head;
