@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving free pages back to the system (pages.h): at decay ticks, on request, in exchange for pages that
- * a large request takes, and after the system has refused memory. */
+/* This file decides which free pages go back to the system (pages.h): at decay ticks, on request,
+ * in exchange for the pages that a large request takes, and after the system has refused memory. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -8,8 +8,8 @@
 #include "page/pages.h"
 #include "size/table.h"
 
-/* Finds the next run, at or after *from, of pages that are free and held, and idle if `idle_only`. Sets
- * *from to its start and returns its length; 0: there is none. */
+/* Finds the next run, at or after *from, of pages that are free and held, and also idle if
+ * `idle_only`. Sets *from to its start and returns its length; 0: there is none. */
 static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) {
     uint32_t start = *from, length = 0, words = pages->capacity / 64;
     for (uint32_t w = start / 64; w < words; w++) {
@@ -31,13 +31,14 @@ static uint32_t next_run(const sw_pages *pages, uint32_t *from, bool idle_only) 
     return length;
 }
 
-/* At the end of a tick: what is free and held from now on is idle at the next one, if it still is. */
+/* Called at the end of a tick: marks the pages that are free and held now. Those that are still
+ * marked at the next tick go back then. */
 static void mark_idle(sw_pages *pages) {
     for (uint32_t w = 0; w < pages->capacity / 64; w++)
         pages->idle[w] = pages->runs.free[w] & pages->held[w];
 }
 
-/* Takes out as many of the runs that are left as fit. */
+/* Takes out further runs, as many as `purging` has room for. */
 static void take_out_left(sw_pages *pages) {
     uint32_t n;
     while (pages->purge_left && pages->purge_count < SW_PURGE_RUNS) {
@@ -49,7 +50,7 @@ static void take_out_left(sw_pages *pages) {
     }
 }
 
-/* Begins to take out, from the lowest page on. */
+/* Begins to take out free pages, from the lowest page on. */
 static void take_out_from_start(sw_pages *pages, bool idle_only) {
     pages->purge_next = 0;
     pages->purge_idle_only = idle_only;
@@ -127,8 +128,8 @@ uint64_t sw_pages_trim(sw_pages *pages) {
     return bytes;
 }
 
-/* Takes the access to the free pages below the window's frontier away, and moves the frontier down.
- * Returns their bytes; 0 when there are none, or the system refuses. */
+/* Makes the free pages right below the window's frontier inaccessible, and moves the frontier down.
+ * Returns their bytes; 0: there are none, or the system refused. */
 static uint64_t retreat(sw_pages *pages, sw_window *window) {
     uint32_t n = sw_pages_free_before_frontier(pages, window);
     n -= n % pages->unit;

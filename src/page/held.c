@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for pages that are free and held (pages.h): a request that they serve makes the heap no larger.
- * A word of 64 pages is known by three lengths, counted when a search meets the word after it has changed,
- * so that the heap's lock is held for a bounded number of steps however the free pages lie. */
+/* The search for pages that are free and held (pages.h): a request that such pages serve does not
+ * make the heap larger. Each word of 64 pages has a summary of three lengths. A search counts them
+ * anew only for words that have changed since the last search, so it takes a bounded number of
+ * steps under the heap's lock, however the free pages lie. */
 #include "base/bits.h"
 #include "page/pages.h"
 

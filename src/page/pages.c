@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Taking pages, growing a run in place, and freeing (pages.h), within the heap's limit. Growth of the
- * heap is in windows.c, giving back in give_back.c. */
+/* Taking pages, growing a run in place, and freeing (pages.h), within the heap's limit. windows.c
+ * grows the heap, give_back.c gives pages back. */
 #include "page/pages.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ void sw_pages_destroy(sw_pages *pages) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Of the n pages `held` are held. */
+/* Hands out n free pages, of which `held` are held already. */
 static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool *needzero) {
     sw_check2(sw_pages_check(pages));
     *needzero = sw_bits_test(pages->dirty, page, n);
@@ -51,8 +51,9 @@ static void take(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held, bool
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
 }
 
-/* Whether the limit allows n more pages if every free page is given back, with the page map for `mapped`
- * more accessible ones. Asked before the heap grows, so that a hopeless request grows nothing. */
+/* Whether the limit would allow n more pages if every free page were given back, together with the
+ * page map of `mapped` further accessible pages. It is asked before the heap grows, so that a
+ * request that must fail does not grow it. */
 static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     if (pages->limit_bytes == UINT64_MAX) return true;
     uint64_t used = pages->held_pages - pages->free_held_pages;
@@ -61,12 +62,12 @@ static bool could_hold(const sw_pages *pages, uint32_t n, uint32_t mapped) {
     return bytes + sw_pages_metadata_bytes(pages) <= pages->limit_bytes;
 }
 
-/* Whether the heap is above its limit, because metadata has grown. */
+/* Whether the heap is above its limit. It gets there only because metadata has grown. */
 static bool exceeds_limit(const sw_pages *pages) {
     return pages->limit_bytes != UINT64_MAX && sw_pages_held_bytes(pages) > pages->limit_bytes;
 }
 
-/* True when the heap stays within its limit with the pages [page, page + n) in use. Gives other free
+/* True when the heap stays within its limit with the pages [page, page + n) in use. It gives free
  * pages back if that is needed. */
 static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     if (pages->limit_bytes == UINT64_MAX) return true;
@@ -79,15 +80,16 @@ static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     return false;
 }
 
-/* Refuses a request because of the limit. Metadata may have grown on its way here, so free pages are
- * given back if the heap is above the limit. */
+/* Refuses a request because of the limit. The request may have made metadata grow before it came
+ * here, so free pages are given back if the heap is above the limit. */
 static sw_status refuse(sw_pages *pages) {
     if (exceeds_limit(pages)) (void)sw_pages_trim(pages);
     return SW_LIMIT;
 }
 
-/* Grows the heap by a run of n pages and returns the lowest such run; SW_PAGE_NONE when refused. After
- * a refusal free pages stop being charged to the process, and the system is asked once more. */
+/* Grows the heap so that it has a run of n free pages, and returns the lowest such run;
+ * SW_PAGE_NONE: the system refused. After a first refusal it makes free pages inaccessible, so that
+ * they are not charged to the process any more, and asks the system once more. */
 static uint32_t grow(sw_pages *pages, uint32_t n, uint64_t align) {
     bool grown = sw_pages_grow(pages, n, align);
     if (!grown && sw_pages_uncommit_ends(pages) != 0) grown = sw_pages_grow(pages, n, align);
@@ -101,7 +103,8 @@ uint32_t sw_pages_find_held(sw_pages *pages, uint32_t n) {
     return sw_pages_held_from(pages, found, n);
 }
 
-/* The lowest run of n free pages; SW_PAGE_NONE. Runs that were taken out serve before the heap grows. */
+/* The lowest run of n free pages; SW_PAGE_NONE: there is none, even among the runs that were taken
+ * out. */
 static uint32_t first_fit(sw_pages *pages, uint32_t n) {
     uint32_t found = sw_runs_first_fit(&pages->runs, n);
     if (found != SW_PAGE_NONE || pages->purge_state == SW_PURGE_NONE) return found;
@@ -112,7 +115,7 @@ static uint32_t first_fit(sw_pages *pages, uint32_t n) {
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero) {
     uint64_t page_bytes = 1ull << pages->page_shift;
-    /* An aligned run is cut from a run that is longer by the alignment. */
+    /* An aligned run is cut out of a run that is longer by align less one page. */
     uint64_t slack = align > page_bytes ? (align >> pages->page_shift) - 1 : 0;
     if (slack + n > UINT32_MAX / 4) return SW_NOMEM;
     uint32_t run = n + (uint32_t)slack;
@@ -134,7 +137,7 @@ sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *
     }
     if (pages->limit_bytes != UINT64_MAX) {
         if (!within_limit(pages, found, n)) return SW_LIMIT;
-        held = sw_bits_count(pages->held, found, n); /* it may have given some of them back */
+        held = sw_bits_count(pages->held, found, n); /* within_limit may have given some back */
     }
     take(pages, found, n, held, needzero);
     *page = found;
@@ -150,8 +153,9 @@ bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *need
     return true;
 }
 
-/* Makes the pages [from, from + n) accessible; the page before them is in use. False when some of them
- * are in use or outside of the window, or when the system refuses (*refused). */
+/* Makes the pages [from, from + n) accessible; the page before them is in use. False: some of them
+ * are in use or outside of the window, the limit forbids it, or the system refused (then *refused
+ * is true). */
 static bool make_accessible(sw_pages *pages, uint32_t from, uint32_t n, bool *refused) {
     sw_window *window = (sw_window *)sw_pages_window_of(pages, from - 1);
     uint32_t ready = window->first_page + window->frontier;
@@ -169,7 +173,7 @@ bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, 
     uint32_t from = page + n;
     bool refused, ready = make_accessible(pages, from, more, &refused);
     if (!ready && !refused && pages->purge_state != SW_PURGE_NONE) {
-        sw_pages_purge_finish(pages); /* what lies behind may be on its way to the system */
+        sw_pages_purge_finish(pages); /* the pages behind the run may have been taken out */
         ready = make_accessible(pages, from, more, &refused);
     }
     if (refused && sw_pages_uncommit_ends(pages) != 0)

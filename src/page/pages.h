@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page heap of one heap: runs of pages out of windows, first fit by logical address.
+/* The page heap of one heap: it takes runs of pages out of windows, first fit by logical address.
  *
- * Pages have logical numbers, windows one after the other with a gap of 64 between them, so that no
- * run crosses a window. Placement depends on these numbers only: equal in every process and in a
- * dry heap. Four bits a page:
+ * Pages have logical numbers. Those of one window follow those of the window before it after a gap
+ * of 64, so that no run crosses a window. Placement depends on these numbers only, so it is the
+ * same in every process and in a dry heap. Each page has four bits:
  *
- *   free   no span has it                 (in runs)
- *   held   was handed out, and not given back to the system since: counts in held_bytes
- *   dirty  may hold old bytes: whoever takes it must clear them (needzero)
- *   idle   was free and held at the last decay tick: if it still is, it goes back at the next one
+ *   free   it is accessible and belongs to no span     (in runs)
+ *   held   it was handed out and was not given back to the system since; it counts in held_bytes
+ *   dirty  it may hold old bytes: code that takes it must clear them (needzero)
+ *   idle   it was free and held at the last decay tick; if it still is, it goes back at the next
+ *          one
  *
- * held_pages == popcount(held);  free_held_pages == popcount(free & held);  not free => held.
- * Pages that were only made accessible ahead of use are not held: they cost no memory.
+ * held_pages == popcount(held);  free_held_pages == popcount(free & held);  pages of spans are
+ * held. Pages that were only made accessible ahead of their use are not held: they take no memory.
  * The heap's lock covers everything here.
  * Callers: heap, which takes pages for spans and large objects; watch, which reads.
  */
@@ -34,19 +35,20 @@ enum {
 };
 
 /* --- giving back without the lock ----------------------------------------------------------------
- * The system takes a while to take pages back, so most runs are *taken out* under the heap's lock and
- * given back after it was released. A run that was taken out is not free, not held and no span's; only
- * whoever took it out gives it back, under the purge lock, which lies inside the heap's lock.
+ * A system call that gives pages back takes long, so most runs are *taken out* under the heap's
+ * lock and given back after it was released. A run that was taken out is not free, is not held and
+ * belongs to no span. The thread that took it out gives it back, under the purge lock, which is
+ * taken inside the heap's lock.
  *
  *   NONE  --take out-->  TAKEN  --begin-->  RUNNING  --finish-->  NONE
  *         purge lock taken         heap's lock       heap's lock taken,
  *                                  released          the runs are free
  *
- * TAKEN is seen by nobody but who holds the heap's lock. Who needs the runs while they are RUNNING
- * finishes them itself: it waits for the purge lock, under the heap's. */
+ * Only the holder of the heap's lock ever sees TAKEN. A thread that needs the runs while they are
+ * RUNNING calls sw_pages_purge_finish, which waits for the purge lock under the heap's. */
 typedef enum sw_purge_state { SW_PURGE_NONE, SW_PURGE_TAKEN, SW_PURGE_RUNNING } sw_purge_state;
 
-/* The runs of pages that are free and held within one word of the bitmaps, as a sw_run_summary has them.
+/* The runs of free held pages within one word of the bitmaps, summed up as in sw_run_summary.
  *   known == 0, or the lengths are those of (runs.free & held) in that word */
 typedef struct sw_held_word {
     uint8_t start, max, end; /* pages */
@@ -56,11 +58,11 @@ typedef struct sw_held_word {
 /* A run that was taken out. */
 typedef struct sw_purge_run {
     uint32_t page, pages;
-    uint32_t held;    /* of its pages, so many were held */
-    uint32_t refused; /* 1: the system did not take it back. Under the purge lock */
+    uint32_t held;    /* how many of its pages were held */
+    uint32_t refused; /* 1: the system did not take it back; written under the purge lock */
 } sw_purge_run;
 
-/* Further rules of the fields, which sw_pages_check looks at:
+/* sw_pages_check checks these rules of the fields:
  *   free_held_pages <= held_pages <= frontier_pages <= page_end <= capacity <= 64 * runs.leaves
  *   window_count <= SW_WINDOWS_MAX;  (capacity == 0) == (held == NULL)
  *   unit is a power of two;  take_out_pages << page_shift == SW_TAKE_OUT_BYTES
@@ -72,10 +74,10 @@ typedef struct sw_pages {
     uint64_t *held;
     uint64_t *dirty;
     uint64_t *idle;
-    sw_held_word *held_words; /* one for each word of the bitmaps: held.c */
+    sw_held_word *held_words; /* one for each word of the bitmaps; see held.c */
     uint32_t page_shift;
     uint32_t unit; /* pages that the system makes accessible and takes back together: 1, or
-                        * as many as fit into one of its own pages (16 or 64 KiB) */
+                    * as many as fit into one page of the system (of 16 or 64 KiB) */
     uint32_t take_out_pages; /* SW_TAKE_OUT_BYTES in pages */
     uint32_t capacity;       /* pages that held, dirty and idle have bits for */
     uint32_t page_end;       /* logical number after the last window and its gap */
@@ -85,20 +87,20 @@ typedef struct sw_pages {
     uint64_t free_held_pages;
     uint64_t frontier_pages; /* atomic: sum of the windows' frontiers */
     uint64_t fixed_bytes;    /* atomic: metadata that is in neither meta nor the page map */
-    uint64_t limit_bytes;    /* UINT64_MAX: none */
-    uint64_t returned_bytes; /* over the heap's life */
-    uint64_t retry_bytes;    /* the OS refused to take back; summed over attempts */
+    uint64_t limit_bytes;    /* UINT64_MAX: no limit */
+    uint64_t returned_bytes; /* given back over the heap's life */
+    uint64_t retry_bytes;    /* that the system refused to take back, summed over attempts */
     uint64_t decay_ns;
     uint64_t tick_ns;         /* atomic: time of the last decay tick */
     uint64_t peak_held_bytes; /* atomic, as of the last page operation: sw_pages_peak_held_bytes */
     sw_touch_map touch;       /* off unless the heap was made so */
-    bool huge;                /* ask for transparent huge pages */
-    bool purge_left;          /* some thread takes out, by and by, what is free now */
-    bool purge_idle_only;     /* ... as far as it is idle */
+    bool huge;                /* whether to ask the system for transparent huge pages */
+    bool purge_left;          /* there are free pages still to be taken out, in further turns */
+    bool purge_idle_only;     /* only idle ones of them are taken out */
     sw_purge_state purge_state;
-    uint32_t purge_count;  /* runs that were taken out */
-    uint32_t purge_next;   /* where the search for those that are left goes on */
-    uint64_t purge_number; /* of the runs that are taken out now */
+    uint32_t purge_count;  /* runs that are taken out now */
+    uint32_t purge_next;   /* the page at which the search for further runs goes on */
+    uint64_t purge_number; /* of the turn in which these runs were taken out */
     uint64_t purges;       /* atomic: calls by which the system was asked to take pages back */
     uint64_t commits;      /* atomic: calls by which frontiers moved up */
     sw_os_lock purge_lock;
@@ -117,20 +119,20 @@ void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t pag
 /* Gives the windows back to the space. */
 void sw_pages_destroy(sw_pages *pages);
 
-/* The lowest run of n pages that are free and held; SW_PAGE_NONE: there is none in the SW_HELD_LOOK pages
- * from the lowest run of n free pages on. */
+/* The lowest run of n pages that are free and held. It is searched for in the SW_HELD_LOOK pages
+ * from the lowest run of n free pages on; SW_PAGE_NONE: there is none. */
 uint32_t sw_pages_find_held(sw_pages *pages, uint32_t n);
-/* n >= 1 pages whose first address is a multiple of align bytes (a power of two): the lowest run that
- * fits, or, where some of its pages are not held and n <= SW_HELD_RUN_MAX, the run that
- * sw_pages_find_held finds.
- * *needzero: some page may hold old bytes. SW_NOMEM or SW_LIMIT leaves everything as it was. */
+/* Takes n >= 1 pages whose first address is a multiple of align bytes (a power of two): the lowest
+ * run that fits; but if some of its pages are not held and n <= SW_HELD_RUN_MAX, the run that
+ * sw_pages_find_held finds, if there is one. *needzero: whether some page may hold old bytes.
+ * SW_NOMEM, SW_LIMIT: no pages were taken. */
 sw_status sw_pages_alloc(sw_pages *pages, uint32_t n, uint64_t align, uint32_t *page,
                          bool *needzero);
-/* The same, but only of pages that are held: then the heap's memory does not grow. False if
- * sw_pages_find_held finds none. */
+/* Takes n pages that are held already, so that the heap's memory does not grow. False:
+ * sw_pages_find_held finds none, or the limit forbids it. */
 bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *needzero);
-/* Adds the `more` pages behind a run of n pages that is in use. False when they are not free, or can
- * not be made accessible; nothing has changed then. */
+/* Adds the `more` pages behind a run of n pages that is in use. False: they are not free, can not
+ * be made accessible, or exceed the limit; the run stays as it was. */
 bool sw_pages_extend(sw_pages *pages, uint32_t page, uint32_t n, uint32_t more, bool *needzero);
 void sw_pages_free(sw_pages *pages, uint32_t page, uint32_t n);
 
@@ -139,78 +141,87 @@ static inline bool sw_pages_decay_due(const sw_pages *pages, uint64_t now_ns) {
     return pages->decay_ns != SW_DECAY_NEVER && now_ns >= tick_ns &&
            now_ns - tick_ns >= pages->decay_ns;
 }
-/* Decay: pages that have been free since the last tick are taken out, and so are, by and by, those
- * that did not fit. Does nothing when no tick is due. */
+/* A decay tick: takes out the pages that have been free and held since the last tick. Those that
+ * find no room in `purging` are taken out in further turns (sw_pages_purge_end). It does nothing if
+ * no tick is due, or while the runs of an earlier one are still on their way. */
 void sw_pages_decay(sw_pages *pages, uint64_t now_ns);
-/* Every free page is taken out, as far as they fit; the others are by and by. */
+/* Takes out every free held page; those that find no room in `purging` are taken out in further
+ * turns. */
 void sw_pages_take_out_all(sw_pages *pages);
-/* Every free page goes back at once, under the lock; returns bytes. */
+/* Gives every free held page back at once, under the lock. Returns the bytes that were given
+ * back. */
 uint64_t sw_pages_trim(sw_pages *pages);
 
 /* --- held.c ---------------------------------------------------------------------------------- */
 
-/* What sw_pages_find_held does, where `page` is the start of the lowest run of n free pages. Looks at no
- * more than SW_HELD_LOOK / 64 words, and counts anew the runs of those that have changed. */
+/* Does the search of sw_pages_find_held; `page` is the start of the lowest run of n free pages. It
+ * looks at no more than SW_HELD_LOOK / 64 words, and counts the runs of those that have changed
+ * anew. */
 uint32_t sw_pages_held_from(sw_pages *pages, uint32_t page, uint32_t n);
-/* Whoever changes which of the n pages from `page` are free and held says so. */
+/* Must be called after a change of which of the n pages from `page` on are free and held: the
+ * summaries of their words are out of date. */
 static inline void sw_pages_forget_held(sw_pages *pages, uint32_t page, uint32_t n) {
     sw_held_word *word = &pages->held_words[page / 64],
                  *last = &pages->held_words[(page + n - 1) / 64];
     do word->known = 0;
     while (word++ != last);
 }
-/* Whether what is known of each word agrees with the bitmaps: looks at every word. */
+/* Whether every known summary agrees with the bitmaps. It looks at every word. */
 bool sw_pages_held_words_add_up(const sw_pages *pages);
 
 /* --- purge.c --------------------------------------------------------------------------------- */
 
-/* Gives a run of free pages back at once; returns the bytes of those that were held. 0: there were none,
- * or the system refuses. */
+/* Gives a run of free pages back at once. Returns the bytes of its held pages; 0: none was held, or
+ * the system refused. */
 uint64_t sw_pages_purge(sw_pages *pages, uint32_t page, uint32_t n);
-/* Takes a run of free pages out; gives it back at once if there is no room. */
+/* Takes a run of free pages out; gives it back at once if `purging` has no room. */
 void sw_pages_take_out(sw_pages *pages, uint32_t page, uint32_t n);
 
-/* Whether the caller, who holds the heap's lock, has taken runs out. Then it calls begin, which
- * returns their number, releases the lock, calls run, takes the lock again and calls end with the number.
- * After that there may be more, which end has taken out. (end is in give_back.c.) */
+/* Whether the caller, which holds the heap's lock, has taken runs out. Then it calls
+ * sw_pages_purge_begin, which returns the number of the turn, releases the lock, calls
+ * sw_pages_purge_run, takes the lock again and calls sw_pages_purge_end with the number. That call
+ * may take out further runs, and then the caller begins again. (sw_pages_purge_end is in
+ * give_back.c.) */
 static inline bool sw_pages_has_taken_out(const sw_pages *pages) {
     return sw_unlikely(pages->purge_state == SW_PURGE_TAKEN);
 }
 uint64_t sw_pages_purge_begin(sw_pages *pages);
 void sw_pages_purge_run(sw_pages *pages);
 void sw_pages_purge_end(sw_pages *pages, uint64_t number);
-/* For whoever holds the heap's lock and needs them: the runs that were taken out are free again. */
+/* Called with the heap's lock, by code that needs the runs which were taken out. It waits until
+ * they have been given back; they are free again afterwards. */
 void sw_pages_purge_finish(sw_pages *pages);
-/* Before a fork: the same, and what is left stays where it is until the next tick. */
+/* Called before a fork. It does the same, and no further runs are taken out until the next tick. */
 void sw_pages_purge_stop(sw_pages *pages);
 
-/* For a request that takes n pages which are not held yet, SW_TAKE_OUT_BYTES or more, while the heap
- * holds free pages that are too short for it. Takes out as many of those, the highest first, out of
- * runs of at least SW_TAKE_OUT_RUN_PAGES pages. Otherwise large objects of many sizes would each leave a
- * hole of resident memory. */
+/* Called when a request takes n pages that are not held yet, SW_TAKE_OUT_BYTES or more, while the
+ * heap holds free pages in runs that are too short for it. Takes out n of those pages, the highest
+ * first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this, large objects of many
+ * sizes would each leave a hole of resident memory. */
 void sw_pages_take_out_highest(sw_pages *pages, uint32_t n);
 
-/* After the system has refused memory: gives back the free pages at the end of each window's accessible
- * part and takes the access away, since a process may be charged for all that it may write to
- * (ulimit -d), whether it has done so or not. Returns the bytes; 0 means that another attempt would be
- * refused as well. */
+/* Called after the system has refused memory. It gives back the free pages at the end of each
+ * window's accessible part and makes them inaccessible, because a process may be charged for every
+ * page that it may write to (ulimit -d), even if it never did. Returns their bytes; 0: another
+ * request to the system would be refused as well. */
 uint64_t sw_pages_uncommit_ends(sw_pages *pages);
 
 /* --- windows.c ------------------------------------------------------------------------------- */
 
-/* Makes room for a run of n pages, where the caller found none: moves the frontier of a window, or adds
- * a window that begins at a multiple of `align`. False: refused, nothing has changed. */
+/* Makes room for a run of n pages after the caller found none: moves the frontier of a window up,
+ * or adds a window that begins at a multiple of `align`. False: it could not, and no frontier has
+ * moved. */
 bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align);
-/* Moves a window's frontier up by at least n pages. False: refused. */
+/* Moves a window's frontier up by at least n pages. False: the system refused. */
 bool sw_pages_advance(sw_pages *pages, sw_window *window, uint32_t n);
 /* Free pages at the end of the window's accessible part. */
 uint32_t sw_pages_free_before_frontier(const sw_pages *pages, const sw_window *window);
 void sw_pages_drop_windows(sw_pages *pages);
 
 uintptr_t sw_pages_address(const sw_pages *pages, uint32_t page);
-/* The logical address of one in a window: bytes from logical page 0 on. */
+/* The logical address that belongs to an address in a window: bytes from logical page 0 on. */
 uint64_t sw_pages_locate(const sw_pages *pages, uintptr_t address);
-/* The program writes to these bytes of an object. Only where pages->touch is on. */
+/* Notes that the program writes to these bytes of an object. pages->touch is on. */
 void sw_pages_touch(sw_pages *pages, uintptr_t address, uint64_t bytes);
 /* Writes the span id into the page map for n pages. */
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
@@ -218,9 +229,9 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id);
 const void *sw_pages_window_map(const sw_pages *pages, const sw_window *window, uint64_t *bytes);
 const sw_window *sw_pages_window_of(const sw_pages *pages, uint32_t page);
 
-/* Bytes of metadata, of the pages that are held, and of both. They may be read without the lock, because the
- * numbers are written atomically. While another thread changes the heap, a sum may be of old and new
- * numbers. */
+/* Bytes of metadata, bytes of the held pages, and their sum. They may be read without the lock,
+ * because each number is written atomically. While another thread changes the heap, a sum may mix
+ * numbers from before and after the change. */
 static inline uint64_t sw_pages_metadata_bytes(const sw_pages *pages) {
     uint64_t frontier = __atomic_load_n(&pages->frontier_pages, __ATOMIC_RELAXED);
     uint64_t frames = frontier << (pages->page_shift - SW_FRAME_SHIFT);
@@ -235,15 +246,15 @@ static inline uint64_t sw_pages_held_bytes(const sw_pages *pages) {
     return sw_pages_object_bytes(pages) + sw_pages_metadata_bytes(pages);
 }
 
-/* The most that was held at once. It misses only metadata that was allocated and freed between two page
- * operations. */
+/* The most bytes that were held at once. Only metadata that was allocated and freed between two
+ * page operations is not in it. */
 static inline uint64_t sw_pages_peak_held_bytes(const sw_pages *pages) {
     uint64_t now = sw_pages_held_bytes(pages);
     uint64_t before = __atomic_load_n(&pages->peak_held_bytes, __ATOMIC_RELAXED);
     return now > before ? now : before;
 }
 
-/* Runs of free held pages: their number and the longest, in pages. */
+/* Counts the runs of free held pages: their number, and the length of the longest in pages. */
 void sw_pages_holes(const sw_pages *pages, uint64_t *runs, uint64_t *longest);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How free pages go back to the system: at once, or taken out under the heap's lock and given back
- * without it (pages.h). Which ones go is decided in give_back.c. */
+ * without it (pages.h). give_back.c decides which ones go. */
 #include "base/assert.h"
 #include "base/bits.h"
 #include "page/pages.h"
 #include "size/table.h"
 
-/* Changes a run of free pages to whole units of the system and returns its new length. Each end moves
- * outwards where the pages up to the unit's end are free as well, else inwards. */
+/* Changes a run of free pages to whole units of the system and returns its new length. Each end
+ * moves outwards if the other pages of its unit are free as well, else inwards. */
 static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
     uint32_t unit = pages->unit, before = *page % unit, after = (unit - (*page + n) % unit) % unit;
     uint32_t first = *page - before, end = *page + n + after;
@@ -17,7 +17,8 @@ static uint32_t whole_units(const sw_pages *pages, uint32_t *page, uint32_t n) {
     return end > first ? end - first : 0;
 }
 
-/* The system is asked; in a dry heap it always agrees. */
+/* Asks the system to take n pages back. False: it refused. In a dry heap nothing is asked or
+ * refused. */
 static bool give_back(sw_pages *pages, uint32_t page, uint32_t n) {
     size_t length = (size_t)n << pages->page_shift;
     if (pages->space->dry) return true;
@@ -27,7 +28,7 @@ static bool give_back(sw_pages *pages, uint32_t page, uint32_t n) {
 
 /* --- accounts --------------------------------------------------------------------------------- */
 
-/* n free pages, of which `held` are held, are the system's from now on. */
+/* Clears the bits of n free pages that go back to the system; `held` of them are held. */
 static void forget(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held) {
     sw_set_counter(&pages->peak_held_bytes, sw_pages_peak_held_bytes(pages));
     sw_bits_clear(pages->held, page, n);
@@ -42,7 +43,8 @@ static void forget(sw_pages *pages, uint32_t page, uint32_t n, uint32_t held) {
     pages->returned_bytes += (uint64_t)held << pages->page_shift;
 }
 
-/* The system has refused a run that was forgotten: all of it counts as held, and as written to. */
+/* Undoes `forget` for a run that the system refused: all of its pages count as held and as
+ * dirty. */
 static void remember(sw_pages *pages, const sw_purge_run *run) {
     uint64_t bytes = (uint64_t)run->held << pages->page_shift;
     sw_bits_set(pages->held, run->page, run->pages);
@@ -98,7 +100,7 @@ uint64_t sw_pages_purge_begin(sw_pages *pages) {
     return pages->purge_number;
 }
 
-/* The purge lock is the caller's since it took the first run out. */
+/* The caller has held the purge lock since it took the first run out. */
 void sw_pages_purge_run(sw_pages *pages) {
     for (uint32_t i = 0; i < pages->purge_count; i++) {
         sw_purge_run *run = &pages->purging[i];
@@ -110,7 +112,7 @@ void sw_pages_purge_run(sw_pages *pages) {
 void sw_pages_purge_finish(sw_pages *pages) {
     if (sw_likely(pages->purge_state == SW_PURGE_NONE)) return;
     if (pages->purge_state == SW_PURGE_TAKEN) sw_pages_purge_run(pages);
-    sw_os_lock_acquire(&pages->purge_lock); /* whoever gives them back is done with it */
+    sw_os_lock_acquire(&pages->purge_lock); /* the thread that gives them back has finished */
     for (uint32_t i = 0; i < pages->purge_count; i++) {
         const sw_purge_run *run = &pages->purging[i];
         if (run->refused) remember(pages, run);

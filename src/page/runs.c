@@ -47,7 +47,7 @@ sw_run_summary sw_run_summary_of(uint64_t word) {
     return s;
 }
 
-/* The summary of two neighbours, each of which covers `half` pages. */
+/* The summary of two neighbouring nodes together; each covers `half` pages. */
 static sw_run_summary join(sw_run_summary l, sw_run_summary r, uint32_t half) {
     uint32_t across = l.end + r.start;
     uint32_t max = l.max > r.max ? l.max : r.max;
@@ -62,7 +62,8 @@ static bool same(sw_run_summary a, sw_run_summary b) {
     return a.start == b.start && a.max == b.max && a.end == b.end;
 }
 
-/* Computes the summaries above word w anew, up to the first node that stays the same. */
+/* Computes the summaries of word w and of the nodes above it anew, up to the first one that stays
+ * the same. */
 static void refresh_word(sw_runs *runs, uint32_t w) {
     uint32_t i = runs->leaves + w;
     sw_run_summary s = sw_run_summary_of(runs->free[w]);
@@ -74,7 +75,7 @@ static void refresh_word(sw_runs *runs, uint32_t w) {
     }
 }
 
-/* Every summary anew; no page of the words from `used` on is free. */
+/* Computes every summary anew. No page of the words from `used` on is free. */
 static sw_cold void refresh_all(sw_runs *runs, uint32_t used) {
     for (uint32_t w = 0; w < runs->leaves; w++)
         runs->tree[runs->leaves + w] = sw_run_summary_of(w < used ? runs->free[w] : 0);
@@ -83,7 +84,7 @@ static sw_cold void refresh_all(sw_runs *runs, uint32_t used) {
             runs->tree[i] = join(runs->tree[2 * i], runs->tree[2 * i + 1], half);
 }
 
-/* Words [from, to] have changed. */
+/* Marks the words from `from` to `to`, both included: they have changed. */
 static void mark_stale(sw_runs *runs, uint32_t from, uint32_t to) {
     sw_bits_set(runs->stale, from, to - from + 1);
     if (from < runs->stale_first) runs->stale_first = from;
@@ -128,8 +129,8 @@ void sw_runs_destroy(sw_runs *runs, sw_meta *meta) {
     *runs = (sw_runs){0};
 }
 
-/* A set bit wherever a run of n ones starts. In each step bit i of x says that `have` ones start at i,
- * and `have` doubles, up to n. */
+/* A word with a set bit wherever a run of n set bits starts. In each step bit i of x is set if
+ * `have` set bits start at i, and `have` doubles until it is n. */
 static uint64_t starts_in_word(uint64_t word, uint32_t n) {
     uint64_t x = word;
     for (uint32_t have = 1; have < n;) {
@@ -172,7 +173,8 @@ uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n) {
     if (w == end || n > 64) return fit_by_tree(runs, n);
     uint64_t word = runs->free[w], starts = starts_in_word(word, n);
     if (starts != 0) return w * 64 + sw_ctz(starts);
-    /* No run of n begins and ends in the word, so it has a 0, and one may go on in the next word. */
+    /* No run of n pages lies within the word, so some bit of it is 0; a run may begin at its end
+     * and go on in the next word. */
     uint32_t tail = sw_clz(~word), more = n - tail;
     bool goes_on =
         w + 1 < runs->leaves && (runs->free[w + 1] & sw_low_mask(more)) == sw_low_mask(more);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Index of free page runs: a bitmap with a summary tree over it, for address-ordered first fit.
+/* The index of free page runs: a bitmap with a tree of summaries over it, for address-ordered first
+ * fit.
  *
- * Leaf i summarises the 64 pages of word i by three lengths: the free run at its start, the
- * longest, and the one at its end; an inner node joins its two children the same way. First fit
- * walks down from the root to the lowest run that is long enough: O(log pages). The idea of
- * (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree is binary here, because
- * heaps for research are small and many, and their metadata is counted.
+ * Leaf i summarises the 64 pages of word i by three lengths: the free run at its start, the longest
+ * free run, and the free run at its end. An inner node has the same three lengths of its two
+ * children together. First fit walks down from the root to the lowest run that is long enough:
+ * O(log pages). The idea of (start, max, end) summaries is Go's (runtime/mpagealloc.go); the tree
+ * is binary here, because heaps for research are small and many, and their metadata is counted.
  *
- * Most requests are for one page, and the lowest word that has a free page serves most of them without
- * the tree. So a change only marks the words that it touches as *stale*; their summaries are computed
- * anew when the tree is searched.
+ * Most requests are for one page, and the lowest word that has a free page serves most of them, so
+ * the tree is rarely searched. Therefore a change only marks the words that it touches as *stale*,
+ * and a search of the tree first computes the summaries of stale words anew.
  * Owns: the bitmap and the tree, out of the heap's pool. Callers: the page heap; watch, for verify.
  */
 #ifndef SW_PAGE_RUNS_H
@@ -35,42 +36,44 @@ typedef struct sw_run_summary {
 typedef struct sw_runs {
     uint64_t *free;                  /* bit set: page is free */
     sw_run_summary *tree;            /* root at 1, leaf i at leaves + i */
-    uint64_t *stale;                 /* bit set: the summaries of that word are out of date */
+    uint64_t *stale;                 /* bit set: the summaries above that word are out of date */
     uint32_t leaves;                 /* a power of two, or 0 */
     uint32_t stale_first, stale_end; /* every stale word is in [stale_first, stale_end) */
-    uint32_t low;                    /* no word below has a free page */
+    uint32_t low;                    /* no word below this one has a free page */
 } sw_runs;
 
-/* Grows to at least `pages` pages, the new ones not free. False: no memory, nothing changed. */
+/* Grows the index to at least `pages` pages; the new ones are not free. False: there was no memory,
+ * and nothing has changed. */
 bool sw_runs_grow(sw_runs *runs, sw_meta *meta, uint32_t pages);
 void sw_runs_destroy(sw_runs *runs, sw_meta *meta);
 
-/* The lowest page that starts a run of n >= 1 free pages; SW_PAGE_NONE. */
+/* The lowest page that starts a run of n >= 1 free pages; SW_PAGE_NONE: there is none. */
 uint32_t sw_runs_first_fit(sw_runs *runs, uint32_t n);
 void sw_runs_set_free(sw_runs *runs, uint32_t page, uint32_t n);
 void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
-/* Free pages among the n from `page`. */
+/* How many of the n pages from `page` on are free. */
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_longest(sw_runs *runs);
 /* Brings every summary up to date. */
 void sw_runs_update_summaries(sw_runs *runs);
 /* The runs of set bits in one word of 64 pages. */
 sw_run_summary sw_run_summary_of(uint64_t word);
-/* The lowest bit that starts n set ones, 1 <= n <= 64, in a word that has such a run. */
+/* The lowest bit at which n set bits in a row start, 1 <= n <= 64; the word has such a run. */
 uint32_t sw_run_fit_in(uint64_t word, uint32_t n);
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_runs_check(const sw_runs *runs);
-/* True when every summary is up to date and agrees with the bitmap: looks at every word. */
+/* True when every summary is up to date and agrees with the bitmap. It looks at every word. */
 bool sw_runs_adds_up(const sw_runs *runs);
 
 /* --- plain bit ranges, for the page heap's other bitmaps ------------------------------------ */
 
-/* The mask of a range that lies in one word, as most do; 0 for a range over several words. */
+/* The mask of a range that lies in one word, as most ranges do; 0 for a range over several
+ * words. */
 static inline uint64_t sw_bits_mask(uint32_t from, uint32_t n) {
     return from % 64 + n <= 64 ? sw_low_mask(n) << (from % 64) : 0;
 }
 
-/* Ranges over several words. */
+/* The functions for ranges that lie in several words. */
 void sw_bits_set_wide(uint64_t *bits, uint32_t from, uint32_t n);
 void sw_bits_clear_wide(uint64_t *bits, uint32_t from, uint32_t n);
 uint32_t sw_bits_count_wide(const uint64_t *bits, uint32_t from, uint32_t n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a space, its windows and its span records (space.h). The main reservation is tried large, then
- * smaller; windows are cut from it as buddies, or from further reservations where it is used up. */
+/* Making a space, its windows and its span records (space.h). The main reservation is first asked
+ * for large, and then smaller. Windows are cut from it as buddies; when it is used up, each further
+ * window is a reservation of its own. */
 #include "page/space.h"
 
 #include <string.h>
@@ -11,15 +12,16 @@
 
 enum {
     RESERVE_LOG2 = 40,     /* 1 TiB of addresses in the usual case */
-    UNLIMITED_LOG2 = 34,   /* 16 GiB where that is refused though no limit is set: emulators */
-    CONSTRAINED_LOG2 = 26, /* 64 MiB where a limit is set, or less: see make_space */
+    UNLIMITED_LOG2 = 34,   /* 16 GiB if 1 TiB is refused without a limit, as under emulators */
+    CONSTRAINED_LOG2 = 26, /* 64 MiB if the address space is limited: see make_space */
     SMALLEST_LOG2 = 20,
     SPANS_MAX = 1 << 25,
     SPANS_CONSTRAINED = 1 << 18,
     SPAN_COMMIT = 1024, /* records made writable at a time */
 };
 
-/* Dry addresses start here: far from NULL, aligned to any window. */
+/* Addresses of dry heaps start here. It is far from NULL, and a multiple of the length of any
+ * window. */
 static const uintptr_t DRY_BASE = (uintptr_t)1 << 46;
 
 sw_space sw_live_space;
@@ -35,7 +37,7 @@ static bool commit(void *p, size_t bytes) {
     return sw_os_commit((void *)from, to - from);
 }
 
-/* Makes records [span_committed, +SPAN_COMMIT) writable, hot and cold. */
+/* Makes the next SPAN_COMMIT records writable, with their cold parts. */
 static bool commit_spans(sw_space *space) {
     if (space->span_committed >= space->span_limit) return false;
     sw_span *hot = space->view.spans + space->span_committed;
@@ -71,7 +73,7 @@ static bool make_span_records(sw_space *space, uint32_t limit) {
     return true;
 }
 
-/* Reserves addresses and page map for 2^log2 bytes as the main reservation. */
+/* Reserves 2^log2_bytes bytes of addresses and their page map as the main reservation. */
 static bool reserve_main(sw_space *space, uint32_t log2_bytes) {
     size_t bytes = (size_t)1 << log2_bytes;
     size_t frames = bytes >> SW_FRAME_SHIFT;
@@ -101,15 +103,15 @@ static void release_space(sw_space *space) {
     space->span_committed = space->free_window_count = 0;
 }
 
-/* What a live space reserves after 2^log2 bytes were refused. */
+/* The logarithm of the bytes that a live space asks for after 2^log2_bytes were refused. */
 static uint32_t next_smaller(uint32_t log2_bytes) {
     if (log2_bytes > UNLIMITED_LOG2 && sw_os_address_limit() == UINT64_MAX) return UNLIMITED_LOG2;
     return log2_bytes > CONSTRAINED_LOG2 ? CONSTRAINED_LOG2 : log2_bytes - 2;
 }
 
-/* In a process whose address space is limited a live space starts small and adds reservations. A dry
- * space can not add any, so it starts with the largest that is granted. Both leave most of the
- * addresses to the rest of the program. */
+/* If the address space of the process is limited, a live space starts small and adds reservations
+ * later. A dry space can not add any, so it starts with the largest that is granted. Both leave
+ * most of the addresses to the rest of the program. */
 static bool make_space(sw_space *space, bool dry) {
     uint32_t log2_bytes = RESERVE_LOG2, spans = SPANS_MAX;
     space->dry = dry;
@@ -152,9 +154,9 @@ void sw_space_dry_destroy(sw_space *space) {
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-/* Windows of the main reservation come in powers of two and are aligned to their length, so two
- * halves can grow together again: the buddy system (Knowlton, "A fast storage allocator", 1965).
- * Free ones are few and lie in an array. */
+/* The length of a window of the main reservation is a power of two, and the window is aligned to
+ * its length, so that two free halves can be merged again: this is the buddy system (Knowlton, "A
+ * fast storage allocator", 1965). Free windows are few and are kept in an array. */
 
 static bool is_main(const sw_space *space, const sw_window *window) {
     return (window->base - space->view.base) >> SW_FRAME_SHIFT < space->view.frames;
@@ -171,8 +173,8 @@ static sw_window drop_window(sw_space *space, uint32_t i) {
     return window;
 }
 
-/* The index of the free window with which this one makes a window of twice the length; the count of
- * free windows when that one is not free. */
+/* The index of the free window that is the buddy of this one: together they make a window of twice
+ * the length. Returns free_window_count if the buddy is not free. */
 static uint32_t find_buddy(const sw_space *space, const sw_window *window) {
     uintptr_t offset = window->base - space->view.base;
     uintptr_t base = space->view.base + (offset ^ (window->frames << SW_FRAME_SHIFT));
@@ -193,9 +195,9 @@ static void merge_window(sw_space *space, sw_window window) {
     keep_window(space, &window);
 }
 
-/* The index of the shortest free window that is long enough, of equally short ones the lowest. A
- * window that is a further reservation is never cut, so it must have the exact length. Returns the
- * count when none fits. */
+/* The index of the shortest free window that is long enough; of several equally short ones, the
+ * lowest. A window that is a reservation of its own is never cut, so its length must be exact.
+ * Returns free_window_count if none fits. */
 static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t frames) {
     uint32_t best = space->free_window_count;
     for (uint32_t i = 0; i < space->free_window_count; i++) {
@@ -209,14 +211,14 @@ static uint32_t choose_window(const sw_space *space, uint64_t exact, uint64_t fr
     return best;
 }
 
-/* Makes the first bytes of a window accessible, which its heap needs at once. False: refused, and then
- * the window is of no use. */
+/* Makes the first bytes of a window accessible, because its heap needs them at once. False: the
+ * system refused, so the heap can not use the window. */
 static bool commit_first_bytes(const sw_space *space, const sw_window *window, uint64_t bytes) {
     return space->dry || bytes == 0 || commit((void *)window->base, bytes);
 }
 
-/* Takes a free window, cut to the length asked for: if windows were longer when heaps before had left
- * long ones, the layout of a heap would depend on those heaps. */
+/* Takes a free window and cuts it to the requested length. A heap never gets a longer window that
+ * an earlier heap has left, because then its layout would depend on that heap. */
 static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t frames,
                                     uint64_t ready_bytes, sw_window *out) {
     uint32_t i = choose_window(space, exact, frames);
@@ -237,9 +239,9 @@ static sw_window_answer free_window(sw_space *space, uint64_t exact, uint64_t fr
     return SW_WINDOW_TAKEN;
 }
 
-/* A window that is a reservation of its own, with its own piece of page map. It is published in
- * `extras` only when all of it exists, because threads look through `extras` without a lock, so that
- * nothing is ever removed from it. */
+/* Makes a window that is a reservation of its own, with its own piece of page map. Threads search
+ * `extras` without a lock; so the window is published there only when all of it exists, and nothing
+ * is ever removed from `extras`. */
 static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t ready_bytes,
                                      sw_window *out) {
     if (space->dry || space->extra_count == SW_SPACE_EXTRAS) return SW_WINDOW_NO_ADDRESSES;
@@ -250,7 +252,7 @@ static sw_window_answer extra_window(sw_space *space, uint64_t frames, uint64_t 
     sw_window window = {.base = (uintptr_t)base, .map = map, .frames = frames};
     if (map == NULL || !commit_first_bytes(space, &window, ready_bytes)) {
         (void)sw_os_release(base, bytes);
-        if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* a shorter map may be had */
+        if (map == NULL) return SW_WINDOW_NO_ADDRESSES; /* a shorter map may be granted */
         (void)sw_os_release(map, frames * sizeof *map);
         return SW_WINDOW_NO_MEMORY;
     }
@@ -273,8 +275,9 @@ sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t 
     return answer;
 }
 
-/* Zeroes a window's entries. Those of a long window were hardly used: to write zeroes would make all of
- * them resident, for ever, so the system takes their pages back. */
+/* Zeroes the page-map entries of a window. Most entries of a long window were never used, and
+ * writing zeroes would make all of them resident for ever. So the system takes back the pages of a
+ * long map, which then read as zeroes. */
 static void clear_map(uint32_t *map, uint64_t frames) {
     enum { PURGE_MIN_BYTES = 256 << 10 };
     uintptr_t start = (uintptr_t)map, end = (uintptr_t)(map + frames);
@@ -289,7 +292,8 @@ static void clear_map(uint32_t *map, uint64_t frames) {
 void sw_space_return_window(sw_space *space, const sw_window *window) {
     uint64_t bytes = window->frames << SW_FRAME_SHIFT;
     clear_map(window->map, window->frames);
-    /* Purged, so that the next heap finds zeroes. If the system refuses, the window is not reused. */
+    /* The next heap must find zeroes here. If the system refuses to purge, the window is not
+     * reused. */
     if (!space->dry && !sw_os_purge((void *)window->base, bytes)) return;
     if (!space->dry) (void)sw_os_uncommit((void *)window->base, bytes);
     sw_os_lock_acquire(&space->lock);
@@ -313,7 +317,7 @@ const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address) {
 
 void sw_space_map(const sw_space *space, uintptr_t base, uint64_t bytes, uint32_t id) {
     uint32_t *entry = (uint32_t *)(uintptr_t)sw_space_entry(space, base);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* the record first: see sw_space_id_of */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* publishes the record: sw_space_id_of */
     for (uint64_t frames = bytes >> SW_FRAME_SHIFT; frames > 0; frames--)
         __atomic_store_n(entry++, id, __ATOMIC_RELAXED);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A space: a reservation of addresses, its page map and its span records. One live space serves
- * every heap of the process, so one load finds the span of any pointer; each dry heap has a space
- * of its own whose addresses are only numbers.
+ * every heap of the process, so one load of its page map finds the span of any pointer. Each dry
+ * heap has a space of its own, whose addresses are only numbers.
  *
  *   address:   base ........ windows handed to heaps, each a power of two, naturally aligned ...
- *   page map:  u32 a frame (4 KiB) -> span id;  0 nobody's, 1 released (was an object's once)
+ *   page map:  u32 a frame (4 KiB) -> span id;  0: never an object's; 1: released
  *   spans:     sw_span[id], 64 B each; cold: sw_span_cold[id] beside it
  *
- * Where a large reservation is refused (ulimit -v) the space starts small and adds further ones;
- * pointers into those are found by sw_space_entry on the slow path only.
- * The space's lock covers windows and span ids; heaps take it inside their own lock.
+ * If the system refuses a large reservation (ulimit -v), the live space starts with a small one and
+ * adds further reservations. Only sw_space_entry, on the slow path, finds pointers into those. The
+ * space's lock covers windows and span ids; heaps take it inside their own lock.
  * Callers: the page heap (windows), heap (span records, look-up of pointers), watch.
  */
 #ifndef SW_PAGE_SPACE_H
@@ -25,29 +25,30 @@ enum {
     SW_SPAN_FIRST = 2,
     SW_SPAN_BATCH = 64, /* span records are given to heaps this many at a time */
     SW_SPACE_EXTRAS = 256,
-    SW_SPACE_FREE_WINDOWS = 1 << 14, /* 1 TiB in windows of 64 MiB; further ones are never reused */
+    SW_SPACE_FREE_WINDOWS = 1 << 14, /* 1 TiB in windows of 64 MiB; more than that are not reused */
     SW_WINDOW_LOG2_MAX = 40,
 };
 
-/* What only slow paths read of a span. The holder of the heap's lock writes heap, page and pages;
- * the links and `looked` belong to whoever has the list.
+/* The part of a span's record that only slow paths read. The holder of the heap's lock writes heap,
+ * page and pages; the owner of the list that the span is in writes the links and `looked`.
  *   next == 0 or next != prev;  page + pages does not wrap round */
 typedef struct sw_span_cold {
     sw_heap *heap;
     uint32_t page; /* first logical page in its heap */
     uint32_t pages;
     union {
-        void *slack;        /* slots, tracked: slot - requested bytes, a u16 or u32 for each */
-        uint64_t requested; /* large objects: the size asked for */
+        void *slack;        /* tracked span of slots: slot bytes - requested, u16 or u32 a slot */
+        uint64_t requested; /* large object: the requested size in bytes */
     };
-    /* Bit k of remote_words[h]: remote word 64 * h + k holds frees that its owner has not drained.
-     * Half h of the span is on its owner's remote stack while remote_words[h] is not 0. A span of one
-     * word has 0 there, and is on the stack while that word has remote bits. Atomic. */
+    /* Bit k of remote_words[h]: word 64 * h + k of the span has frees that the owner has not
+     * drained. Half h of the span is on its owner's remote stack while remote_words[h] is not 0. In
+     * a span of one word it is always 0, and the span is on the stack while the word has remote
+     * bits. Atomic. */
     uint64_t remote_words[2];
-    uint32_t remote_next[2]; /* links of that stack */
-    uint32_t batch_next;     /* first record of a batch: the next batch of the same heap */
+    uint32_t remote_next[2]; /* links of the remote stack */
+    uint32_t batch_next;     /* in the first record of a batch: the next batch of the same heap */
     uint32_t next, prev;     /* links of the span's list; 0 ends it */
-    uint32_t looked;         /* what the last choice saw of it: heap/placement.c; 0: nothing */
+    uint32_t looked;         /* state of the last look at it (heap/placement.c); 0: none yet */
 } sw_span_cold;
 
 _Static_assert(sizeof(sw_span_cold) == 64, "a cold record is one cache line");
@@ -68,7 +69,7 @@ typedef struct sw_window {
 
 const char *sw_window_check(const sw_window *window);
 
-/* The space's lock covers every field but view, which is constant, and the ones marked atomic.
+/* The space's lock covers every field except `view`, which is constant, and those marked atomic.
  *   SW_SPAN_FIRST <= span_next <= span_committed <= span_limit
  *   (span_next - SW_SPAN_FIRST) % SW_SPAN_BATCH == 0;  free_batches < span_next
  *   free_window_count <= SW_SPACE_FREE_WINDOWS;  extra_count <= SW_SPACE_EXTRAS */
@@ -78,7 +79,7 @@ typedef struct sw_space {
     sw_os_lock lock;
     bool dry;
     bool constrained;        /* the large reservation was refused */
-    uint32_t span_limit;     /* records that the reservation holds */
+    uint32_t span_limit;     /* records that fit into the reservation */
     uint32_t span_committed; /* records that are writable */
     uint32_t span_next;      /* atomic: first id never handed out */
     uint32_t free_batches;   /* ids of returned batches, linked through sw_span_cold.next */
@@ -86,56 +87,62 @@ typedef struct sw_space {
     uint32_t free_window_count;
     sw_window extras[SW_SPACE_EXTRAS]; /* further reservations */
     uint32_t extra_count;
-    /* Of a dry space whose heap notes writes, under the heap's lock: the written pages of the page map, by bytes of
-     * view.page_map; and of the entries of accessible pages the bytes that lie in such pages. */
+    /* For a dry space whose heap notes writes; the heap's lock covers both. map_touch has the pages
+     * of the page map that were written to, by offset in view.page_map. map_touched_bytes counts
+     * the bytes of page-map entries of accessible pages that lie in such pages. */
     sw_touch_map map_touch;
     uint64_t map_touched_bytes;
 } sw_space;
 
 const char *sw_space_check(const sw_space *space);
 
-/* The word of records without slots: of the two sentinels, of large objects, of bins without a span.
- * It has nothing to allocate, and every free that reads it takes the slow path. Never written. */
+/* The word of everything without slots: the two sentinel records, large objects, and bins without a
+ * span. It has no free bit to allocate, and every free that reads it takes the slow path. It is
+ * never written. */
 extern sw_word sw_sentinel_word;
 
-/* The live space of the process, made at first use. NULL when the system refuses even the smallest. */
+/* The live space of the process, made at the first call. NULL: the system refused even the
+ * smallest. */
 sw_space *sw_space_live(void);
 extern sw_space sw_live_space;
 
-/* A dry space. NULL: no memory. */
+/* Makes a dry space. NULL: no memory. */
 sw_space *sw_space_dry_create(void);
 void sw_space_dry_destroy(sw_space *space);
 
 typedef enum sw_window_answer {
     SW_WINDOW_TAKEN,
-    SW_WINDOW_NO_ADDRESSES, /* a shorter one may be had */
-    SW_WINDOW_NO_MEMORY,    /* the system refuses its first bytes, or its piece of the page map */
+    SW_WINDOW_NO_ADDRESSES, /* no addresses for this length; a shorter window may be granted */
+    SW_WINDOW_NO_MEMORY,    /* the system refused its first bytes, or its piece of the page map */
 } sw_window_answer;
 
-/* Takes a window of at least `bytes`, whose first `ready_bytes` are accessible. When it is refused, no
+/* Takes a window of at least `bytes`, whose first `ready_bytes` are accessible. After a refusal no
  * address is mapped that was not mapped before. */
 sw_window_answer sw_space_take_window(sw_space *space, uint64_t bytes, uint64_t ready_bytes,
                                       sw_window *out);
-/* Gives a window back: purges it, takes the access away and clears its page-map entries. */
+/* Gives a window back: purges it, makes it inaccessible and clears its page-map entries. */
 void sw_space_return_window(sw_space *space, const sw_window *window);
 
-/* The first id of SW_SPAN_BATCH fresh records; 0 when exhausted. */
+/* Takes SW_SPAN_BATCH fresh records and returns the first id; 0: no records are left, or no
+ * memory. */
 uint32_t sw_space_take_spans(sw_space *space);
 void sw_space_return_spans(sw_space *space, uint32_t first);
 
-/* The page-map entry of an address; NULL outside every reservation. Slow path. */
+/* The page-map entry of an address; NULL outside of every reservation. Only slow paths call it. */
 const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address);
 
-/* The span id at an address; SW_SPAN_NONE outside of every reservation. Who holds a live object has
- * got it in order, and sees its span's record as it is. Who does not, because an object is freed twice
- * at once, sees the record at least as it was when the id was written: acquire here, release in
- * sw_pages_map. Fast paths need no acquire, for the record's address depends on the id. */
+/* The span id at an address; SW_SPAN_NONE outside of every reservation. A thread that has a live
+ * object received it from the thread that allocated it, and so sees the current record of its span.
+ * A thread whose object was freed by another one at the same time sees the record at least as it
+ * was when the id was written: the load here is an acquire, and sw_pages_map releases. Fast paths
+ * need no acquire, because the address of the record that they read depends on the id. */
 static inline uint32_t sw_space_id_of(const sw_space *space, uintptr_t address) {
     const uint32_t *entry = sw_space_entry(space, address);
     return entry == NULL ? SW_SPAN_NONE : __atomic_load_n(entry, __ATOMIC_ACQUIRE);
 }
 
-/* Writes the id into the page map for a span's bytes. Whoever calls this has the span to itself. */
+/* Writes the id into the page map for a span's bytes. No other thread may use the span
+ * meanwhile. */
 void sw_space_map(const sw_space *space, uintptr_t base, uint64_t bytes, uint32_t id);
 
 static sw_always_inline sw_span *sw_space_span(const sw_space *space, uint32_t id) {
@@ -148,8 +155,9 @@ static sw_always_inline sw_span_cold *sw_space_cold(const sw_space *space, const
     return &space->cold[sw_space_span_id(space, span)];
 }
 
-/* For fork handlers: the lock of the live space, and the one under which it is made. In the child they
- * are set free, since the threads that may hold them do not exist there. */
+/* For fork handlers: the lock of the live space and the lock under which the live space is made.
+ * sw_space_live_reset sets both free in the child, where the threads that held them do not
+ * exist. */
 void sw_space_live_lock(void);
 void sw_space_live_unlock(void);
 void sw_space_live_reset(void);

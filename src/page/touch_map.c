@@ -45,8 +45,8 @@ void sw_touch_map_add(sw_touch_map *touch, uint64_t from, uint64_t bytes) {
     uint64_t first = from >> touch->grain_shift;
     uint64_t end = ((from + bytes - 1) >> touch->grain_shift) + 1;
     if (bytes == 0 || end > touch->capacity) return;
-    uint64_t mask = ~0ull >> (64 - (end - first)) % 64 << first % 64; /* of up to 64 - first % 64 */
-    if (first / 64 == (end - 1) / 64 && (~touch->bits[first / 64] & mask) == 0) return; /* mostly */
+    uint64_t mask = ~0ull >> (64 - (end - first)) % 64 << first % 64; /* right within one word */
+    if (first / 64 == (end - 1) / 64 && (~touch->bits[first / 64] & mask) == 0) return; /* usual */
     for (uint64_t w = first / 64; w * 64 < end; w++) {
         uint64_t fresh = mask_of(w, first, end) & ~touch->bits[w];
         touch->bits[w] |= fresh;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The windows of a page heap: where a page lies, and how the heap grows. When growth is refused, no
- * window was added and no frontier has moved. */
+/* The windows of a page heap: where a page lies, and how the heap grows. If growth is refused, no
+ * window is added and no frontier moves. */
 #include "page/pages.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "size/table.h"
 
 enum {
-    GROW_MIN_BYTES = 1 << 20, /* made accessible at least this far ahead */
+    GROW_MIN_BYTES = 1 << 20, /* the least that is made accessible at once */
     GROW_MAX_BYTES = 64 << 20,
     HUGE_BYTES = 2 << 20,
 };
@@ -50,7 +50,8 @@ const void *sw_pages_window_map(const sw_pages *pages, const sw_window *window, 
     return window->map;
 }
 
-/* Where an entry lies in the page map of a dry space, which is all of one reservation. */
+/* The offset in bytes of an entry in the page map of a dry space, which has one reservation
+ * only. */
 static uint64_t place_in_map(const sw_pages *pages, const void *entry) {
     return (uintptr_t)entry - (uintptr_t)pages->space->view.page_map;
 }
@@ -79,8 +80,8 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     uint64_t first = (uint64_t)(page - window->first_page) << shift;
     uint64_t frames = (uint64_t)n << shift;
     uint32_t *entry = window->map + first;
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* the record first: see sw_space_id_of */
-    /* Eight entries at a time, because a large object has hundreds. */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* publishes the record: sw_space_id_of */
+    /* Eight entries are written at a time, because a large object has hundreds. */
     const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
                              span_id, span_id, span_id, span_id};
     for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
@@ -91,8 +92,8 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
 
 /* --- growth ----------------------------------------------------------------------------------- */
 
-/* Makes room in every bitmap for the pages below `end`. False: no memory; then at most the index of runs
- * has become longer. */
+/* Makes room in every bitmap for the pages below `end`. False: there was no memory; at most the
+ * index of runs has become longer then. */
 static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
     enum { MAPS = 4 };
     static const size_t a_word[MAPS] = {8, 8, 8, sizeof(sw_held_word)};
@@ -121,19 +122,21 @@ static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
     return true;
 }
 
-/* Asks for huge pages in a window, or takes the request back. It is advice: a refusal is no failure. */
+/* Advises the system to use huge pages in a window, or takes the advice back. A refusal is no
+ * failure. */
 static void advise(const sw_pages *pages, const sw_window *window, bool huge) {
     if (!pages->huge || pages->space->dry) return;
     (void)sw_os_advise_huge((void *)window->base, window->frames << SW_FRAME_SHIFT, huge);
 }
 
-/* How many pages to make accessible where n are needed: a quarter of what the heap holds, within bounds,
- * so that growth takes few system calls. */
+/* How many pages to make accessible when n are needed: a quarter of the bytes that the heap holds,
+ * within GROW_MIN_BYTES and GROW_MAX_BYTES, but at least n pages; so growth takes few system
+ * calls. */
 static uint32_t with_pages_ahead(const sw_pages *pages, uint32_t n) {
     uint64_t quarter = pages->held_pages << pages->page_shift >> 2;
     uint64_t step = sw_min_u64(sw_max_u64(quarter, GROW_MIN_BYTES), GROW_MAX_BYTES);
     uint32_t ahead = (uint32_t)sw_max_u64(step >> pages->page_shift, n);
-    /* The system gives a huge page only where all of it is accessible. */
+    /* The system gives a huge page only if all of that page is accessible. */
     return pages->huge ? (uint32_t)sw_align_up(ahead, HUGE_BYTES >> pages->page_shift) : ahead;
 }
 
@@ -146,8 +149,8 @@ static void set_frontier(sw_pages *pages, sw_window *window, uint32_t n) {
     if (sw_touch_map_is_on(&pages->touch)) count_touched_map(pages);
 }
 
-/* Takes a window of `bytes` whose first *ready pages are accessible: at least n, and some ahead of need
- * unless the system refuses those. */
+/* Takes a window of `bytes` whose first *ready pages are accessible: n and some more ahead of their
+ * use, or if the system refuses that, only n. */
 static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, sw_window *window,
                                    uint32_t *ready) {
     uint64_t most = sw_min_u64(with_pages_ahead(pages, n), bytes >> pages->page_shift);
@@ -159,8 +162,8 @@ static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, 
     return sw_space_take_window(pages->space, bytes, (uint64_t)*ready << pages->page_shift, window);
 }
 
-/* Takes a window for a run of n pages aligned to `align`. It is about as long as all windows of the heap
- * together; shorter ones are tried only when it was the addresses that were refused. */
+/* Takes a window for a run of n pages aligned to `align`. It is about as long as all windows of the
+ * heap together. Shorter ones are tried only if the system had no addresses for it. */
 static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *window,
                         uint32_t *ready) {
     uint64_t total = SW_WINDOW_FIRST_BYTES;
@@ -176,7 +179,7 @@ static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *
     return answer == SW_WINDOW_TAKEN;
 }
 
-/* A new window that begins with n accessible pages. */
+/* Adds a window that begins with at least n accessible pages. */
 static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     sw_window window;
     uint32_t ready;
@@ -198,7 +201,7 @@ static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     return true;
 }
 
-/* Moves a window's frontier up by n pages, or a few more: frontiers are whole units. */
+/* Moves a window's frontier up by n pages, rounded up to whole units of the system. */
 static bool advance(sw_pages *pages, sw_window *window, uint32_t n) {
     n = (uint32_t)sw_align_up(n, pages->unit);
     uintptr_t from = window->base + ((uintptr_t)window->frontier << pages->page_shift);
@@ -231,7 +234,7 @@ bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align) {
     for (uint32_t i = 0; i < pages->window_count; i++) {
         sw_window *window = &pages->windows[i];
         uint32_t have = sw_pages_free_before_frontier(pages, window);
-        sw_assert1(have < n); /* otherwise first fit would have found the run */
+        sw_assert1(have < n); /* or first fit would have found the run */
         if (window->pages - window->frontier < n - have) continue;
         return sw_pages_advance(pages, window, n - have);
     }
