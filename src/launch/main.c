@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanwise-launch: runs one command and reports what it used: spanwise-launch REPORT PRELOAD COMMAND
- * [ARGUMENT...]
+/* spanwise-launch runs one command and reports what it used:
  *
- * A child starts life with the peak RSS of whoever forked it, so a program of 3 MB that Python
- * forks reports Python's 30. This launcher is small, and it alone carries no LD_PRELOAD: PRELOAD
- * (may be empty) goes to the command only. REPORT gets one line, written when the command has
- * ended:
+ *     spanwise-launch REPORT PRELOAD COMMAND [ARGUMENT...]
+ *
+ * The peak RSS of a child begins with that of the process that forked it: a program of 3 MB that
+ * Python forks reports the 30 MB of Python. This launcher is small, so a child of it reports its
+ * own peak. Only the command gets LD_PRELOAD=PRELOAD (PRELOAD may be empty), not the launcher. When
+ * the command has ended, the launcher writes one line to the file REPORT:
  *
  *     exit|signal NUMBER WALL_NS USER_US SYSTEM_US PEAK_RSS_KB ANONYMOUS_KB PAGE_FAULTS
  *
- * Times and page faults are sums over the command and the children that it waited for; the peak is
- * that of the largest single process among them, as the kernel keeps it. What of that is anonymous
- * (heap, stacks; no file is behind it) the kernel does not keep: it is seen in the sample with the
- * most resident, which is taken each millisecond at first and each 1/256 of the time so far later on.
- * Called by spanwise.measure.launching. Uses the C library alone.
+ * Times and page faults are sums over the command and the children that it waited for. The peak is
+ * that of the largest single process among them, as the kernel keeps it. The kernel does not keep
+ * how much of the peak is anonymous, that is memory without a file behind it (heap, stacks). So the
+ * launcher takes samples, at first each millisecond and later each 1/256 of the time so far, and
+ * reports the anonymous memory of the sample with the most resident pages.
+ * spanwise.measure.launching calls it. It uses the C library only.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +35,7 @@ enum { SAMPLE_NS = 1000000, SAMPLE_SHARE = 256, DEPTH_MAX = 8, TEXT_BYTES = 4096
 /* What the sample with the most resident pages showed. */
 typedef struct launch_sample {
     uint64_t resident; /* pages of one process */
-    uint64_t shared;   /* of them those with a file behind them; <= resident */
+    uint64_t shared;   /* those of them that have a file behind them; <= resident */
 } launch_sample;
 
 static int64_t now_ns(void) {
@@ -51,7 +53,7 @@ static int fail(const char *what) {
 
 /* --- samples ---------------------------------------------------------------------------------- */
 
-/* Reads a small file of /proc whole; its text is empty when the process has gone. */
+/* Reads a small file of /proc whole; the text is empty if the process has ended. */
 static void read_text(const char *path, char *text) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t count = fd < 0 ? 0 : read(fd, text, TEXT_BYTES - 1);
@@ -59,7 +61,8 @@ static void read_text(const char *path, char *text) {
     text[count > 0 ? count : 0] = '\0';
 }
 
-/* Looks at a process and at those below it, down to a depth. */
+/* Samples a process and its descendants, down to `depth` generations, and keeps the highest in
+ * *highest. */
 static void look(long pid, int depth, launch_sample *highest) {
     char path[64], text[TEXT_BYTES];
     snprintf(path, sizeof path, "/proc/%ld/statm", pid);
@@ -87,7 +90,8 @@ static int run_command(const char *preload, char **words, const sigset_t *mask) 
     return fail(words[0]);
 }
 
-/* Waits for the end of the child, and takes samples meanwhile. Negative: it failed. */
+/* Waits for the end of the child and takes samples meanwhile. Returns its wait status; -1: waiting
+ * failed. */
 static int wait_looking(pid_t child, const sigset_t *ended, int64_t start, struct rusage *used,
                         launch_sample *highest) {
     for (;;) {
