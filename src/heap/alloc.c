@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation: what the specialised paths do not serve, and the public entry points. What an inline
- * path passes on is decided in the second function at the latest: one of the functions here chooses
- * by the kind of request, and then sw_refill_alloc or sw_large_alloc finds the memory. So functions
- * that are not themselves a fast path go on in sw_refill_alloc, not in sw_alloc_slow
+/* Allocation: the requests that the specialised paths do not serve, and the public functions. A
+ * request that an inline path does not serve passes at most two functions: one of those here
+ * chooses by the kind of request, and then sw_refill_alloc or sw_large_alloc finds the memory. For
+ * this reason functions that are no fast path call sw_refill_alloc, not sw_alloc_slow
  * (tests/install/test_hops.py). */
 #include "heap/alloc.h"
 
@@ -19,15 +19,17 @@
 #include "heap/thread.h"
 #include "heap/variety.h"
 
-/* The thread's first allocation: the path was given the cache that has no heap. It begins anew. */
+/* Serves the first allocation of a thread: its path has met the cache without a heap. The thread
+ * gets a cache, and the allocation begins again. */
 static sw_noinline void *alloc_first(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
     return cache == NULL ? sw_object_no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
-/* Where an inline path found nothing in its bin. In a series of allocations one in 64 gets here, and
- * most often the next word of the span has free slots. So that is done here, as is the newest hint
- * for paths that look at the word first; everything else is one call away. */
+/* Called by an inline path that found nothing in its bin. Of a series of allocations without frees
+ * one in 64 gets here, and most often the next word of the span has free slots. So sw_refill_quick,
+ * in line here, looks at that word, and at the newest hint for paths that look at the word first;
+ * everything else takes one further call. */
 static sw_always_inline void *alloc_slow(sw_cache *cache, size_t size, unsigned flags,
                                          uint32_t span_class) {
     return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
@@ -38,7 +40,8 @@ void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_
     return alloc_slow(cache, size, flags, span_class);
 }
 
-/* The same where a specialised path or the look-up of the class serves, whichever is quicker. */
+/* The same, for the specialised paths without pointers, and for the look-up of the class that
+ * serves instead of them while requests are varied (variety.h). */
 void *sw_alloc_slow_path(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     sw_variety_note(cache, size, span_class);
     return alloc_slow(cache, size, flags, span_class);
@@ -65,15 +68,15 @@ static void *alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
                            : sw_template_tiny(cache, size, flags);
 }
 
-/* A small object of a plain heap, without pointers, of a known class. */
+/* Allocates a small object without pointers in a plain heap; its class is known. */
 static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned flags,
                                           uint32_t cls) {
     return sw_template_plain(cache, sw_cache_noscan_bin(cache, cls), size, flags,
                              sw_span_class_of(cls, true), sw_refill_alloc);
 }
 
-/* The same by its size. Where the straight line ends the class is looked up again, so that no
- * register has to keep it. */
+/* The same by the size. If the bin has nothing, `slow` looks the class up again, so that no
+ * register has to keep it until then. */
 static sw_always_inline void *alloc_plain_size(sw_cache *cache, size_t size, unsigned flags,
                                                sw_alloc_slow_fn *slow) {
     uint32_t cls = cache->small_map[(size + 7) >> 3];
@@ -81,8 +84,8 @@ static sw_always_inline void *alloc_plain_size(sw_cache *cache, size_t size, uns
                              slow);
 }
 
-/* Every request that the straight line for small objects of plain heaps does not serve: the table
- * gives the class. */
+/* Serves any request that the inline code for small objects of plain heaps does not serve. The
+ * table gives the class. */
 static sw_always_inline void *alloc_by_table(sw_cache *cache, size_t size, unsigned flags) {
     const sw_table *table = cache->table;
     if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
@@ -96,20 +99,21 @@ sw_noinline void *sw_alloc_by_table(sw_cache *cache, size_t size, unsigned flags
     return alloc_by_table(cache, size, flags);
 }
 
-/* A small object of a plain heap that is cleared, without pointers. A function of its own, because
- * in line it would cost plain objects registers. */
+/* Allocates a cleared small object without pointers in a plain heap. It is a function of its own
+ * because, in line, it would take registers from the allocation of other objects. */
 static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
     return alloc_plain_size(cache, size, SW_ZERO, sw_refill_alloc);
 }
 
-/* A small object of a plain heap with pointers, where cache->paths does not serve it. */
+/* Allocates a small object with pointers in a plain heap, if cache->paths does not serve its
+ * size. */
 static sw_noinline void *alloc_scanned(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->heap->paths;
     if (paths != NULL && size <= paths->cutoff) return paths->scan[size](cache, size, flags);
     return alloc_by_table(cache, size, flags);
 }
 
-/* Any request of an open cache. */
+/* Serves any request to an open cache. */
 static sw_always_inline void *alloc_from_cache(sw_cache *cache, size_t size, unsigned flags) {
     const sw_paths *paths = cache->paths;
     if (paths != NULL && size <= paths->cutoff) {
@@ -128,7 +132,7 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
     (void)flags; /* a tiny block is always cleared */
     void *block = alloc_small(cache, 16, SW_ZERO, sw_size_class(cache->table, 16));
     if (block == NULL) return NULL;
-    /* Keep whichever block has more room. */
+    /* The block with more room left is kept for the next tiny objects. */
     if (cold->tiny_block == 0 || size < cold->tiny_used) {
         cold->tiny_block = (uintptr_t)block;
         cold->tiny_used = (uint32_t)size;
@@ -138,7 +142,8 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
 
 /* --- aligned objects -------------------------------------------------------------------------- */
 
-/* The first class from the size's own whose every slot is aligned; 0 when only pages will do. */
+/* The smallest class that holds the size and whose slots are all aligned; 0: the object needs
+ * pages. */
 static uint32_t aligned_class(const sw_table *table, size_t size, size_t align) {
     if (size > table->max_size || align > ((size_t)1 << table->page_shift)) return 0;
     for (uint32_t cls = sw_size_class(table, size); cls < table->class_count; cls++)
@@ -183,7 +188,8 @@ void *sw_heap_alloc_aligned(sw_heap *heap, size_t size, size_t align, unsigned f
 
 /* --- public: the default heap (plain) --------------------------------------------------------- */
 
-/* Sizes above those that the inline paths know, and cleared objects. */
+/* Allocates, in the default heap, sizes that the inline path does not serve, and cleared
+ * objects. */
 static sw_noinline void *alloc_default(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
     if (sw_unlikely(cache == NULL)) return sw_object_no_memory();

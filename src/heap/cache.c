@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache records: their layout, their opening, their reuse. close.c has how caches close. */
+/* Cache records: their layout, their opening and their reuse. close.c closes caches. */
 #include "heap/cache.h"
 
 #include "base/bits.h"
@@ -11,7 +11,8 @@
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-/* What fast paths read lies where no object begins: sw_cache (fast_abi.h) says why. */
+/* The fields that fast paths read lie at offsets at which no object begins: sw_cache (fast_abi.h)
+ * says why. */
 #define BESIDE_OBJECTS(record, field)                                                              \
     _Static_assert(offsetof(record, field) % 16 >= 8, #field " of " #record)
 BESIDE_OBJECTS(sw_tls_record, cache);
@@ -27,7 +28,8 @@ BESIDE_OBJECTS(sw_cache_bin, word);
 BESIDE_OBJECTS(sw_cache_bin, base);
 BESIDE_OBJECTS(sw_cache_bin, hinted);
 BESIDE_OBJECTS(sw_cache_bin, bytes);
-/* What frees store lies where objects begin, and not where frees read the cache. */
+/* The field that frees store lies at an offset at which objects begin, away from the fields of a
+ * cache that frees read. */
 _Static_assert(offsetof(sw_word, local) % 16 == 0 && offsetof(sw_span, own) % 16 == 0, "local");
 _Static_assert(sizeof(sw_cache_bin) == 64 && offsetof(sw_cache, bins) % 64 == 0, "a bin is a line");
 
@@ -78,8 +80,8 @@ static void unlink_cache(sw_cache **list, sw_cache *cache) {
     if (next != NULL) next->cold->list_previous = previous;
 }
 
-/* Caches that users have closed wait, and the oldest is reused first, so that a user who goes on
- * with a closed one is told of it. */
+/* Caches that users have closed wait in a queue before they are reused, the oldest first. So the
+ * use of a closed cache is found and reported as long as its record waits. */
 static void queue_handle(sw_heap *heap, sw_cache *cache) {
     sw_cache *last = heap->closed_handles_end;
     cache->cold->list_next = NULL;
@@ -116,7 +118,7 @@ void sw_cache_reset_bins(sw_cache *cache) {
     }
 }
 
-/* What the fast paths read of an open cache. */
+/* Sets the fields that fast paths read of an open cache. */
 static void set_view(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     sw_space_view view = sw_heap_view(heap);
@@ -133,8 +135,8 @@ static void set_view(sw_cache *cache) {
     sw_hint_reset(cache);
 }
 
-/* The view of a closed cache: it has no address, and every size is large but 0, whose class is
- * 0. */
+/* Sets the same fields of a closed cache: no address is in its view, and every size but 0 is a
+ * large one; the class of size 0 is 0. */
 static void clear_view(sw_cache *cache) {
     static const uint8_t no_map[1];
     static const sw_table no_table = {
@@ -147,7 +149,7 @@ static void clear_view(sw_cache *cache) {
     cache->mode = 0;
 }
 
-/* The cold record of caches whose heap was destroyed. It is empty, and nobody writes to it. */
+/* The cold record of all caches whose heap was destroyed. It is empty and never written. */
 static struct sw_cache_cold ended_cold;
 
 void sw_cache_retire_records(sw_heap *heap) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache: the record, its opening and its end. What the fast paths read of it is struct sw_cache
- * in spanwise/fast_abi.h; what only slow paths read is here. */
+/* A cache: its record, its opening and its end. struct sw_cache in spanwise/fast_abi.h has the
+ * fields that fast paths read; the fields that only slow paths read are here. */
 #ifndef SW_HEAP_CACHE_H
 #define SW_HEAP_CACHE_H
 
@@ -9,111 +9,115 @@
 /* Who uses a cache. */
 typedef enum sw_cache_holder {
     SW_CACHE_OF_THREAD = 0,
-    SW_CACHE_OF_LIBRARY = 1, /* the library's own code opened it: any thread may be in it */
-    SW_CACHE_OF_USER = 2,    /* sw_cache_open: any thread may be in it, users have its address */
+    SW_CACHE_OF_LIBRARY = 1, /* the library's own code opened it: any thread may use it */
+    SW_CACHE_OF_USER = 2,    /* sw_cache_open: any thread may use it, users have its address */
 } sw_cache_holder;
 
 enum {
     SW_LARGE_WAYS = 2,                    /* shelves of one band */
-    SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands: a page, 2, 3..4, ... up to 1 MiB of 4 KiB */
+    SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands of 1, 2, 3..4, ... 129..256 pages of 4 KiB */
     SW_SPAN_SHELF_PAGES = 12,             /* the longest span that is shelved */
-    SW_SPAN_SHELVES = 40, /* 8 for spans of one and of two pages, 4 of 3 and of 4, else 2 */
+    SW_SPAN_SHELVES = 40, /* a length of 1 or 2 pages has 8, one of 3 or 4 has 4, a longer one 2 */
 };
 
-/* What only slow paths read of a cache. The record is never freed while the heap lives, because a
- * freer may still hold a pointer to it; a closed one is reused by the next cache. */
+/* The fields of a cache that only slow paths read. A record is never freed while its heap lives,
+ * because a thread that frees an object may still have a pointer to it; a cache that opens reuses
+ * the record of a closed one. */
 struct sw_cache_cold {
-    sw_cache *next;                      /* all caches of the heap */
-    sw_cache *list_next, *list_previous; /* open caches, or closed ones */
+    sw_cache *next;                      /* link of all caches of the heap */
+    sw_cache *list_next, *list_previous; /* links of the open caches, or of the closed ones */
     uint32_t number;                     /* 1, 2, ... */
     uint32_t closed;                     /* atomic */
     uint32_t remote_head;  /* atomic: stack of halves with announced frees, span id * 2 + half */
     uint32_t tiny_used;    /* bytes used of the tiny block */
     uint32_t hazard_id;    /* atomic: id of sw_cache.hazard, for other threads; 0: none */
     uint16_t holder;       /* sw_cache_holder */
-    uint8_t exhausted;     /* 1: the central lists and the page heap had nothing at the last look */
-    uint8_t been_central;  /* 1: there was such a look since it was opened */
-    uint32_t scarcity;     /* of free slots in words: heap/hint.h. 0 while hints are on */
-    uint32_t dropped;      /* hints in vain since a word served; 0 while hints are off */
-    uint32_t slow_class;   /* span class of the last slow end: heap/variety.h */
-    uint32_t variety;      /* account of changes of it */
-    uint32_t idle_credit;  /* for giving idle current spans up: heap/idle.h */
-    uint32_t newest_large; /* in collected heaps: id of the large object taken last; 0: none was */
-    uint32_t end_steps;    /* looks at spans while it closed: close.c */
+    uint8_t exhausted;     /* 1: the last search under the heap's lock found no span */
+    uint8_t been_central;  /* 1: there was such a search since the cache was opened */
+    uint32_t scarcity;     /* what words cost the cache (heap/hint.h); 0 while hints are on */
+    uint32_t dropped;      /* useless hints since a word served; 0 while hints are off */
+    uint32_t slow_class;   /* span class of the last slow end (heap/variety.h) */
+    uint32_t variety;      /* account of changes of slow_class */
+    uint32_t idle_credit;  /* for giving idle current spans up (heap/idle.h) */
+    uint32_t newest_large; /* in collected heaps: id of the newest large object; 0: none */
+    uint32_t end_steps;    /* steps of its closing so far (close.c) */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     sw_span_list *partial; /* by span class */
     sw_span_list *full;
     uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
     uint32_t large_frees; /* large objects that were put on shelves */
-    uint32_t large_turns; /* which of the two shelves of a band was taken last */
+    uint32_t large_turns; /* shelves that were reserved: the two of a band take turns */
     uint64_t
         classes[SW_SPAN_CLASS_WORDS];   /* a bit for each span class of which it has had a span */
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
     uint32_t span_turns;                /* idle spans that the cache has given up, or shelved */
-    uint32_t turning_id; /* a span that changes its class, and that the page map does not show; 0 */
+    uint32_t turning_id; /* id of a span that is changing its class and not in the page map; or 0 */
     uint32_t span_shelves[SW_SPAN_SHELVES]; /* atomic: ids; 0: empty; see heap/span_shelf.h */
 };
 
-/* Of a class, where the kept idle spans follow use (batch_by_use): how many are kept, and how many were
- * given up since the last tick. Written by the cache's thread.
+/* For each class of a heap with batch_by_use, where the number of idle spans that a cache keeps
+ * follows their use: how many it may keep, and how many it gave up since the last tick. Only the
+ * cache's thread writes it.
  *   allowed <= batch_spans of the heap's options */
 typedef struct sw_batch_use {
     uint16_t allowed, given_up;
 } sw_batch_use;
 
-/* A span of the class becomes the cache's. The spans and hints of a cache are of such classes. */
+/* Notes that the cache gets a span of the class. All its spans and hints are of classes noted
+ * so. */
 static inline void sw_cache_note_class(struct sw_cache_cold *cold, uint32_t span_class) {
     cold->classes[span_class / 64] |= 1ull << span_class % 64;
 }
 
-/* They lie behind idle_spans. */
+/* The counts of a class; the array lies behind idle_spans in the record. */
 static inline sw_batch_use *sw_cache_batch_use(const sw_cache *cache, uint32_t span_class) {
     return (sw_batch_use *)(cache->cold->idle_spans + cache->heap->span_classes) + span_class;
 }
 
 /* --- bins and hints --------------------------------------------------------------------------- */
 
-/* Stands for the span class of the size, which is small, without pointers. */
+/* As a span class: that of objects without pointers of the given size, which is a small one. */
 enum { SW_CLASS_OF_SIZE = 0 };
 
-/* The bin of a class's pointer-free objects. */
+/* The bin of a class's objects without pointers. */
 static sw_always_inline sw_cache_bin *sw_cache_noscan_bin(sw_cache *cache, size_t cls) {
     sw_cache_bin(*of_class)[2] = (sw_cache_bin(*)[2])cache->bins;
     return &of_class[cls][1];
 }
 
-/* The bin has no current span. */
+/* Leaves the bin without a current span. */
 static inline void sw_bin_empty(sw_cache_bin *bin) {
     bin->word = &sw_sentinel_word;
     bin->base = SW_NO_BASE;
     bin->span = NULL;
 }
 
-/* The hints of a noscan class. Scan classes have none: malloc has no use for them, and every cache
- * would be twice as long. */
+/* The place for the hints of a noscan class. Scan classes have no hints: malloc does not use these
+ * classes, and hints for them would make every cache record twice as long. */
 static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t span_class) {
     return &cache->hints[(size_t)(span_class / 2) << SW_HINTS_LOG2];
 }
-/* Behind the newest hint. */
+/* The end of the bin's hints: one behind the newest. */
 static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *bin) {
     return (sw_hint *)((uintptr_t)bin->hints + bin->hinted);
 }
 
-/* Bytes of hints that a bin may have. 0 in heaps of another placement policy than LIFO, because
- * there the policy chooses the next slot. */
+/* Bytes of hints that a bin may have. 0 if the placement policy is not LIFO, because such a policy
+ * chooses the next slot, and in collected heaps. */
 static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
     bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO &&
                   (heap->mode & SW_MODE_COLLECTED) == 0;
     return hinted ? SW_HINTS_MAX * (uint32_t)sizeof(sw_hint) : 0;
 }
 
-/* Bytes of a cache's record, whole pages of the system: a mapping of its own. */
+/* Bytes of a cache's record. It is a mapping of its own, of whole pages of the system. */
 size_t sw_cache_record_bytes(const sw_heap *heap);
-/* The pages (of 2^grain_shift bytes) of a cache's record that were written to, a bit each: bins are written when it
- * opens, hints one after the other from each class's first, and none of them is 0 afterwards. */
+/* The pages (of 2^grain_shift bytes) of a cache's record that were written to, a bit each. The bins
+ * are written when the record is made. The hints of a class are written one after the other, from
+ * the first on, and none of them is 0 afterwards, so a hint that is 0 was never written. */
 uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_shift);
-/* The pages that hold a hint, as bits of such a map. */
+/* The pages on which a hint lies, as bits of such a map. */
 static inline uint64_t sw_cache_hint_pages(const sw_cache *cache, const sw_hint *hint,
                                            uint32_t grain_shift) {
     uintptr_t first = (uintptr_t)hint - (uintptr_t)cache, last = first + sizeof *hint - 1;
@@ -122,30 +126,32 @@ static inline uint64_t sw_cache_hint_pages(const sw_cache *cache, const sw_hint 
 
 /* --- lives ------------------------------------------------------------------------------------ */
 
-/* Opens or closes a cache. The registry's lock is not taken. */
+/* These two open and close a cache. They do not take the registry's lock. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
-/* No bin has a current span or a hint. A cache that has closed leaves its bins so. */
+/* Leaves every bin without a current span and without hints, as a closed cache has them. */
 void sw_cache_reset_bins(sw_cache *cache);
-/* Under the heap's lock: an open cache that owns nothing any more counts as closed. */
+/* Under the heap's lock: moves an open cache that owns nothing any more to the closed ones. */
 void sw_cache_set_closed(sw_cache *cache);
-/* Before the heap's metadata goes: the records stay for a while as those of ended handles. */
+/* Called before the heap's metadata is given back. The records stay for a while, as those of ended
+ * handles, so that their use can be reported. */
 void sw_cache_retire_records(sw_heap *heap);
 
-/* Whether the handle is an open cache; else its misuse is reported. In one that has ended no path
- * finds anything: its bins are empty, no address is in its view, no size is small, its shelves are
- * empty. So only the slow ends of the paths ask. */
+/* Whether the handle is an open cache; if not, the misuse is reported. In a closed cache the bins
+ * and the shelves are empty, no address is in its view, and no size is small. So every call with it
+ * takes a slow path, and only slow paths ask. */
 static sw_always_inline bool sw_cache_check(const sw_cache *cache, const char *op) {
     return sw_handle_check(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
 }
-/* The same of one that was open once, without a report. */
+/* Whether a cache that was open once is still open; nothing is reported. */
 static sw_always_inline bool sw_cache_is_open(const sw_cache *cache) {
     uint64_t mark = __atomic_load_n(&cache->mark, __ATOMIC_RELAXED);
     return sw_likely(mark == SW_HANDLE_LIVE + SW_HANDLE_CACHE);
 }
 /* Whether a cache that the caller promised not to be NULL (SW_NONNULL) is NULL after all. Builds of
- * grade 1 do not ask: it is two instructions of each call (docs/decisions/0026-null-caches.md). The
- * compiler believes the promise and would delete the comparison; the empty assembly keeps it. */
+ * grade 1 do not ask, because it takes two instructions of each call
+ * (docs/decisions/0026-null-caches.md). The compiler relies on the promise and would delete the
+ * comparison; the empty assembly hides from it where the pointer comes from. */
 static sw_always_inline bool sw_cache_is_null(const sw_cache *cache) {
     if (SW_CHECK < 2) return false;
     __asm__("" : "+r"(cache));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans without an owner. Called by caches that close or give spans up, by refills, and by frees
- * of objects whose owner is gone. */
+/* Spans without an owner. Callers: caches that close or give spans up, refills, and frees of
+ * objects whose owner has closed. */
 #include "heap/central.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* --- members of the lists --------------------------------------------------------------------- */
 
-/* Takes a span without owner out of its list. */
+/* Removes a span without owner from its list. */
 static void unlist(sw_heap *heap, sw_span *span) {
     sw_span_list *list = span->state == SW_SPAN_CENTRAL_PARTIAL
                              ? &heap->central_partial[span->span_class]
@@ -22,7 +22,8 @@ static void unlist(sw_heap *heap, sw_span *span) {
     sw_span_list_remove(list, heap->space, span);
 }
 
-/* A span of the class that is kept goes: live objects are better neighbours of new ones. */
+/* Puts the span into the list of partial ones. If a span of the class is kept, it is given up: new
+ * objects are better placed in a span that has live objects anyway. */
 static void list_partial(sw_heap *heap, sw_span *span) {
     sw_span *kept = sw_central_take_kept(heap, span->span_class);
     if (sw_unlikely(kept != NULL)) sw_central_release(heap, kept);
@@ -36,8 +37,9 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     uint32_t size = sw_slot_bytes(heap->table, span);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
-    /* The order matters: once the page map says so, no cache makes the span its hazard; and a cache
-     * whose hazard is gone has set its bit, which is looked at last. */
+    /* The order of these steps matters. After the page map says that the span was released, no
+     * cache makes it its hazard. A cache that has cleared its hazard has set the bit of its free
+     * before, so the bits are looked at last. */
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
     bool stays = sw_heap_is_collected(heap) && !heap->hooks->may_release(heap);
     if (sw_unlikely(stays || sw_hazard_is_on(heap, span) || !sw_span_is_empty(span))) {
@@ -83,7 +85,8 @@ static uint32_t kept_of(const sw_heap *heap, uint32_t span_class) {
     return __atomic_load_n(&heap->kept[span_class], __ATOMIC_RELAXED);
 }
 
-/* Policies that choose places by themselves find spans that were made afresh. */
+/* Whether the span may be kept. No span is kept in a collected heap, nor under a placement policy
+ * other than LIFO, because there the policy decides where the next span lies. */
 static bool may_keep(const sw_heap *heap, const sw_span *span, uint32_t pages) {
     uint32_t shift = heap->table->page_shift;
     return heap->options.placement == SW_PLACE_LIFO && (heap->mode & SW_MODE_COLLECTED) == 0 &&
@@ -126,8 +129,8 @@ bool sw_central_remove_kept(sw_heap *heap, sw_span *span) {
     return true;
 }
 
-/* Gives up the kept spans of at least so many pages, at most `count` of them. (What is kept goes only
- * under the lock to where its pages change.) */
+/* Gives up kept spans of at least `pages` pages, at most `count` of them. (`pages` of a kept span
+ * may be read before the span is taken: only the holder of the lock changes it.) */
 static uint32_t give_up(sw_heap *heap, uint32_t pages, uint32_t count) {
     uint32_t given_up = 0;
     for (uint32_t i = heap->span_classes; i-- > 0 && given_up < count;) {

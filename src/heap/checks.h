@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the heap's structs: each function returns the one that does not hold, or NULL
- * (base/assert.h). Read by the cache's thread; the heap's by the holder of its lock. */
+/* The rules of the heap's structs: each function returns the rule that does not hold, or NULL
+ * (base/assert.h). A cache's thread checks the cache, the holder of the heap's lock the heap. */
 #ifndef SW_HEAP_CHECKS_H
 #define SW_HEAP_CHECKS_H
 
@@ -19,13 +19,15 @@ const char *sw_heap_record_check(const sw_heap *heap);
  * paths == heap->paths, or requests are varied: paths == &heap->varied, cold->variety != 0 */
 const char *sw_cache_record_check(const sw_cache *cache);
 /* closed <= 1;  exhausted <= 1;  been_central <= 1;  holder <= SW_CACHE_OF_USER;  tiny_used <= 16
- * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  variety <= SW_VARIETY_MAX;  tiny_used == 0 where tiny_block == 0;  partial, full and idle_spans follow each other in the record */
+ * scarcity < SW_SCARCITY_MAX;  dropped < SW_DROPPED_MAX;  variety <= SW_VARIETY_MAX
+ * idle_credit <= SW_IDLE_CREDIT_MAX;  tiny_used == 0 where tiny_block == 0
+ * partial, full and idle_spans follow each other in the record */
 const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_classes);
-/* (span == NULL) == (word == &sw_sentinel_word) == (base == SW_NO_BASE);  a span is current
- * hinted <= hinted_max;  hinted is whole hints */
+/* span == NULL, word == &sw_sentinel_word and base == SW_NO_BASE hold together or not at all
+ * span == NULL or its state is CURRENT;  hinted <= hinted_max;  hinted is a multiple of a hint */
 const char *sw_cache_bin_check(const sw_cache_bin *bin);
 
-/* What a slow path of the cache asks before it starts. */
+/* The rules that a slow path of the cache checks before it starts. */
 static inline const char *sw_bin_of_cache_check(const sw_cache *cache, uint32_t span_class) {
     return sw_cache_record_check(cache)
                ?: sw_cache_cold_check(cache->cold, cache->heap->span_classes)

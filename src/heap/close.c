@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a cache closes: what it owns becomes the heap's. */
+/* How a cache closes: the spans that it owns go to the heap. */
 #include "base/bits.h"
 #include "heap/cache.h"
 #include "heap/central.h"
@@ -10,15 +10,16 @@
 
 enum { DISOWN_TURN = 64 };
 
-/* The lists of a cache that closes are its own, and whole between two steps. So after so many steps whoever
- * waits for the heap's lock may have it. */
+/* Releases the heap's lock for a moment after each DISOWN_TURN steps, so that other threads can get
+ * it. This is safe because no other thread uses the lists of a cache that closes, and they are
+ * whole between two steps. */
 static void let_others_in(sw_cache *cache) {
     if (++cache->cold->end_steps % DISOWN_TURN != 0) return;
     sw_os_lock_release(&cache->heap->lock);
     sw_os_lock_acquire(&cache->heap->lock);
 }
 
-/* Under the heap's lock: a span of a cache that closes, in no list, goes to the central lists. */
+/* Under the heap's lock: moves a span of a cache that closes, in no list, to the central lists. */
 static void disown(sw_cache *cache, sw_span *span) {
     if (span->idle) cache->cold->idle_spans[span->span_class]--;
     span->idle = 0;
@@ -27,16 +28,17 @@ static void disown(sw_cache *cache, sw_span *span) {
     let_others_in(cache);
 }
 
-/* The same of a current span, of which an idle one may be kept for the next thread. A cache that a user
- * closes keeps none: what is in use afterwards is what its user sees in the ledger. */
+/* The same for a current span, which may be kept for the next thread if it is idle. When a user
+ * closes a cache, no span is kept, so that the ledger shows no cached bytes that the user does not
+ * expect. */
 static void disown_current(sw_cache *cache, sw_span *span) {
     bool thread_ends = cache->cold->holder != SW_CACHE_OF_USER;
     sw_span_set_owner(span, NULL, SW_MARK_NONE);
     if (!thread_ends || !sw_central_keep(cache->heap, span)) sw_central_put(cache->heap, span);
 }
 
-/* The span that the cache would have taken next comes last, so that whoever adopts one takes it
- * first. */
+/* Disowns the spans of a list from its end on, so that the span which the cache would have taken
+ * next is the last to enter the central list and the first that another cache adopts. */
 static void disown_list(sw_cache *cache, sw_span_list *list) {
     sw_space *space = cache->heap->space;
     uint32_t last = 0;
@@ -59,7 +61,7 @@ static void disown_class(sw_cache *cache, uint32_t span_class) {
     bin->hinted = 0;
     disown_list(cache, &cold->full[span_class]);
     disown_list(cache, &cold->partial[span_class]);
-    if (bin->span != NULL) disown_current(cache, bin->span); /* the warmest last */
+    if (bin->span != NULL) disown_current(cache, bin->span); /* last, as it was used last */
     sw_bin_empty(bin);
 }
 
@@ -72,7 +74,8 @@ static void disown_all(sw_cache *cache) {
     }
 }
 
-/* A shelf is in use only after one of these turns. */
+/* Clears the shelves. Without a turn that the two fields count, the cache has never used a
+ * shelf. */
 static void clear_shelves(sw_cache *cache) {
     struct sw_cache_cold *cold = cache->cold;
     if ((cold->span_turns | cold->large_turns) != 0) sw_shelf_clear(cache);
@@ -82,7 +85,7 @@ static void clear_shelves(sw_cache *cache) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
-    sw_verify_hold(); /* its handle has ended, it has not */
+    sw_verify_hold(); /* nobody verifies a cache that is half closed */
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
     sw_os_lock_acquire(&heap->lock);
@@ -94,7 +97,7 @@ void sw_cache_shut(sw_cache *cache) {
     sw_cache_set_closed(cache);
     sw_verify_leave_begin(heap);
     sw_os_lock_release(&heap->lock);
-    sw_remote_drain_closed(cache); /* what was announced while it closed: it owns none of it */
+    sw_remote_drain_closed(cache); /* frees announced meanwhile, into spans that it owned before */
     sw_verify_leave_end(heap);
     sw_verify_unhold();
     sw_verify_point(heap, NULL);

@@ -13,15 +13,15 @@ extern sw_path_fn *const SW_DEFAULT_NOSCAN[]; /* by size in bytes, 0 .. SW_DEFAU
 _Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_bin),
                "PAIR_BYTES of python/spanwise_sizeclasses/emit_c.py is out of date");
 
-/* malloc of a size up to SW_FAST_SIZE_MAX, or calloc (flags: SW_ZERO), in a straight line. A call
- * through the table of specialised paths would be slower, because processors predict its target
- * only while sizes repeat. */
+/* malloc of a size up to SW_FAST_SIZE_MAX, or calloc (flags: SW_ZERO), in line. A call through the
+ * table of specialised paths would be slower, because processors predict its target only while
+ * sizes repeat. */
 static sw_always_inline void *sw_default_alloc(size_t size, unsigned flags,
                                                sw_alloc_slow_fn *slow) {
     sw_cache *cache = sw_tls.cache;
     uintptr_t pair = (uintptr_t)cache->bins + sw_default_pairs[(size + 7) >> 3];
     sw_cache_bin *bin = (sw_cache_bin *)pair + 1;
-    __asm__("" : "+r"(bin)); /* kept in one register; else compilers keep sums of it in several */
+    __asm__("" : "+r"(bin)); /* keeps `bin` in one register, not sums with it in several */
     return sw_template_plain(cache, bin, size, flags, SW_CLASS_OF_SIZE, slow);
 }
 

@@ -9,7 +9,8 @@
 static sw_heap *default_heap; /* atomic */
 static sw_os_lock default_lock;
 
-/* What a default heap can not be: fast.h and the functions without a heap rely on it. */
+/* Refuses options that a default heap can not have, because fast.h and the functions without a heap
+ * argument rely on that. */
 static sw_status check_default(const sw_heap_options *options, const char *op) {
     if (options->table != sw_table_default())
         return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
@@ -20,7 +21,7 @@ static sw_status check_default(const sw_heap_options *options, const char *op) {
     return SW_OK;
 }
 
-/* Under default_lock, when there is none. */
+/* Under default_lock, while there is no default heap. */
 static sw_status make_default(const sw_heap_options *options) {
     sw_heap *heap;
     sw_status status = sw_heap_create(options, &heap);

@@ -3,8 +3,8 @@
 #ifndef SW_HEAP_DEFAULT_HEAP_H
 #define SW_HEAP_DEFAULT_HEAP_H
 
-/* For fork: nobody creates the default heap meanwhile. The outermost lock of all, even outside the
- * registry's. */
+/* For fork handlers: while the lock is held no thread creates the default heap. It is the outermost
+ * of all locks: it is taken before the registry's. */
 void sw_default_heap_lock(void);
 void sw_default_heap_unlock(void);
 void sw_default_heap_reset_lock(void);

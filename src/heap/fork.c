@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before a fork every lock is taken, in order, so that what they cover is whole in the child. Other
- * threads may be in the middle of a lock-free step: the child trusts nothing of their caches but
- * the words of their spans, and moves every such span to the central lists. So it does with caches
- * made by sw_cache_open, which any thread may have been in; these stay open, without a span. A slot
- * that was being taken at that instant is lost; nothing else is.
+/* Before a fork every lock is taken, in order, so that the data that they cover is whole in the
+ * child. Other threads may be in the middle of a lock-free step. So the child relies on nothing of
+ * their caches but the words of their spans, and moves all these spans to the central lists. It
+ * does the same with caches made by sw_cache_open, which any thread may have been using; these stay
+ * open, without a span. A slot that another thread was taking at that moment is lost, and nothing
+ * else.
  *
- * Handlers that were registered before ours run between them. They may allocate, in the parent and
- * in the child: the locks are held for them.
+ * Other libraries' handlers that were registered before ours run after fork_prepare, and before
+ * fork_parent and fork_child. They may allocate: meanwhile the forking thread passes all these
+ * locks without taking them (sw_os_lock_pass).
  */
 #include "heap/fork.h"
 
@@ -21,7 +23,8 @@
 #include "heap/span_shelf.h"
 #include "heap/verify_point.h"
 
-/* Pages that were taken out are free again, so the child finds none on their way. */
+/* Takes the locks of a heap. Pages that were taken out become free again, so that in the child none
+ * are on their way back to the system. */
 static void lock_heap(sw_heap *heap) {
     if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
     sw_os_lock_acquire(&heap->lock);
@@ -50,14 +53,14 @@ static void fork_parent(void) {
     sw_default_heap_unlock();
 }
 
-/* Whether another thread may have been inside the cache: every open one but the forking thread's
- * own. */
+/* Whether another thread may have been using the cache. That may be so for every open cache but the
+ * forking thread's own. */
 static bool is_torn(const sw_cache *cache) {
     return cache->cold->closed == 0 && cache != sw_registry_own_cache(cache->heap);
 }
 
-/* A bit for each word of the half that has frees by other threads, announced or not: the announcer
- * may be lost. */
+/* A bit for each word of the half that has frees by other threads. It does not matter whether they
+ * were announced, because the child may not have the thread that would announce them. */
 static uint64_t pending_words(const sw_span *span, uint32_t half) {
     uint32_t count = sw_span_word_count(span);
     uint64_t words = 0;
@@ -66,18 +69,18 @@ static uint64_t pending_words(const sw_span *span, uint32_t half) {
     return words;
 }
 
-/* Drains every pending word; puts the spans of torn caches into central lists. A span that has an
- * owner and nothing pending is left alone: its state is right. */
+/* Drains every pending word, and puts the spans of torn caches into central lists. A span that has
+ * an owner and nothing pending stays as it is, because its state is right. */
 static void drain_all(sw_heap *heap, sw_span *span) {
     if (sw_span_owner(span) != NULL && is_torn(sw_span_owner(span))) {
         sw_span_set_owner(span, NULL, SW_MARK_NONE);
         span->idle = 0;
-        sw_central_list_full(heap, span); /* the lists of the torn cache are forgotten */
+        sw_central_list_full(heap, span); /* recover_cache empties the lists of the torn cache */
     } else if (span->state == SW_SPAN_SHELVED || span->state == SW_SPAN_KEPT) {
-        sw_central_list_full(heap, span); /* the shelves are empty, and none is kept */
+        sw_central_list_full(heap, span); /* shelves and kept spans were forgotten before */
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
-        uintptr_t doubled; /* a drain may give the span up: its record is then unused */
+        uintptr_t doubled; /* a drain may give the span up, which makes its record unused */
         uint64_t pending = pending_words(span, half);
         if (!sw_span_has_single_word(span))
             sw_space_cold(heap->space, span)->remote_words[half] = pending;
@@ -92,7 +95,8 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     }
 }
 
-/* The shelves are empty, so an object that does not live is nobody's. */
+/* Frees the pages of a large object that does not live: since the shelves were emptied, no cache
+ * has it. */
 static void recover_large(sw_heap *heap, sw_span *span) {
     if (!sw_span_large_lives(span)) sw_shelf_release(heap, span);
 }
@@ -115,7 +119,9 @@ static void each_span(sw_heap *heap, void (*visit)(sw_heap *, sw_span *)) {
     }
 }
 
-/* A thread that was changing a span's class may have counted its pages for one of the two only. */
+/* Counts the pages of a span for its class. All counts are made anew, because a thread that was
+ * changing the class of a span may have subtracted its pages from one class and not yet added them
+ * to the other. */
 static void count_class_pages(sw_heap *heap, sw_span *span) {
     if (span->state != SW_SPAN_LARGE)
         sw_heap_add_class_pages(heap, span->span_class, sw_space_cold(heap->space, span)->pages);
@@ -123,7 +129,7 @@ static void count_class_pages(sw_heap *heap, sw_span *span) {
 
 static void recover_cache(sw_heap *heap, sw_cache *cache) {
     struct sw_cache_cold *cold = cache->cold;
-    cold->remote_head = 0; /* every span is drained */
+    cold->remote_head = 0; /* every span was drained before */
     cold->hazard_id = 0;
     cache->hazard = NULL;
     if (!is_torn(cache)) return;
@@ -146,7 +152,7 @@ static void recover_heap(sw_heap *heap) {
     sw_central_forget_kept(heap);
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next) {
         memset(cache->cold->shelves, 0,
-               sizeof cache->cold->shelves); /* or they are given up twice */
+               sizeof cache->cold->shelves); /* recover_large frees what lay there */
         sw_span_shelf_recover(cache);
     }
     each_span(heap, recover_span);

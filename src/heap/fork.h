@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fork: what the child makes of the heaps that it inherits. */
+/* Fork: how the child recovers the heaps that it inherits. */
 #ifndef SW_HEAP_FORK_H
 #define SW_HEAP_FORK_H
 
-/* Registers the fork handlers, unless that was done. The library's constructor does it; whoever
- * serves malloc does it at the first call, since handlers that are registered before ours run after
- * ours have locked the heaps. */
+/* Registers the fork handlers, unless that was done already. The library's constructor calls it.
+ * The preloaded malloc calls it at its first allocation, because handlers that are registered
+ * before ours run while ours hold the heaps' locks. */
 void sw_fork_register(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every free. The fast path, which template.h and fast.h inline, ends here for one of these causes:
+/* Every free. The fast path, which template.h and fast.h inline, goes on here for one of these
+ * causes:
  *
  *   sw_free_hinted     the span is full, or hints are on -> a hint, or free_unhinted
  *   sw_free_by_owner   the span is the cache's hazard    -> the remote word
@@ -8,10 +9,11 @@
  *                      any other owner, or none          -> sw_free_checked
  *   free_slow          no slot starts at the address     -> a large object, or sw_free_checked
  *
- * A step that two of them share is inlined into both, so that what a fast path passes on is decided
- * in the second function at the latest (tests/install/test_hops.py). sw_free_checked looks the pointer up from the beginning and decides all that is left: the first free
- * into a span of another cache, objects of central spans, spans outside the cache's view, the first
- * free of a thread, and every misuse. */
+ * A step that two of them share is inlined into both, so that a free which the fast path does not
+ * finish passes at most two functions (tests/install/test_hops.py). sw_free_checked looks the
+ * pointer up from the beginning and decides everything else: the first free into a span of another
+ * cache, objects of central spans, spans outside of the cache's view, the first free of a thread,
+ * and every misuse. */
 #include "heap/free.h"
 
 #include <errno.h>
@@ -29,21 +31,21 @@
 
 /* --- spans of the cache itself ---------------------------------------------------------------- */
 
-/* The pointer is no live slot of the cache's own span: it can only be reported. */
+/* Reports a pointer into a span of the cache at which no live slot starts. */
 static sw_noinline void report_own(sw_cache *cache, void *ptr) {
     sw_target target = sw_target_find(cache->heap, ptr);
     sw_target_report(cache->heap, &target, "free", ptr, 0);
 }
 
-/* The first free into a fresh span, which loses its mark. */
+/* The first free into a fresh span: removes the span's mark. */
 static sw_noinline void free_unmarking(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     bool live = sw_span_slot_live(span, (uint32_t)slot);
     if (live) sw_owned_unmark(cache, span);
     if (!live || !sw_fast_free_own(cache, span, slot)) report_own(cache, ptr);
 }
 
-/* A slot that gets no hint: a full span must be listed as partial then. The arguments are those of
- * sw_free_hinted, so that they stay in their registers. */
+/* A free that leaves no hint: if the span is full, it must be listed as partial now. The arguments
+ * are those of sw_free_hinted, so that they stay in their registers. */
 static sw_noinline void free_unhinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     bool live = sw_span_slot_live(span, (uint32_t)slot);
     if (live) sw_hint_note_unhinted(cache, span);
@@ -58,16 +60,18 @@ static sw_always_inline void leave_hint(sw_cache_bin *bin, sw_word *word, uint64
     hint->at = (uintptr_t)ptr;
     hint->word = word;
     hint->slot = slot;
-    __asm__("" : "+r"(bin)); /* the sum is made in memory: no register keeps the former value */
+    __asm__("" : "+r"(bin)); /* makes the compiler add in memory, without another register */
     bin->hinted += (uint32_t)sizeof *hint;
     (void)sw_fast_set_bit(&local, slot);
     sw_word_set_local(word, local);
 }
 
-/* While hints are off. A full span stays in its list while a hint can bring the slot back. Three frees
- * in a row into one word tell that objects go in the order in which they came: then the span is
- * better listed as partial. (`free` of a full span is 0. What lies below the first hint of a class
- * belongs to another class, and comparing with it does no harm.) */
+/* A free into a full span while hints are off. The span stays in its list of full ones, and the
+ * hint brings the slot back. But if the two newest hints are of the same word as this free, objects
+ * are being freed in the order in which they were allocated. Then, and if there is no room for
+ * another hint, the span is listed as partial, and no hint is left. (`free` of a full span is 0.
+ * The two hints may lie below the class's first one; they are then of another class, and comparing
+ * with them does no harm.) */
 static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     sw_cache_bin *bin = &cache->bins[span->span_class];
     sw_word *word = &span->words[slot / 64];
@@ -76,7 +80,7 @@ static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot,
     if (bin->hinted == bin->hinted_max || (end[-1].word == word && end[-2].word == word)) {
         free_unhinted(cache, span, slot, ptr);
     } else if (sw_unlikely(sw_fast_set_bit(&bits, slot))) {
-        sw_free_checked(cache, ptr, "free"); /* it is free already */
+        sw_free_checked(cache, ptr, "free"); /* the slot is free already */
     } else {
         leave_hint(bin, word, slot, ptr, local);
         sw_hint_note_full(cache);
@@ -84,8 +88,9 @@ static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot,
     }
 }
 
-/* The slot is free at once, by its bit, and the hint brings it back. (Every call here is the last
- * thing that is done, and few values live, so that no register is saved on the way.) */
+/* A free that may leave a hint: the slot's bit makes it free at once, and the hint lets the next
+ * allocation of the class take it. (Every call here is a tail call, and few values are live at
+ * once, so that the compiler need not save registers.) */
 static sw_always_inline void free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     if (sw_unlikely(cache->unhinted_owner == cache)) {
         free_full(cache, span, slot, ptr);
@@ -101,7 +106,7 @@ static sw_always_inline void free_hinted(sw_cache *cache, sw_span *span, uint64_
     sw_word *word = &span->words[slot / 64];
     uint64_t local = sw_word_local(word), both = sw_word_free(word) | local;
     if (sw_unlikely(sw_fast_set_bit(&both, slot))) {
-        sw_free_checked(cache, ptr, "free"); /* it is free already */
+        sw_free_checked(cache, ptr, "free"); /* the slot is free already */
         return;
     }
     leave_hint(bin, word, slot, ptr, local);
@@ -114,7 +119,7 @@ void sw_free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
 
 /* --- the checked free ------------------------------------------------------------------------- */
 
-/* Looks the pointer up, with a hazard on its span. */
+/* Looks the pointer up after making its span the hazard of the cache. */
 static sw_target find_guarded(sw_cache *cache, const void *ptr) {
     for (;;) {
         uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
@@ -126,11 +131,12 @@ static sw_target find_guarded(sw_cache *cache, const void *ptr) {
     }
 }
 
-/* A slot of a span that nobody owned when it was looked at. False: look again. */
+/* Frees a slot of a span that no cache owned when it was looked up. False: the span has changed
+ * hands meanwhile, so the caller must look again. */
 static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     sw_os_lock_acquire(&heap->lock);
     *target = sw_target_find(heap, ptr);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* a slot that was seen to live: who owns it by then */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* reads an owner no older than the slot's bits */
     bool central =
         target->misuse == SW_MISUSE_NONE && !target->large && sw_span_owner(target->span) == NULL;
     if (central && sw_central_free(heap, target->span, target->slot) == SW_REMOTE_DOUBLE)
@@ -139,7 +145,8 @@ static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     return central || target->misuse != SW_MISUSE_NONE;
 }
 
-/* A slot of a span that this cache does not own, and that is its hazard. False: look again. */
+/* Frees a slot of a span that this cache does not own and that is its hazard. False: the span has
+ * changed hands meanwhile, so the caller must look again. */
 static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
     sw_span *span = target->span;
     sw_cache *owner = sw_span_owner(span);
@@ -153,8 +160,9 @@ static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
     return true;
 }
 
-/* Frees a live slot of the cache's own that the fast path has passed on: its span is marked, its
- * frame lies outside the main reservation, or the heap packs tiny objects. */
+/* Frees a live slot of the cache's own span that the fast path did not free, because the span is
+ * marked, its frame lies outside of the main reservation, or the heap packs tiny objects or is
+ * collected. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     if (sw_template_mark(cache, span) == SW_MARK_FRESH)
         free_unmarking(cache, span, slot, ptr);
@@ -164,7 +172,8 @@ static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
         (void)sw_fast_free_own(cache, span, slot);
 }
 
-/* Whether a collector takes the free over: then nothing is left to do but a report. */
+/* Whether a collector takes the free over. Then the caller has nothing to do but to report a
+ * misuse. */
 static bool is_deferred(sw_heap *heap, sw_target *target) {
     if (!sw_heap_is_collected(heap) || target->misuse != SW_MISUSE_NONE) return false;
     sw_deferral deferral = heap->hooks->deferred(heap, target->span, target->slot);
@@ -172,8 +181,8 @@ static bool is_deferred(sw_heap *heap, sw_target *target) {
     return deferral != SW_FREE_NOW;
 }
 
-/* Frees the object that was found at the address, or notes why it can not be freed. False: its
- * span has got another owner meanwhile, so the address must be looked up again. */
+/* Frees the object that was found at the address, or sets target->misuse if it can not be freed.
+ * False: its span has changed hands meanwhile, so the address must be looked up again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
     sw_span *span = target->span;
@@ -191,9 +200,9 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-/* The cache that the free works with. NULL: there is nothing to free, or there is no memory for a
- * cache, and the object is leaked. A thread that has no cache yet passes the one without a heap.
- */
+/* The cache that the free works with. NULL: there is nothing to free, the cache has ended, or there
+ * is no memory for a cache, and the object is leaked. A thread without a cache passes the cache
+ * without a heap, and gets one here. */
 static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) {
     if (ptr == NULL) return NULL;
     if (cache->heap == NULL) return sw_thread_default_cache();
@@ -217,7 +226,7 @@ void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
 
 /* --- where the fast paths end ----------------------------------------------------------------- */
 
-/* The caller's free was the first into its word since the word was drained: the owner must be told.
+/* Announces a free to the owner: it was the first one into its word since the word was drained.
  * This is rare and needs registers, so it is a function of its own. */
 static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr) {
     uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
@@ -225,8 +234,8 @@ static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr
         sw_remote_announce(owner, span, sw_span_half(slot));
 }
 
-/* A slot of the cache's hazard, a span that is known to be another cache's: only the atomic step is
- * left. */
+/* Frees a slot of the cache's hazard. A hazard is never a span of the cache itself, so if the span
+ * has an owner, only the atomic step is left to do. */
 static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
                                          const char *op) {
     sw_cache *owner = sw_span_owner(span);
@@ -241,8 +250,8 @@ static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_
     sw_free_checked(cache, ptr, op);
 }
 
-/* A slot of a span whose owner field is not the cache's address: who owns it, or how it is marked,
- * decides. */
+/* Frees a slot of a span whose owner field is not the cache's address. The next step depends on the
+ * owner or on the mark of the span. */
 static sw_always_inline void free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
                                            const char *op) {
     if (sw_likely(span == cache->hazard)) {
@@ -265,7 +274,7 @@ void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, 
     free_by_owner(cache, span, slot, ptr, op);
 }
 
-/* The fast path found no slot that starts at the address, or one that is free already. */
+/* Called when the fast path found no slot at the address, or a slot that is free already. */
 static sw_noinline void free_slow(sw_cache *cache, void *ptr, const char *op) {
     sw_free_unslotted(cache, ptr, op);
 }
@@ -294,7 +303,7 @@ void sw_heap_free(sw_heap *heap, void *ptr) {
     if (cache != NULL) sw_cache_free(cache, ptr); /* without a cache the object is leaked */
 }
 
-/* The stated size must be of the object's class, or of its page count. */
+/* Whether the stated size belongs to the object's class, or to its number of pages. */
 static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) {
     if (sw_span_is_large(span))
         return sw_pages_of(heap->table, size == 0 ? 1 : size) ==
@@ -303,12 +312,12 @@ static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) 
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
 }
 
-/* The size is large, or is not the object's. The pointer is looked up before anything is freed, so
- * that a wrong size is reported under the name of this call. */
+/* A sized free whose size is large or does not match the object. The pointer is looked up before
+ * anything is freed, so that a wrong size is reported under the name of this call. */
 static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();
-    if (cache == NULL) return; /* no memory for a cache: it is leaked */
+    if (cache == NULL) return; /* no memory for a cache: the object is leaked */
     sw_heap *heap = cache->heap;
     sw_target target = sw_target_find(heap, ptr);
     if (target.misuse == SW_MISUSE_NONE && size_matches(heap, target.span, size)) {
@@ -320,7 +329,7 @@ static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t si
     sw_target_report(heap, &target, "free_sized", ptr, size);
 }
 
-/* A small size of the span's class, and the owner has not freed the slot. */
+/* Whether the size is a small one of the span's class, and the owner has not freed the slot. */
 static sw_always_inline bool small_matches(const sw_cache *cache, const sw_span *span,
                                            uint64_t slot, size_t size) {
     return size < cache->plain_end &&

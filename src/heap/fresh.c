@@ -15,8 +15,10 @@ sw_span *sw_fresh_record(sw_heap *heap) {
     return span;
 }
 
-/* Pages where spans are kept (central.h): those that are long enough go for them one by one. The others stay where a short span
- * finds no held pages and their credit is spent, but for shelves that are cleared, and before the heap refuses. */
+/* Takes pages while the heap keeps spans (central.h). First held pages are used; then one kept span
+ * that is long enough is given up, if the credit allows it. All shelves and kept spans are given up
+ * before the heap grows if the request is longer than a kept span can be, or if something lies on a
+ * shelf, and in any case before a refusal. */
 static sw_noinline sw_status take_beside_kept(sw_heap *heap, uint32_t n, size_t align,
                                               uint32_t *page, bool *needzero) {
     sw_pages *pages = &heap->pages;
@@ -42,7 +44,7 @@ sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page
     return sw_pages_alloc(&heap->pages, n, align, page, needzero);
 }
 
-/* The words of a fresh span of slots, and its slack when the heap is tracked. */
+/* Allocates the words of a fresh span of slots, and its slack array if the heap is tracked. */
 static bool take_metadata(sw_heap *heap, uint32_t size, uint32_t slots, sw_word **words,
                           void **slack) {
     size_t bytes = sw_words_bytes(size, slots);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and ending heaps; their clock and their hook. */
+/* Making and destroying heaps; setting their clock and their limit hook. */
 #include "heap/heap.h"
 
 #include "base/fail.h"
@@ -34,7 +34,8 @@ static bool make_central(sw_heap *heap) {
     return heap->class_pages != NULL;
 }
 
-/* What measures a heap is kept apart from what is measured. */
+/* Makes the pool of slack arrays of a tracked heap. It is apart from the heap's metadata, so that
+ * tracking does not change the figures that it measures. */
 static bool make_instrument(sw_heap *heap) {
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
     heap->instrument = sw_os_map(sizeof *heap->instrument);
@@ -58,7 +59,7 @@ static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->tiny_paths = sw_paths_tiny(heap->table);
 }
 
-/* Gives up everything of a heap but its own record. */
+/* Gives up everything that a heap has, except its record. */
 static void release_all(sw_heap *heap) {
     sw_space *space = heap->space;
     sw_pages_destroy(&heap->pages);
@@ -74,7 +75,8 @@ static void release_all(sw_heap *heap) {
     sw_table_release(heap->table);
 }
 
-/* A record with its options, table and space; NULL: last error is set. */
+/* Makes a record with its options, table and space; NULL: refused, with the thread's last error and
+ * *why set. */
 static sw_heap *make_record(const sw_heap_options *options, sw_status *why) {
     sw_heap *heap = sw_os_map(sizeof *heap);
     *why = SW_NOMEM;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints are forgotten, looked up, switched on and off here; the paths that give and take them do so
- * in line. */
+/* Dropping hints, looking them up, and switching them on and off. The code that leaves and takes
+ * hints is in line in its paths. */
 #include "heap/hint.h"
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-/* In allocations that a hint would make a little slower than a word does: a change of words costs as much
- * as it adds to three, a free into a full span as to eight. For where hints and words take turns the
- * processor guesses twice, in the free whether the span is full, and in the allocation whether there is a
- * hint. */
+/* Costs in the account, in units of what an allocation costs more by a hint than by a word. A
+ * change of words costs 3 units. A free into a full span costs 8, because where hints and words
+ * take turns the processor mispredicts two branches: the free tests whether the span is full, and
+ * the allocation whether there is a hint. */
 enum { CHANGE_COST = 3, FULL_COST = 8 };
 
 void sw_hint_reset(sw_cache *cache) {
@@ -17,8 +17,8 @@ void sw_hint_reset(sw_cache *cache) {
     cache->cold->dropped = 0;
 }
 
-/* What words cost the cache (cold->scarcity) grows by what has just happened, and shrinks by the
- * allocations that it serves. */
+/* Adds `cost` to the account of what words cost (cold->scarcity), and subtracts one unit for each
+ * of the allocations that the event serves. */
 static void note_cost(sw_cache *cache, uint32_t cost, uint32_t allocations) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t sum = cold->scarcity + cost;
@@ -36,7 +36,8 @@ void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits) 
 
 void sw_hint_note_full(sw_cache *cache) { note_cost(cache, FULL_COST, 1); }
 
-/* This many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them off. */
+/* Notes that so many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them
+ * off. */
 static void note_dropped(sw_cache *cache, uint32_t hints) {
     if (cache->unhinted_owner == cache) return;
     cache->cold->dropped += hints;

@@ -1,38 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints: slots that were freed lately. See sw_hint in spanwise/fast_abi.h.
+/* Hints name slots that were freed lately. See sw_hint in spanwise/fast_abi.h.
  *
- * A free into a full span leaves a hint. Frees into other spans leave one only while the cache's hints
- * are *on*. They are when words serve badly: where most words have a free slot or two, and free
- * slots come back in spans that were full, a cache that looks at words guesses a branch wrong at
- * nearly every operation, and a hint costs less. Where words have many free slots, looking at them
- * is the quicker way. So the cache keeps an account of what words cost it (cold->scarcity), which
- * only slow paths write, and turns its hints on and off by it. It is one switch for all classes, or
- * a mixture of sizes would make the processor guess which classes are on.
+ * A free into a full span leaves a hint. Frees into other spans leave one only while the cache's
+ * hints are *on*. If most words have only one or two free slots, and most slots are freed in full
+ * spans, the processor mispredicts a branch at nearly every allocation that looks at words, and a
+ * hint costs less. If words have many free slots, looking at words is faster. So the cache keeps an
+ * account of what words cost it (cold->scarcity), which only slow paths write, and turns its hints
+ * on and off by that account. One switch serves all classes: with a switch for each class, a
+ * mixture of sizes would be mispredicted.
  *
- * A hint that overflows is dropped, never the slot: its bit is set in any case. */
+ * If a class has no room for another hint, only the hint is dropped: the slot's bit is set in any
+ * case. */
 #ifndef SW_HEAP_HINT_H
 #define SW_HEAP_HINT_H
 
 #include "heap/cache.h"
 
-/* Before the span's words stop being this cache's: no hint may lead to words of another owner. */
+/* Drops the hints of the span's slots. It is called before the cache loses the span, because no
+ * hint may lead to words of another owner. */
 void sw_hint_forget(sw_cache *cache, const sw_span *span);
 
 enum {
-    /* Hints go on. It takes so long because a set that has just been filled has most objects in full spans:
-     * a small one has few of these after some thousand replacements, and is served by words then. */
+    /* At this scarcity hints go on. It is so large because a program that has just allocated a set
+     * of objects has most of them in full spans. If the set is small, few of its spans are full
+     * after some thousand objects were replaced, and words serve it well. */
     SW_SCARCITY_MAX = 12288,
-    SW_DROPPED_MAX = 256, /* this many hints dropped or forgotten in a row: hints go off */
+    SW_DROPPED_MAX = 256, /* at so many dropped or forgotten hints in a row hints go off */
 };
 
-/* Hints are off, and nothing is known of the words. */
+/* Turns hints off and begins the account anew. */
 void sw_hint_reset(sw_cache *cache);
-/* A word of the bin, with these free bits, serves the next allocations. */
+/* Notes that a word of the bin, with these free bits, serves the next allocations. */
 void sw_hint_note_word(sw_cache *cache, const sw_cache_bin *bin, uint64_t bits);
-/* While hints are off: a free into a full span has left one. */
+/* Notes, while hints are off, that a free into a full span has left a hint. */
 void sw_hint_note_full(sw_cache *cache);
-/* A free into the span leaves no hint, because its class has no room for one, or, while hints are
- * off, because the span is better listed as partial. */
+/* Notes that a free into the span leaves no hint, because its class has no room for one, or, while
+ * hints are off, because the span is better listed as partial. */
 void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span);
 
 /* True when a hint of the cache names the slot. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Current spans that nobody uses, given up for others (idle.h). */
+/* Giving idle current spans up for the pages of other spans (idle.h). */
 #include "heap/idle.h"
 
 #include "base/bits.h"
@@ -10,7 +10,7 @@ static bool is_spare(const sw_cache *cache, const sw_span *span, uint32_t pages)
     return sw_space_cold(cache->heap->space, span)->pages >= pages && sw_span_is_empty(span);
 }
 
-/* The bin of the lowest span class whose current span is idle and has so many pages or more; NULL: there is
+/* The bin of the lowest span class whose current span is idle and has at least `pages` pages; NULL:
  * none. */
 static sw_cache_bin *find_spare(sw_cache *cache, uint32_t pages) {
     const struct sw_cache_cold *cold = cache->cold;

@@ -16,9 +16,9 @@
 
 enum { PURGE_MIN_BYTES = 4 << 20 };
 
-/* Clears long objects by exchanging their pages for fresh ones. Writing zeroes would make every
- * page resident, also when the object is many times as long as the memory, and one page of it was
- * used. */
+/* Clears a long object by exchanging its pages for fresh ones. Writing zeroes would make all of its
+ * pages resident, even if the object is longer than the machine's memory and the program uses one
+ * page of it. */
 static sw_noinline void exchange(char *start, size_t bytes) {
     size_t page = sw_os_page_bytes();
     char *end = start + bytes;
@@ -29,7 +29,7 @@ static sw_noinline void exchange(char *start, size_t bytes) {
     memset(last, 0, (size_t)(end - last));
 }
 
-/* In a dry heap: which pages clear would make resident, or give up. */
+/* In a dry heap: notes which pages the function clear would write to, or exchange. */
 static void note_clear(sw_pages *pages, uintptr_t start, size_t bytes) {
     if (!sw_touch_map_is_on(&pages->touch)) return;
     if (bytes < PURGE_MIN_BYTES) {
@@ -55,12 +55,13 @@ static void *clear(sw_heap *heap, void *p, size_t bytes) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* Every release of an object looks at the clock, and so does each sixteenth free onto a shelf. */
+/* A free that releases an object's pages looks at the clock, and so does each 16th free onto a
+ * shelf. */
 enum { TICK_EVERY = 16 };
 
-/* Takes the heap's lock, looks at the clock, releases the object if there is one. */
+/* Takes the heap's lock, looks at the clock, and releases the object unless `span` is NULL. */
 static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
-    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
+    int saved_errno = errno; /* a free keeps errno, whatever system calls do */
     sw_os_lock_acquire(&heap->lock);
     sw_reclaim_decay(heap);
     if (span != NULL) sw_shelf_release(heap, span);
@@ -68,7 +69,7 @@ static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     errno = saved_errno;
 }
 
-/* No shelf had an object of the kind: reserves one for it. */
+/* Reserves a shelf for the kind of object, after no shelf had one. */
 static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
     if (pages - 1 >= sw_shelf_max_pages(cache->table) || sw_heap_is_collected(cache->heap)) return;
     sw_span *span = sw_shelf_reserve(cache, (uint32_t)pages, noscan);
@@ -110,8 +111,9 @@ static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size
     return span;
 }
 
-/* The cache knows the object before the lock is left, so that a cycle finds it where the thread has it in
- * a register only. Apart from take_locked, which has no use for the cache. */
+/* Notes the object in the cache before the lock is released, so that a cycle of the collector finds
+ * it even if the thread has its address only in a register. (take_locked is another function
+ * because it does not need the cache.) */
 static sw_always_inline sw_span *take_collected(const sw_cache *cache, uint32_t pages, size_t align,
                                                 bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
@@ -122,8 +124,8 @@ static sw_always_inline sw_span *take_collected(const sw_cache *cache, uint32_t 
     return span;
 }
 
-/* Before a request is refused, the cache gives up its idle spans and shelves, and the hook of the
- * limit is asked. */
+/* Takes a span for a large object. Before the request is refused, the cache gives up its idle spans
+ * and shelves, and the limit hook is asked. */
 static sw_always_inline sw_span *take_span(sw_cache *cache, uint32_t pages, size_t align,
                                            bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
@@ -201,9 +203,9 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: the object takes the pages behind it, if they are free or lie on a shelf.
- * Without this a block that grows step by step would be copied at each step. The new pages of an
- * object with pointers are zero, as they are at its birth. */
+/* Under the heap's lock: adds the pages behind the object to it, if they are free or lie on a
+ * shelf. Without this an object that grows step by step would be copied at each step. New pages of
+ * an object with pointers are cleared, as its first pages were at its allocation. */
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
@@ -218,7 +220,8 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
     return true;
 }
 
-/* While this runs the object does not live, so a free that races with it is reported as misuse. */
+/* During the resize the object does not count as live, so a free by another thread meanwhile is
+ * reported as misuse. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size) {
     size_t pages = sw_pages_of(heap->table, size);
     sw_span_cold *cold = sw_space_cold(heap->space, span);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: whole pages, one span record each. What caches keep of freed ones: shelf.h. */
+/* Large objects: each has whole pages and a span record of its own. shelf.h tells how caches keep
+ * freed ones. */
 #ifndef SW_HEAP_LARGE_H
 #define SW_HEAP_LARGE_H
 
 #include "heap/shelf.h"
 
-/* A large object of fresh pages. All that may keep one from being made is decided in this one
- * function: a cache that has ended, a limit, no memory. NULL: one of these, in errno and the
- * thread's last error. */
+/* Makes a large object of fresh pages. NULL: the cache has ended, the limit forbids it, or there is
+ * no memory; errno and the thread's last error tell which. */
 void *sw_large_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags);
-/* Clears the pages of a large object of so many bytes, unless the heap is dry. Returns p. */
+/* Clears the pages of a large object of `size` bytes, and returns p. In a dry heap nothing is
+ * written. */
 void *sw_large_clear(const sw_cache *cache, void *p, size_t size);
 
-/* The span is the caller's: its object begins to live. */
+/* Begins the life of the object of a span that the caller has taken, and returns the object. */
 static sw_always_inline void *sw_large_begin(sw_cache *cache, sw_span *span, size_t size,
                                              unsigned flags) {
     void *p = (void *)span->base;
@@ -24,7 +25,7 @@ static sw_always_inline void *sw_large_begin(sw_cache *cache, sw_span *span, siz
     return sw_likely(!zero) ? p : sw_large_clear(cache, p, size);
 }
 
-/* A large object, from a shelf of the cache if one has its kind. */
+/* Allocates a large object, from a shelf of the cache if one has an object of its kind. */
 static sw_always_inline void *sw_large_alloc(sw_cache *cache, size_t size, size_t align,
                                              unsigned flags) {
     uint32_t shift = cache->table->page_shift;
@@ -36,16 +37,18 @@ static sw_always_inline void *sw_large_alloc(sw_cache *cache, size_t size, size_
     return sw_large_fresh(cache, size, align, flags);
 }
 
-/* A large object has ended: see sw_span_large_end. */
+/* Puts a large object whose life has ended (sw_span_large_end) on a shelf, or releases its
+ * pages. */
 void sw_large_ended(sw_cache *cache, sw_span *span);
-/* False: no large object that lives starts at p. */
+/* Frees the large object at p. False: no large object that lives starts there. */
 static sw_always_inline bool sw_large_free(sw_cache *cache, sw_span *span, uintptr_t p) {
     bool live = sw_span_large_end(span, p);
     if (sw_likely(live)) sw_large_ended(cache, span);
     return live;
 }
-/* Resizes in place: always when the page count shrinks or stays, when it grows if the pages behind
- * are free. */
+/* Resizes an object in place. It can do so if the number of pages stays or shrinks (but in a
+ * collected heap only while pages may be given up), and, if it grows, when the pages behind are
+ * free. False: it can not. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size);
 
 #endif

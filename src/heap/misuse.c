@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Misuse that several paths report in the same words. */
+/* Reports of misuse for several paths. */
 #include "heap/misuse.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots become objects. */
+/* Making objects of slots (object.h). */
 #include "heap/object.h"
 
 #include "heap/collected.h"
 #include "heap/slack.h"
 #include "heap/template.h"
 
-/* Remembers the requested size of the object that has just been taken. */
+/* Notes the requested size of the object at p, which was just allocated. */
 static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
     uint32_t index = sw_span_slot_of(span, p);
     uint32_t bytes = sw_slot_bytes(cache->table, span);
@@ -14,7 +14,7 @@ static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, si
     sw_slack_set(slack, bytes, index, bytes - (uint32_t)size);
 }
 
-/* Zeroes as the flags say; in a dry heap notes at most that it would. */
+/* Zeroes the object as the flags say. A dry heap only notes the write, if it notes writes. */
 static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
     if (!sw_template_must_zero(span, flags, kind)) return;
@@ -25,7 +25,7 @@ static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) 
         sw_pages_touch(&cache->heap->pages, (uintptr_t)p, bytes);
 }
 
-/* What a heap that is not plain remembers of its objects. */
+/* Notes the requested size in a tracked heap, and tells a collector the type of the object. */
 static sw_noinline void note(sw_cache *cache, const sw_span *span, void *p, size_t size,
                              unsigned flags) {
     if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);

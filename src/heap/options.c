@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of heaps: defaults, the sizes of older and later versions, values that are refused. */
+/* Options of heaps: their defaults, structs of older and later versions, and the values that are
+ * refused. */
 #include "heap/options.h"
 
 #include <string.h>
@@ -25,13 +26,15 @@ sw_status sw_heap_options_fill(sw_heap_options *options, uint64_t struct_bytes) 
     return SW_OK;
 }
 
-/* Tiny objects share blocks of the 16-byte class: it must be exact, because its blocks are told
- * from others by their size. */
+/* Whether a heap with this table can pack tiny objects. They share blocks of the 16-byte class, and
+ * the table must have a class of exactly 16 bytes, because blocks are told from other slots by that
+ * size. */
 static bool can_pack(const sw_table *table) {
     return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
 }
 
-/* The share of large objects that is written, told once and of a heap that notes writes. */
+/* The share of large objects that programs write to may be given in one of the two units only, and
+ * only for a heap that notes writes. */
 static sw_status check_share(const sw_heap_options *options, const char *op) {
     if (options->large_touched_percent > 100)
         return sw_fail(SW_INVALID, op, "large_touched_percent %u is above 100",
@@ -49,7 +52,7 @@ static sw_status check_share(const sw_heap_options *options, const char *op) {
     return SW_OK;
 }
 
-/* Whether a heap can be made with options that are whole. */
+/* Whether a heap can be made with these options; every field is set. */
 static sw_status check_options(const sw_heap_options *options, const char *op) {
     if ((uint32_t)options->placement > SW_PLACE_LASTING)
         return sw_fail(
@@ -72,7 +75,7 @@ static sw_status check_options(const sw_heap_options *options, const char *op) {
     return SW_OK;
 }
 
-/* Whether all that lies behind the fields of this version is 0. */
+/* Whether every byte behind the fields of this version is 0. */
 static bool rest_is_zero(const sw_heap_options *given) {
     const unsigned char *bytes = (const unsigned char *)given;
     for (uint64_t at = sizeof *given; at < given->struct_bytes; at++)

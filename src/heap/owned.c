@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of a span between its adoption by a cache and its end there. */
+/* The states of a span from its adoption by a cache until the cache gives it up. */
 #include "heap/owned.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 static void release(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
-    int saved_errno = errno; /* a free keeps errno, whatever the OS answers */
+    int saved_errno = errno; /* a free keeps errno, whatever system calls do */
     sw_hint_forget(cache, span);
     if (sw_span_shelf_put(cache, span)) return;
     uint32_t pages = sw_space_cold(heap->space, span)->pages;
@@ -28,8 +28,9 @@ static void release(sw_cache *cache, sw_span *span) {
     errno = saved_errno;
 }
 
-/* Whether the cache keeps one more idle span of the class. Where that follows use, what it gives up is
- * counted: a fresh span would not have been needed so often (sw_owned_note_fresh). */
+/* Whether the cache keeps one more idle span of the class. With batch_by_use, spans that it gives
+ * up are counted: for each of them a later fresh span of the class could have been saved
+ * (sw_owned_note_fresh). */
 static bool may_keep(sw_cache *cache, uint32_t span_class) {
     const sw_heap_options *options = &cache->heap->options;
     if (options->batch_spans == 0) return false;
@@ -50,19 +51,19 @@ void sw_owned_note_fresh(sw_cache *cache, uint32_t span_class) {
     if (use->allowed < options->batch_spans) use->allowed++;
 }
 
-/* What was of use before the last tick counts half from now on. */
+/* At a tick: halves the number of idle spans that the class may keep, and forgets those it gave
+ * up. */
 static void forget_use(sw_cache *cache, uint32_t span_class) {
     sw_batch_use *use = sw_cache_batch_use(cache, span_class);
     use->allowed /= 2;
     use->given_up = 0;
 }
 
-/* A partial span has become idle: keep it for its class, or give it up. */
+/* Keeps a partial span that has become idle for its class, or gives it up. */
 static void release_or_count_idle(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
-    if (span->idle)
-        return; /* it is counted: a free that raced with another had made it look used */
+    if (span->idle) return; /* it is counted already: a racing second free had made it look used */
     if (may_keep(cache, span_class)) {
         sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
         cold->idle_spans[span_class]++;
@@ -126,7 +127,7 @@ void sw_owned_unmark(sw_cache *cache, sw_span *span) {
 void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     sw_span_enter(span, SW_SPAN_FULL);
-    sw_span_dirty(span); /* what is freed from now on was in use: frees need not say so */
+    sw_span_dirty(span); /* slots freed from now on have old bytes, so frees need not note it */
     sw_span_set_owner(span, cache, SW_MARK_FULL);
     sw_span_list_push(&cache->cold->full[span->span_class], cache->heap->space, span);
     sw_bin_empty(bin);

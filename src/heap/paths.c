@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which path serves a request: the generated ones in plain heaps of the tables go and default, else
- * the generic one. */
+/* Chooses the path that serves a request: a generated one in plain heaps with the table go or the
+ * default table, else the generic one. */
 #include "heap/paths.h"
 
 #include "gen/paths.h"

@@ -7,9 +7,9 @@
 #include "size/table.h"
 #include "spanwise/fast_abi.h"
 
-/* Whether plain heaps take specialised paths. 0 in the preloaded malloc, whose straight line serves the
- * same requests (heap/default.h), and where a sanitizer is at work: then every request takes the
- * generic path, and sw_heap_path says so. */
+/* Whether plain heaps take specialised paths. It is 0 in the preloaded malloc, whose inline path
+ * serves the same requests (heap/default.h), and in builds with a sanitizer; then every request
+ * takes the generic path, and sw_heap_path says so. */
 #ifndef SW_SPECIALISED
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SW_SPECIALISED 0
@@ -28,15 +28,16 @@ typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
 
 /* The paths of a table, by size in bytes. */
 typedef struct sw_paths {
-    size_t cutoff; /* largest size that they serve */
+    size_t cutoff; /* the largest size in bytes that they serve */
     sw_path_fn *const *scan;
     sw_path_fn *const *noscan;
-    sw_path_fn *const *tiny; /* sizes 1 .. 15 where tiny objects are packed; NULL: none generated */
+    sw_path_fn *const *tiny; /* for packed objects of 1 .. 15 bytes; NULL: none were generated */
 } sw_paths;
 
-/* NULL unless the table is built in and the heap plain, or where SW_SPECIALISED is 0. */
+/* The specialised paths of a table. NULL: the table is not built in, the heap is not plain (mode
+ * 0), or SW_SPECIALISED is 0. */
 const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode);
-/* The paths that pack tiny objects; NULL where none are generated: the generic one does it. */
+/* The paths that pack tiny objects; NULL: none were generated, and the generic path packs them. */
 sw_path_fn *const *sw_paths_tiny(const sw_table *table);
 
 #endif

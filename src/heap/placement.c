@@ -4,8 +4,9 @@
 #include "base/assert.h"
 
 /* --- what a look sees --------------------------------------------------------------------------
- * sw_span_cold.looked of a span in a list: its age, in choices since it came there, in the upper bits,
- * and its live objects in the lower ones. Nobody allocates from it there, so they only become fewer. */
+ * sw_span_cold.looked of a span in a list has its age in the upper bits, in choices since the span
+ * entered the list, and the number of its live objects in the lower ones. No cache allocates from a
+ * span in such a list, so that number only becomes smaller. */
 
 enum { LIVE_BITS = 14, AGE_MAX = (1 << (32 - LIVE_BITS)) - 1 };
 _Static_assert(SW_TABLE_SLOTS_MAX < 1 << LIVE_BITS, "live objects of a span");
@@ -33,7 +34,8 @@ const char *sw_history_check(const sw_history *history) {
     return broken;
 }
 
-/* Objects in spans of an age: so many were live, and so many of them have been freed. */
+/* Adds to the history: of objects in spans of this age, `seen` were live and `gone` of these were
+ * freed before the next look. */
 static void note(sw_history *history, uint32_t age, uint32_t seen, uint32_t gone) {
     uint32_t band = band_of(age);
     uint32_t all_seen = load(&history->seen[band]) + seen;
@@ -43,8 +45,9 @@ static void note(sw_history *history, uint32_t age, uint32_t seen, uint32_t gone
     store(&history->gone[band], all_gone / share);
 }
 
-/* By age how long an object has still to live, in sixteenths of a choice: seen / gone, to which four
- * objects are added that die at the rate of all ages, so that ages without a history have theirs. */
+/* Computes for each age how long an object will live on, in sixteenths of a choice: seen / gone. To
+ * each age four deaths at the mean rate of all ages are added, so that an age without a history has
+ * that rate. */
 static void read_lifetimes(const sw_history *history, uint64_t lifetimes[SW_HISTORY_AGES]) {
     enum { ADDED = 4 };
     uint64_t seen = 1, gone = 1;
@@ -58,8 +61,9 @@ static void read_lifetimes(const sw_history *history, uint64_t lifetimes[SW_HIST
                        (load(&history->gone[i]) + (uint64_t)ADDED);
 }
 
-/* The harmonic number of n in steps of ln 2 / 16: log2 by the four bits behind the highest one, and
- * Euler's constant. Of n objects that die at one rate the last one dies after H(n) lifetimes. */
+/* The harmonic number H(n) in steps of ln 2 / 16: ln n, from the position of the highest bit of n
+ * and the four bits behind it, plus Euler's constant (13 steps). If n objects die at the same rate,
+ * the last one dies after H(n) mean lifetimes. */
 static uint64_t harmonic(uint32_t n) {
     if (n == 0) return 0;
     uint32_t whole = sw_log2_floor(n);
@@ -67,8 +71,9 @@ static uint64_t harmonic(uint32_t n) {
     return 16ull * whole + part + 13;
 }
 
-/* Looks at a span of a list: history learns what was freed since the last look. Returns when the span
- * will be empty, in steps of a choice. */
+/* Looks at a span of a list: adds the objects that were freed since the last look to the history.
+ * Returns an estimate of how long it takes until the span is empty; only the order of these values
+ * counts. */
 static uint64_t look(sw_space *space, const sw_span *span, sw_history *history,
                      const uint64_t lifetimes[SW_HISTORY_AGES]) {
     sw_span_cold *cold = sw_space_cold(space, span);
@@ -90,14 +95,14 @@ void sw_placement_gone(sw_heap *heap, sw_span *span) {
     cold->looked = 0;
 }
 
-/* --- policies ---------------------------------------------------------------------------------- */
+/* --- policies --------------------------------------------------------------------------------- */
 
 /* Logical page numbers stand for addresses, so that the choice is the same in a dry heap. */
 static bool is_lower(sw_space *space, const sw_span *a, const sw_span *b) {
     return sw_space_cold(space, a)->page < sw_space_cold(space, b)->page;
 }
 
-/* True when the policy, lowest address or fullest, prefers a to b. */
+/* True when the policy (lowest address, or fullest) prefers a to b. */
 static bool better(sw_space *space, const sw_span *a, const sw_span *b, sw_placement placement) {
     if (placement == SW_PLACE_FULLEST) {
         uint32_t free_a = sw_span_free_slots(a), free_b = sw_span_free_slots(b);
@@ -106,7 +111,8 @@ static bool better(sw_space *space, const sw_span *a, const sw_span *b, sw_place
     return is_lower(space, a, b);
 }
 
-/* The span of a list that will be empty last; of equal ones that of the lowest address. */
+/* The span of a list that is expected to be empty last; of several equal ones, that of the lowest
+ * address. */
 static sw_span *choose_lasting(const sw_span_list *list, sw_space *space) {
     sw_span *best = sw_space_span(space, list->head);
     sw_heap *heap = sw_space_cold(space, best)->heap;
@@ -122,7 +128,7 @@ static sw_span *choose_lasting(const sw_span_list *list, sw_space *space) {
             latest = end;
         }
     }
-    sw_space_cold(space, best)->looked = 0; /* it leaves the list */
+    sw_space_cold(space, best)->looked = 0; /* the caller removes it from the list */
     return best;
 }
 

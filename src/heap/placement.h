@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which partial span of a list serves next: the placement policies.
+/* The placement policies choose which partial span of a list serves next.
  *
- * LIFO takes constant time. The others are for research: they walk the list.
+ * LIFO takes constant time. The other policies are for research: they walk over the list.
  *
- * LASTING leaves those spans alone that will soon be empty, since an empty span gives its pages back. It
- * predicts from the class's own history, a life table of objects in partial spans: at each choice it
- * looks at every span of the list, and counts by the span's age, in choices since the span came there,
- * the objects that were live at the look before and those of them that have been freed since. (Fill
- * fullest spans first, of which capacity and live objects foretell the end: Zhou et al.,
- * "Characterizing a Memory Allocator at Warehouse Scale", ASPLOS 2024; here age does, too.) */
+ * LASTING does not choose spans that will soon be empty, because an empty span gives its pages
+ * back. It predicts that from a history of each class, a life table of the objects in partial
+ * spans: at each choice it looks at every span of the list, and counts, by the age of the span in
+ * choices since it entered the list, the objects that were live at the look before and those of
+ * them that have been freed since. (Zhou et al., "Characterizing a Memory Allocator at Warehouse
+ * Scale", ASPLOS 2024, predict from the capacity and the live objects of a span how soon it will be
+ * empty; here its age counts as well.) */
 #ifndef SW_HEAP_PLACEMENT_H
 #define SW_HEAP_PLACEMENT_H
 
@@ -16,12 +17,13 @@
 
 enum {
     SW_HISTORY_AGES =
-        8, /* ages 0..2, 3..14, 15..62, ...: four times as many each, the last one open */
-    SW_HISTORY_MAX = 1 << 16, /* at so many objects both numbers of an age are halved */
+        8, /* ages 0..2, 3..14, 15..62, ...: each band is four times as long; the last is open */
+    SW_HISTORY_MAX = 1 << 16, /* when a number of an age reaches this, both are halved */
 };
 
-/* Of a class: by age the objects that were live at a choice, and how many of them were freed before the
- * next one. Atomic, relaxed: caches share it without a lock, and a count that is lost in a race is lost.
+/* The history of a class: for each age the objects that were live at a choice, and those of them
+ * that were freed before the next one. Caches share it without a lock, by relaxed atomic loads and
+ * stores; a race may lose counts, which does no harm.
  *   seen, gone < SW_HISTORY_MAX */
 struct sw_history {
     uint32_t seen[SW_HISTORY_AGES], gone[SW_HISTORY_AGES];
@@ -30,12 +32,12 @@ struct sw_history {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_history_check(const sw_history *history);
 
-/* The span that the policy takes next, which stays in the list; NULL when the list is empty. Whoever calls
- * owns the list: a cache, or the holder of the heap's lock. */
+/* The span that the policy takes next, which stays in the list; NULL: the list is empty. The caller
+ * owns the list: it is the thread of the cache, or holds the heap's lock. */
 sw_span *sw_placement_choose(const sw_span_list *list, sw_space *space, sw_placement placement);
 
-/* Of a heap with histories: the idle span is given up. What was live when it was last looked at has been
- * freed. */
+/* In a heap with histories: an idle span is given up, so the objects that were live at the last
+ * look at it have been freed; they are added to the history. */
 void sw_placement_gone(sw_heap *heap, sw_span *span);
 
 #endif

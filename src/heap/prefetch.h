@@ -11,9 +11,9 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
     return &heap->space->view;
 }
 
-/* The page-map entry of any address; that of frame 0 for addresses outside. There is no branch,
- * because whether an object is live is as good as random here, and a mispredicted branch costs as
- * much as the prefetch saves. */
+/* The page-map entry of any address; for an address outside of the reservation, that of frame 0. It
+ * has no branch: whether the address is that of a live object is hard to predict, and a
+ * mispredicted branch costs as much as the prefetch saves. */
 static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,
                                                           const void *p) {
     uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_SHIFT;

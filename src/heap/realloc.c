@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resizing an object and asking for its size: both look the object up first, so both are validated
- * like a free. */
+/* Resizing an object, and asking for its size. Both look the object up first, so their pointers are
+ * checked as those of a free are. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,9 +15,9 @@ static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
     return (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
 }
 
-/* Bytes that a resized object keeps: the usable ones, because programs write into what
- * malloc_usable_size tells them; the requested ones if what grows is to be cleared and they are
- * known. */
+/* Bytes that a resized object keeps. These are the usable ones, because programs write to as many
+ * bytes as malloc_usable_size tells them; but if the bytes behind are to be cleared and the
+ * requested size is known, it is that size. */
 static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned flags) {
     const sw_span *span = target->span;
     if ((heap->mode & SW_MODE_TRACKED) == 0 || (flags & SW_ZERO) == 0)
@@ -28,13 +28,14 @@ static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned f
     return bytes - sw_slack_get(cold->slack, bytes, target->slot);
 }
 
-/* An object that is to be scanned from now on must lie in a span that is. */
+/* Whether the resized object may stay in the span: an object with pointers must lie in a span that
+ * is scanned; another one may lie in either kind. */
 static bool kind_fits(const sw_span *span, unsigned flags) {
     return (flags & SW_SCAN) == 0 || (span->span_class & 1) == 0;
 }
 
-/* True when the object may stay where it is: same class, or same or fewer pages. A large object
- * that would fit a class moves into one. */
+/* Resizes the object where it lies, if its class stays, or if it is large and its pages can be made
+ * as many as needed. False: it must move; so does a large object whose new size fits a class. */
 static bool resize_in_place(sw_heap *heap, const sw_target *target, const void *ptr, size_t size,
                             unsigned flags) {
     sw_span *span = target->span;
@@ -68,8 +69,8 @@ static void *move(sw_cache *cache, void *ptr, size_t old, size_t size, unsigned 
     return fresh;
 }
 
-/* The span of a live small object of this cache itself; NULL: another case, or the heap keeps
- * accounts. */
+/* The span of a live small object in a span of this cache; NULL: any other pointer, or the heap is
+ * not plain. */
 static const sw_span *find_own(const sw_cache *cache, const void *ptr) {
     uint64_t slot;
     const sw_span *span = sw_fast_find(cache, ptr, &slot);

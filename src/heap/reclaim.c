@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a whole heap gives back: at ticks, before metadata is refused, and by the hook of the
- * limit. */
+/* Giving memory of a whole heap back: at ticks, before metadata is refused, and by the limit
+ * hook. */
 #include "heap/reclaim.h"
 
 #include "heap/central.h"
@@ -11,13 +11,14 @@ void sw_reclaim_decay(sw_heap *heap) {
     if (heap->options.decay_ns == SW_DECAY_NEVER) return;
     uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
     if (sw_likely(!sw_heap_decay_due(heap, now_ns))) return;
-    sw_shelf_clear_all(heap); /* from now on idle, like every free page */
+    sw_shelf_clear_all(heap); /* what lay there becomes free pages, which this tick marks as idle */
     heap->kept_credit = SW_KEPT_CREDIT;
     sw_pages_decay(&heap->pages, now_ns);
     sw_verify_note(heap, SW_VERIFY_TICK);
 }
 
-/* The lock is released meanwhile. What does not fit at once comes in further turns. */
+/* Gives the runs that were taken out back to the system, without the lock meanwhile, in as many
+ * turns as it takes. */
 void sw_reclaim_give_back(sw_heap *heap) {
     while (sw_pages_has_taken_out(&heap->pages)) {
         uint64_t number = sw_pages_purge_begin(&heap->pages);

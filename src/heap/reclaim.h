@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving memory back: at decay ticks, and when a request does not fit. Nothing below this file
- * gives up what others might still want; nothing above it decides what is given up. */
+/* Giving memory of a whole heap back, such as what all its caches have on shelves: at decay ticks,
+ * and when a request does not fit. */
 #ifndef SW_HEAP_RECLAIM_H
 #define SW_HEAP_RECLAIM_H
 
 #include "heap/heap.h"
 
-/* Under the heap's lock: reads the clock (manual or system). At a tick what is on shelves becomes
- * free pages, and the page heap gives pages back that have been free for a while. */
+/* Under the heap's lock: reads the clock (manual or system). At a tick the objects and spans on
+ * shelves become free pages, and pages that have been free since the last tick are taken out to be
+ * given back. */
 void sw_reclaim_decay(sw_heap *heap);
-/* Releases the heap's lock where pages may have been taken out: they go back to the system after it
- * was released. Nothing else is done under the lock for each of them but the accounts. */
+/* Every caller that may have taken pages out releases the heap's lock by sw_reclaim_unlock. It
+ * gives the pages back to the system while the lock is not held; under the lock only the accounts
+ * are changed. */
 void sw_reclaim_give_back(sw_heap *heap);
 static inline void sw_reclaim_unlock(sw_heap *heap) {
     if (sw_pages_has_taken_out(&heap->pages)) sw_reclaim_give_back(heap);
     sw_os_lock_release(&heap->lock);
 }
-/* Under the heap's lock: the system has refused memory for metadata. What is on shelves becomes
- * free pages, and the free pages at the windows' ends go back to the system. False: there were
- * none, so another attempt would fail too. */
+/* Under the heap's lock, after the system has refused memory for metadata: objects and spans on
+ * shelves become free pages, and free pages at the ends of the windows go back to the system.
+ * False: there were none, so another request to the system would fail as well. */
 bool sw_reclaim_for_metadata(sw_heap *heap);
-/* The heap's limit refuses `bytes` more: asks the hook, if there is one. True: try again. *asked
- * counts a request's calls, which are bounded, because a hook may promise what it does not do. No
- * lock is held. */
+/* Asks the limit hook, if there is one, after the heap's limit has refused `bytes` more. True: the
+ * caller should try again. *asked counts the calls for one request; they are bounded, because a
+ * hook may say that it freed memory when it did not. No lock is held. */
 enum { SW_LIMIT_ASKS_MAX = 1 << 16 };
 bool sw_reclaim_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked);
 

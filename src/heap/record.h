@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The span records that a heap has not in use. All under the heap's lock. */
+/* The unused span records of a heap. The caller holds the heap's lock. */
 #ifndef SW_HEAP_RECORD_H
 #define SW_HEAP_RECORD_H
 
@@ -8,7 +8,7 @@
 /* Takes a batch of records from the space. False: no memory. */
 bool sw_record_add_batch(sw_heap *heap);
 
-/* A cleared record; NULL: no memory for a batch of them. */
+/* Takes a cleared record; NULL: there is no memory for another batch of records. */
 static inline sw_span *sw_record_take(sw_heap *heap) {
     if (sw_unlikely(heap->free_records == 0) && !sw_record_add_batch(heap)) return NULL;
     sw_span *span = sw_space_span(heap->space, heap->free_records);
@@ -17,7 +17,7 @@ static inline sw_span *sw_record_take(sw_heap *heap) {
     cold->next = 0;
     sw_span_clear(span);
     cold->heap = heap;
-    cold->requested = 0; /* and no slack */
+    cold->requested = 0; /* this is cold->slack, too */
     cold->remote_words[0] = cold->remote_words[1] = 0;
     return span;
 }

@@ -19,7 +19,8 @@
 #include "heap/template.h"
 #include "heap/verify_point.h"
 
-/* Takes the slot that the newest valid hint names: its address and span, else 0. */
+/* Takes the slot that the newest valid hint names. Returns its address and sets *span; 0: there is
+ * no valid hint. */
 static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin, sw_span **span) {
     while (bin->hinted != 0) {
         bin->hinted -= (uint32_t)sizeof(sw_hint);
@@ -29,7 +30,7 @@ static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin
         if ((local & bit) == 0) continue;
         *span = sw_space_span(cache->heap->space, *sw_space_entry(cache->heap->space, hint->at));
         if (sw_unlikely((sw_word_remote(word) & bit) != 0)) {
-            sw_owned_unmark(cache, *span); /* freed twice: the drain will tell */
+            sw_owned_unmark(cache, *span); /* freed twice; the drain will report it */
             continue;
         }
         sw_word_set_local(word, local & ~bit);
@@ -38,9 +39,10 @@ static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin
     return 0;
 }
 
-/* Asks for the pages of a fresh span at once where they will be touched soon: the class fills span
- * after span, and every page holds several slots, so that a program that writes to its objects
- * writes to each. At most one span in five is resident ahead of its use. */
+/* Makes the pages of a fresh span resident by one system call if they will most likely be written
+ * to soon: the class has filled FULL_SPANS spans already, and each page has several slots, so that
+ * a program which writes to its objects writes to every page. At most one span in five is resident
+ * ahead of its use. */
 static void populate(const sw_cache *cache, const sw_span *span) {
     enum { FULL_SPANS = 4, SLOTS_A_PAGE = 4 };
     const sw_heap *heap = cache->heap;
@@ -62,16 +64,16 @@ static void populate(const sw_cache *cache, const sw_span *span) {
         (void)sw_os_populate((void *)span->base, bytes);
 }
 
-/* A span that nobody owned becomes the cache's. */
+/* Makes the cache the owner of a span that no cache owned. */
 static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t span_class) {
     sw_idle_note(cache, span_class);
     sw_span_set_owner(span, cache, span->needzero ? SW_MARK_NONE : SW_MARK_FRESH);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* a racing free sees the owner before a live slot */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* a free that sees a live slot sees the owner */
     sw_span_enter(span, SW_SPAN_CURRENT);
 }
 
-/* Under the heap's lock: a span of the central lists, a kept one, or a fresh one. It is the cache's from now
- * on. NULL with *why set. */
+/* Under the heap's lock: takes a span of the central lists, a kept one, or a fresh one, and makes
+ * the cache its owner. NULL: there is none, and *why tells the reason. */
 static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_status *why) {
     sw_heap *heap = cache->heap;
     sw_reclaim_decay(heap);
@@ -86,7 +88,8 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
     return span;
 }
 
-/* Before it is refused a span, and once after each tick, the cache gives up its idle ones. */
+/* Takes a span that no cache owns. Before the cache is refused one, and once after each tick, it
+ * gives up its idle spans. */
 static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_status why = SW_OK;
@@ -111,7 +114,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
-/* An idle span that the cache has kept, if it has ever kept one. */
+/* Takes an idle span from a shelf of the cache; NULL: none of a fitting length lies there. */
 static sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
     if (cache->cold->span_turns == 0) return NULL;
     sw_span *span =
@@ -119,13 +122,14 @@ static sw_span *take_shelved(sw_cache *cache, uint32_t span_class) {
     if (span == NULL) return NULL;
     sw_cache_note_class(cache->cold, span_class);
     sw_span_set_owner(span, cache, SW_MARK_NONE);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* a racing free sees the owner before a live slot */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* a free that sees a live slot sees the owner */
     sw_span_enter(span, SW_SPAN_CURRENT);
     return span;
 }
 
-/* A span that the heap keeps for the class, without its lock. A cache's first span comes by the lock, and so
- * does the one after a tick: there the clock is looked at, and idle spans are given up. */
+/* Takes the span that the heap keeps for the class, without the heap's lock. For the first span of
+ * a cache, and for the first after a tick, it returns NULL, so that take_unowned takes the lock,
+ * looks at the clock and gives idle spans up. */
 static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     uint64_t tick_ns = __atomic_load_n(&heap->pages.tick_ns, __ATOMIC_RELAXED);
@@ -138,11 +142,11 @@ static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
     return span;
 }
 
-/* A span with a free slot, in no list. What other threads freed is drained only when the cache's
- * own partial spans are used up: these threads are most likely still freeing into what they
- * announced last, and a word that one allocates from while another frees into it costs both a cache
- * miss a step. When the last look at the central lists found nothing, all is drained at once,
- * because another look would most likely fail as well. */
+/* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
+ * the cache's own partial spans are used up: most likely these threads are still freeing into the
+ * spans that they announced last, and if one thread allocates from a word while another frees into
+ * it, each operation of both costs a cache miss. If the last search under the heap's lock found
+ * nothing, all frees are drained, because another search would most likely fail as well. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
@@ -192,15 +196,16 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     return true;
 }
 
-/* A refill failed: whether the hook of the heap's limit says to try again. */
+/* Whether to try again after a refill has failed: the limit was the reason, and the limit hook says
+ * so. */
 static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
     const sw_heap *heap = cache->heap;
     uint64_t bytes = (uint64_t)sw_heap_next_pages(heap, span_class) << heap->table->page_shift;
     return sw_last_error()->status == SW_LIMIT && sw_reclaim_ask_limit(cache->heap, bytes, asked);
 }
 
-/* Gives the bin a word with a free bit. False: no memory; the bin is left empty, and the reason is
- * the thread's last error. */
+/* Points the bin at a word with a free bit. False: there is no memory; the bin has no span then,
+ * and the thread's last error tells the reason. */
 static sw_always_inline bool refill_bin(sw_cache *cache, uint32_t span_class) {
     uintptr_t doubled = 0;
     uint32_t asked = 0;
@@ -223,12 +228,12 @@ void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t spa
         uintptr_t p = take_hinted(cache, bin, &span);
         if (p != 0) return sw_object_finish(cache, span, (void *)p, size, flags);
         if (sw_word_free(bin->word) != 0) break;
-        /* Other requests have come by sw_refill_quick, or their spans have one word. */
+        /* Other requests have tried this in sw_refill_quick, or their spans have one word. */
         if ((cache->mode != 0 || flags != 0) && sw_refill_next_word(cache, bin)) break;
         if (searched) return sw_object_no_memory();
         if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
         if (sw_likely(refill_bin(cache, span_class))) break;
-        /* The hook of the heap's limit may have freed objects, whose slots are hinted now. */
+        /* The limit hook may have freed objects and so left hints: the loop looks once more. */
     }
     if (sw_likely((cache->mode | flags) == 0))
         return sw_template_pop(bin, sw_word_free(bin->word), bin->bytes);

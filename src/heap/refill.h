@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an allocation goes on when its bin's word is empty: hints, the span's next word, then the
- * other words, then another span. */
+/* The search of an allocation whose bin's word is empty. It looks at hints, at the span's next
+ * word, at its other words, and then for another span. */
 #ifndef SW_HEAP_REFILL_H
 #define SW_HEAP_REFILL_H
 
 #include "heap/hint.h"
 #include "heap/template.h"
 
-/* An object from wherever there is a free slot. All of the search is decided in this one function.
- * NULL, with errno and the thread's last error: no memory, or the cache has ended. */
+/* Allocates an object in a free slot, wherever there is one. The whole search is in this one
+ * function. NULL: there is no memory, or the cache has ended; errno and the thread's last error
+ * tell which. */
 void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 
-/* What SW_CLASS_OF_SIZE stands for. */
+/* The span class of a request: the given one, or for SW_CLASS_OF_SIZE that of the size. */
 static sw_always_inline uint32_t sw_refill_span_class(const sw_cache *cache, size_t size,
                                                       uint32_t span_class) {
     return span_class != SW_CLASS_OF_SIZE
@@ -19,10 +20,9 @@ static sw_always_inline uint32_t sw_refill_span_class(const sw_cache *cache, siz
                : sw_span_class_of(cache->small_map[(size + 7) >> 3], true);
 }
 
-/* Points the bin at its span's next word: the current one, which was empty, if slots of it have
- * been freed meanwhile, else the one behind it. False: neither has a free slot, or one of them is
- * the last word, which has padding, or other threads have freed into it; then sw_refill_alloc looks
- * closer. */
+/* Points the bin at its span's next word: at the current one, if slots of it have been freed since
+ * it was empty, else at the one behind it. False: that word has no free slot, has padding, or has
+ * remote bits; then sw_refill_alloc must look at all words. */
 static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL) return false;
@@ -42,8 +42,8 @@ static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *
     return true;
 }
 
-/* What the cache's heap, which is plain, most often has: the slot of the newest hint, or one of the
- * span's next word. */
+/* Allocates from what a cache of a plain heap has most often: the slot of the newest hint, or a
+ * slot of the span's next word. Everything else goes on in sw_refill_alloc. */
 static sw_always_inline void *sw_refill_quick(sw_cache *cache, size_t size, unsigned flags,
                                               uint32_t span_class) {
     span_class = sw_refill_span_class(cache, size, span_class);

@@ -6,16 +6,16 @@
 
 #include "base/assert.h"
 
-enum { SPARE_MAX = 256 }; /* records that wait for a thread: about 1 MiB is resident */
+enum { SPARE_MAX = 256 }; /* records that wait for a thread; about 1 MiB of them is resident */
 
 sw_tls_fast sw_thread *sw_tls_thread;
 
 static sw_os_lock registry_lock;
 static sw_thread *threads;
-static sw_thread *spare_threads; /* records of threads that have ended */
+static sw_thread *spare_threads; /* records of threads that have ended, for new threads */
 static uint32_t spare_count;
 static sw_heap *heaps[SW_HEAPS_MAX]; /* by index; NULL: free */
-static uint32_t heap_ids = 1;        /* given out so far; 1 is kept for the default heap */
+static uint32_t heap_ids = 1;        /* the last id given out; 1 is that of the default heap */
 
 /* --- heaps ------------------------------------------------------------------------------------ */
 
@@ -39,7 +39,7 @@ void sw_registry_remove(sw_heap *heap) {
         if (heap->index < thread->used)
             __atomic_store_n(&thread->caches[heap->index], NULL, __ATOMIC_RELEASE);
     heaps[heap->index] = NULL;
-    while (heap->closing != 0) { /* a thread that exits will let go of its cache soon */
+    while (heap->closing != 0) { /* waits for exiting threads that are closing their caches */
         sw_os_lock_release(&registry_lock);
         sw_os_lock_acquire(&registry_lock);
     }
@@ -49,8 +49,8 @@ void sw_registry_remove(sw_heap *heap) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* A record with an empty table, in no list; NULL: no memory. A record that a forked child inherits
- * of its parent's other threads still names their caches. */
+/* Takes a record that is in no list, and empties its table; NULL: no memory. A spare record may
+ * still name caches: in a forked child, those of the parent's other threads. */
 static sw_thread *take_record(void) {
     sw_os_lock_acquire(&registry_lock);
     sw_thread *thread = spare_threads;
@@ -77,7 +77,8 @@ sw_thread *sw_registry_enter(void) {
     return thread;
 }
 
-/* Under the registry's lock. False: enough records wait already. */
+/* Under the registry's lock: keeps a record for a new thread. False: enough records wait
+ * already. */
 static bool keep_record(sw_thread *thread) {
     if (spare_count >= SPARE_MAX) return false;
     thread->next = spare_threads;
@@ -130,7 +131,8 @@ void sw_registry_each_heap(void (*fn)(sw_heap *)) {
         if (heaps[i] != NULL) fn(heaps[i]);
 }
 
-/* The records are chained as they are, so that the child copies no page for them. */
+/* Makes the records of all threads but this one spare. Their list is linked in front of the spare
+ * ones as it is, so that hardly any page of them is copied in the child. */
 static void recover_threads(void) {
     sw_thread *own = sw_tls_thread, **link = &threads;
     if (own != NULL) {

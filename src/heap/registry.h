@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry: the heaps that live, and the records of the threads that use them. Its lock is the
- * outermost. A thread reads its own record without it. */
+/* The registry: the heaps that live, and the records of the threads that use them. Only the lock of
+ * the default heap (default_heap.h) is taken before the registry's. A thread reads its own record
+ * without a lock. */
 #ifndef SW_HEAP_REGISTRY_H
 #define SW_HEAP_REGISTRY_H
 
 #include "heap/cache.h"
 
-/* A thread's caches: a mapping of its own, of which most threads touch the first page only. Links are
- * written under the registry's lock, entries by the thread, too, and by whoever destroys a heap.
+/* The record of a thread with its caches. It is a mapping of its own, of which most threads touch
+ * only the first page. `next`, `back` and `used` are written under the registry's lock. The thread
+ * writes entries without it; a thread that destroys a heap clears entries of others under it.
  *   used <= SW_HEAPS_MAX;  caches[used] == NULL;  *back == the record, and next->back == &next */
 typedef struct sw_thread {
-    struct sw_thread *next, **back; /* back: of a thread that lives */
-    size_t used;                    /* the entries behind are NULL, and have never been written */
-    /* By heap index; the last entry is that of heaps that were destroyed, and is never written. */
+    struct sw_thread *next, **back; /* links of its list; only living threads have `back` */
+    size_t used;                    /* entries from here on are NULL and were never written */
+    /* By heap index. The last entry is for heaps that were destroyed; it is always NULL. */
     sw_cache *caches[SW_HEAPS_MAX + 1];
 } sw_thread;
 
-extern sw_tls_fast sw_thread *sw_tls_thread; /* NULL: the thread has none yet, or no more */
+extern sw_tls_fast sw_thread *sw_tls_thread; /* NULL: the thread has none yet, or has ended */
 
-/* Of a thread that lives, under the registry's lock: the rule that does not hold, or NULL
- * (base/assert.h). */
+/* Checks the record of a thread that lives, under the registry's lock. Returns the rule that does
+ * not hold, or NULL (base/assert.h). */
 const char *sw_thread_check(const sw_thread *thread);
 
 /* This thread's cache of the heap with that index; NULL: it has none. */
@@ -41,15 +43,17 @@ void sw_registry_remove(sw_heap *heap);
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* A record with an empty table, of a thread that lives from now on; NULL: no memory. */
+/* Makes a record with an empty table for the calling thread, and lists it as living; NULL: no
+ * memory. */
 sw_thread *sw_registry_enter(void);
-/* Its thread ends, and has no cache any more. The record waits for another thread, or goes. */
+/* Takes the record of a thread that ends and has no cache any more; it is kept for another thread,
+ * or given back to the system. */
 void sw_registry_leave(sw_thread *thread);
-/* Before entry `index` of the caller's table is written: whoever destroys a heap looks at the
- * entries in use. */
+/* Must be called before entry `index` of the caller's table is written, because a thread that
+ * destroys a heap looks only at the entries below `used`. */
 void sw_registry_use_entry(sw_thread *thread, uint32_t index);
-/* Takes cache i out of the table of a thread that ends; NULL: there is none. The heap can not be
- * destroyed until sw_registry_release_heap. */
+/* Takes cache i out of the table of a thread that ends; NULL: there is none. Its heap is not
+ * destroyed before sw_registry_release_heap is called. */
 sw_cache *sw_registry_take_cache(sw_thread *thread, size_t i);
 void sw_registry_release_heap(sw_heap *heap);
 
@@ -57,10 +61,10 @@ void sw_registry_release_heap(sw_heap *heap);
 
 void sw_registry_lock(void);
 void sw_registry_unlock(void);
-/* Calls fn with each heap. Under the lock, or where no other thread is. */
+/* Calls fn with each heap. The caller holds the lock, or there is no other thread. */
 void sw_registry_each_heap(void (*fn)(sw_heap *));
-/* In the child: the lock is free, and the records of the threads that the child does not have wait
- * for its next ones. */
+/* In the child: sets the lock free, and keeps the records of threads that the child does not have
+ * for its next threads. */
 void sw_registry_recover(void);
 
 #endif

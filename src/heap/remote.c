@@ -24,9 +24,10 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
         !__atomic_compare_exchange_n(head, &top, node, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 
-/* Under the heap's lock: whether a span that was seen without owner is in a central list, where it may be drained.
- * One that was freed into twice at once may lie on a shelf or be kept, whence a cache takes it without the lock. If
- * one is just taking it, or has it since the owner was looked at, it is not. */
+/* Under the heap's lock: whether a span that was seen without owner is in a central list, where it
+ * may be drained. If two threads freed an object of it at once, the span may lie on a shelf or be
+ * kept; then it is moved to the list of full ones. False: a cache is just taking the span, or has
+ * taken it since the owner was read. */
 static bool is_listed(sw_heap *heap, sw_span *span) {
     switch (sw_span_state_seen(span)) {
     case SW_SPAN_SHELVED: return sw_span_shelf_remove(heap, span);
@@ -38,14 +39,14 @@ static bool is_listed(sw_heap *heap, sw_span *span) {
     }
 }
 
-/* Drains a popped half if nobody owns its span. Returns the owner, if there is one. A cache that is taking
- * it has it in a moment. */
+/* Drains a popped half if no cache owns its span, and then returns NULL; else returns the owner. If
+ * a cache is just taking the span, it waits until that cache is the owner. */
 static sw_cache *drain_unowned(sw_heap *heap, sw_span *span, uint32_t half, uintptr_t *doubled) {
     sw_cache *owner;
     bool drained = false;
     do {
         sw_os_lock_acquire(&heap->lock);
-        owner = sw_span_owner(span); /* some cache may have adopted it meanwhile */
+        owner = sw_span_owner(span); /* a cache may have adopted the span meanwhile */
         if (owner == NULL && is_listed(heap, span)) {
             sw_central_drain(heap, span, half, doubled);
             drained = true;
@@ -55,7 +56,8 @@ static sw_cache *drain_unowned(sw_heap *heap, sw_span *span, uint32_t half, uint
     return owner;
 }
 
-/* One popped half. The span may have changed hands since it was announced. */
+/* Drains one popped half. The owner of the span may have changed since the half was announced; then
+ * the half is announced to the new owner. */
 static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_owner,
                       uintptr_t *doubled) {
     sw_heap *heap = cache->heap;
@@ -72,7 +74,7 @@ static void drain_one(sw_cache *cache, sw_span *span, uint32_t half, bool as_own
     sw_cache_emptied(cache, span);
 }
 
-/* Puts a popped chain back on the stack, whose order it reverses. */
+/* Puts a popped chain back on the stack, in reverse order. */
 static void put_back(sw_cache *cache, uint32_t node) {
     sw_space *space = cache->heap->space;
     while (node != 0) {
@@ -83,8 +85,8 @@ static void put_back(sw_cache *cache, uint32_t node) {
     }
 }
 
-/* Whether at least half of the half's words are announced. Until then some thread is most likely
- * still freeing into it. */
+/* Whether at least half of the words of the half span are announced. Until then some thread is most
+ * likely still freeing into it. */
 static bool is_settled(sw_space *space, const sw_span *span, uint32_t half) {
     if (sw_span_has_single_word(span)) return true;
     uint32_t words = sw_span_word_count(span) - half * 64;
@@ -93,27 +95,28 @@ static bool is_settled(sw_space *space, const sw_span *span, uint32_t half) {
     return 2 * sw_popcount(announced) >= (words < 64 ? words : 64);
 }
 
-/* Whether the owner leaves the half alone for now. A half that is no longer this cache's must not
- * wait here: it goes on to its owner. */
+/* Whether the half may wait on the stack for more frees. If the cache does not own the span any
+ * more, it may not: it must be announced to its owner. */
 static bool may_wait(const sw_cache *cache, const sw_span *span, uint32_t half) {
     return sw_span_owner(span) == cache && !is_settled(cache->heap->space, span, half);
 }
 
-/* as_owner: the caller is the thread that the cache belongs to. Other threads empty only the stack
- * of a closed cache. waiting: so many halves that are not settled may stay on the stack. */
+/* Pops all halves and drains them. as_owner: the calling thread is the one that the cache belongs
+ * to; other threads may only empty the stack of a closed cache. waiting: how many halves that are
+ * not settled may stay on the stack. */
 static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
-    uint32_t left = 0; /* the chain of those that wait. In the end they are back in their order, so
+    uint32_t left = 0; /* the chain of halves that wait. In the end they are back in their order, so
                         * that the oldest are drained when too many wait */
     if (node != 0) sw_verify_note(cache->heap, SW_VERIFY_DRAIN);
-    sw_verify_hold(); /* the popped chain */
+    sw_verify_hold(); /* the popped chain is in no stack, so verification would fail */
     while (node != 0) {
         sw_span *span = sw_space_span(space, node / 2);
         uint32_t half = node % 2;
         uintptr_t doubled;
         uint32_t *link = &sw_space_cold(space, span)->remote_next[half], popped = node;
-        node = *link; /* before it is announced again */
+        node = *link; /* is read before the half is announced again, which changes the link */
         if (waiting > 0 && may_wait(cache, span, half)) {
             *link = left;
             left = popped;
@@ -122,7 +125,7 @@ static void drain_stack(sw_cache *cache, bool as_owner, uint32_t waiting) {
         }
         drain_one(cache, span, half, as_owner, &doubled);
         if (doubled == 0) continue;
-        put_back(cache, node); /* the program's handler may leave by longjmp */
+        put_back(cache, node); /* because the program's fault handler may leave by longjmp */
         put_back(cache, left);
         left = 0;
         sw_verify_unhold();
@@ -141,8 +144,9 @@ void sw_remote_drain_settled(sw_cache *cache) { drain_stack(cache, true, WAITING
 
 void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false, 0); }
 
-/* A cache that closes looks at its stack after it has set `closed`; an announcer looks at `closed`
- * after its push. So one of them sees the other, and the span is not forgotten. */
+/* A cache that closes looks at its stack after it has set `closed`, and an announcer looks at
+ * `closed` after its push. So at least one of them sees what the other has done, and drains the
+ * half. */
 void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     push_remote(owner, owner->heap->space, span, half);
     if (sw_unlikely(__atomic_load_n(&owner->cold->closed, __ATOMIC_SEQ_CST) != 0))

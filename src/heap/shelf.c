@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelves are cleared here; the paths of large objects inline the rest (shelf.h). */
+/* Clearing shelves. The other functions of shelves are in line in the paths of large objects
+ * (shelf.h). */
 #include "heap/shelf.h"
 
 #include "heap/central.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelves: where caches put freed large objects.
+/* Shelves: places where caches put freed large objects.
  *
- * A freed large object of up to 1 MiB may stay as it is, record, pages and page map, for the
- * cache's next request of as many pages. For each power of two of pages a cache has two shelves. A
- * shelf is reserved for the kind of object that was last asked for in vain, and the next free of
- * such an object puts it there. So whatever lies on a shelf has been asked for, and a thread that only
- * frees keeps nothing.
+ * A freed large object of up to 1 MiB may stay as it is, with its record, pages and page-map
+ * entries, for the cache's next request of as many pages. For each power of two of pages a cache
+ * has two shelves. A request for a kind of object (pages, with or without pointers) that finds none
+ * reserves a shelf for the kind, and the next free of such an object puts it there. So every object
+ * on a shelf is of a kind that was requested, and a thread that only frees keeps nothing.
  *
- * Only the cache's thread puts objects on a shelf. Whoever takes one from it, that thread or, under
- * the heap's lock, somebody who wants the pages, does so by an atomic exchange. */
+ * Only the cache's thread puts objects on a shelf. That thread, or under the heap's lock a thread
+ * that needs the pages, takes an object from a shelf by an atomic exchange. */
 #ifndef SW_HEAP_SHELF_H
 #define SW_HEAP_SHELF_H
 
@@ -18,13 +18,13 @@
 
 enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 
-/* What a reserved shelf holds: the kind of object it is for, plus the id of the one that
- * lies there. */
+/* The kind of object that a shelf is reserved for. The shelf's entry is the kind plus the span id
+ * of the object that lies there, or plus 0 if none does. */
 static sw_always_inline uint64_t sw_shelf_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }
-/* The first of the SW_LARGE_WAYS shelves of objects of so many pages: the logarithm of the pages,
- * rounded up, tells which. */
+/* The index of the first of the SW_LARGE_WAYS shelves for objects of so many pages: the logarithm
+ * of the pages, rounded up, times SW_LARGE_WAYS. */
 static sw_always_inline uint32_t sw_shelf_index(uint32_t pages) {
     return sw_log2_floor(2 * (uint64_t)pages - 1) * SW_LARGE_WAYS;
 }
@@ -33,7 +33,7 @@ static sw_always_inline uint32_t sw_shelf_max_pages(const sw_table *table) {
     return (uint32_t)SW_SHELF_MAX_BYTES >> table->page_shift;
 }
 
-/* Takes an object of the kind off a shelf: its span id, 0 if there is none. */
+/* Takes an object of the kind from a shelf and returns its span id; 0: there is none. */
 static sw_always_inline uint64_t sw_shelf_take(sw_cache *cache, uint32_t pages, uint64_t kind) {
     uint64_t *shelf = &cache->cold->shelves[sw_shelf_index(pages)];
     for (int way = 0; way < SW_LARGE_WAYS; way++, shelf++) {
@@ -45,7 +45,7 @@ static sw_always_inline uint64_t sw_shelf_take(sw_cache *cache, uint32_t pages, 
     return 0;
 }
 
-/* The empty shelf that is reserved for the kind; NULL: none is. */
+/* The empty shelf that is reserved for the kind; NULL: there is none. */
 static sw_always_inline uint64_t *sw_shelf_reserved(struct sw_cache_cold *cold, uint32_t pages,
                                                     uint64_t kind) {
     uint64_t *shelf = &cold->shelves[sw_shelf_index(pages)];
@@ -59,10 +59,10 @@ static inline sw_span *sw_shelf_object(const sw_heap *heap, uint64_t entry) {
     return (uint32_t)entry == 0 ? NULL : sw_space_span(heap->space, (uint32_t)entry);
 }
 
-/* A request for the kind was in vain: reserves a shelf for it, so that the next free of such an
- * object finds one. Returns what the shelf held; NULL: nothing. A shelf that is reserved for the
- * kind already, and whose object is in use, stays; else the unused one of the two is taken, or each
- * in turn. */
+/* Reserves a shelf for a kind of which a request found no object, so that the next free of such an
+ * object finds the shelf. Returns the object that lay there; NULL: none. If one of the two shelves
+ * is reserved for the kind and empty, because its object is in use, the other one is taken; else a
+ * shelf that was never reserved, or each of the two in turn. */
 static inline sw_span *sw_shelf_reserve(sw_cache *cache, uint32_t pages, bool noscan) {
     struct sw_cache_cold *cold = cache->cold;
     uint64_t *shelves = &cold->shelves[sw_shelf_index(pages)];
@@ -80,7 +80,7 @@ static inline sw_span *sw_shelf_reserve(sw_cache *cache, uint32_t pages, bool no
 
 /* --- under the heap's lock -------------------------------------------------------------------- */
 
-/* A large object that does not live becomes free pages. */
+/* Makes free pages of a large object that does not live. */
 static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
@@ -90,11 +90,12 @@ static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
     sw_verify_note(heap, SW_VERIFY_RELEASE);
 }
 
-/* So does what the cache has on its shelves; what every open cache has there, and the spans that are kept for
- * the next thread (central.h). */
+/* sw_shelf_clear makes free pages of the objects and spans on the shelves of a cache;
+ * sw_shelf_clear_all does so for every open cache, and for the spans that are kept for the next
+ * thread (central.h). */
 void sw_shelf_clear(sw_cache *cache);
 void sw_shelf_clear_all(sw_heap *heap);
-/* False: most likely there is nothing of all that. */
+/* False: most likely every shelf is empty and no span is kept. */
 static inline bool sw_shelf_is_used(const sw_heap *heap) {
     return __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0 ||
            sw_heap_kept_pages(heap) != 0;

@@ -11,7 +11,8 @@ _Static_assert(SW_SPAN_SHELVES == 2 * 8 + 2 * 4 + (SW_SPAN_SHELF_PAGES - 4) * 2,
 
 /* --- putting ---------------------------------------------------------------------------------- */
 
-/* Where the placement policy chooses pages, spans are made afresh. */
+/* Whether the span may go on a shelf. Under a placement policy other than LIFO none may, because
+ * there the policy decides where the next span lies. */
 static bool may_shelve(const sw_heap *heap, const sw_span *span) {
     return sw_span_has_single_word(span) && (heap->mode & SW_MODE_COLLECTED) == 0 &&
            heap->options.placement == SW_PLACE_LIFO &&
@@ -39,7 +40,8 @@ bool sw_span_shelf_put(sw_cache *cache, sw_span *span) {
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-/* The span that was put there last, more or less: the highest shelf that is in use. */
+/* Takes the span on the highest shelf of the length that is not empty: as spans fill shelves from
+ * the lowest on, it is most often the one that was put there last. NULL: all are empty. */
 static sw_span *take_highest(sw_cache *cache, uint32_t pages) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t count, first = sw_span_shelf_first(pages, &count);
@@ -52,8 +54,8 @@ static sw_span *take_highest(sw_cache *cache, uint32_t pages) {
     return NULL;
 }
 
-/* An idle span becomes one of the class, with as many pages as it has. slack: its array from now on; NULL: the
- * heap is not tracked. */
+/* Makes an idle span one of the class; its pages stay. `slack` is its slack array from now on;
+ * NULL: the heap is not tracked. */
 static void init(sw_heap *heap, sw_span *span, uint32_t span_class, uint32_t pages, void *slack) {
     const sw_class *cls = &heap->table->classes[span_class / 2];
     uint32_t slots = sw_class_slots(cls, pages, heap->table->page_shift);
@@ -63,9 +65,10 @@ static void init(sw_heap *heap, sw_span *span, uint32_t span_class, uint32_t pag
     if (slack != NULL) sw_space_cold(heap->space, span)->slack = slack;
 }
 
-/* Makes the span one of the class. As long as it is neither, the page map says that it was released:
- * then no cache makes it its hazard; and a cache whose hazard is gone has set its bit, which is looked
- * at last. False: a free that races with another one is looking at the span. */
+/* Makes the idle span one of the class. While its record is being changed the page map says that
+ * the span was released. After that no cache makes it its hazard, and a cache that has cleared its
+ * hazard has set the bit of its free before, so the bits are looked at last. False: a second free
+ * of one of its objects is under way, and the span stays of its old class. */
 static bool turn(sw_cache *cache, sw_span *span, uint32_t span_class, void *slack) {
     sw_heap *heap = cache->heap;
     sw_space *space = heap->space;
@@ -81,8 +84,9 @@ static bool turn(sw_cache *cache, sw_span *span, uint32_t span_class, void *slac
     return idle;
 }
 
-/* The same in a tracked heap, where each class has slack arrays of its own length. A fork in between may lose
- * one of the two arrays to the child, and no more. */
+/* The same in a tracked heap, where each class has slack arrays of its own length. If another
+ * thread forks in between, the child may lose the memory of one of the two arrays, and nothing
+ * else. */
 static bool turn_tracked(sw_cache *cache, sw_span *span, uint32_t span_class, uint32_t slots) {
     sw_heap *heap = cache->heap;
     size_t old_bytes = sw_slack_bytes(sw_slot_bytes(heap->table, span), span->slots);
@@ -103,7 +107,7 @@ sw_span *sw_span_shelf_take(sw_cache *cache, uint32_t span_class, uint32_t pages
     sw_heap *heap = cache->heap;
     const sw_class *cls = &heap->table->classes[span_class / 2];
     if (pages > SW_SPAN_SHELF_PAGES) return NULL;
-    if ((pages << heap->table->page_shift) / 65 >= cls->size) return NULL; /* more than a word */
+    if ((pages << heap->table->page_shift) / 65 >= cls->size) return NULL; /* over 64 slots */
     uint32_t slots = sw_class_slots(cls, pages, heap->table->page_shift);
     if (sw_words_bytes(cls->size, slots) != 0) return NULL;
     sw_span *span = take_highest(cache, pages);
@@ -120,7 +124,7 @@ sw_span *sw_span_shelf_take(sw_cache *cache, uint32_t span_class, uint32_t pages
 
 /* --- clearing --------------------------------------------------------------------------------- */
 
-/* Shelves [first, end). */
+/* Gives up the spans on the shelves [first, end). */
 static void clear(sw_cache *cache, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         uint32_t *shelf = &cache->cold->span_shelves[i];
@@ -140,7 +144,8 @@ void sw_span_shelf_shrink(sw_cache *cache, uint32_t pages) {
 
 void sw_span_shelf_clear(sw_cache *cache) { clear(cache, 0, SW_SPAN_SHELVES); }
 
-/* Whether the cache had the span on a shelf of that length, and no longer has. */
+/* Takes the span from the shelf of the cache on which it lies. False: it lies on none of that
+ * length. */
 static bool take_this(sw_cache *cache, uint32_t id, uint32_t pages) {
     uint32_t count, first = sw_span_shelf_first(pages, &count);
     for (uint32_t i = first; i < first + count; i++) {

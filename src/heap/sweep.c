@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dead slots go back to whoever owns their span: the caller, nobody, or another cache. */
+/* Dead slots go back to the owner of their span: to the caller's cache, to another cache, or to the
+ * heap. */
 #include "heap/sweep.h"
 
 #include "heap/central.h"
@@ -16,7 +17,7 @@ static sw_swept sweep_large(sw_heap *heap, sw_span *span, const uint64_t *marks)
     return (sw_swept){.freed = 1};
 }
 
-/* A span of the caller's. */
+/* Sweeps a span of the caller's cache. */
 static sw_swept sweep_own(sw_cache *cache, sw_span *span, const uint64_t *marks) {
     sw_swept swept = sw_span_sweep(span, marks);
     if (swept.freed == 0) return swept;
@@ -25,7 +26,8 @@ static sw_swept sweep_own(sw_cache *cache, sw_span *span, const uint64_t *marks)
     return swept;
 }
 
-/* A span of another cache: as the frees of another thread, 64 slots at a time. */
+/* Sweeps a span of another cache: sets remote bits, as frees by another thread do, 64 slots at a
+ * time. */
 static sw_swept sweep_remote(sw_heap *heap, sw_span *span, const uint64_t *marks) {
     sw_swept swept = {0};
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {

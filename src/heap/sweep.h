@@ -5,9 +5,9 @@
 
 #include "heap/heap.h"
 
-/* Frees each slot of the span that is allocated and whose bit in `marks` (a word for 64 slots; bit 0 for a large
- * object) is clear. cache: the calling thread's. Whoever owns the span gets the slots back as if each had
- * been freed by this thread. No lock is held. */
+/* Frees each slot of the span that is allocated and whose bit in `marks` (a word for 64 slots; bit
+ * 0 for a large object) is clear. `cache` is the calling thread's. The owner of the span gets the
+ * slots back as if this thread had freed each of them. No lock is held. */
 sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks);
 /* The same under the heap's lock, of a large object or of a span that nobody owns. */
 sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks);

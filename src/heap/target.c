@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The look-up of any pointer. */
+/* Looking any pointer up (target.h). */
 #include "heap/target.h"
 
 #include "base/fail.h"
@@ -9,7 +9,8 @@ static sw_target bad(sw_misuse misuse, sw_span *span) {
     return (sw_target){.misuse = misuse, .span = span};
 }
 
-/* A live object of a collected heap may have been freed, and wait for the sweep. */
+/* In a collected heap an allocated object may be one that the program has freed and that waits for
+ * the sweep: then it is a double free. */
 static sw_target found(const sw_heap *heap, sw_target target) {
     if (sw_heap_is_collected(heap) && target.misuse == SW_MISUSE_NONE &&
         heap->hooks->waits(heap, target.span, target.slot))
@@ -35,7 +36,7 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     if (id == SW_SPAN_RELEASED) return bad(SW_MISUSE_DOUBLE_FREE, NULL);
     sw_span *span = sw_space_span(heap->space, id);
     const sw_heap *owner = sw_space_cold(heap->space, span)->heap;
-    if (owner != heap) /* none: a free that raced with this one has just given the record up */
+    if (owner != heap) /* NULL: a racing free has just made the record unused */
         return owner == NULL ? bad(SW_MISUSE_DOUBLE_FREE, NULL) : bad(SW_MISUSE_WRONG_HEAP, span);
     if (!sw_span_is_large(span) && sw_span_state_seen(span) != SW_SPAN_SHELVED)
         return found(heap, find_in_slots(span, p));
@@ -46,7 +47,8 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr) {
     return found(heap, target);
 }
 
-/* Most tiny objects begin inside their block. */
+/* Most tiny objects begin in the middle of their block, which the look-up calls
+ * SW_MISUSE_INTERIOR. */
 bool sw_target_is_shared(const sw_heap *heap, const sw_target *target) {
     return (heap->mode & SW_MODE_TINY) != 0 &&
            (target->misuse == SW_MISUSE_NONE || target->misuse == SW_MISUSE_INTERIOR) &&

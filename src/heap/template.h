@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The templates of allocation and free. Always inlined with constants, the allocation template
- * becomes the specialised paths of src/gen/paths_*.c; with run-time values, the generic path of
- * alloc.c.
+/* The templates of allocation and free: functions that are always inlined. With constants as
+ * arguments the allocation template becomes the specialised paths of src/gen/paths_*.c; with values
+ * known at run time only, it becomes the generic path of alloc.c.
  *
- * Specialised paths serve only plain heaps (sw_heap.mode is 0) whose table is the one that the
- * constants come from.
+ * Specialised paths serve only plain heaps (sw_heap.mode is 0) with the table whose constants were
+ * used.
  */
 #ifndef SW_HEAP_TEMPLATE_H
 #define SW_HEAP_TEMPLATE_H
@@ -16,21 +16,21 @@
 
 enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 
-/* Takes the slot of the lowest set bit; bits is the word's content, not 0. */
+/* Takes the slot of the lowest set bit; `bits` is the word's field `free`, and is not 0. */
 static sw_always_inline void *sw_template_pop(sw_cache_bin *bin, uint64_t bits, uint32_t bytes) {
     sw_word_set_free(bin->word, bits & (bits - 1));
-    return (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots: below 4 GiB */
+    return (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots have less than 4 GiB */
 }
 
-/* Whether an object must be cleared: one without pointers if the caller asks, one with pointers
- * always; neither if the span can not hold old bytes. */
+/* Whether an object must be cleared: an object with pointers always, another one if the caller asks
+ * for it, and neither if the span has no old bytes. */
 static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned flags,
                                                    unsigned kind) {
     return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && span->needzero;
 }
 
-/* Takes the slot that the newest hint names; the bin has one. False: the hint is out of date, or
- * another thread has freed the slot too. */
+/* Takes the slot that the newest hint names; the bin has a hint. False: the hint is out of date, or
+ * another thread has freed the slot as well. */
 static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p) {
     const sw_hint *hint = sw_bin_hints_end(bin) - 1;
     sw_word *word = hint->word;
@@ -39,18 +39,18 @@ static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p
         sw_unlikely((sw_word_remote(word) >> index % 64 & 1) != 0))
         return false;
     sw_word_set_local(word, local);
-    __asm__(""
-            : "+r"(bin)); /* the difference is made in memory: no register keeps the former value */
+    __asm__("" : "+r"(bin)); /* makes the compiler subtract in memory, without another register */
     bin->hinted -= (uint32_t)sizeof *hint;
     *p = (void *)hint->at;
     return true;
 }
 
-/* Functions where inline paths go on. span_class: that of the size, or SW_CLASS_OF_SIZE. */
+/* The functions in which inline paths go on. span_class: that of the size, or SW_CLASS_OF_SIZE. */
 typedef void *sw_alloc_slow_fn(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 typedef void sw_free_slow_fn(sw_cache *cache, void *ptr, const char *op);
 
-/* Bytes of an object, whatever type it had. No alignment beyond a slot's is needed. */
+/* Types for writing an object's bytes, whatever type it had, at the alignment that every slot
+ * has. */
 typedef uint64_t sw_eight __attribute__((may_alias));
 typedef uint64_t sw_pair __attribute__((vector_size(16), aligned(8), may_alias));
 
@@ -58,7 +58,8 @@ static sw_always_inline void sw_template_clear_pair(char *p) {
     *(sw_pair *)(void *)p = (sw_pair){0, 0};
 }
 
-/* Clears 8 .. 128 bytes by stores that overlap in the middle. A call of memset costs more. */
+/* Clears 8 .. 128 bytes by stores that overlap in the middle, which is faster than a call of
+ * memset. */
 static sw_always_inline void *sw_template_clear_short(char *p, uint32_t bytes) {
     char *end = p + bytes;
     if (bytes <= 16) {
@@ -85,13 +86,13 @@ static sw_always_inline void *sw_template_clear(void *p, uint32_t bytes) {
     return bytes <= SW_TEMPLATE_SHORT ? sw_template_clear_short(p, bytes) : memset(p, 0, bytes);
 }
 
-/* A small object of a plain heap, from the bin of its class, which is known at run time only.
- * flags: 0 or SW_ZERO. A short slot is cleared without looking whether it is clean, because that is
- * as quick. */
+/* Allocates a small object of a plain heap from the bin of its class, which is known at run time
+ * only. flags: 0 or SW_ZERO. A short slot is cleared even if it is clean, because looking would
+ * take as long. */
 static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_bin *bin, size_t size,
                                                 unsigned flags, uint32_t span_class,
                                                 sw_alloc_slow_fn *slow) {
-    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(bin)); /* kept in one register */
+    if ((flags & SW_ZERO) != 0) __asm__("" : "+r"(bin)); /* keeps `bin` in one register */
     bool hinted = bin->hinted != 0;
     void *p;
     if (hinted) {
@@ -112,9 +113,10 @@ static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const 
     return (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED) ^ (uintptr_t)cache;
 }
 
-/* The free of a slot whose span is known. What leaves a hint (a free into a full span, or every one:
- * heap/hint.h), and what another cache owns, is passed on, so that nothing is looked up twice.
- * slow: where no slot could be freed. */
+/* Frees a slot whose span is known. A free that leaves a hint (one into a full span, or every one
+ * while hints are on: heap/hint.h) and a free into a span of another cache go on in functions that
+ * get the span and the slot, so that nothing is looked up twice. `slow` is called if the slot is
+ * free already. */
 static sw_always_inline void sw_template_free_slot(sw_cache *cache, sw_span *span, uint64_t slot,
                                                    void *ptr, const char *op,
                                                    sw_free_slow_fn *slow) {
@@ -139,7 +141,7 @@ static sw_always_inline void sw_template_free(sw_cache *cache, void *ptr, const 
     }
 }
 
-/* A small object of a class that is known when compiled. */
+/* Allocates a small object of a class that is a constant. */
 static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, unsigned flags,
                                                 uint32_t cls, uint32_t bytes, unsigned kind) {
     uint32_t span_class = sw_span_class_of(cls, kind == SW_TEMPLATE_NOSCAN);
@@ -153,12 +155,12 @@ static sw_always_inline void *sw_template_small(sw_cache *cache, size_t size, un
     return p;
 }
 
-/* Bytes of alignment that a tiny object of this size gets: 8, 4, 2 or 1, as the size allows. */
+/* The alignment in bytes of a tiny object: the largest of 8, 4, 2 and 1 that divides its size. */
 static sw_always_inline uint32_t sw_template_tiny_align(size_t size) {
     return (size & 7) == 0 ? 8 : (size & 3) == 0 ? 4 : (size & 1) == 0 ? 2 : 1;
 }
 
-/* Pointer-free objects of 1..15 bytes share 16-byte blocks. */
+/* Allocates an object without pointers of 1..15 bytes; such objects share blocks of 16 bytes. */
 static sw_always_inline void *sw_template_tiny(sw_cache *cache, size_t size, unsigned flags) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t at = (uint32_t)sw_align_up(cold->tiny_used, sw_template_tiny_align(size));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that calls a heap has one record with a table of its caches, indexed by heap
- * (registry.h). The record of a thread that has ended serves the next one, so most births and
- * deaths of threads need no call of the system. */
+/* Each thread that calls a heap has one record with a table of its caches, indexed by heap
+ * (registry.h). The record of a thread that has ended serves the next thread, so most starts and
+ * ends of threads need no system call. */
 #include "heap/thread.h"
 
 #include <errno.h>
@@ -11,17 +11,18 @@
 #include "heap/reclaim.h"
 #include "spanwise/fast.h"
 
-/* Threads without a cache of the default heap have this one: it has no heap, no address and no free
- * slot, so every path ends in a slow one, and no fast path has to compare with NULL. */
+/* The cache of threads that have no cache of the default heap. It has no heap, no address and no
+ * free slot, so every fast path takes its slow path, and no fast path has to compare with NULL. */
 enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
 static sw_cache no_cache = {
     .bins = {[0 ... NO_CACHE_BINS - 1] = {.word = &sw_sentinel_word, .base = SW_NO_BASE}}};
 
 _Thread_local SW_FAST_TLS sw_tls_record sw_tls = {.cache = &no_cache};
-static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread ran */
+static _Thread_local SW_FAST_TLS bool tls_ended; /* end_thread has run */
 
-/* Another thread may destroy one of the heaps at the same time, because a thread's exit is no call
- * on the heap that its user could order. True: there was a cache to close. */
+/* Closes the caches of a thread that ends. Another thread may destroy one of their heaps meanwhile:
+ * the user can not order that against the exit of a thread, because the exit is no call on the
+ * heap. True: there was a cache to close. */
 static bool close_caches(sw_thread *thread) {
     bool closed = false;
     sw_tls.cache = &no_cache;
@@ -36,8 +37,8 @@ static bool close_caches(sw_thread *thread) {
     return closed;
 }
 
-/* A cache that closes may find a double free, and the program's handler may use the heap again,
- * which opens another cache: so caches are closed until there is none. */
+/* When a cache closes, a double free may be found, and the program's fault handler may use the heap
+ * again, which opens another cache. So this closes caches until there are none. */
 static void end_thread(void *record) {
     sw_thread *thread = record;
     tls_ended = true;
@@ -51,13 +52,14 @@ static sw_thread *make_thread(void) {
     sw_thread *thread = sw_registry_enter();
     if (thread == NULL) return NULL;
     sw_tls_thread = thread;
-    /* If this is refused, the spans of the thread stay its own after it has ended: they are not
-     * reused, which does no other harm. */
+    /* If the system refuses this, the thread's cache is not closed at its end, and its spans are
+     * not reused. That does no other harm. */
     (void)sw_os_at_thread_exit(SW_OS_EXIT_HEAP, end_thread, thread);
     return thread;
 }
 
-/* After the system has refused memory for a thread's record: whether the heap gave pages back. */
+/* Gives memory of the heap back after the system has refused memory for a thread's record. False:
+ * there was none to give. */
 static bool relieved(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
     bool done = sw_reclaim_for_metadata(heap);
@@ -67,7 +69,7 @@ static bool relieved(sw_heap *heap) {
 
 static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
     if (!sw_heap_check(heap, "heap"))
-        return NULL; /* reported as "heap": no register keeps the name of the call */
+        return NULL; /* the report says "heap", since keeping the call's name takes a register */
     sw_thread *thread = sw_tls_thread;
     if (thread == NULL) thread = make_thread();
     if (thread == NULL && relieved(heap)) thread = make_thread();
@@ -75,7 +77,7 @@ static sw_noinline sw_cache *open_for_thread(sw_heap *heap) {
         sw_fail(SW_NOMEM, "cache", "heap %u: no memory for a thread's record", heap->id);
         return NULL;
     }
-    /* Registering the record may have allocated, where this heap serves malloc. */
+    /* If this heap serves malloc, the registration of the record may have opened the cache. */
     if (thread->caches[heap->index] != NULL) return thread->caches[heap->index];
     sw_cache *cache;
     if (sw_cache_make(heap, SW_CACHE_OF_THREAD, &cache) != SW_OK) return NULL;
@@ -94,8 +96,8 @@ void *sw_thread_no_cache(void) {
     return NULL;
 }
 
-/* The inline paths, which begin at sw_tls.cache, serve plain heaps only. If the default heap is not
- * plain, sw_tls.cache stays the cache without a heap, and every call gets here. */
+/* The inline paths begin at sw_tls.cache and serve plain heaps only. If the default heap is not
+ * plain, sw_tls.cache stays the cache without a heap, and every call comes here. */
 sw_cache *sw_thread_default_cache(void) {
     if (sw_likely(sw_tls.cache->heap != NULL)) return sw_tls.cache;
     sw_heap *heap = sw_heap_default();
@@ -106,8 +108,8 @@ sw_cache *sw_thread_default_cache(void) {
 
 bool sw_thread_has_ended(void) { return sw_unlikely(tls_ended) && sw_tls_thread == NULL; }
 
-/* At load time, before there are threads: registering allocates in some C libraries, so it must not
- * happen under a lock of ours. A refusal leaves only the children of multi-threaded parents
- * unprotected. (It stands here, because a static library's fork.c is linked only where it is
- * called.) */
+/* Registers the fork handlers when the library is loaded, before there are threads. In some C
+ * libraries the registration allocates, so it must not happen under a lock of ours. If it is
+ * refused, only children of multi-threaded parents are unprotected. (The constructor is in this
+ * file because the fork.o of a static library is linked only if something calls it.) */
 __attribute__((constructor)) static void register_fork(void) { sw_fork_register(); }

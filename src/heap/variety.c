@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The account of changes of class, and which paths follow from it (variety.h). */
+/* The account of changes of class, and the choice of paths by it (variety.h). */
 #include "heap/variety.h"
 
 void sw_variety_reset(sw_cache *cache) {

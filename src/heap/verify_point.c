@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/verify_point.h"
 
-static sw_verify_fn *verify; /* atomic; NULL: nobody verifies */
+static sw_verify_fn *verify; /* atomic; NULL: no function was installed */
 
 static sw_tls_fast struct {
     sw_heap *heap;    /* the heap that `noted` is about */
-    uint32_t noted;   /* a bit for each sw_verify_event that nobody has answered yet */
-    uint32_t holders; /* 0: the calling thread has no part of a heap in its hands */
+    uint32_t noted;   /* a bit for each sw_verify_event that was noted and not answered yet */
+    uint32_t holders; /* calls of sw_verify_hold that sw_verify_unhold has not ended yet */
 } own;
 
 void sw_verify_install(sw_verify_fn *fn) { __atomic_store_n(&verify, fn, __ATOMIC_RELEASE); }
@@ -46,7 +46,7 @@ void sw_verify_leave(sw_heap *heap) {
     sw_os_lock_release(&heap->lock);
 }
 
-/* The child has one thread, whatever its parent had. */
+/* In the child every heap is quiet, because there is one thread only. */
 void sw_verify_forked(sw_heap *heap) {
     own.noted = 0;
     if (own.holders != 0) return;
