@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counts are those that a runner keeps (spanwise/replay.h).
+/* The accounts of a tracked heap (account.h). They have the same counts as a runner
+ * (spanwise/replay.h).
  *
- * A heap is at its peak of live requested bytes until the next object is freed or resized. The
- * ledger of the peak is taken just before that, if live bytes are the most so far and 1/32 more
- * than at the ledger before. A ledger walks over the whole heap; by that rule the walks over a
- * growing heap cost together about 32 times the last one. With one thread the ledger is exact; with
- * several the others may be in the middle of a call.
+ * A peak of live requested bytes lasts until the next object is freed or resized. So a ledger of
+ * the peak is taken just before a free or a reallocation, if live bytes are the most so far and
+ * over 1/32 more than at the ledger before. Each ledger is a walk over the whole heap; because of
+ * the 1/32, all walks over a growing heap together take about 32 times as long as the last one.
+ * With one thread the ledger is exact; with several, other threads may be in the middle of a call.
  */
 #include "malloc/account.h"
 
@@ -55,7 +56,7 @@ bool face_take_ledger(sw_heap *heap, face_ledger *out) {
     return true;
 }
 
-/* After each call, with the lock held. */
+/* Counts a call and updates the peaks; the account's lock is held. */
 static void note_heights(const sw_heap *heap) {
     face_counts *c = &counts;
     c->ops++;

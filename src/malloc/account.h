@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts of a tracked heap, whose every call goes through slow.c: the counts of its calls and
- * bytes, and its ledger at the peak. account.c tells how the peak is caught. */
+/* The accounts of a tracked heap: the counts of its calls and bytes, and its ledger at the peak.
+ * Every call on such a heap goes through slow.c, which calls the functions here. account.c tells
+ * when the ledger of the peak is taken. */
 #ifndef SW_MALLOC_ACCOUNT_H
 #define SW_MALLOC_ACCOUNT_H
 
@@ -30,7 +31,7 @@ enum { FACE_CLASSES_MAX = 256 };
  *   row_count <= FACE_CLASSES_MAX;  and the rules of sum, where the ledger was taken */
 typedef struct face_ledger {
     sw_ledger sum;
-    sw_ledger touched; /* what is resident of it; zeroed where the system does not tell */
+    sw_ledger touched; /* the resident part of `sum`; zeroed if the system does not tell it */
     sw_ledger_class rows[FACE_CLASSES_MAX];
     uint64_t ops;       /* calls before it was taken (face_counts.ops); 0 in an untracked heap */
     uint32_t row_count; /* 0: the ledger was not taken */
@@ -40,9 +41,9 @@ const char *face_ledger_check(const face_ledger *ledger);
 
 /* The requested size of a live object of ours; false for any other pointer. */
 bool face_requested(sw_heap *heap, const void *ptr, uint64_t *bytes);
-/* After each call: counts it. done: it succeeded; bytes: the requested size. Before a free or a
- * reallocation face_before_shrink is called, because what the heap holds at a peak can be seen
- * until then, and no longer. */
+/* Each of these functions is called after a call on the heap, and counts it. done: the call
+ * succeeded; bytes: the requested size. face_before_shrink is called before a free or a
+ * reallocation, because that ends a peak: it takes the ledger of the peak if one is due. */
 void face_account_alloc(sw_heap *heap, bool done, uint64_t bytes);
 void face_before_shrink(sw_heap *heap);
 void face_account_free(sw_heap *heap, uint64_t bytes);
@@ -50,17 +51,19 @@ void face_account_realloc(sw_heap *heap, bool done, uint64_t old_bytes, uint64_t
 /* The ledger of this moment. False: no memory for it. */
 bool face_take_ledger(sw_heap *heap, face_ledger *out);
 face_counts face_read_counts(sw_heap *heap);
-/* The ledger of the peak: of a moment at which live bytes were the most so far, and at most 1/32
- * below the most that there ever were. NULL: there was none, for want of objects or of memory. */
+/* The ledger of the peak: of a moment at which live bytes were the most so far, and which the
+ * highest peak exceeds by at most 1/32. NULL: none was taken, because no object was ever live or
+ * memory was lacking. */
 const face_ledger *face_peak_ledger(sw_heap *heap);
 
 /* Around a fork the account's lock is held; in the child it is reset. */
 void face_account_lock(void);
 void face_account_unlock(void);
 void face_account_reset(void);
-/* True once the heap's lock and the account's are both seen free; false when one of them stays held
- * for some milliseconds. At the end of a process nobody may wait for a lock that the interrupted
- * thread itself holds, or a thread that is no more. */
+/* True once the heap's lock and the account's have both been seen free; false if one of them stays
+ * held for some milliseconds. At the end of a process its last code must not wait for such a lock
+ * without a bound: the thread that it interrupted may hold it, or a thread that does not run any
+ * more. */
 bool face_locks_are_idle(const sw_heap *heap);
 
 #endif

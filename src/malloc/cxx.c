@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C++ operators of libspanwise-malloc.so, under their Itanium ABI names, so that the library
- * needs no C++ runtime of its own. What only a C++ runtime has (the new handler, bad_alloc) is
- * looked up in the program when it is needed.
+/* The C++ operators new and delete of libspanwise-malloc.so. They are C functions with the names of
+ * the Itanium ABI, so that the library needs no C++ runtime. The functions of a C++ runtime that
+ * they need (the new handler, bad_alloc) are looked up in the program when they are called.
  *
- * A nothrow form that finds no memory calls the C++ runtime's form, which calls the throwing form
- * inside a try block; C has no such block. Sizes given to delete are not checked:
- * many working programs delete through another type.
+ * If a nothrow operator finds no memory, it calls the same operator of the C++ runtime, which calls
+ * the throwing operator inside a try block; C has no such block. Sizes given to delete are not
+ * checked, because many working programs delete an object through a pointer to another type.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 
 typedef void new_handler(void);
 
-/* Calls std::get_new_handler()(). True when there was a handler to call. */
+/* Calls std::get_new_handler()(). False: there is no handler. */
 static bool call_new_handler(void) {
     new_handler *(*get)(void);
     *(void **)&get = dlsym(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
@@ -32,8 +32,8 @@ static bool call_new_handler(void) {
     return true;
 }
 
-/* Calls std::__throw_bad_alloc(). A program without a C++ runtime does not call operator new;
- * should it do so, there is nothing to throw. */
+/* Calls std::__throw_bad_alloc(). In a program without a C++ runtime, which does not normally call
+ * operator new, nothing can be thrown, and the process is ended. */
 _Noreturn static void throw_bad_alloc(size_t size) {
     void (*throw_it)(void);
     *(void **)&throw_it = dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
@@ -56,7 +56,8 @@ static inline void *new_object(size_t size) {
     return sw_likely(p != NULL) ? p : retry(size, 0);
 }
 
-/* No handler can find memory for an alignment that does not exist. */
+/* The new handler is not called for an alignment that is no power of two, because no memory helps
+ * there. */
 static void *new_aligned(size_t size, size_t align) {
     void *p = face_allocate_aligned(size, align);
     if (sw_likely(p != NULL)) return p;
@@ -76,7 +77,7 @@ void *sw_op_new_array_aligned(size_t size, size_t align) { return new_aligned(si
 
 /* --- nothrow ---------------------------------------------------------------------------------- */
 
-/* std::nothrow_t is passed by reference and never looked at. */
+/* `tag` is the reference to std::nothrow, which is not read. */
 typedef void *nothrow_new(size_t size, const void *tag);
 typedef void *nothrow_new_aligned(size_t size, size_t align, const void *tag);
 
@@ -151,7 +152,7 @@ DELETE_1(sw_op_delete_aligned, "_ZdlPvSt11align_val_t")
 DELETE_1(sw_op_delete_array_aligned, "_ZdaPvSt11align_val_t")
 DELETE_2(sw_op_delete_both, "_ZdlPvmSt11align_val_t")
 DELETE_2(sw_op_delete_array_both, "_ZdaPvmSt11align_val_t")
-/* A reference to std::nothrow_t is passed in the register in which a size would be. */
+/* The reference to std::nothrow is passed in the register in which a size would be passed. */
 DELETE_1(sw_op_delete_nothrow, "_ZdlPvRKSt9nothrow_t")
 DELETE_1(sw_op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")
 DELETE_2(sw_op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t")

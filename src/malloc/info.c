@@ -28,17 +28,17 @@ static uint64_t free_page_bytes(sw_heap *heap) {
     return bytes;
 }
 
-/* Every free page goes back to the system, unless there are few. A program that trims after each
- * free (stress-ng) would otherwise pay a system call, and page faults at the next use, each time.
- * The few go back by the decay. */
+/* Gives every free page back to the system, unless they have at most TRIM_MIN_BYTES or `pad` bytes.
+ * Without that exception a program that trims after each free (stress-ng) would pay a system call
+ * each time, and page faults at the next use. The pages that stay go back at decay ticks. */
 FACE_EXPORT int malloc_trim(size_t pad) {
     sw_heap *heap = face_heap();
     if (heap == NULL || free_page_bytes(heap) <= sw_max_u64(pad, TRIM_MIN_BYTES)) return 0;
     return sw_heap_trim(heap) > 0;
 }
 
-/* glibc's options are about arenas, bins and a threshold for mmap, which this heap does not have.
- * As glibc does for every option, even an unknown one, it answers 1. */
+/* Does nothing: glibc's options are about arenas, bins and a threshold for mmap, which this heap
+ * does not have. It returns 1, as glibc does for every option, even an unknown one. */
 FACE_EXPORT int mallopt(int parameter, int value) {
     (void)parameter;
     (void)value;
@@ -52,8 +52,8 @@ static bool read_ledger(sw_ledger *ledger) {
     return heap != NULL && sw_heap_ledger(heap, ledger, NULL, 0) == SW_OK;
 }
 
-/* As in glibc, arena is uordblks + fordblks, and large objects are in hblkhd alone; so arena and
- * hblkhd add up to the held bytes. */
+/* As in glibc, arena is uordblks + fordblks, and large objects are counted in hblkhd only. So the
+ * sum of arena and hblkhd is the held bytes. */
 FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     struct mallinfo2 info = {0};
     sw_ledger ledger;
@@ -68,10 +68,10 @@ FACE_EXPORT struct mallinfo2 mallinfo2(void) {
     return info;
 }
 
-/* The fields of struct mallinfo are int. What does not fit is told as INT_MAX. */
+/* The fields of struct mallinfo are int. A larger value becomes INT_MAX. */
 static int narrow(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
-/* Named by hand, because <malloc.h> declares mallinfo as deprecated. */
+/* The symbol is named by hand, because <malloc.h> declares mallinfo as deprecated. */
 struct mallinfo face_mallinfo(void) __asm__("mallinfo") FACE_EXPORT;
 
 struct mallinfo face_mallinfo(void) {
@@ -96,7 +96,7 @@ FACE_EXPORT void malloc_stats(void) {
         ledger.free_page_bytes);
 }
 
-/* XML as glibc writes it, for one heap; elements that do not apply are left out. */
+/* Writes XML as glibc does, for one heap. Elements that have no meaning for it are left out. */
 FACE_EXPORT int malloc_info(int options, FILE *stream) {
     sw_ledger ledger;
     if (options != 0) return EINVAL;

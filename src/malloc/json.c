@@ -37,14 +37,14 @@ static void put_quoted(face_json *json, const char *text) {
             put(json, (char)c);
             continue;
         }
-        put_text(json, c < 128 ? "\\u00" : "\\udc"); /* as Python's surrogateescape has it */
+        put_text(json, c < 128 ? "\\u00" : "\\udc"); /* \udc is that of Python's surrogateescape */
         put(json, "0123456789abcdef"[c >> 4]);
         put(json, "0123456789abcdef"[c & 15]);
     }
     put(json, '"');
 }
 
-/* The comma before a member, and its name. */
+/* Writes the comma before a member, and the member's name. */
 static void begin_member(face_json *json, const char *name) {
     if (!json->first) put(json, ',');
     if (!json->first) put(json, '\n');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON out of a process that is ending: no stdio, no allocation. */
+/* Writes JSON from a process that is ending, without stdio and without an allocation. */
 #ifndef SW_MALLOC_JSON_H
 #define SW_MALLOC_JSON_H
 
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes through a small buffer. After a write that failed nothing more is written, and flush
- * returns false. Commas are put where they belong.
+/* A writer with a small buffer, which puts the commas itself. After a failed write it writes
+ * nothing more, and face_json_flush returns false.
  *   used <= sizeof buffer;  file >= 0 */
 typedef struct face_json {
     int file;

@@ -91,8 +91,10 @@ FACE_EXPORT void free_aligned_sized(void *ptr, size_t align, size_t size) {
 
 FACE_EXPORT void cfree(void *ptr) { face_release(ptr); }
 
-/* --- the names under which glibc has them as well -------------------------------------------------
- * Programs that call these and free with free (or the other way round) must find one allocator. */
+/* --- further names of glibc for the same functions
+ * ------------------------------------------------
+ * A program may allocate by one of these names and free by `free`, or the other way round, so both
+ * must be functions of the same allocator. */
 
 #define NAMED(symbol) __asm__(symbol) FACE_EXPORT
 

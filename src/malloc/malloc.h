@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libspanwise-malloc.so, preloaded into a program, serves its malloc family from the default heap.
+/* libspanwise-malloc.so is preloaded into a program, whose malloc family it then serves from the
+ * default heap.
  * Design and guarantees: docs/design/malloc.md.
  *
  * The files, each of which calls only those below it:
  *
  *   malloc.c   the malloc family; cxx.c the C++ operators
- *   info.c     what glibc tells of itself: mallinfo and its kin
+ *   info.c     mallinfo and other functions by which programs ask glibc about its allocator
  *   report.c   the ledger as JSON at the end of the process
  *   slow.c     calls that the inline paths do not serve
- *   start.c    the default heap, the cache of ended threads, forks, whose ledger is to be written
+ *   start.c    the default heap, the cache of ended threads, forks, who writes the ledger
  *   account.c  live and peak bytes of a tracked heap, and its ledger at the peak
  *   options.c  the environment;  json.c writes JSON
  *
  * Most calls take the heap's inline paths, which begin at the thread's cache of the default heap
- * (sw_tls.cache) and touch nothing of the face. A thread that has none yet has a cache without a
- * heap there, from which every path continues in slow.c; in a tracked heap that stays so.
+ * (sw_tls.cache) and run no code of this folder's sources. In a thread that has no such cache yet,
+ * sw_tls.cache is a cache without a heap, and every path continues in slow.c. If the heap is
+ * tracked, that is always so.
  *
  * Locks, in the order of taking: start < late < account < the heap's.
  */
@@ -31,7 +33,8 @@
 
 /* --- slow calls (slow.c) ---------------------------------------------------------------------- */
 
-/* align 0: aligned as malloc does. NULL: errno tells why. op names the function in a fault. */
+/* `align` 0: the alignment is that of malloc. NULL: errno tells why. `op` names the function in a
+ * report of misuse. */
 void *face_alloc(size_t size, size_t align, unsigned flags);
 void *face_realloc(void *ptr, size_t size);
 void face_free(void *ptr, const char *op);
@@ -39,12 +42,12 @@ void face_free_sized(void *ptr, size_t size);
 
 /* --- inline paths ----------------------------------------------------------------------------- */
 
-/* What the inline paths continue with: after a miss in the cache, and for a free that needs more
- * than a bit. */
+/* The functions in which the inline paths continue: an allocation that found nothing in its bin,
+ * and a free that found no live slot at its address. */
 void *face_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 void face_free_slow(sw_cache *cache, void *ptr, const char *op);
 
-/* A size that has no inline path. */
+/* Allocates an object of a size that has no inline path. */
 static sw_always_inline void *face_allocate_by_table(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
     return sw_likely(cache->heap != NULL) ? sw_alloc_by_table(cache, size, flags)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/design/malloc.md tells each option. They are read at the first allocation, which comes
- * before any constructor has run; so neither stdio nor a locale nor an allocation can be used here.
+/* docs/design/malloc.md describes each option. They are read at the first allocation, before any
+ * constructor has run, so the code here can use neither stdio nor a locale nor an allocation.
  */
 #define _GNU_SOURCE
 #include "malloc/options.h"
@@ -33,8 +33,8 @@ static bool parse_number(const char **text, uint64_t *out) {
     return true;
 }
 
-/* The same rule as python/spanwise/commands/_sizes.py: K and KiB are 1024, KB is 1000, in upper or lower
- * case. */
+/* The same rule as python/spanwise/commands/_sizes.py: K and KiB are 1024, KB is 1000, in upper or
+ * lower case. */
 static bool parse_unit(const char *text, uint64_t *value) {
     static const char units[] = "KMGT";
     const char *unit = *text == '\0' ? NULL : strchr(units, *text & ~0x20);
@@ -109,8 +109,8 @@ static bool set_tracked(const char *text) {
 
 static bool set_verbose(const char *text) { return parse_switch(text, &face_option.verbose); }
 
-/* A number is a descriptor. A relative path is completed now, since the program may change its
- * directory. */
+/* A number is a descriptor, any other text a path. A relative path is made absolute now, because
+ * the program may change its directory. */
 static bool set_ledger(const char *text) {
     const char *after = text;
     uint64_t file;
@@ -153,8 +153,8 @@ static const option options[] = {
 
 enum { OPTION_COUNT = sizeof options / sizeof *options, SHOWN_MAX = 48 };
 
-/* A copy of text of the environment that fits into one line of a message: its beginning, with
- * control characters replaced. */
+/* A copy of a text of the environment for a message of one line: at most its first SHOWN_MAX
+ * characters, with control characters replaced. */
 static const char *shown(const char *text, size_t length, char out[SHOWN_MAX + 4]) {
     size_t used = 0;
     for (; used < length && used < SHOWN_MAX; used++)

@@ -10,13 +10,14 @@
 
 enum { FACE_PATH_MAX = 4096, FACE_NO_FILE = -1 };
 
-/* Read once, before the heap is made; a fork child takes the ledger's file away.
+/* They are read once, before the heap is made. In a fork child that must not write to its parent's
+ * file `ledger` and `ledger_file` are cleared.
  *   ledger is absolute or "";  ledger_file >= FACE_NO_FILE
  *   heap.placement is an index of face_placements */
 typedef struct face_options {
     sw_heap_options heap;
-    char ledger[FACE_PATH_MAX]; /* absolute; %p not replaced; "": no file */
-    int ledger_file;            /* a descriptor that the ledger goes to; FACE_NO_FILE: none */
+    char ledger[FACE_PATH_MAX]; /* absolute path, in which %p is not replaced yet; "": no file */
+    int ledger_file;            /* the descriptor that the ledger goes to; FACE_NO_FILE: none */
     bool verbose;
 } face_options;
 
@@ -25,10 +26,10 @@ const char *face_options_check(const face_options *options);
 
 extern face_options face_option;
 
-/* Reads the environment, without an allocation. For a malformed value one line is printed, and the
+/* Reads the environment without an allocation. For each malformed value it prints one line, and the
  * default stays. */
 void face_read_options(void);
-/* The words for sw_placement, by its value. */
+/* The words for the values of sw_placement, in their order. */
 extern const char *const face_placements[4];
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* At the end of a process its ledger at the end and at the peak are written, as one JSON object
- * (docs/design/malloc.md has its members). A process ends so by a return from main, exit,
- * quick_exit and _exit. One that is ended by a signal, or that calls exec, writes nothing.
+/* At the end of a process its ledgers at the end and at the peak are written, as one JSON object
+ * (docs/design/malloc.md lists its members). That happens when main returns and when the process
+ * calls exit, quick_exit or _exit. A process that a signal ends, or that calls exec, writes
+ * nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -113,8 +114,8 @@ static void put_counts(const face_counts *counts) {
     face_json_close(&json, '}');
 }
 
-/* 0: unknown. getrusage is not used, because what it tells includes the programs that this process
- * was before its last exec. */
+/* The peak RSS of this process in bytes; 0: unknown. getrusage is not used, because its figure
+ * includes the programs that the process ran before its last exec. */
 static uint64_t peak_resident_bytes(void) {
     char text[4096];
     int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -175,7 +176,8 @@ static bool put_all(sw_heap *heap, int file) {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* Makes the path of the option, with the process id in place of %p, and with `suffix`. */
+/* Writes the path of the option to `out`, with the process id in place of %p, and with `suffix` at
+ * its end. */
 static void make_path(char *out, const char *suffix) {
     char digits[20];
     char *end = out + FACE_PATH_MAX - 1;
@@ -194,8 +196,9 @@ static void make_path(char *out, const char *suffix) {
     *out = '\0';
 }
 
-/* A regular file is written under another name and renamed, so that it appears whole or not at all.
- * Where the path leads to a pipe or a terminal, that is written to. */
+/* Writes the ledger to the file of the option. A regular file is written under another name and
+ * then renamed, so that it appears whole or not at all; a pipe or a terminal is written to
+ * directly. */
 static bool write_file(sw_heap *heap) {
     static char path[FACE_PATH_MAX], fresh[FACE_PATH_MAX];
     struct stat there;
@@ -224,7 +227,7 @@ static void tell(sw_heap *heap) {
                        sw_pages_peak_held_bytes(&heap->pages));
 }
 
-/* Writes the ledger of this process, unless that was done or is not wanted. */
+/* Writes the ledger of this process, unless that was done already or none is wanted. */
 static void write_report(void) {
     int saved_errno = errno;
     if (!face_claim_report()) return;
@@ -260,14 +263,16 @@ static void at_quick_exit_last(void *arg) {
 
 int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 
-/* Functions run in the reverse order of their registration: what is registered first runs last. */
+/* Exit functions run in the reverse order of their registration, so one that is registered when the
+ * library is loaded runs late. */
 __attribute__((constructor)) static void library_loaded(void) {
     if (face_heap() != NULL && face_report_is_due())
         (void)__cxa_at_quick_exit(at_quick_exit_last, NULL);
 }
 
-/* Libraries that are unloaded after this one still free objects. A function that is registered
- * while exit functions run is run after all of those, the loader's own included. */
+/* Registers the report when this library is unloaded, because libraries that are unloaded after it
+ * still free objects: an exit function that is registered while exit functions run is called after
+ * all of them, even after the loader's. */
 __attribute__((destructor)) static void library_unloaded(void) {
     if (face_report_is_due() && on_exit(at_last, NULL) != 0) write_report();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the inline paths do not serve: the first one of the process and of each thread, sizes
- * above the cut-off, aligned objects, every call of a tracked heap, and calls of a thread whose
- * thread-specific data is destroyed already. */
+/* Calls that the inline paths do not finish: every call of a thread without a cache of a plain
+ * default heap (the first call of the process and of each thread, calls on a tracked heap, and
+ * calls of a thread whose thread-specific data was destroyed already), allocations whose bin has no
+ * free slot at hand, frees without a live slot at their address, and C's free_sized. */
 #include <errno.h>
 
 #include "heap/free.h"
@@ -14,7 +15,7 @@
 
 /* --- the cache of a call ---------------------------------------------------------------------- */
 
-/* What serves one call, between enter and leave. */
+/* The heap and the cache that serve one call, between enter and leave. */
 typedef struct service {
     sw_heap *heap;
     sw_cache *cache; /* NULL: no memory */
@@ -89,7 +90,7 @@ sw_noinline void *face_realloc(void *ptr, size_t size) {
     return p;
 }
 
-/* Where there is no memory for a cache, the object is leaked. */
+/* If there is no memory for a cache, the object is leaked. */
 sw_noinline void face_free(void *ptr, const char *op) {
     if (ptr == NULL) return;
     int saved_errno = errno;
@@ -105,8 +106,8 @@ sw_noinline void face_free(void *ptr, const char *op) {
     errno = saved_errno;
 }
 
-/* The size is not checked in a thread that has ended, because it has no cache of its own to check
- * by. */
+/* In a thread that has ended the size is not checked, because the check needs a cache of the
+ * thread's own. */
 void face_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (sw_thread_has_ended()) {

@@ -12,14 +12,14 @@
 static sw_os_lock start_lock;
 static uint32_t started; /* atomic */
 
-/* A thread whose thread-specific data is destroyed still calls free, from what the C library does
- * after that. A cache opened for it would never be closed, so all such threads share this one. */
+/* After the thread-specific data of a thread was destroyed, the C library still calls free in that
+ * thread. A cache opened for it then would never be closed, so all such threads share this one. */
 static sw_os_lock late_lock;
 static sw_cache *late_cache;
 
 static struct {
-    uint64_t pid;    /* of the process whose ledger it is; 0: the heap is not there yet */
-    uint32_t closed; /* atomic; 1: the ledger is written, or there is none to write */
+    uint64_t pid;    /* of the process whose ledger it is; 0: there is no heap yet */
+    uint32_t closed; /* atomic; 1: the ledger is being written or was, or none is wanted */
 } claim;
 
 sw_cache *face_late_cache_acquire(sw_heap *heap) {
@@ -39,8 +39,8 @@ static void begin_report(void) {
     if (!wanted) claim.closed = 1;
 }
 
-/* In a fork child. The file of a path without %p is the parent's, and so is a descriptor: the child
- * does not write there. */
+/* Called in a fork child. The file of a path without %p belongs to the parent, and so does a
+ * descriptor, so the child does not write to them. */
 static void begin_child_report(void) {
     claim.pid = sw_os_process_id();
     bool own = strstr(face_option.ledger, "%p") != NULL;
@@ -83,8 +83,8 @@ static void register_fork(void) {
 
 /* --- the heap --------------------------------------------------------------------------------- */
 
-/* Nothing here allocates before the heap is there. Where there is no memory for the heap, the next
- * call tries again. */
+/* Makes the default heap. It calls nothing that allocates before the heap exists. If there is no
+ * memory for the heap, the next call tries again. */
 static sw_cold sw_heap *start(void) {
     bool first = false;
     sw_os_lock_acquire(&start_lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the preloaded malloc has once in a process: the default heap, made at the first call; a cache that calls
- * of ended threads share; forks; and whose ledger is to be written.
+/* The parts of the preloaded malloc that exist once in a process: the default heap, which the first
+ * call makes; the cache that ended threads share; the fork handlers; and the claim to write the
+ * ledger.
  */
 #ifndef SW_MALLOC_START_H
 #define SW_MALLOC_START_H
@@ -12,15 +13,15 @@
 /* The default heap, made with the options of the environment; NULL: no memory. */
 sw_heap *face_heap(void);
 
-/* The cache that serves threads whose own is closed, with its lock held: face_late_cache_release
- * follows. NULL (with the lock held, too): no memory. */
+/* The cache that serves threads whose own cache is closed. Its lock is taken, and the caller must
+ * release it by face_late_cache_release, even after NULL: no memory for the cache. */
 sw_cache *face_late_cache_acquire(sw_heap *heap);
 void face_late_cache_release(void);
 
-/* True while the ledger of this process is to be written at its end. */
+/* True while the ledger of this process must still be written at its end. */
 bool face_report_is_due(void);
-/* True for the one caller who is to write the ledger: false in a copy made by vfork, which shares
- * this memory without being the process whose ledger it is, and after the first claim. */
+/* True for the one caller that must write the ledger. It is false after the first claim, and in a
+ * child made by vfork, which shares this memory but is not the process whose ledger it is. */
 bool face_claim_report(void);
 
 #endif
