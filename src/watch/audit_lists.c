@@ -10,8 +10,9 @@
 #include "heap/collected.h"
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* Checks that every member has the state, class and owner of the list, that links in both directions
- * agree, and the count. *idle: how many members are marked as idle. */
+/* Checks that every member has the state, class and owner that belong to the list, that the links
+ * in both directions agree, and that the count is right. Returns the number of members; *idle: how
+ * many of them are marked as idle. */
 static uint64_t check_list(sw_audit *a, const sw_span_list *list, sw_span_state state,
                            uint32_t span_class, const sw_cache *owner, uint32_t *idle) {
     uint32_t count = 0, previous = 0;
@@ -67,7 +68,7 @@ static void check_slot(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
         sw_audit_rule(a, "bin", sw_cache_bin_check(bin));
 }
 
-/* Every free slot of a full span is in `local` and has a hint. */
+/* Checks the bin, and that every free slot of a full span has its bit in `local` and has a hint. */
 static void check_full(sw_audit *a, const sw_cache *cache, uint32_t span_class) {
     const sw_space *space = a->heap->space;
     const sw_cache_bin *bin = &cache->bins[span_class];
@@ -92,8 +93,8 @@ static void check_full(sw_audit *a, const sw_cache *cache, uint32_t span_class) 
     }
 }
 
-/* No hint leads to a word that is somebody else's: whether its slot is free does not matter, a hint may
- * be out of date. */
+/* Whether a hint leads to a slot of a span that the cache owns. The slot need not be free, because
+ * a hint may be out of date. */
 static bool leads_to_own(const sw_audit *a, const sw_cache *cache, uint32_t span_class,
                          const sw_hint *hint) {
     const uint32_t *entry = sw_space_entry(a->heap->space, hint->at);
@@ -122,8 +123,8 @@ static bool has_view(const sw_cache *cache, const sw_heap *heap) {
            cache->plain_end == sw_heap_plain_end(heap);
 }
 
-/* Whether the fields of a cache are those of an open one, or of a closed one: then its mark says that
- * it has ended, and its fields send every fast path to the slow one. */
+/* Whether the fields of a cache are those of an open one, or those of a closed one: there the mark
+ * says that the cache has ended, and the fields send every fast path to its slow path. */
 static bool has_fields(const sw_cache *cache, const sw_heap *heap) {
     const struct sw_cache_cold *cold = cache->cold;
     bool open = sw_handle_lives(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE);
@@ -174,7 +175,7 @@ static void check_cache(sw_audit *a, const sw_cache *cache, uint64_t seen[SW_SPA
         SW_BROKEN(a, "cache %u: closed, and owns spans", number);
 }
 
-/* Whether the node of a remote stack is a half span of the heap with announced frees. */
+/* Whether a node of a remote stack stands for a half span of this heap with announced frees. */
 static bool is_announced(const sw_audit *a, uint32_t node) {
     const sw_space *space = a->heap->space;
     if (!sw_audit_is_span(a, node / 2) || space->cold[node / 2].heap != a->heap) return false;
@@ -183,7 +184,8 @@ static bool is_announced(const sw_audit *a, uint32_t node) {
     return node % 2 == 0 && sw_word_remote(&span->own) != 0;
 }
 
-/* Walks a cache's remote stack: every node must be a half span with announced frees. */
+/* Checks that every node of a cache's remote stack stands for a half span with announced frees.
+ * Returns how many there are; it stops after `most` nodes, so that a ring ends. */
 static uint64_t check_remote_stack(sw_audit *a, const sw_cache *cache, uint64_t most) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -225,7 +227,8 @@ static void check_records(sw_audit *a) {
                   (unsigned long long)records);
 }
 
-/* What a shelf holds is a large object that was freed, of its kind. Returns how many there are. */
+/* Checks that each shelf holds nothing, or a freed large object of the shelf's kind. Returns the
+ * number of objects. */
 static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t count = 0;
@@ -248,7 +251,8 @@ static uint64_t check_large_places(sw_audit *a, const sw_cache *cache) {
     return count;
 }
 
-/* What a shelf of spans holds is an idle span of its length. Returns how many there are. */
+/* Checks that each shelf of spans holds nothing, or an idle span of the shelf's length. Returns the
+ * number of spans. */
 static uint64_t check_span_shelves(sw_audit *a, const sw_cache *cache) {
     const sw_space *space = a->heap->space;
     uint64_t spans = 0;
@@ -268,8 +272,8 @@ static uint64_t check_span_shelves(sw_audit *a, const sw_cache *cache) {
     return spans;
 }
 
-/* Checks that every cache of a list is open, or closed, as the list says, and links back to the one
- * before it. Returns how many there are. */
+/* Checks that every cache of a list is open or closed, as `closed` says, and links back to the
+ * cache before it. Returns the number of caches. */
 static uint64_t check_cache_list(sw_audit *a, const sw_cache *list, uint32_t closed) {
     const sw_cache *previous = NULL;
     uint64_t count = 0;
@@ -314,7 +318,8 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
                   (unsigned long long)a->shelved, (unsigned long long)shelved);
 }
 
-/* What the heap keeps of a class is an idle span of it, and no central span has free slots. Returns its pages. */
+/* Checks that the kept span of a class is an idle span of that class, and that no central span of
+ * the class has free slots beside it. Returns the pages of the kept span; 0: none is kept. */
 static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
     const sw_heap *heap = a->heap;
     const sw_space *space = heap->space;
@@ -331,7 +336,8 @@ static uint64_t check_kept(sw_audit *a, uint32_t span_class) {
     return good ? space->cold[id].pages : 0;
 }
 
-/* If a central span is wholly free, the heap must know so, or nobody would ever give it up. */
+/* Checks that central_idle is set if a central span is wholly free; otherwise the span would never
+ * be given up. */
 static void check_idle(sw_audit *a, const sw_span_list *partial) {
     for (uint32_t id = partial->head; id != 0 && a->heap->central_idle == 0;) {
         const sw_span *span = sw_space_span(a->heap->space, id);

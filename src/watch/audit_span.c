@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify: one span, its place in the window, its record and its bits. Called by verify.c. */
+/* Verify: checks one span, with its place in the window, its record and its bits. verify.c calls
+ * it. */
 #include "heap/slack.h"
 #include "watch/audit.h"
 
@@ -124,8 +125,8 @@ static void check_slack(sw_audit *a, const sw_span *span) {
                       slot);
 }
 
-/* Whether the owner is a cache, and the right one, is checked with the lists (audit_lists.c). Here the
- * pointer is not followed. */
+/* Checks that state, mark, owner and free slots agree. It does not follow the pointer to the owner:
+ * audit_lists.c checks that it leads to the right cache. */
 static void check_state(sw_audit *a, const sw_span *span) {
     bool owned = span->state <= SW_SPAN_FULL, free_slot = sw_span_has_free(span);
     uintptr_t marked = (uintptr_t)span->owner & SW_MARKS;
@@ -133,8 +134,9 @@ static void check_state(sw_audit *a, const sw_span *span) {
                      : span->state == SW_SPAN_FULL ? SW_MARK_FULL
                      : span->needzero              ? SW_MARK_NONE
                                                    : SW_MARK_FRESH;
-    /* The rule holds for central spans only. Allocations by hints change owned spans without a change
-     * of list: a partial span may have no free slot left, and a full one may have some. */
+    /* Only in central spans do the list and the free slots have to agree. An allocation by a hint
+     * leaves an owned span in its list, so a partial span may have no free slot left, and a full
+     * one may have some. */
     bool partial = span->state == SW_SPAN_CENTRAL_PARTIAL,
          full = span->state == SW_SPAN_CENTRAL_FULL;
     if (owned != (sw_span_owner(span) != NULL))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: where every held byte is, by one walk over the spans under the heap's lock.
- * docs/design/ledger.md defines each term. Public API: spanwise/stats.h. */
+/* The ledger tells where every held byte is. One walk over the spans under the heap's lock fills it
+ * in. docs/design/ledger.md defines each part. Public API: spanwise/stats.h. */
 #include "watch/ledger.h"
 
 #include <string.h>
@@ -15,10 +15,10 @@
 
 typedef struct tally {
     sw_ledger *ledger;
-    sw_ledger_class *rows; /* NULL: not asked for */
+    sw_ledger_class *rows; /* NULL: the caller wants no rows */
 } tally;
 
-/* Bytes by which the live slots of a tracked span are longer than what was requested. */
+/* The slack of all live slots of a tracked span: bytes of the slots beyond the requested ones. */
 static uint64_t live_slack(const sw_heap *heap, const sw_span *span) {
     const void *slack = sw_space_cold(heap->space, span)->slack;
     uint32_t size = sw_slot_bytes(heap->table, span);
@@ -97,7 +97,7 @@ void sw_ledger_add(sw_ledger *l, sw_ledger_class *rows, const sw_ledger_class *s
     if (rows != NULL) add_row(&rows[span->cls], span);
 }
 
-/* What the sweep of a cycle will free of the span. */
+/* Adds the bytes of the span's objects that the sweep of the cycle under way will free. */
 static void add_dead(sw_heap *heap, sw_span *span, const sw_ledger_class *row, sw_ledger *ledger) {
     bool large = row->cls == 0;
     uint64_t slot_bytes = large ? row->span_bytes : sw_slot_bytes(heap->table, span);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heap map: spans and runs of free held pages, in the order of their pages, with what each is used for.
- * docs/design/heap-map.md. It reads under the heap's lock, and under the collector's. Public API: spanwise/stats.h. */
+/* The heap map: spans and runs of free held pages, in the order of their pages, and the use of each
+ * (docs/design/heap-map.md). It is read under the heap's lock and, of a collected heap, the
+ * collector's.
+ * Public API: spanwise/stats.h. */
 #include "base/fail.h"
 #include "heap/cache.h"
 #include "heap/collected.h"
@@ -10,7 +12,7 @@
 #include "watch/touched.h"
 #include "watch/walk.h"
 
-/* The making of one map. touch: NULL where touched bytes were not asked for. */
+/* The state while one map is made. touch: NULL if the caller wants no touched bytes. */
 typedef struct map_maker {
     const sw_heap *heap;
     const sw_touch_map *touch;
@@ -25,7 +27,8 @@ static void add_tile(map_maker *m, sw_tile tile) {
     m->map.tiles[i] = tile;
 }
 
-/* In a collected heap: of slots that count as allocated, those that wait for the sweep. */
+/* In a collected heap: marks the slots of a span that count as allocated and that the sweep will
+ * free. */
 static void add_dead(map_maker *m, const sw_span *span, size_t first) {
     const sw_heap *heap = m->heap;
     for (uint32_t k = 0; k < sw_span_word_count(span); k++) {
@@ -39,7 +42,7 @@ static void add_dead(map_maker *m, const sw_span *span, size_t first) {
     }
 }
 
-/* What was asked for in each slot of a span. */
+/* Adds the requested bytes of each slot of a span. */
 static void add_slots(map_maker *m, const sw_span *span, uint32_t slots) {
     const void *slack = sw_space_cold(m->heap->space, span)->slack;
     bool tracked = (m->heap->mode & SW_MODE_TRACKED) != 0;
@@ -54,7 +57,7 @@ static void add_slots(map_maker *m, const sw_span *span, uint32_t slots) {
     if (sw_heap_is_collected(m->heap)) add_dead(m, span, first);
 }
 
-/* Of a large object of a collected heap. */
+/* The flags of a large object of a collected heap that the sweep will free. */
 static uint32_t dead_flag(const sw_heap *heap, const sw_span *span) {
     sw_dead_slots dead = heap->hooks->dead(heap, span, 0);
     return (dead.pending != 0 ? SW_TILE_FLAG_PENDING : 0u) |
@@ -97,7 +100,7 @@ static bool is_free_held(const sw_pages *pages, uint32_t page) {
     return (pages->runs.free[page / 64] & pages->held[page / 64] & 1ull << page % 64) != 0;
 }
 
-/* Pages from number n of a window on that are free and held; 0: the page n is not. */
+/* How many pages in a row are free and held, from page n of a window on; 0: page n is not. */
 static uint32_t free_pages_at(const sw_pages *pages, const sw_window *window, uint32_t n) {
     uint32_t end = n;
     while (end < window->frontier && is_free_held(pages, window->first_page + end)) end++;
@@ -124,7 +127,7 @@ static void add_window(map_maker *m, const sw_window *window) {
             continue;
         }
         uint32_t count = free_pages_at(&m->heap->pages, window, n);
-        if (count == 0) continue; /* not held: never handed out, or given back */
+        if (count == 0) continue; /* the page is not held: never handed out, or given back */
         add_free_pages(m, window, n, count);
         step = count;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A heap's counts, read without its lock. Public API: spanwise/stats.h. */
+/* Reads a heap's counts without its lock. Public API: spanwise/stats.h. */
 #include <string.h>
 
 #include "base/fail.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger of touched bytes (touched.h). A byte counts when its page of the system was written to: in a dry
- * heap as the run noted, in a real one as mincore tells, and of metadata as
- * its own writes tell: reading a page of zeros makes it resident for mincore, but gives it no memory. */
+/* The ledger of touched bytes (touched.h). A byte counts if its page of the system was written to.
+ * In a dry heap the runner has noted which pages are, and in a real one mincore tells which are
+ * resident. For metadata the library itself works out which pages it has written to, because
+ * mincore also tells pages of zeroes that were only read, and these take no memory. */
 #include "watch/touched.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@
 
 typedef struct touched_tally {
     sw_ledger *ledger;
-    sw_ledger_class *rows; /* NULL: not asked for */
+    sw_ledger_class *rows; /* NULL: the caller wants no rows */
     const sw_touch_map *touch;
 } touched_tally;
 
@@ -24,7 +25,7 @@ static uint64_t span_bytes(const sw_heap *heap, const sw_span_cold *cold) {
     return (uint64_t)cold->pages << heap->table->page_shift;
 }
 
-/* A large object; a freed one that a cache keeps counts as cached. */
+/* The row of a large object. If it was freed and lies on a shelf, its bytes are cached. */
 static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const touched_tally *t) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint64_t start = sw_page_start(&heap->pages, cold->page), bytes = span_bytes(heap, cold);
@@ -41,10 +42,10 @@ static sw_ledger_class large_row(const sw_heap *heap, const sw_span *span, const
     return row;
 }
 
-/* A span of slots, all of whose pages were written to. */
+/* The row of a span of slots, all of whose pages were written to. */
 static sw_ledger_class written_slots_row(const sw_heap *heap, const sw_span *span) {
     sw_ledger_class row = sw_ledger_slots_row(heap, span);
-    memset(row.occupancy, 0, sizeof row.occupancy); /* which is told of what is held */
+    memset(row.occupancy, 0, sizeof row.occupancy); /* only the ledger of held bytes has it */
     return row;
 }
 
@@ -83,7 +84,8 @@ static bool add_span(sw_heap *heap, sw_span *span, void *arg) {
     return true;
 }
 
-/* Free pages, held or not: the system may have given more than was asked for (huge pages). */
+/* Adds free pages that were written to, held or not: with huge pages the system may give memory for
+ * pages that were never handed out. */
 static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
     const sw_pages *pages = &heap->pages;
     for (uint32_t i = 0; i < pages->window_count; i++) {
@@ -99,8 +101,9 @@ static void add_free_pages(const sw_heap *heap, const touched_tally *t) {
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
-/* Of a window's page-map entries the bytes in pages that were written to. An entry that was ever written is not 0
- * while its heap lives. */
+/* Bytes of a window's page-map entries that lie in pages that were written to. An entry that was
+ * ever written is not 0 while its heap lives, so a page of the map counts if an entry in it is not
+ * 0. */
 static uint64_t touched_map_bytes(const sw_pages *pages, const sw_window *window) {
     uint64_t bytes, sum = 0, grain = sw_os_page_bytes();
     const char *from = sw_pages_window_map(pages, window, &bytes);
@@ -142,7 +145,8 @@ void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
 
 /* --- what the system tells -------------------------------------------------------------------- */
 
-/* Notes the resident pages among the accessible ones of a window. */
+/* Adds the resident pages of the accessible part of a window to the map. False: the system does not
+ * tell. */
 static bool ask_window(const sw_heap *heap, const sw_window *window, sw_touch_map *touch) {
     enum { PART = 4096 };
     uint8_t resident[PART];

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger of touched bytes: of each term the part that lies in pages of the system that were written to.
- * Public API: spanwise/stats.h. */
+/* The ledger of touched bytes: of each part of the ledger, the bytes that lie in pages of the
+ * system that were written to. Public API: spanwise/stats.h. */
 #ifndef SW_WATCH_TOUCHED_H
 #define SW_WATCH_TOUCHED_H
 
 #include "heap/heap.h"
 #include "spanwise/stats.h"
 
-/* Under the heap's lock. `touch` is the heap's own map, or one that was read from the system. */
+/* Fills in the ledger under the heap's lock. `touch` is the heap's own map, or one that was read
+ * from the system. */
 void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger *out,
                      sw_ledger_class *rows);
 
-/* *out: the map of the pages that are written to; of a real heap it is `asked`, which is filled in, of a dry
- * one its own. sw_touch_map_end(asked) afterwards, in either case. Under the heap's lock.
+/* Sets *out to the map of the pages that were written to. For a dry heap this is the heap's own
+ * map; for a real one it is `asked`, which is filled in. The caller must call
+ * sw_touch_map_end(asked) afterwards in either case. Under the heap's lock.
  * Errors: SW_STATE (a dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED. */
 sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_map *asked,
                          const sw_touch_map **out);
 
-/* Bytes of the pages of caches' records that were never written to. */
+/* Bytes of the records of caches that lie in pages which were never written to. */
 uint64_t sw_touched_unwritten_caches(const sw_heap *heap);
-/* Metadata that was written to, where caches' records count whole, and of the page map so many bytes. */
+/* Bytes of metadata in pages that were written to. The records of caches count in full; `map_bytes`
+ * is the part of the page map. */
 static inline uint64_t sw_touched_noted_metadata(const sw_heap *heap, uint64_t map_bytes,
                                                  uint32_t grain_shift) {
     uint64_t pool = heap->meta.held_bytes - sw_meta_untouched_bytes(&heap->meta, grain_shift);

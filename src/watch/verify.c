@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verify: checks every invariant of the whole heap (sw_heap_verify). This file has the walk over windows
- * and pages, and the totals; audit_span.c and audit_lists.c have the rest. A check that fails names
- * what it found. */
+/* Verify: checks every invariant of the whole heap (sw_heap_verify). This file checks windows,
+ * pages and totals; audit_span.c and audit_lists.c check the rest. The error of a failed check
+ * names what was found. */
 #include "heap/checks.h"
 #include "spanwise/stats.h"
 #include "watch/audit.h"
@@ -13,7 +13,8 @@ static bool bit_of(const uint64_t *bits, uint32_t page) {
 
 /* --- windows and pages ------------------------------------------------------------------------ */
 
-/* Checks that windows follow each other with the gap, and that the page map covers them. */
+/* Checks that the windows follow each other with the gap between them, and that the page map covers
+ * them. */
 static void check_windows(sw_audit *a) {
     const sw_pages *pages = &a->heap->pages;
     uint64_t frontier = 0, next = 0;
@@ -38,7 +39,8 @@ static void check_windows(sw_audit *a) {
                   (unsigned long long)frontier, (unsigned long long)pages->frontier_pages);
 }
 
-/* Checks a page without a span: the page map must have no span for any of its frames. */
+/* Checks a page without a span: it must be free, and the page map must have no span for its
+ * frames. */
 static void check_free_page(sw_audit *a, const sw_window *window, uint32_t n) {
     const sw_pages *pages = &a->heap->pages;
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT, page = window->first_page + n;
@@ -97,7 +99,7 @@ static void check_bits(sw_audit *a) {
         SW_BROKEN(a, "pool of slack arrays: held bytes disagree with its chunks");
 }
 
-/* What the heap knows of a class's spans decides how long the next one is. */
+/* Checks the counts of pages by span class; the length of a class's next span depends on them. */
 static void check_class_pages(sw_audit *a) {
     const uint32_t *counted = a->heap->class_pages;
     for (uint32_t i = 0; i < a->heap->span_classes && counted != NULL && a->status == SW_OK; i++)
@@ -106,7 +108,8 @@ static void check_class_pages(sw_audit *a) {
                       (unsigned long long)a->class_pages[i], counted[i]);
 }
 
-/* The ledger is another walk over the same spans: the two agree to the byte. */
+/* Checks the ledger, which is made by another walk over the same spans: its parts must sum to the
+ * held bytes. */
 static void check_identity(sw_audit *a) {
     sw_ledger ledger;
     sw_ledger_read(a->heap, &ledger, NULL);
@@ -117,7 +120,7 @@ static void check_identity(sw_audit *a) {
                   (unsigned long long)ledger.requested_bytes);
 }
 
-/* Each struct's own rules, after what has a text of its own. */
+/* Checks the rules of each struct, after the checks above, whose errors tell more. */
 static void check_rules(sw_audit *a) {
     const sw_pages *pages = &a->heap->pages;
     sw_audit_rule(a, "heap", sw_heap_record_check(a->heap));

@@ -5,10 +5,10 @@
 
 #include "heap/verify_point.h"
 
-/* Verify at every n-th event of a kind; 0, as it begins: as often as the size of the heap allows.
- * The environment variable SPANWISE_VERIFY_EVERY says the same. */
+/* Verifies at every n-th event of a kind from now on; 0, the value at the start: as often as the
+ * size of the heap allows. The environment variable SPANWISE_VERIFY_EVERY sets n as well. */
 void sw_verify_every(uint64_t n);
-/* Verifications that an event of this kind has led to, in the process so far. */
+/* How many verifications events of this kind have led to in this process so far. */
 uint64_t sw_verify_done(sw_verify_event event);
 
 #endif

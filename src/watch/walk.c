@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk of walk.h: window after window, from span to span. */
+/* Walks over the windows of a heap in order, and in each from span to span (walk.h). */
 #include "watch/walk.h"
 
 bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg) {
