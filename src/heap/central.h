@@ -52,9 +52,9 @@ sw_span *sw_central_take_kept(sw_heap *heap, uint32_t span_class);
  * taken the span and is about to own it. */
 bool sw_central_remove_kept(sw_heap *heap, sw_span *span);
 /* Makes free pages of one kept span of at least `pages` pages, if the credit allows it, so that the
- * heap need not grow for a class of which none is kept. The next thread needs the class that was
- * given up again; the credit bounds how often spans are given up so between two ticks. Returns
- * whether a span was given up. */
+ * heap need not grow for a class of which none is kept. The next thread may need the span that was
+ * given up, so the credit bounds how many are given up in this way between two ticks. Returns
+ * whether one was. */
 bool sw_central_give_up_kept(sw_heap *heap, uint32_t pages);
 /* Makes free pages of all kept spans. */
 void sw_central_release_kept(sw_heap *heap);

@@ -85,7 +85,7 @@ static void clear_shelves(sw_cache *cache) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
-    sw_verify_hold(); /* nobody verifies a cache that is half closed */
+    sw_verify_hold(); /* a cache that is half closed would not pass verification */
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
     sw_os_lock_acquire(&heap->lock);

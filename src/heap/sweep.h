@@ -9,7 +9,7 @@
  * 0 for a large object) is clear. `cache` is the calling thread's. The owner of the span gets the
  * slots back as if this thread had freed each of them. No lock is held. */
 sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks);
-/* The same under the heap's lock, of a large object or of a span that nobody owns. */
+/* The same under the heap's lock, for a large object or a span that no cache owns. */
 sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks);
 
 #endif

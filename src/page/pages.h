@@ -8,12 +8,11 @@
  *   free   it is accessible and belongs to no span     (in runs)
  *   held   it was handed out and was not given back to the system since; it counts in held_bytes
  *   dirty  it may hold old bytes: code that takes it must clear them (needzero)
- *   idle   it was free and held at the last decay tick; if it still is, it goes back at the next
- *          one
+ *   idle   it was free and held at the last decay tick; it goes back at the next, if it still is
  *
- * held_pages == popcount(held);  free_held_pages == popcount(free & held);  pages of spans are
- * held. Pages that were only made accessible ahead of their use are not held: they take no memory.
- * The heap's lock covers everything here.
+ * held_pages == popcount(held);  free_held_pages == popcount(free & held)
+ * Every page of a span is held. Pages that were only made accessible ahead of their use are not
+ * held: they take no memory. The heap's lock covers everything here.
  * Callers: heap, which takes pages for spans and large objects; watch, which reads.
  */
 #ifndef SW_PAGE_PAGES_H
@@ -31,7 +30,7 @@ enum {
     SW_TAKE_OUT_RUN_PAGES = 16,
     SW_HELD_LOOK = 4096,  /* see sw_pages_find_held */
     SW_HELD_RUN_MAX = 16, /* see sw_pages_alloc */
-    SW_PURGE_RUNS = 32,   /* runs that are given back between two holds of the heap's lock */
+    SW_PURGE_RUNS = 32,   /* the most runs that are taken out at once */
 };
 
 /* --- giving back without the lock ----------------------------------------------------------------
