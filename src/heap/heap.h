@@ -113,7 +113,7 @@ struct sw_heap {
                             * a class have the same length */
     sw_history *histories; /* by span class, if the placement is SW_PLACE_LASTING; else NULL */
     uint32_t closing; /* exiting threads that are closing their cache; under the registry's lock */
-    uint32_t leaving; /* grade 3: threads that still work on a cache which they have closed */
+    uint32_t leaving; /* grade 3: threads still at work on a closed cache; under the lock */
     sw_cache *caches; /* every cache ever opened, open or closed */
     sw_cache *open_caches;   /* cache_count of them */
     sw_cache *closed_caches; /* closed caches have empty shelves and no hazard */

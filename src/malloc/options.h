@@ -10,8 +10,8 @@
 
 enum { FACE_PATH_MAX = 4096, FACE_NO_FILE = -1 };
 
-/* They are read once, before the heap is made. In a fork child that must not write to its parent's
- * file `ledger` and `ledger_file` are cleared.
+/* They are read once, before the heap is made. A fork child has no `ledger_file`, and its `ledger`
+ * is cleared unless the path has %p, because it must not write to its parent's file.
  *   ledger is absolute or "";  ledger_file >= FACE_NO_FILE
  *   heap.placement is an index of face_placements */
 typedef struct face_options {
