@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanwise.commands import _start
 
-# A command that is interrupted while its modules are loaded says one line.
+# If Ctrl-C comes while a command loads its modules, the command prints one line, no traceback.
 if _start.is_command():
     _start.quiet()
 
@@ -240,9 +240,9 @@ __all__ = [
     "workloads",
 ]
 
-# Which module has which public name, as the imports above tell it to type checkers; those of "" are
-# modules. A module is loaded when one of its names is first used, since to load all of them takes
-# longer than most commands run.
+# The public names by the module that defines them, as the imports above tell type checkers; the
+# names of "" are modules themselves. A module is loaded when one of its names is first used,
+# because loading all of them takes longer than most commands run.
 _HOMES: dict[str, tuple[str, ...]] = {
     "": ("plots", "workloads"),
     "_lib": ("OPS_DTYPE",),
@@ -312,7 +312,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-if not TYPE_CHECKING:  # a checker that saw this would let every name pass
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any name
 
     def __getattr__(name: str) -> Any:
         """A public name, when it is first used."""

@@ -29,7 +29,7 @@ def make_parser(names: Sequence[str] = COMMANDS) -> Parser:
     """The parser of commands; their modules are imported.
 
     Args:
-        names: which commands; all of them where it is not known yet which one it will be.
+        names: commands to declare; all of them if the command line does not begin with one.
     """
     parser = Parser(
         prog="spanwise",
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parse(argv)
         status = int(options.run(options))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has gone, which is no error
+    except BrokenPipeError:  # the reader of our output has closed it, which is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command's options; a word that it does not know points at the help of that command."""
+    """The parsed options; the error for an unknown word names the help of its command."""
     words = sys.argv[1:] if argv is None else argv
     known = words[:1] if words and words[0] in COMMANDS else COMMANDS
     options, unknown = make_parser(known).parse_known_args(words)

@@ -41,7 +41,7 @@ _CLIPPED = 4000
 
 
 def clipped(text: str) -> str:
-    """Text of at most some 4,000 characters; what is left out is said at its end."""
+    """The text, cut to about 4,000 characters; the end then says how much was left out."""
     if len(text) <= _CLIPPED:
         return text
     return f"{text[: _CLIPPED - 60]}\n... {len(text) - _CLIPPED + 60:,} characters more"
@@ -51,7 +51,7 @@ _PLURALS = {"child": "children", "image before exec": "images before exec", "cla
 
 
 def short_end(text: str, most: int) -> str:
-    """The text, or its end behind three dots: at most so many characters."""
+    """The text, cut at its front to `most` characters: three dots stand for what was cut."""
     return text if len(text) <= most else "..." + text[3 - most :]
 
 

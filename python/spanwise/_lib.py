@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to the C library: the only importer of the extension, and what every caller needs.
+"""The one module that imports the C extension, with the conversions that every caller needs.
 
 Statuses become exceptions here, structures become numpy types, arguments become C values.
 """
@@ -47,7 +47,8 @@ __all__ = [
 SIZE_MAX = (1 << 63) - 1
 """PTRDIFF_MAX: the largest request that C knows."""
 
-# cffi makes a wrapper when it is first used, and two threads may do that at once: make all now.
+# cffi makes the wrapper of a C name at its first use, which two threads could reach at once. So all
+# wrappers are made here.
 for _name in dir(lib):
     getattr(lib, _name)
 
@@ -84,7 +85,7 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
 
 
 def _errno_in(message: str) -> int | None:
-    """The system's number of the failure that a message tells in the system's words."""
+    """The errno whose text (strerror) stands in a message; the longest text if several do."""
     told = {os.strerror(number): number for number in errno.errorcode}
     found = [words for words in told if words in message]
     return told[max(found, key=len)] if found else None
@@ -203,7 +204,7 @@ def _ops_dtype() -> np.dtype[np.void]:
 
 
 def __getattr__(name: str) -> Any:
-    """The types of rows are made when they are first asked for.
+    """Makes the numpy type of a kind of rows when it is first asked for.
 
     So this module is loaded without numpy, which takes longer than all else that a command needs
     before it starts a program.
@@ -228,7 +229,7 @@ OwnerT = TypeVar("OwnerT", bound="Owner")
 
 
 class Uncopied:
-    """What stands for memory of this process. A copy would not learn when that memory ends."""
+    """Base of objects that refer to memory of this process: a copy would not learn of its end."""
 
     __slots__ = ()
 
@@ -239,9 +240,9 @@ class Uncopied:
 
 
 class Owner(Uncopied):
-    """Owns one object of C until `close`, or until nobody has the owner any more.
+    """Owns one C object until `close`, or until no reference to the owner is left.
 
-    Every call holds the lock, so that none meets an object that is being closed.
+    Every call holds the lock, so no call uses a C object that another thread is closing.
     """
 
     def __init__(self, c_object: Any, end: Callable[[Any], object]) -> None:
@@ -263,7 +264,7 @@ class Owner(Uncopied):
                 self._c = None
 
     def _end(self) -> None:
-        """What close does once. What it raises leaves the object open."""
+        """Ends the C object; called once, by `close`. If it raises, the object stays open."""
         self._finalizer()
 
     def __enter__(self: OwnerT) -> OwnerT:

@@ -255,7 +255,8 @@ def _play_robson(
             return builder.ops()
         at = simulation.addresses(np.array(ids, np.uint32))
         room = np.array(sizes, np.uint64)
-        # The old place modulo the new size is one of two: keep the one that more bytes occupy.
+        # Two places modulo the new size agree with the old place: keep the one that more bytes
+        # occupy.
         keeps = [_occupies(at, room, place + half, 2 * size) for half in (0, size)]
         chosen = int(room[keeps[1]].sum() > room[keeps[0]].sum())
         place += chosen * size
@@ -275,11 +276,11 @@ def _occupies(
     """Whether an object covers an address that is `place` modulo `modulus`."""
     gap = (np.uint64(place) - at) % np.uint64(
         modulus
-    )  # to the next such address; unsigned arithmetic may wrap
+    )  # distance to the next such address; unsigned arithmetic may wrap
     return np.asarray(gap < room)
 
 
 def _catch_up(simulation: Simulation, builder: _Builder) -> None:
-    """Runs what the adversary has done since the last time."""
+    """Runs the operations that the adversary has made since the last call."""
     fresh = builder.ops(simulation.done)
     simulation.run(Batch(_lib.pointer(fresh, "sw_op *"), len(fresh)))

@@ -64,7 +64,7 @@ def _kept_tag(tag: str | None) -> Any:
 
 
 def _free(c_arena: Any) -> None:
-    """Ends an arena that nobody knows any more, in whatever thread the collector runs."""
+    """Ends an arena without references, in the thread in which Python's collector runs."""
     check(lib.sw_arena_free(c_arena))
 
 
@@ -96,7 +96,8 @@ class Arena(_lib.Owner):
             mode: one of MODES.
             chunk_bytes: of each chunk, a power of two from 4096 to 2^30.
             limit_bytes: the most bytes of chunks; None: no limit.
-            safe: memory that is used after its end faults, with a report, also in C code.
+            safe: an access to memory of the arena after reset or close faults, with a report, from
+                C code as well.
             tag: what reports and an ArenaTracker call it; a tag stays in memory for ever.
 
         Raises:
@@ -134,7 +135,7 @@ class Arena(_lib.Owner):
         self._finalizer.detach()
 
     def _without_arrays(self, status: int) -> None:
-        """Raises what a call that ends objects failed with, in the words of who has arrays."""
+        """Raises for a failed status; for a busy arena the message says to let go of the arrays."""
         try:
             check(status)
         except BlockBusyError as error:
@@ -156,11 +157,12 @@ class Arena(_lib.Owner):
     def attach(self, heap: CollectedHeap | None) -> None:
         """Lets a collected heap see what arrays of `pointers` point to: its objects live as long.
 
-        The arena ends as before: without arrays, and without a name, it is freed. Another heap may
+        Attaching does not keep the arena: it is freed once neither it nor an array of it is
+        referred to. Another heap may
         see it after `attach(None)`, or when the first one is closed.
 
         Args:
-            heap: that marks from the arena; None: none does.
+            heap: the heap that marks from the arena; None: no heap does.
 
         Raises:
             StateError: the arena is closed, or another heap sees it.
@@ -183,7 +185,7 @@ class Arena(_lib.Owner):
 
     @contextmanager
     def _standing(self) -> Iterator[None]:
-        """No cycle of the heap that sees the arena runs meanwhile; a closed heap sees nothing."""
+        """Keeps the attached heap, unless it is closed, from running a cycle inside the block."""
         with ExitStack() as stack:
             try:
                 if self._seen_by is not None:
@@ -212,10 +214,11 @@ class Arena(_lib.Owner):
     def pointers(self, shape: int | Sequence[int]) -> NDArray[np.uint64]:
         """An array of addresses, 0 at first, that a collected heap follows once it is attached.
 
-        An element that holds the address of an object (`CollectedObject.address`), or one inside of
-        it, keeps the object. When a cycle begins the elements are read, so they may be written at
-        any time: but not while they hold the only pointer to an object and a call of `collect` or
-        `start` of another thread runs.
+        An element keeps an object alive if it holds the object's address
+        (`CollectedObject.address`) or an address inside of it. The collector reads the elements
+        when a cycle begins. They may be written at any time, with one exception: an element that
+        holds the only pointer to an object must not change while another thread calls `collect` or
+        `start`.
 
         Args:
             shape: its length, or one of each axis.
@@ -235,7 +238,7 @@ class Arena(_lib.Owner):
         return array
 
     def _export(self, size: int, flags: int) -> Any:
-        """A buffer that holds the arena until the last array over it is gone."""
+        """A buffer that keeps the arena from being freed until the last array over it is gone."""
         with self._lock, self._standing():
             arena = self._open()
             memory = lib.sw_arena_alloc(arena, size, 64, flags)
@@ -245,7 +248,7 @@ class Arena(_lib.Owner):
         return ffi.buffer(ffi.gc(memory, self._unexport), size)
 
     def _unexport(self, _: object) -> None:
-        lib.sw_arena_unhold(self._c)  # an arena that is held is not freed, so it is there
+        lib.sw_arena_unhold(self._c)  # _c is valid: an arena that is held is not freed
 
     # --- figures ---
 

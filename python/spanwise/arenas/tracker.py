@@ -140,7 +140,8 @@ class ArenaTracker(_lib.Owner):
 
         Args:
             frames: return addresses that are kept of the calls that made an arena, 0 to 8.
-            events: that wait for `events` at most, up to 2^24; a new one replaces the oldest.
+            events: the most events kept until `events` takes them, up to 2^24; beyond that a new
+                event replaces the oldest.
             allocs: objects are events, too.
             manual_clock: time is 0 at first, and moves by `set_time` only.
 
@@ -268,7 +269,8 @@ class ArenaTracker(_lib.Owner):
         Args:
             period_seconds: between two looks, above 0.
             min_age_seconds: arenas of this age are old.
-            threshold_bytes: more than so many that are not tracked, or old, raise an alert.
+            threshold_bytes: more untracked bytes than this, or more bytes in old arenas, raise an
+                alert.
 
         Raises:
             InvalidError: a number is negative, or the period is 0.

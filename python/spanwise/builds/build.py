@@ -134,7 +134,7 @@ def build_telling(
 
 
 def check_not_condemned(table: SizeClassTable | str | os.PathLike[str]) -> None:
-    """Raises InvalidError for a table, or a table file, whose own trial speaks against it."""
+    """Raises InvalidError for a table (or table file) that `optimize` noted as not worth using."""
     if isinstance(table, SizeClassTable):
         shown, file = f"table {table.name}", table.to_dict()
     elif os.fspath(table).endswith(".json"):
@@ -184,7 +184,7 @@ def _check_place(place: Path) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the steps of one build need. They work in `work`; what is kept is in work/out."""
+    """What the steps of one build need. They write into `work`; work/out becomes the build."""
 
     root: Path
     work: Path

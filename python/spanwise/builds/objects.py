@@ -13,9 +13,9 @@ the flags, of the source's name and of the names of the headers that the build h
 variant fits if every file still has its digest. In keys the folders of a build are names, so
 objects are found wherever the next build grows; they name no folder (-ffile-prefix-map).
 
-Files are written beside their place and renamed, so builds may work at the same time. An object
-whose digest is not the one on record is not used. What goes wrong here costs a compilation and is
-no error. Beyond the limit those go that were not used for longest.
+Files are written under a temporary name and renamed, so builds may work at the same time. An object
+whose digest is not the one on record is not used. A failure here costs a compilation and is no
+error. If the objects exceed the limit, the least recently used ones are removed.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ _KNOWN = re.compile(
     r"-O\w*|-w|-W[\w=+-]*|-[DU]\w+(?:=.*)?|-std=[\w:+]+|-pipe|-pthread|-pedantic[\w-]*"
     r"|-m[\w-]+(?:=(?!native)[\w.+-]+)?|-f(?:no-|PIC|pic|wrapv|strict-|signed-|unsigned-)[\w-]*"
 )
-"""Options of which a key says all; others name files, or write some beside the object."""
+"""Options whose text is the whole of their effect. Other options read files, or write files beside
+the object."""
 
 
 def cache_folder() -> Path | None:
     """Where objects are kept: below $SPANWISE_CACHE, or `spanwise` in the user's cache folder.
 
     Returns:
-        None where the variable switches the cache off, or there is no home.
+        None if the variable switches the cache off, or the user has no home folder.
     """
     named = os.environ.get(VARIABLE)
     place = Path(named) if named else _user_cache() / "spanwise"
@@ -70,7 +71,7 @@ def _user_cache() -> Path:
         return named
     try:
         return Path.home() / ".cache"
-    except RuntimeError:  # the system knows no home of this user
+    except RuntimeError:  # this user has no home folder
         return Path()
 
 
@@ -90,7 +91,7 @@ class ObjectCache:
         places: Mapping[str, Path],
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
-        """Objects in `folder`, which is made; where it cannot be used nothing is kept or found.
+        """Opens the cache in `folder`, which is made; if that fails, the cache stays empty.
 
         Args:
             folder: as of `cache_folder`.
@@ -104,7 +105,7 @@ class ObjectCache:
         self._places = {f"<{name}>": str(path.resolve()) for name, path in places.items()}
         names = {place: name for name, place in self._places.items()}
         names |= {str(path.absolute()): f"<{name}>" for name, path in places.items()}
-        # Of folders that lie in each other the inner one comes first.
+        # If one folder lies in another, the inner one is replaced first.
         self._names = sorted(names.items(), key=lambda pair: -len(pair[0]))
         self._digests: dict[str, str | None] = {}
         self._real: dict[str, str] = {}
@@ -118,14 +119,15 @@ class ObjectCache:
         Args:
             source: the C file.
             flags: all flags but the compiler's own leading ones.
-            generated: headers of the build; their names count, since one may hide another's.
+            generated: headers of the build; the key has their names, since such a header may hide
+                one of the library's.
         """
         named = [[self._named(str(word)) for word in words] for words in (flags, generated)]
         told = [_FORMAT, self._compiler, *named, self._named(str(source))]
         return _digest(json.dumps(told).encode())
 
     def fetch(self, key: str, to: Path) -> bool:
-        """Copies the object of a variant that fits to `to`; False: there is none."""
+        """Copies the object of a fitting variant to the path `to`; False if no variant fits."""
         for variant in self._variants(key):
             with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
                 if any(self._digest_of(name) != was for name, was in variant["files"].items()):
@@ -165,7 +167,7 @@ class ObjectCache:
             _write_whole(self._manifest(key), kept.encode())
 
     def shrink(self) -> None:
-        """Beyond the limit, removes what was not used for longest, down to four fifths of it."""
+        """Removes the least recently used objects, down to 4/5 of the limit, if they exceed it."""
         if self._folder is None:
             return
         with suppress(OSError):
@@ -200,19 +202,19 @@ class ObjectCache:
     # --- names and digests ------------------------------------------------------------------------
 
     def _named(self, text: str) -> str:
-        """A path or a flag, in which folders of this build are names."""
+        """The path or flag with each folder of this build replaced by its name in keys."""
         for place, name in self._names:
             text = re.sub(re.escape(place) + r"(?=[/=]|$)", name, text)
         return text
 
     def _real_name(self, path: str) -> str:
-        """Of a file's real path. A header is read by most sources, and each is resolved once."""
+        """The name of a file's real path, cached since most sources read the same headers."""
         if path not in self._real:
             self._real[path] = self._named(str(Path(path).resolve()))
         return self._real[path]
 
     def _digest_of(self, name: str) -> str | None:
-        """Of a file's content; None: it cannot be read. Each file is read once."""
+        """The digest of a file's content, cached; None if the file cannot be read."""
         if name not in self._digests:
             folder, slash, below = name.partition("/")
             path = Path(self._places.get(folder, folder) + slash + below)
@@ -228,7 +230,7 @@ def _digest(content: bytes) -> str:
 
 
 def _compiler_digest(words: Sequence[str], version: str) -> str | None:
-    """Of a compiler and its leading options; None: a key cannot say all of them."""
+    """The digest of a compiler with its leading options; None if an option cannot be in a key."""
     if not all(_KNOWN.fullmatch(word) for word in words[1:]):
         return None
     try:
@@ -241,7 +243,7 @@ def _compiler_digest(words: Sequence[str], version: str) -> str | None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Makes the folder; whether it is this user's, and nobody else may write there."""
+    """Makes the folder; True if it is this user's and no other user may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         told = folder.stat()
@@ -265,7 +267,7 @@ def _files_of_rule(dependencies: Path) -> list[str]:
 
 
 def _write_whole(place: Path, content: bytes) -> None:
-    """Whole or not at all, whoever else writes or reads it."""
+    """Writes a file whole or not at all, also while other processes write or read it."""
     place.parent.mkdir(mode=0o700, exist_ok=True)
     number, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=place.parent)
     try:

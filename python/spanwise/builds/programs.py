@@ -5,8 +5,8 @@ Each program has a process group of its own, so that a compiler's own children e
 terminal's Ctrl-C and a supervisor's SIGTERM therefore reach the build alone, which ends them all.
 A signal is noted by its handler (results/interrupts.py), and `run_steps` looks for it.
 
-A build that is killed can end nothing. So each program has a watcher in its group, a shell that was
-there before it, which reads from a pipe of the build's and kills the group when the pipe ends.
+A build that is killed cannot end its programs. So a watcher, a shell, starts first in each group.
+It reads from a pipe whose other end only the build holds, and kills the group when the pipe ends.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
         try:
             tasks = [pool.submit(running.run, step) for step in steps]
             done = _waited_for(tasks)
-            # A failed program is looked for first, since others may still run.
+            # A failed program is reported first, since others may still run.
             failed = [task for task in tasks if task in done and task.exception() is not None]
             return [task.result() for task in failed or tasks]
         except BaseException:
@@ -93,7 +93,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
 def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
     """Waits until every program has ended or one has failed; returns those that have ended.
 
-    Looks up now and then for a signal, by which it is not woken.
+    It checks for a signal at intervals, because a signal does not wake the wait.
     """
     while True:
         raise_what_came()
@@ -103,12 +103,12 @@ def _waited_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
 
 
 class Running:
-    """The programs of some steps that run now; after `stop` there are none, and start none."""
+    """The running programs of some steps. After `stop` none runs, and none can be started."""
 
     def __init__(self) -> None:
         self._children: set[subprocess.Popen[str]] = set()
         self._stopped = False
-        self._changed = threading.Condition()  # guards both
+        self._changed = threading.Condition()  # guards the two fields above
 
     def run(self, step: Step) -> str:
         """Runs a program to its end; returns its standard output. Called by worker threads.
@@ -131,7 +131,7 @@ class Running:
         return out
 
     def stop(self) -> None:
-        """Ends every program: asks first, kills what lives on after two seconds."""
+        """Ends every program: by SIGTERM, and after two seconds by SIGKILL."""
         with self._changed:
             self._stopped = True
             for number in (signal.SIGTERM, signal.SIGKILL):
@@ -170,7 +170,7 @@ class Running:
 
 
 def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a program wrote to both outputs; it is killed if waiting for its end is given up."""
+    """What a program wrote to both outputs; an exception during the wait kills the program."""
     with child:
         try:
             return child.communicate(timeout=_STEP_SECONDS)

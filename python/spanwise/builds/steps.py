@@ -47,7 +47,8 @@ SHORT_SOURCES = (
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
     "page/space.c",
 )
-"""What runs once, or in tracked heaps only, is short rather than fast: it is resident as well."""
+"""Code that runs once, or only in tracked heaps, is compiled to be small, not fast, since its code
+is resident too."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     "-Wl,-z,defs",
@@ -195,7 +196,7 @@ def compile_all(
     cache: ObjectCache,
     generated: Sequence[Path],
 ) -> list[Path]:
-    """Has an object of every file in `out`, kept or compiled; the first failure ends it.
+    """Puts an object of every file into `out`, kept or compiled; the first failure ends it.
 
     Args:
         compiler: compiles them.
@@ -218,7 +219,7 @@ def compile_all(
         if cache.fetch(key, to):
             continue
         rule = to.with_suffix(".d")
-        # Headers of the system, too: those of another C library make another object.
+        # -MD also lists the system's headers: with another C library the object would differ.
         words += ["-MD", "-MT", "object", "-MF", str(rule)]
         steps.append(
             Step([*compiler.words, *words, "-c", path, "-o", to], f"compiling {_named(path)}")

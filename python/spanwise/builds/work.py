@@ -66,9 +66,10 @@ def put_in_place(made: Path, place: Path) -> None:
 def remove_stale(parent: Path) -> None:
     """Removes the folders of builds of ours that ended without doing so.
 
-    Such a folder has the name that `work_folder` gives, is this user's own, its process is gone,
-    and nobody holds its lock: so a build in another container, whose processes are not seen
-    here, keeps its own. A folder that had left its place when the build was killed goes back.
+    Such a folder has a name that `work_folder` gives and belongs to this user, its process is gone,
+    and nobody holds its lock. The lock protects the folder of a build in another container, whose
+    processes are not visible here. If the killed build had moved the old build away, it is put
+    back.
     """
     for folder in parent.glob(f"{_PREFIX}*"):
         if _is_stale(folder):
@@ -106,7 +107,7 @@ def _remove(folder: Path) -> None:
 
 
 def _put_back(folder: Path) -> None:
-    """Puts old/ back, where a build was killed between its two renames and the place is empty."""
+    """Puts old/ back if a build was killed between its two renames, which left its place empty."""
     name = os.fsdecode((folder / _PLACE).read_bytes())
     place = folder.with_name(name)
     if not place.exists():

@@ -86,7 +86,7 @@ def open_recordings(options: argparse.Namespace) -> Recording | RecordingSet:
 def simulation_of(
     options: argparse.Namespace,
 ) -> tuple[SizeClassTable, Recording | RecordingSet, HeapOptions]:
-    """The one table, the recordings and the heap that a command simulates, all looked at first."""
+    """The table, recordings and heap options of a command, all checked before it simulates."""
     from spanwise.tables.table import SizeClassTable  # noqa: PLC0415  brings numpy
 
     table = SizeClassTable.named(options.table)
@@ -105,7 +105,7 @@ def told_gaps(recordings: Iterable[Recording]) -> bool:
 
 
 def each_of(recordings: Recording | RecordingSet) -> list[Recording]:
-    """The one, or those of the set."""
+    """The recording itself, or the recordings of the set."""
     from spanwise.recordings.recording import Recording  # noqa: PLC0415  brings numpy
 
     return [recordings] if isinstance(recordings, Recording) else list(recordings)

@@ -12,7 +12,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 class PrintCompletion(argparse.Action):
-    """Prints a script for a shell and ends, by shtab, which is of the extra `completion`."""
+    """Prints a script for a shell, made by shtab (extra `completion`), and ends the process."""
 
     def __call__(
         self,
@@ -21,7 +21,7 @@ class PrintCompletion(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Prints the script; wrong use where shtab is not installed."""
+        """Prints the script; without shtab it ends with the error of wrong use."""
         try:
             shtab = importlib.import_module("shtab")
         except ImportError:

@@ -34,7 +34,7 @@ def add_executor_option(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def check_executor(name: str, default: str) -> None:
-    """Refuses a name that is no executor's, before there is work."""
+    """Refuses, before the work, a name that no executor has."""
     known = (default, "processes", "dask")
     kind, _, address = name.partition(":")
     if kind in known and (kind == "dask" or not address):
@@ -74,7 +74,7 @@ def dask_executor(name: str, workers: int | None) -> Iterator[Any]:
 
 @contextmanager
 def executor_of(name: str, workers: int | None) -> Iterator[Any]:
-    """An executor, or None for what runs here."""
+    """The executor of a name, or None if the work runs in this process."""
     if name.startswith("dask"):
         with dask_executor(name, workers) as executor:
             yield executor

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
 
 DEFAULT_TABLE = "c16"
-"""Of every command that takes one table and is given none: the one compiled into the library."""
+"""The table of a command that takes one and is given none: the one compiled into the library."""
 
 
 class Group(Protocol):
@@ -116,7 +116,7 @@ def add_table_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tables_option(parser: argparse.ArgumentParser, text: str) -> None:
-    """Any number of tables, by the same option again; `{}` in the text is how one is named."""
+    """Any number of tables, by repeating the option; `{}` in the text is how one is named."""
     parser.add_argument("--table", action="append", metavar="T", help=text.format(NAMES_HELP))
 
 
@@ -153,7 +153,7 @@ def program_of(options: argparse.Namespace, done: str) -> list[str]:
 
     Args:
         options: of `add_program_options`.
-        done: what is to be done with it, for the error.
+        done: a participle for the error: what would be done with the program.
 
     Raises:
         InvalidError: there is none.

@@ -38,9 +38,9 @@ from spanwise.tables.table import SizeClassTable
 
 TABLES = ("go", "c16")
 RUNS, ROUNDS = 3, 5
-"""Runs under each malloc, of which the median counts: tracked, and at full speed."""
+"""Runs under each malloc, tracked and at full speed; the median of each counts."""
 PYTHON = ("python3", "JSON and sqlite")
-"""Program and input, as the field calls them."""
+"""The names of program and input in the rows of the field."""
 REPORT = "python.html"
 BUILD = "best"
 """Folder of the build, in the folder of the results."""
@@ -71,7 +71,7 @@ class Shown:
     comparison: Comparison
 
     def sentence(self) -> str:
-        """Under which table least was resident; and what was wasted under the other, and where."""
+        """Tells which table has less resident, and what the other one wastes, and where."""
         best = self.comparison.best()
         worst = next(one for one in self.comparison.ledgers if one is not best)
         parts = {name: getattr(worst, name) for name in PARTS if name != "requested_bytes"}
@@ -151,10 +151,10 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
 def _close_loop(
     recording: Recording, folder: Path
 ) -> tuple[closed_loop.Loop, Optimum, Field | None]:
-    """The table found for python3, built and used as far as this machine lets us; and how found.
+    """Finds and builds a table for python3, and runs python3 on it, as far as this machine can.
 
-    Built even if the stock table stays: that, too, is to be seen in the measured run. The last one
-    is the program under every allocator in turns; None: the table was not built.
+    The table is built even if the stock table is better, so that the measured runs can show that.
+    The last result has python3 under every allocator in turns; None: the table was not built.
     """
     _say(f"a table of at most {closed_loop.CLASSES} classes")
     rules: dict[str, Any] = {"align": closed_loop.ALIGN, "waste_percent": closed_loop.WASTE_PERCENT}
@@ -184,7 +184,7 @@ def _close_loop(
 
 
 def _rising(runs: Field, allocator: str, what: str) -> tuple[int, ...]:
-    """What the runs of python3 under an allocator told, bytes."""
+    """One field, in bytes, of each run of python3 under an allocator, rising."""
     told = runs.values(*PYTHON, allocator, f"{what}_bytes")
     return tuple(sorted(map(int, told.values())))
 
@@ -223,7 +223,7 @@ def _record_python(folder: Path) -> Recording:
 
 
 def _record_compiler(folder: Path) -> Recording | None:
-    """The compiler proper: of the processes that the driver starts, the one that needs most."""
+    """Records gcc; keeps the process with most memory, which is the compiler proper."""
     compiler = next(filter(shutil.which, ("gcc", "cc", "clang")), None)
     if compiler is None:
         _say("no C compiler on this machine: the second program is left out")

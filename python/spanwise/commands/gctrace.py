@@ -35,7 +35,7 @@ def add(commands: SubParsers) -> None:
 
 
 def _utilisation(trace: GcTrace, stopped: bool) -> Rows:
-    """Of round windows that are not longer than the time, and of the whole time."""
+    """The utilisation in round windows up to the length of the time, and in the whole time."""
     whole = float(trace.utilisation(stopped=stopped)["window_ns"][-1])
     windows = [window for window in WINDOWS_NS if window < whole]
     return trace.utilisation([*windows, whole], stopped=stopped)

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _without_ledger(held: Hostages) -> dict[str, Any]:
-    """For JSON, which has the ledger once."""
+    """A dictionary without its ledger, because the JSON has the ledger once, elsewhere."""
     return {name: value for name, value in held.to_dict().items() if name != "ledger"}
 
 

@@ -188,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_table_file(path: str) -> None:
-    """Before the work: every command knows a table file by its name."""
+    """Refuses, before the work, an output whose name is not that of a table file."""
     check_output(path, json=True)
     if not path.endswith(".json"):
         raise InvalidError(f"{path}: a table file ends in .json; give another name")

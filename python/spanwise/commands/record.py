@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_place(output: Path, force: bool) -> None:
-    """Before the program runs: a recording that is replaced can not be made again."""
+    """Checks the output before the program runs: a recording that was replaced is lost."""
     if output.is_file() and not force:
         raise InvalidError(f"{output}: exists already; give another name with -o, or --force")
     check_output(output, replace=force)

@@ -154,7 +154,7 @@ def _as_text(result: RunResult, options: argparse.Namespace) -> str:
 
 
 def _children(result: RunResult) -> str:
-    """Every process at its own peak (its end, if untracked), added up."""
+    """The ledgers of all processes added up, each at its peak, or at its end if untracked."""
     told = [one for one in (result.main, *result.others) if one is not None]
     total = add_ledgers([one.peak or one.ledger for one in told], f"{len(told)} processes")
     return describe(total, 0)

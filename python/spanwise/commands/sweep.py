@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 def _told_gaps(options: argparse.Namespace) -> bool:
     recordings = []
     for path in expand(options.files):
-        with suppress(SpanwiseError):  # one that cannot be read is among the failures
+        with suppress(SpanwiseError):  # a recording that cannot be read becomes a failed row
             recordings.append(Recording.open(path, options.valid_prefix))
     return told_gaps(recordings)
 
@@ -99,7 +99,7 @@ def _shown(field: str, value: float) -> str:
 
 @contextmanager
 def _executor(name: str, workers: int | None) -> Iterator[Any]:
-    """What `sweep` takes."""
+    """The executor in the form that `sweep` takes."""
     if not name.startswith("dask"):
         yield name
         return

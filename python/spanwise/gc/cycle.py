@@ -26,8 +26,8 @@ PAUSE_DTYPE = np.dtype(
         ("held_bytes", np.uint64),
     ]
 )
-"""A call that worked on a cycle: its number, what it began with, when it began (since the heap was
-made), its time, and what the heap held behind it."""
+"""A call that worked on a cycle: the cycle's number, the phase in which the call began, its start
+since the heap was made, its length, and the bytes that the heap held at its end."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class Cycle(Result):
         mark_ns: elapsed time of marking in those calls.
         sweep_ns: and of sweeping.
         longest_ns: of the longest such call.
-        marked_objects: that a root reached, or that were allocated since the cycle began.
+        marked_objects: objects that a root reached, or that were allocated since the cycle began.
         marked_bytes: their slots.
-        freed_objects: that none reached.
+        freed_objects: objects that no root reached.
         freed_bytes: their slots.
-        pending_objects: freed by the program meanwhile, given back by the sweep.
+        pending_objects: objects that the program freed during the cycle; the sweep gives them back.
         pending_bytes: their slots.
         overflows: objects for which the mark stack was refused memory.
         given_up: the cycle freed pending objects only.
         due_finalizers: finalizers that it has made due.
         cleared_refs: weak references to objects that no root reached.
-        order: "object" or "span": what it has marked one at a time.
+        order: "object" or "span": the unit in which the cycle marked.
     """
 
     number: int

@@ -51,7 +51,7 @@ class CollectorEvents(Value, Result, Tabular):
         array: `kind` (one of "cycle", "pause", "mark", "sweep", "assist", "wait" and "finalize"),
             `cycle`, `thread`, `start_ns` (since the heap was made) and `ns`. Where two begin
             together, the longer one comes first: it has the other in it.
-        lost: how many are missing, the oldest; there was no room for them.
+        lost: how many events are missing: newer ones took their place.
         total_ns: how old the heap was when they were read.
     """
 
@@ -77,7 +77,7 @@ class CollectorEvents(Value, Result, Tabular):
         return as_rows(rows)
 
     def mutator(self) -> Rows:
-        """When the program ran: what no pause has, from the first event to the end.
+        """When the program ran: the time from the first event to the end without the pauses.
 
         Returns:
             `start_ns` and `ns`, a row for each interval.
@@ -151,7 +151,7 @@ def record_events(c_gc: Any, capacity: int) -> None:
 
 
 def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:
-    """Takes out all events that have ended, as rows of EVENT_DTYPE; and how many were lost."""
+    """Takes out all events that have ended, as rows of EVENT_DTYPE, and the number of lost ones."""
     block, lost, lost_now = np.zeros(_BLOCK, _C_DTYPE), 0, ffi.new("uint64_t *")
     found = []
     count = _BLOCK

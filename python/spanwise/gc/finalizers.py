@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finalizers of collected objects, and weak references to them.
 
-The C finalizer of each such object writes the object's address down, so C never calls into Python;
-`call_due` then calls what Python has for that address, with no lock held.
+The C finalizer of each such object only stores the object's address, so C never calls into Python.
+`call_due` then calls the Python function that is kept for that address, with no lock held.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Unraisable:
         try:
             raise self.error
         finally:
-            del self.error  # its traceback has this frame
+            del self.error  # the error's traceback refers to this frame
 
 
 def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
@@ -49,7 +49,7 @@ def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalize
 
 
 def _take_due(handle: GcHandle) -> tuple[Finalizer, CollectedObject] | None:
-    """A finalizer that is due, with its object, which is a root again; None: none is."""
+    """One due finalizer with its object, which becomes a root again; None if none is due."""
     with handle as c_gc:
         if lib.sw_gc_finalize(c_gc, 1) == 0:
             return None
@@ -75,7 +75,7 @@ def call_due(handle: GcHandle, most: int | None) -> int:
 
 
 def object_at(handle: GcHandle, address: int, kind: ObjectType, count: int) -> CollectedObject:
-    """The one Python object for that address that is neither freed nor released.
+    """The Python object for an address, one that was neither freed nor released.
 
     Inside `with handle`.
     """

@@ -21,7 +21,7 @@ NODES_MAX = NO_EDGE - 1
 def random_graph(
     nodes: SupportsIndex, degree: SupportsIndex, *, seed: int = 0
 ) -> NDArray[np.uint32]:
-    """Every edge goes to any node, each as likely as the others.
+    """Every edge goes to a random node, all nodes being equally likely.
 
     Args:
         nodes: how many.

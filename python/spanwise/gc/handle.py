@@ -27,12 +27,12 @@ ROOTS_A_CHUNK = 1024
 
 
 def _destroy(c_gc: Any, *kept: object) -> None:
-    """Ends a collector; `kept` is what it read until now."""
+    """Ends a collector; `kept` keeps the memory that the collector reads alive until then."""
     lib.sw_gc_destroy(c_gc)
 
 
 class GcHandle:
-    """Owns one sw_gc. `with handle as c_gc:` is how it is called into, by one thread at a time."""
+    """Owns one sw_gc. C calls are made inside `with handle as c_gc:`, one thread at a time."""
 
     __slots__ = (
         "__weakref__",
@@ -58,7 +58,7 @@ class GcHandle:
         self._lock = ExitLock()
         self._chunks: list[NDArray[np.uint64]] = []
         self._free: deque[tuple[NDArray[np.uint64], int]] = deque()
-        self._thread = threading.local()  # joined: depth of calls + 1; not there: it has not
+        self._thread = threading.local()  # joined: depth of calls + 1, if it has joined
         self.finalizers: dict[int, Any] = {}  # by address: function, type, count
         self.objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.note: Any = ffi.new("void **")  # the object whose finalizer was called last
@@ -103,24 +103,24 @@ class GcHandle:
     # --- threads ---
 
     def join(self, name: str) -> None:
-        """The calling thread stops at calls while another one works on a cycle."""
+        """Makes the calling thread stop at its calls while another thread works on a cycle."""
         with self as c_gc:
             check(lib.sw_gc_join(c_gc, name.encode()))
             check(lib.sw_gc_block(c_gc))
         self._thread.calls = 0
 
     def leave(self) -> None:
-        """The calling thread stops no more; nothing where the heap is closed."""
+        """Ends what `join` began; does nothing if the heap is closed."""
         with self._lock:
             del self._thread.calls
             if self._c is not None:
                 check(lib.sw_gc_unblock(self._c))
                 check(lib.sw_gc_leave(self._c))
 
-    # --- roots; both inside `with` or where only a word is written ---
+    # --- roots ---
 
     def take_root(self) -> tuple[NDArray[np.uint64], int]:
-        """A root word: an array, and the word's place in it."""
+        """Takes a free root word (array and index of the word); called inside `with`."""
         if not self._free:
             chunk = np.zeros(ROOTS_A_CHUNK, np.uint64)
             check(
@@ -133,7 +133,7 @@ class GcHandle:
         return self._free.popleft()
 
     def drop_ref(self, ref: int) -> None:
-        """Frees a reference of C's, at once or when the lock is free; a destructor may call it."""
+        """Frees a C reference, at once or when the lock becomes free; destructors may call it."""
         self._lock.soon(lambda: self._free_ref(ref))
 
     def _free_ref(self, ref: int) -> None:
@@ -141,6 +141,6 @@ class GcHandle:
             lib.sw_gc_ref_free(self._c, ref)
 
     def drop_root(self, root: tuple[NDArray[np.uint64], int]) -> None:
-        """Gives the word back. Any thread may do so at any time, a destructor too."""
+        """Gives a root word back. Any thread may call this at any time, also from a destructor."""
         root[0][root[1]] = 0
         self._free.append(root)

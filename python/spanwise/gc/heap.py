@@ -36,9 +36,9 @@ class CollectedHeap(History):
 
     Args:
         table: size classes, or a table's name.
-        options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`.
-        tiny: objects below 16 B without pointers share blocks of 16 B, each of which lives as long
-            as one of them. Those of up to 16 B are not freed one by one, and have neither weak
+        options: limit, placement, decay of idle pages, kept spans; None: `HeapOptions()`. tiny:
+            objects below 16 B without pointers share blocks of 16 B; a block lives as long as any
+            object in it. Those of up to 16 B are not freed one by one, and have neither weak
             references nor finalizers.
 
     Raises:
@@ -256,7 +256,7 @@ class CollectedHeap(History):
             return PHASES[lib.sw_gc_current_phase(c_gc)]
 
     def _work(self, call: Any, *arguments: Any) -> Cycle:
-        """One call that works on a cycle, with its record."""
+        """Makes a C call that works on a cycle, notes it in the history, and returns the cycle."""
         with self._handle as c_gc:
             before, phase = read_cycle(c_gc), self.phase
             status = call(c_gc, *arguments)
@@ -269,7 +269,7 @@ class CollectedHeap(History):
             return cycle
 
     def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
-        """The last cycle, after a call that may have worked on it; one that has ended is kept."""
+        """Returns the last cycle; keeps the call if it worked on one, and the cycle if it ended."""
         cycle = read_cycle(c_gc)
         if cycle is not None and cycle != before:
             spent = cycle.mark_ns + cycle.sweep_ns
@@ -282,7 +282,7 @@ class CollectedHeap(History):
         return cycle
 
     def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
-        """The address of a new object; with a pace the call may work on a cycle before."""
+        """The address of a new object; with a pace, the call may first work on a cycle."""
         if not self._paced:
             return lib.sw_gc_new(c_gc, type_id, count)
         before, phase = read_cycle(c_gc), self.phase
@@ -303,12 +303,12 @@ class CollectedHeap(History):
         """Lets `new` begin cycles, and end them, as Go's GOGC and GOMEMLIMIT do.
 
         Args:
-            percent: of what lived after the last cycle (4 MiB at least): when so much was asked of
-                `new` since, it is time for another. 0: that never begins one.
-            limit_bytes: soft: cycles come sooner where more would be there, but never sooner than
-                after a sixteenth of what lives, or 64 KiB. None: no limit.
-            in_steps: a cycle begins half-way and runs in steps, which what is allocated meanwhile
-                demands; else it runs at once.
+            percent: another cycle begins once `new` was asked for this percentage of the bytes that
+                lived after the last cycle (4 MiB at least). 0: allocation alone begins no cycle.
+            limit_bytes: a soft limit: cycles begin sooner if the heap would exceed it, but not
+                before a sixteenth of the live bytes, or 64 KiB, was asked for. None: no limit.
+            in_steps: a cycle begins half-way and runs in steps, which later allocations do; else it
+                runs at once.
 
         `set_pace(0)` takes the pace away: cycles are asked for only.
 
@@ -338,9 +338,10 @@ class CollectedHeap(History):
         """A whole cycle; one that is under way is finished before.
 
         Args:
-            order: how this cycle and later ones mark: "object", one object at a time, each
-                prefetched a while before; "span", where spans wait instead of objects, and what has
-                gathered in one is scanned together. None: as the cycle before, at first "object".
+            order: how this cycle and later ones mark. "object": one object at a time, each
+                prefetched before it is scanned. "span": the queue holds spans instead of objects,
+                and all objects that were marked in a span meanwhile are scanned together. None: as
+                the cycle before, at first "object".
                 Both keep and free the same objects.
 
         Raises:
@@ -466,8 +467,8 @@ class CollectedHeap(History):
         """Keeps what the collector does from now on, for `events`; what was kept before is dropped.
 
         Args:
-            capacity: events for which there is room between two calls of `events`, 40 bytes each;
-                the oldest give way. 0: none are kept.
+            capacity: events kept between two calls of `events`, 40 bytes each; further ones replace
+                the oldest. 0: none are kept.
 
         Raises:
             InvalidError: there would be more than 2**26.
@@ -489,8 +490,8 @@ class CollectedHeap(History):
     def ledger(self) -> Ledger:
         """Where the heap's bytes are.
 
-        What waits for the sweep of the cycle under way counts as live; `pending_bytes` and
-        `unswept_bytes` tell how much that is.
+        Objects that the sweep of the running cycle will give back count as live; `pending_bytes`
+        and `unswept_bytes` tell how many bytes they have.
         """
         with self._handle:
             return read_ledger(self._handle.heap, self._handle.table, at="now")

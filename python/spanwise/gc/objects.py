@@ -101,7 +101,7 @@ class CollectedObject:
 
     @property
     def released(self) -> bool:
-        """Whether this keeps it no longer: it was freed or released."""
+        """Whether the object was freed or released, so that this keeps it no longer."""
         return self._root is None
 
     def release(self) -> None:

@@ -64,7 +64,7 @@ def pause_histogram(ns: ArrayLike) -> Rows:
 def _joined(
     starts: NDArray[np.float64], ends: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The same time as intervals that do not meet, in order."""
+    """The pauses merged: rising intervals that neither overlap nor touch."""
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
     first = np.r_[True, starts[1:] > ends[:-1]]
@@ -118,7 +118,7 @@ def mutator_utilisation(
     if len(begun) == 0:
         return as_rows(rows)
     starts, ends = _joined(np.clip(begun, 0, total), np.clip(begun + lengths, 0, total))
-    # How much of the time until each start and end was pause; straight in between.
+    # The paused time before each start and end; between these points it grows linearly.
     times = np.r_[0.0, np.c_[starts, ends].ravel(), total]
     paused = np.r_[0.0, np.c_[np.zeros(len(starts)), ends - starts].ravel().cumsum()]
     paused = np.r_[paused, paused[-1]]

@@ -55,17 +55,17 @@ class GcTrace(Value, Result, Tabular):
         return np.concatenate([self.array["start_ns"], self.array["end_ns"]]).astype(float)
 
     def _intervals(self, stopped: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], float]:
-        """Starts and lengths of the pauses in nanoseconds, and the time in which they are."""
+        """Starts and lengths of the pauses, and the length of the whole time, in nanoseconds."""
         rows = self.array
         at = rows["at_s"] * 1e9
         phases = [rows[name].astype(float) for name in ("start_ns", "mark_ns", "end_ns")]
-        if stopped:  # the time of the line is that of its cycle's end
+        if stopped:  # the time in a line is that of its cycle's end
             lengths = np.sum(phases, axis=0)
             starts = at - lengths
         else:
             starts = np.concatenate([at, at + phases[0] + phases[1]])
             lengths = np.concatenate([phases[0], phases[2]])
-        shift = min(float(starts.min(initial=0.0)), 0.0)  # lines have whole milliseconds
+        shift = min(float(starts.min(initial=0.0)), 0.0)  # `at_s` is rounded: no start below 0
         return starts - shift, lengths, float((starts - shift + lengths).max(initial=0.0))
 
     def pause_histogram(self, *, stopped: bool = False) -> Rows:

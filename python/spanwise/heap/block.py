@@ -19,8 +19,9 @@ class Block(Uncopied):
     Dropping the last reference does not free it: a block is what C's malloc returns. Any thread may
     free it. `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` give its bytes
     without a copy; while any of them, or an array derived from one, is alive, freeing the block or
-    closing its heap raises BlockBusyError (a BufferError). Without the GIL a view that a thread
-    drops which did not make it is alive until the one that did runs Python code again, or ends.
+    closing its heap raises BlockBusyError (a BufferError). In a Python without the GIL, a view that
+    is dropped by another thread than the one that made it stays alive until the maker runs Python
+    code again, or ends.
 
     Attributes:
         size_bytes: bytes that were requested.
@@ -113,7 +114,7 @@ class Block(Uncopied):
         return memoryview(self._export())
 
     def _export(self) -> Any:
-        """A buffer whose owner counts itself out of the block when the last view is gone."""
+        """A buffer whose owner calls `unexport` when the last view of the block is gone."""
         handle = self._handle
         if handle.dry:
             raise UnsupportedError(f"{self!r} has no memory: its heap is dry")

@@ -32,12 +32,12 @@ def _plural_views(count: int) -> str:
 class ExitLock:
     """A reentrant lock that is open once the interpreter ends.
 
-    A daemon thread is stopped wherever it is, perhaps with the lock held; nobody would release it.
-    The one thread that still runs then needs no lock.
+    At that point a daemon thread may have been stopped while it held the lock, which nobody would
+    then release. Only one thread still runs, so it needs no lock.
 
-    Destructors use `soon`, which never waits. They may run in a thread that is inside the lock of
-    another heap: by the collector, or where without the GIL a thread ends what others dropped. Two
-    such threads would wait for each other for ever.
+    Destructors use `soon`, which never waits. A destructor may run in a thread that holds the lock
+    of another heap: Python's collector may call it there, and without the GIL a thread may free
+    objects that other threads dropped. Two threads that waited in this way could deadlock.
     """
 
     __slots__ = ("_due", "_lock")
@@ -62,9 +62,9 @@ class ExitLock:
             self._try_due()
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Does work under the lock: now, or by whom the lock is held by, at the latest at its end.
+        """Does work under the lock: now, or, if a thread holds the lock, in that thread afterwards.
 
-        The holder looks for work once it has released the lock, so none is left behind.
+        The holder looks for such work after it has released the lock, so no work is forgotten.
         """
         self._due.append(work)
         self._try_due()
@@ -81,7 +81,7 @@ class ExitLock:
                 self._release()
 
     def _do_due(self) -> None:
-        with suppress(IndexError):  # a destructor within may have done the rest
+        with suppress(IndexError):  # a destructor that runs inside may have done the rest
             while True:
                 self._due.popleft()()
 
@@ -94,7 +94,7 @@ class ExitLock:
 
 
 class HeapHandle:
-    """Owns one sw_heap. `with handle as c_heap:` is how it is called into.
+    """Owns one sw_heap. C calls are made inside `with handle as c_heap:`.
 
     Attributes:
         id: the C library's number of the heap.
@@ -125,7 +125,7 @@ class HeapHandle:
         check(lib.sw_heap_create(options, out))
         self._c = out[0]
         self._runner = ffi.new("sw_runner **")
-        self.table = table  # the C heap reads it to its end
+        self.table = table  # the C heap reads the table as long as it lives
         self.id = int(lib.sw_heap_id(self._c))
         self.dry = bool(options.dry)
         self.tiny = bool(options.tiny)
@@ -234,7 +234,7 @@ class HeapHandle:
 
 
 def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:
-    """Ends runner and heap; `table` is only kept alive until here."""
+    """Ends runner and heap; the argument `table` only keeps the table alive until then."""
     if runner[0] != ffi.NULL:
         lib.sw_runner_destroy(runner[0])
         runner[0] = ffi.NULL

@@ -102,7 +102,7 @@ class Heap(_lib.Uncopied):
         except ResourceWarning:
             if (
                 error is None
-            ):  # where warnings are errors, an exception of the body still comes first
+            ):  # if warnings are errors, an exception of the body still takes precedence
                 raise
 
     # --- blocks ---
@@ -144,7 +144,7 @@ class Heap(_lib.Uncopied):
 
     def _usable(self, heap: Any, p: Any, size: int, scan: bool) -> int:
         if self._handle.tiny and not scan and 0 < size < 16:
-            return 16  # p may lie inside a shared slot, which the C library cannot look up
+            return 16  # the C library cannot look p up, which may lie inside a shared slot
         return int(lib.sw_heap_usable_size(heap, p))
 
     # --- accounts ---
@@ -189,7 +189,7 @@ class Heap(_lib.Uncopied):
             BlockBusyError: another thread is inside a call.
         """
         handle = self._handle
-        with handle.lock:  # no other thread can enter while it is held
+        with handle.lock:  # while the lock is held, no other thread can begin a call
             if handle.calls:
                 raise errors.BlockBusyError(
                     f"heap {self.id}: another thread is inside a call; verify when it is idle"

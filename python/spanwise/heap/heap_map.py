@@ -193,7 +193,7 @@ def read_tiles(
         wanted = int(out.slot_count) if slots else 0
         if out.tile_count <= len(tiles) and wanted <= len(requested):
             break
-        # Other threads may make spans meanwhile, so there is a little more room than was asked for.
+        # Another thread may make spans between the two calls, so the arrays are a little larger.
         tiles = np.zeros(int(out.tile_count) * 17 // 16, TILES_DTYPE)
         requested = np.zeros(wanted * 17 // 16, np.uint32)
     found, kept = tiles[: out.tile_count], requested[:wanted]
@@ -209,7 +209,7 @@ def place_objects(tiles: Rows, addresses: NDArray[np.uint64], rows: NDArray[np.v
         addresses: where each object is; an object at 0 is nowhere.
         rows: of PLACED_DTYPE, one an object; the offsets are filled in.
     """
-    # By rising address the searches go through the tiles once, and offsets mostly rise, too.
+    # Sorted addresses make the searches go through the tiles once; offsets then mostly rise.
     by_address = np.argsort(addresses)[np.count_nonzero(addresses == 0) :]
     kept, at = rows[by_address], addresses[by_address]
     order = np.argsort(np.asarray(tiles["address"]))

@@ -18,8 +18,8 @@ PLACEMENTS = {
     "fullest": lib.SW_PLACE_FULLEST,
     "lasting": lib.SW_PLACE_LASTING,
 }
-"""Which partial span serves next: the last that became partial, the lowest, the fullest, the one
-that will be empty last by the history of its class."""
+"""Which partial span serves next: the one that became partial last, the one at the lowest address,
+the fullest, or the one that, by the history of its class, will be empty last."""
 
 
 _PPM_OF_PERCENT = 10_000
@@ -32,13 +32,13 @@ class HeapOptions(Result):
     Attributes:
         limit_bytes: most bytes held; None: no limit.
         placement: "lifo", "address", "fullest" or "lasting": which partial span serves next.
-        decay_ms: idle pages go back to the system after one to two of these, milliseconds; None:
-            500; math.inf: never.
+        decay_ms: idle pages go back to the system after one to two times this time in milliseconds;
+            None: 500; math.inf: never.
         batch_spans: wholly free spans that a thread keeps per class.
-        large_touched_percent: of a simulation: so many percent of each large object's bytes, the
-            first ones, the program is taken to write, 0.0001 to 100; kept to four decimals.
-        batch_by_use: a thread keeps as many as it would lately have taken again, at most
-            batch_spans.
+        large_touched_percent: for simulations: the program is assumed to write this percentage of
+            each large object, from its start on; 0.0001 to 100, kept to four decimals.
+        batch_by_use: a thread keeps as many free spans as it would recently have taken again, at
+            most batch_spans.
 
     Raises:
         TypeError, InvalidError: for a value that is not allowed.
@@ -98,7 +98,7 @@ def _number(given: Any, name: str) -> float:
 
 
 def _share(percent: Any) -> float:
-    """In whole millionths, as the C library takes it; whole percents stay integers."""
+    """The percentage rounded to whole ppm, as C takes it; whole percents stay integers."""
     value = _number(percent, "large_touched_percent")
     if not (_PPM_OF_PERCENT * value >= 0.5 and value <= 100):
         raise errors.InvalidError(f"large_touched_percent {value}: give 0.0001 to 100")

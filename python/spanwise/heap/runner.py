@@ -117,7 +117,8 @@ def interruptible(
                 look()
         except BaseException:
             cancel[0] = 1
-            # The arrays must live until the call has ended. A thread not yet alive sees `cancel`.
+            # The arrays must live until the call has ended. A thread that starts only now sees
+            # `cancel`.
             while thread.is_alive() and not done.is_set():
                 done.wait()
             raise

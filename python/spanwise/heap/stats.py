@@ -24,7 +24,7 @@ class HeapStats(Result):
     Attributes:
         held_bytes: pages and metadata held.
         live_objects: objects allocated now.
-        large_objects: of them on pages of their own.
+        large_objects: those of them that are large, on pages of their own.
         requested_bytes: asked for by them (slot bytes if the heap is not tracked).
         spans: spans of slots.
         caches: thread caches.
@@ -33,7 +33,7 @@ class HeapStats(Result):
         returned_bytes: given back to the system over the heap's life.
         retry_bytes: what the system refused to take back.
         lock_acquisitions: turns of the heap's lock over the heap's life.
-        lock_waits: of them, the ones that found it held by another thread.
+        lock_waits: those of them that found the lock held by another thread.
         purge_calls: calls by which the system was asked to take pages back.
         commit_calls: calls by which it was asked to make more pages accessible.
     """
@@ -81,4 +81,4 @@ def read_spans(c_heap: Any) -> Rows:
         count = int(lib.sw_heap_spans(c_heap, _lib.pointer(rows, "sw_span_info *"), room))
         if count <= room:
             return as_rows(rows[:count])
-        room = count  # other threads have made spans meanwhile
+        room = count  # other threads have made spans since the count

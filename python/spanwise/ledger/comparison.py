@@ -34,9 +34,10 @@ class Comparison(Result, Value, Tabular):
 
     @property
     def judged_by(self) -> str:
-        """The field that ranks: the peak resident bytes, as everywhere; else held bytes.
+        """The field that ranks: the peak resident bytes if all ledgers know them, else held bytes.
 
-        Ledgers of real heaps do not know the former; it needs a run that notes what is written.
+        Ledgers of real heaps do not know peak resident bytes: these need a simulation that notes
+        which pages are written.
         """
         known = all(ledger.peak_resident_bytes is not None for ledger in self.ledgers)
         return "peak_resident_bytes" if known else "held_bytes"
@@ -133,7 +134,7 @@ def _had(ledger: Ledger, by: str) -> str:
 
 
 def _held_beside(best: Ledger, other: Ledger, by: str) -> str:
-    """What the ledgers that are shown hold, where that is not what ranks them."""
+    """The held bytes of the ledgers, if another field ranks them."""
     if by == "held_bytes":
         return ""
     saved = _saved(best, other, "held_bytes")

@@ -57,7 +57,8 @@ class Ledger(Result, Value, Tabular):
         instrument_bytes: what the heap keeps to know requested sizes; in no other number.
         pending_bytes: in a collected heap, of requested_bytes: objects that were freed since the
             cycle began, and that its sweep gives back.
-        unswept_bytes: the same, objects that no root reached; 0 until marking has ended.
+        unswept_bytes: likewise, objects that no root reached, and that the sweep gives back; 0
+            until marking has ended.
         classes: one row a class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
         table: name of the size-class table.
         at: the moment: "peak", "peak-resident", "end", "now" or a time.
@@ -162,7 +163,7 @@ class Ledger(Result, Value, Tabular):
 
     @property
     def array(self) -> Rows:
-        """The ledger as one row: table, at, source, its parts, and what else is of the whole heap.
+        """The ledger as one row: table, at, source, its parts, and the other sums of the heap.
 
         `classes` has the rows of the classes.
         """

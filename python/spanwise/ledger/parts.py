@@ -22,7 +22,7 @@ MOMENTS = ("peak", "peak-resident", "end")
 resident ones, to their maximum; and the end."""
 
 OUTSIDE = ("instrument_bytes", "pending_bytes", "unswept_bytes")
-"""Numbers that are of some kinds of heaps only: tracked ones, collected ones."""
+"""Numbers that only some kinds of heaps have: tracked heaps, collected heaps."""
 
 SUMS = (
     *PARTS,
@@ -35,4 +35,5 @@ SUMS = (
     "returned_bytes",
     *OUTSIDE,
 )
-"""The numbers of a ledger that are of the whole heap, as sw_ledger of include/spanwise/stats.h."""
+"""The numbers of a ledger that describe the whole heap, as sw_ledger of
+include/spanwise/stats.h."""

@@ -43,8 +43,9 @@ class RunStats(Result):
         peak_resident_bytes: most that was resident at once, the figure by which tables are
             ranked; None: the heap does not note which pages are written.
         mean_held_over_requested: mean over all operations after which anything was live.
-        steady_held_over_requested: the same without the start: from the first operation on after
-            which half of the peak was live; None: the peak was not known before the run.
+        steady_held_over_requested: the same mean without the start of the run: it begins at the
+            first operation after which half of the peak is live; None: the peak was not known
+            before the run.
         shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
             which stays with the heap.
         thread_ends: caches that closed because their thread ended; of a run, 0.

@@ -36,7 +36,7 @@ class Extent(NamedTuple):
 
 
 def robson_bound(live: int, largest: int) -> float:
-    """What no allocator can do without that does not move objects, for sizes 1, 2, 4, ... largest.
+    """The range that every allocator without moves needs at worst, for sizes 1, 2, ... largest.
 
     live * (log2(largest) / 2 + 1) - largest + 1, the lower bound of J. M. Robson, "An estimate of
     the store size necessary for dynamic storage allocation", JACM 18(3), 1971.
@@ -45,12 +45,12 @@ def robson_bound(live: int, largest: int) -> float:
 
 
 def play_robson(places: Places, live: int, largest: int) -> Extent:
-    """Allocates and frees so that what stays hinders most, with at most `live` taken at once.
+    """Frees so that the objects that stay are most in the way, with at most `live` taken.
 
     It begins with `live` objects of size 1. Before the round of size 2^i it frees each object that
-    does not cover an offset which is f modulo 2^i; of the two f that agree with the f before, it
-    takes the one for which the sum of 2^i less the object's size, over the objects that stay, is
-    larger. Then it asks for as many objects of 2^i as `live` allows.
+    covers no offset equal to f modulo 2^i. Two values of f agree with the f of the round before; it
+    takes the one with the larger sum, over the objects that stay, of 2^i minus the object's
+    size. Then it asks for as many objects of 2^i as `live` allows.
 
     Args:
         places: an allocator of which nothing is taken, with more room than the bound.

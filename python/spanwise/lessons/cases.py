@@ -20,7 +20,7 @@ from spanwise.tables.table import SizeClassTable
 VARIABLE_BYTES_MAX = 128 << 10
 """Go 1.26.8 moves larger variables to the heap (cmd/compile/internal/ir/cfg.go)."""
 UNNAMED_BYTES_MAX = 64 << 10
-"""The same of what new, make and composite literals make."""
+"""The same limit for values that new, make and composite literals make."""
 
 SHARING = ("copied", "shared down", "shared up")
 """How a value leaves the function that made it: as a copy, to a callee, or to its caller."""
@@ -125,7 +125,7 @@ CASES = (
     Case("npc_in_list_pool", "", _UP, None),
     Case("npc_in_capped_pool", "", _DOWN, None),
 )
-"""All of them. An NPC in a list pool is there already; the element of the list is what is made."""
+"""All cases. In a list pool the NPC exists already, and only the list's element is allocated."""
 
 
 class Cost(NamedTuple):
@@ -178,7 +178,7 @@ def run_case(
     ]
     if numbers[1] == 0:
         raise InvalidError("counted_ops 0: one operation is counted at least")
-    shares = case.name == "stack_shared_up"  # objects below 16 B do, as Go's
+    shares = case.name == "stack_shared_up"  # objects below 16 B share blocks, as in Go
     with Heap(table, tracked=False, tiny=shares) as heap, heap._handle as c_heap:
         lib.sw_clear_error()
         _lib.check(lib.sw_lesson_run(c_heap, C_NAMES.index(case.name), *numbers, out))

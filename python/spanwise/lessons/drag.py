@@ -25,7 +25,7 @@ class Drag(NamedTuple):
 
     @property
     def held_over_live(self) -> float:
-        """1: no object waits for another one."""
+        """`held` over `live`; 1 if no object waits for another one."""
         return self.held / self.live
 
 
@@ -42,7 +42,7 @@ def group_drag(
         births: when each is allocated.
         deaths: when each is used for the last time; not before its birth.
         group: objects of a group; 1 is freeing one by one.
-        group_bytes: that a group holds at least from its first birth on, as a chunk does.
+        group_bytes: the least that a group holds from its first birth on, as an arena's chunk does.
 
     Raises:
         InvalidError: arrays of different or no length, a death before a birth, or a group of 0.

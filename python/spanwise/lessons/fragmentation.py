@@ -46,7 +46,7 @@ LARGEST = {"uniform": 1024, "small ones": 4080, "powers": 1024, "two sizes": 206
 
 
 def _phases(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-    """To the end of the phase of 2000 requests; one of ten lives for five phases more."""
+    """Lives to the end of a phase of 2000 requests; one in ten lasts five phases more."""
     end = 2000 - np.arange(count) % 2000
     return end + np.where(rng.random(count) < 0.1, 10_000, 0)
 
@@ -77,8 +77,8 @@ FRAGMENTATION_DTYPE = np.dtype(
         ("bound", "<f8"),
     ]
 )
-"""live: the most that was live at once, as asked for; extent: the room that was needed; needed:
-extent / live; bound: Robson's, for so much live and these sizes, over live."""
+"""live: the most that was live at once, in requested sizes; extent: the room that was needed;
+needed: extent / live; bound: Robson's bound for these sizes and so much live, over live."""
 
 
 class Extent(NamedTuple):
@@ -94,9 +94,9 @@ class Extent(NamedTuple):
 
 
 class _Wall:
-    """A range that is as small as it can be: it grows only where a request finds no hole.
+    """A range that is as small as possible: it grows only when a request finds no hole.
 
-    What is beyond `end` is taken, as if the range ended there.
+    All offsets from `end` on are taken, as if the range ended there.
     """
 
     def __init__(self, placement: str, backend: str) -> None:
@@ -123,7 +123,7 @@ class _Wall:
 
 
 class _Buddy:
-    """A buddy system with room for whatever; what it needed is how far it went."""
+    """A buddy system with ample room; its highest taken offset tells the room that it needed."""
 
     def __init__(self) -> None:
         self._ranges = BuddyAllocator(1 << 24, unit=UNIT)
@@ -179,7 +179,7 @@ def measure_extent(
 
 
 def _bound(live: int, sizes: str) -> float:
-    """Robson's for the live words of UNIT and the largest power of two that the sizes reach."""
+    """Robson's bound, in units of UNIT, for the largest power of two that the sizes reach."""
     words = live // UNIT
     largest = 1 << ((LARGEST[sizes] // UNIT).bit_length() - 1)
     return robson_bound(words, largest) / words

@@ -17,9 +17,10 @@ from spanwise.errors import InvalidError
 from spanwise.tables.table import SizeClassTable, as_table
 
 POLICIES = ("none", "list", "capped", "aged")
-"""What becomes of NPCs that leave: garbage; a linked list under a lock, with an element of 40 bytes
-for each; a list through the NPCs themselves, up to a number; the same of two generations, of which
-collections drop the older one. In the order of sw_lesson_policy."""
+"""What becomes of NPCs that leave. They become garbage; or join a linked list under a lock, with an
+element of 40 bytes for each; or join a list linked through the NPCs themselves, up to a capacity;
+or one of two such lists, of which each collection drops the older. In the order of
+sw_lesson_policy."""
 
 LIFE_FRAMES_MAX = 256
 
@@ -74,12 +75,12 @@ def play_game(
         policy: one of POLICIES.
         frames: at least 1.
         spawned: NPCs that appear in a frame.
-        wave: that appear in each `wave_frames`th frame instead.
+        wave: NPCs that appear in each `wave_frames`-th frame instead.
         wave_frames: 0: there are no waves.
         life_frames: an NPC stays 1 to so many frames, at most 256.
         capacity: idle NPCs of the policy "capped".
         percent: growth of the heap between collections, as GOGC; 0: none begins.
-        in_steps: collections run in steps, beside the game.
+        in_steps: collections run in steps between the frames' work.
         seed: of the random numbers.
         table: size classes of the heap.
 

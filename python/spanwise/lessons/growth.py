@@ -16,7 +16,7 @@ GO_THRESHOLD = 256  # elements, below which Go doubles
 
 
 def _go(old: int, need: int) -> int:
-    """Go's append: the need, twice the capacity, or a quarter and 192 more as often as needed."""
+    """Go's append: the need, twice the capacity, or repeated growth by a quarter plus 192."""
     if need > 2 * old:
         return need
     if old < GO_THRESHOLD:

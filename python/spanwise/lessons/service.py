@@ -30,7 +30,7 @@ bytes."""
 BIN_FLOORS: NDArray[np.uint64] = np.array(
     [lib.sw_service_bin_floor(i) for i in range(lib.SW_SERVICE_BINS)], np.uint64
 )
-"""The least latency of each bin in nanoseconds: exact below 128, then within a 128th."""
+"""The least latency of each bin in nanoseconds; bins are exact below 128 ns, then 1/128 wide."""
 
 
 @dataclass(frozen=True)

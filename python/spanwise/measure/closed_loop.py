@@ -28,14 +28,14 @@ _VARIABLES = (
     *("RECORD_FILE", "RECORD_AREAS", "RECORD_STACKS", "RECORD_PYTHON", "RECORD_CHILDREN"),
     *("RECORD_PID", "TRACKED", "LEDGER"),
 )
-"""What recorder and preloaded malloc find in a program's environment, after SPANWISE_."""
+"""Names, after SPANWISE_, of the variables that recorder and preloaded malloc read."""
 
 
 def same_environment() -> dict[str, str]:
     """The environment in which a second run allocates as the first did: hash seeds are fixed.
 
-    It has a variable for each that the recorder or the preloaded malloc will set: python copies its
-    environment, and two variables more or fewer may be a span more or fewer.
+    It has every variable that the recorder or the preloaded malloc would add: python copies its
+    environment into its heap, so two variables more could mean a span more.
     """
     seeds = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
     return {**os.environ, **seeds, **{f"SPANWISE_{name}": "0" for name in _VARIABLES}}
@@ -208,14 +208,14 @@ class Loop:
         return f"{what}, bytes\n{table}\n{limit}\n{outside}"
 
     def _outside(self) -> list[int | None]:
-        """For each column what was measured outside of the heap; None: nothing was."""
+        """The bytes measured outside of the heap, by column; None: none was measured."""
         found: list[int | None] = []
         for one in (self.stock, self.best):
             found += [None, one.outside_bytes] if one.ledger is not None else [None]
         return found
 
     def sentence(self) -> str:
-        """What was resident, then wasted, and the verdict; then what was measured, so again."""
+        """Predicted resident and wasted bytes with the verdict, then the measured ones."""
         before = self.stock.predicted
         parts = {name: getattr(before, name) for name in PARTS if name != "requested_bytes"}
         most = max(parts, key=lambda name: parts[name])
@@ -245,7 +245,7 @@ class Loop:
         )
 
     def _resident(self) -> str:
-        """Peak RSS under both; no difference where the runs of one lie among those of the other."""
+        """Peak RSS under both tables; "no difference" if the ranges of the runs overlap."""
         stock, best = self.stock.peak_rss, self.best.peak_rss
         if not stock or not best:
             return ""

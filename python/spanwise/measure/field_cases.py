@@ -54,7 +54,7 @@ class FieldCase(Result):
 
     @property
     def hash(self) -> str:
-        """Of what is run, whatever it is called."""
+        """A hash of what is run, without the names of program and input."""
         said = [list(self.argv), sorted(self.environment.items())]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
@@ -67,7 +67,7 @@ class Server:
         name: of the allocator.
         library: its file, preloaded.
         sha256: hash of that.
-        own: it is ours, and tells its ledger.
+        own: it is spanwise's own malloc, which writes its ledger.
         predicted_bytes: the peak resident bytes that a simulated heap has; None: not known.
         options: of ours: how it places objects and gives memory back.
     """
@@ -146,7 +146,7 @@ def check_cases(cases: Sequence[FieldCase]) -> None:
 
 
 def find_servers(names: Iterable[str]) -> tuple[list[Server], dict[str, str]]:
-    """The allocators of names; and of those that are not here the mend.
+    """The allocators of the names; and, for each that is absent, how to get it.
 
     Raises:
         InvalidError: a name is no allocator.
@@ -215,7 +215,7 @@ def _sha256(library: str, _time_ns: int, _bytes: int) -> str:
 
 @functools.cache
 def loaded_library(name: str) -> Path | None:
-    """The file that the dynamic linker takes for a name, seen by preloading it; None: none.
+    """The file that the dynamic linker preloads for a name; None if it finds none.
 
     The linker only warns of a library that it does not find, and the C library's malloc serves.
     """

@@ -76,8 +76,8 @@ def fit_cases(
 ) -> dict[str, FieldFit]:
     """Records each case, fits a table to the first input of each program, builds it.
 
-    The other inputs are not looked at before the table is chosen. What lies in the folder from an
-    earlier time is taken as it is, if it is of the same cases and was made by the same spanwise.
+    The other inputs are not looked at before the table is chosen. Results that an earlier call left
+    in the folder are used again if they are of the same cases and were made by the same spanwise.
 
     Args:
         cases: programs with their inputs; the first one of a program is fitted to.
@@ -126,7 +126,7 @@ def _fit(
 
 
 def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | None:
-    """What an earlier time found for the same cases."""
+    """The result of an earlier call for the same cases; None: there is none."""
     try:
         value = json.loads((place / FILE).read_text(encoding="utf-8"))
         if value.pop("made_of") != json.loads(json.dumps(made_of)):
@@ -139,7 +139,7 @@ def _known(place: Path, program: str, made_of: dict[str, Any]) -> FieldFit | Non
         value["predicted"] = {case: tuple(pair) for case, pair in value["predicted"].items()}
         return FieldFit(**{**value, "program": program})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, errors.SpanwiseError):
-        return None  # none, or a file that was cut: it is made anew
+        return None  # no file, or one that was cut: the result is made anew
 
 
 def _make(

@@ -27,7 +27,7 @@ FieldRow = dict[str, Any]
 
 
 def _renamed(line: FieldRow) -> FieldRow:
-    """A line with today's fields; page faults were not told at first."""
+    """A line with today's fields: files of older versions have no page faults."""
     return {"page_faults": None, **line} if line.get("kind") == "row" else line
 
 
@@ -161,7 +161,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
         return next(iter(values.values()), float("nan"))
 
     def _predicted_rss(self, program: str, input: str, allocator: str) -> float:
-        """The heap's, and what the installed malloc's runs had outside of it."""
+        """The predicted heap plus what runs of the installed malloc had outside of it."""
         outside = self.values(program, input, SPANWISE, "outside_bytes").values()
         if not outside:
             return float("nan")

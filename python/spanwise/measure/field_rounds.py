@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A round of a field: one case runs once under each of its allocators, one after the other.
 
-A round is done by one worker, so that what the worker's machine does meanwhile meets all of its
-runs alike; their order is another one in each round.
+One worker does a whole round, so that other load on its machine affects all runs of the round
+alike. The order of the runs changes from round to round.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from spanwise.sweeps.inputs import worker_name
 from spanwise.sweeps.worker import describe
 
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
-"""With these a program allocates each time as it did before."""
+"""Variables with which a program allocates in the same way each time."""
 
 VALUE_FIELDS = (
     *("rss_bytes", "anonymous_bytes", "held_bytes", "outside_bytes", "predicted_bytes"),
     *("cpu_ns", "elapsed_ns", "page_faults"),
 )
-"""What a run tells; None in a failed one, and what an allocator of others does not tell."""
+"""Figures of a run; None in a failed run, or if only spanwise's malloc tells the figure."""
 
 ROW_FIELDS = (
     *("program", "input", "case_hash", "allocator", "library_sha256", "round"),
@@ -133,7 +133,7 @@ def _row(round_: Round, server: Server) -> dict[str, Any]:
 
 
 def _check_library(server: Server) -> None:
-    """A worker of another machine may have another file there, or none."""
+    """Raises if this machine has another file at the library's path, or none."""
     if not Path(server.library).is_file():
         raise errors.InvalidError(
             f"{server.library}: is not on this worker; put the same file there, under the same name"

@@ -245,7 +245,7 @@ def _run_on(
 
 
 def _rows_of(future: Future[list[FieldRow]], round_: Round) -> list[FieldRow]:
-    """Rounds tell their failures in rows, so what is raised is the executor's: a dead worker."""
+    """The rows of a round. Rounds raise nothing, so an exception is the executor's."""
     try:
         return future.result()
     except Exception as error:

@@ -28,8 +28,9 @@ class Usage:
         elapsed_ns: from its start to its end.
         cpu_ns: user and system time of the command and of the children that it waited for.
         rss_bytes: peak RSS of its largest process.
-        anonymous_bytes: of that what no file is behind, in the sample with the most resident.
-        page_faults: pages that the system was asked for, by the same ones as time is of.
+        anonymous_bytes: the part of it that is not backed by a file, in the sample with the most
+            resident.
+        page_faults: of the same processes as cpu_ns.
         error: "" after exit status 0, else how it ended.
     """
 

@@ -39,7 +39,7 @@ class Run(Result, Value, Tabular):
     Attributes:
         cpu_ns: processor time in operations and touches, all threads, without waits.
         elapsed_ns: clock time in which operations were done, waits included.
-        waited_ns: processor time spent waiting for objects of other threads; waits: how often.
+        waited_ns: processor time spent waiting for objects of other threads; waits: how many times.
         overhead_ns: processor time of the replayer's own loop over the operations, measured apart
             and by one thread; it is part of cpu_ns.
         failed: allocations that were refused.

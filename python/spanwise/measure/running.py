@@ -235,8 +235,8 @@ def run_under(
         keep_pymalloc: as of `run`.
         env: as of `run`.
         cwd: as of `run`.
-        patient: Ctrl-C is the program's affair: we wait for its end; the second one ends it. Only
-            in the main thread.
+        patient: the first Ctrl-C is left to the program, whose end is waited for; the second ends
+            it. Only in the main thread.
     """
     base = dict(os.environ if env is None else env)
     program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)

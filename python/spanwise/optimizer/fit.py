@@ -13,8 +13,8 @@ from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable, rebuild
 
 RESIDENT, HELD = "resident", "held"
-"""The objectives that are simulated: the fewest resident bytes, at their own peak; and the fewest
-held bytes at the peak of requested bytes, the minimum of the U."""
+"""The objectives that are judged by simulation. "resident": the fewest resident bytes at their own
+peak; "held": the fewest held bytes at the peak of requested bytes."""
 
 SIMULATED = (RESIDENT, HELD)
 
@@ -47,7 +47,7 @@ class Fit:
         return Solver(self.profile, rules, self._span_weight)
 
     def of(self, recordings: list[Recording]) -> Fit:
-        """The same for other recordings, none of which is weighed."""
+        """The same rules for other recordings, which have no weights."""
         profile = joint_profile(recordings, self.kind, None)
         return Fit(recordings, self.objective, profile, self.rules, len(recordings))
 
@@ -66,8 +66,9 @@ class Fit:
     ) -> dict[tuple[int, int], SizeClassTable]:
         """The best tables by number of classes and length of spans, without a bound on waste.
 
-        Beyond some number no further class is worth the charge for its spans; that the U rises
-        there is what the frontier shows, so the charge is then lowered until it is.
+        Beyond some number of classes a further one saves less than the charge for its spans. The
+        frontier is to show that waste rises there, so the charge is lowered until the table has
+        that many classes.
         """
         wanted = sorted(set(counts))
         charges = [*(self.rules.partial / 4**step for step in range(_CHARGE_STEPS)), 0.0]

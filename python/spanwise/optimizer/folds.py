@@ -38,11 +38,11 @@ FOLD_DTYPE = np.dtype(
 under the table that was chosen without it, the difference, whether the stock table was chosen."""
 
 PARTS_MOST = 5
-"""Parts that several recordings are dealt into unasked: the least and the most of five values are a
-94 % interval of their median."""
+"""The number of parts that several recordings are dealt into by default: least and most of five
+values are a 94 % interval of their median."""
 
 Choice = tuple[SizeClassTable, SizeClassTable]
-"""The stock table for some recordings, and the table to take for them, which may be the same."""
+"""The stock table for some recordings, and the table to use for them, which may be the same."""
 
 Choose = Callable[[list[Recording]], Choice | None]
 """What makes a choice on recordings; None: it was stopped."""
@@ -83,7 +83,7 @@ def split(
 
 
 def dealt(recordings: Sequence[Recording]) -> list[list[Recording]]:
-    """The recordings as parts, at most PARTS_MOST; where there are more, a part has several."""
+    """Deals the recordings into at most PARTS_MOST parts; a part may have several."""
     count = min(len(recordings), PARTS_MOST)
     return [list(recordings[first::count]) for first in range(count)]
 

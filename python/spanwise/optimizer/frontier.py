@@ -46,15 +46,15 @@ FRONTIER_DTYPE = np.dtype(
 )
 """A row of a frontier: bytes at the peak. free_slot_bytes: those of partly empty spans;
 cached_bytes: free slots of the spans that caches allocate from; other_bytes: large rounding and
-free pages; resident_bytes: what is resident of held_bytes, which are the sum of the others. caches
-0: as many as the recording has threads."""
+    free pages; held_bytes: the sum of the others; resident_bytes: the resident part of held_bytes.
+    caches 0: as many as the recording has threads."""
 
 AS_RECORDED = 0
-"""In the place of a number of caches: each recorded thread has its own."""
+"""Instead of a number of caches: each recorded thread has its own cache."""
 
 
 class _SpreadSource:
-    """The same operations, with the objects dealt out to some caches: object i to i modulo them.
+    """The same operations with the objects dealt to caches: object i to cache i modulo `caches`.
 
     The cache that allocates an object frees it, so that only the number of caches changes.
     """
@@ -66,7 +66,7 @@ class _SpreadSource:
     def batches(self) -> Iterator[Batch]:
         for batch in self._source.batches():
             ops = batch.array().copy()
-            ends = ops["kind"] == lib.SW_OP_THREAD_END  # of no cache: these stay open
+            ends = ops["kind"] == lib.SW_OP_THREAD_END  # in a thread without a cache
             ops["thread"] = np.where(ends, self._caches, ops["object"] % self._caches)
             yield Batch(pointer(ops, "const sw_op *"), len(ops))
 

@@ -13,7 +13,7 @@ from spanwise.tables.table import STOCK, SizeClassTable, as_table
 
 
 def check_held_out(held_out: Iterable[Recording], fitted: Iterable[Recording]) -> None:
-    """Refuses a recording of which nothing follows, and one that says nothing new."""
+    """Refuses a held-out recording without allocations, and one that is also fitted to."""
     for one in held_out:
         check_allocates(one)
         if any(one is other or _same_file(one, other) for other in fitted):
@@ -48,7 +48,7 @@ def _same_file(one: Recording, other: Recording) -> bool:
 
 
 def given_tables(tables: Iterable[SizeClassTable | str]) -> list[SizeClassTable]:
-    """The stock tables, and those given that are no copies; two of one name are refused."""
+    """The stock tables and the given ones without copies; refuses two tables of one name."""
     found = [SizeClassTable.named(name) for name in STOCK]
     for table in map(as_table, tables):
         if table in found:

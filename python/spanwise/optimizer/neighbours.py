@@ -112,7 +112,7 @@ class Neighbourhood:
             yield (*specs[:i], *specs[i + 1 :])
 
     def _moves(self, specs: Specs) -> Iterator[Specs]:
-        """One boundary lies at the next smaller or larger size, or is as large as its span lets."""
+        """One boundary moves to the next smaller or larger size, or to the most its span allows."""
         for i in range(len(specs) - 1):
             size = specs[i][0]
             place = int(np.searchsorted(self._sizes, size))

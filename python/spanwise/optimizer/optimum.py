@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 FRONTIER_CACHES = (AS_RECORDED, 1, 2, 4, 8, 16)
 
 LEAST_PERCENT = 1.0
-"""What a table must save of the stock one's peak resident: runs of one program differ so."""
+"""The least percentage of the stock table's peak resident bytes that a table must save to hold: as
+much as runs of one program differ by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Optimum(Result, Tabular):
             self.table = self._condemned(table)
 
     def _condemned(self, table: SizeClassTable) -> SizeClassTable:
-        """The same table with what its own trial says against it, which `build` reads."""
+        """The table with the trial's verdict against it in its parameters, which `build` reads."""
         file = table.to_dict()
         parameters = {**file.get("parameters", {}), CONDEMNED: self.verdict()}
         specs = file_specs(file)

@@ -60,7 +60,7 @@ class Waste:
 
 
 def _sum(weights: NDArray[np.float64], each: NDArray[Any]) -> float:
-    """The products, summed; not by `@`, whose threads wait for each other longer than it takes."""
+    """The sum of the products, without `@`, whose threads cost more time than they save."""
     return float(np.sum(weights * each))
 
 
@@ -141,7 +141,7 @@ class SizeProfile:
         )
 
     def _large_rounding(self, first: int, page_bytes: int) -> float:
-        """What whole pages are beyond the sizes from `first` on; of many tables it is the same."""
+        """The rounding to whole pages from the size `first` on; kept, as tables share it."""
         known = self._roundings.get((first, page_bytes))
         if known is None:
             sizes, weights = self._asked[0][first:], self._asked[1][first:]

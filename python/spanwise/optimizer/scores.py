@@ -34,11 +34,11 @@ class Peak(NamedTuple):
 
 
 class _StoppedError(Exception):
-    """A simulation is given up, because nobody waits for it any more."""
+    """Ends a simulation whose result nobody waits for any more."""
 
 
 class _AboveError(Exception):
-    """A simulation is given up, because more is resident already than its table may have."""
+    """Ends a simulation in which more is resident already than its table may have."""
 
 
 class Scores:
@@ -66,7 +66,7 @@ class Scores:
         self.workers = workers or len(os.sched_getaffinity(0))
         self._progress = progress
         self._peaks: dict[int, tuple[Peak, ...]] = {}
-        self._above: dict[int, int] = {}  # of tables that were given up: less than their scores
+        self._above: dict[int, int] = {}  # lower bounds on the scores of tables that were given up
         self._lock = threading.Lock()
         self._done = 0
         self._stop = threading.Event()
@@ -174,7 +174,7 @@ class Scores:
         self._above.pop(table.hash, None)
 
     def _peak(self, recording: Recording, table: SizeClassTable, most: float) -> tuple[Peak, bool]:
-        """The peak, or what it is as soon as it is above `most`; whether all was simulated."""
+        """The peak, or its value once it is above `most`; and whether all was simulated."""
         simulation = Simulation(table, resident=True, tracked=False)
 
         def step(operations: int) -> None:

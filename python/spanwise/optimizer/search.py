@@ -48,8 +48,8 @@ PRIOR = 0.02
 
 CANDIDATES_MIN, CANDIDATES_MAX = 48, 160
 BUDGET_OPERATIONS = 200_000_000
-"""How many tables the objective `resident` simulates, if it is not told: as many as make so many
-operations together, within these bounds."""
+"""The objective `resident` simulates, by default, as many tables as make so many operations
+together, within these bounds."""
 
 FOLD_CANDIDATES_MIN = 8
 """The least that a search simulates in a cross-validation that nobody asked for."""
@@ -397,7 +397,7 @@ def _choice(
     try:
         others = fit.of(list(scores.recordings))
         picked = _pick(others, name, given, candidates, scores=scores, unseen=[], progress=progress)
-    except errors.InvalidError:  # they request nothing that a class could serve
+    except errors.InvalidError:  # no request of these recordings fits into a class
         return best, best
     if picked.stopped:
         return None

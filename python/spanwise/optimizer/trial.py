@@ -25,7 +25,7 @@ from spanwise.results.values import Result, Value
 from spanwise.tables.table import STOCK, SizeClassTable
 
 PARTIAL_SPANS, OUTSIDE_HEAP = "partial spans", "outside the heap"
-"""What stays under every table: partial spans by lifetime, and what is no heap's."""
+"""What stays under every table: partial spans by lifetime, and memory outside of the heap."""
 
 CAUSES = ("classes", "span lengths", PARTIAL_SPANS, "caches", "metadata", "rest")
 """What a gain is split into."""
@@ -167,7 +167,7 @@ def resident_by_cause(ledger: Ledger) -> dict[str, int]:
 
 
 def _partial_span_bytes(ledger: Ledger) -> int:
-    """Resident free slots that would go if each class's objects lay in as few spans as can be."""
+    """Resident bytes of free slots that would not exist if objects lay in the fewest spans."""
     assert ledger.resident is not None
     rows = zip(ledger.classes, ledger.resident.classes, strict=True)
     found = 0
@@ -181,7 +181,7 @@ def _partial_span_bytes(ledger: Ledger) -> int:
 def _packed_free_bytes(row: np.void) -> int:
     """Free slots of a class in as few spans as can be, less those that its caches have free."""
     spans, slots, live = (int(row[name]) for name in ("spans", "slots", "live_objects"))
-    fewest = -(-live * spans // slots)  # of spans that have slots / spans slots each
+    fewest = -(-live * spans // slots)  # if each span has slots / spans slots
     free = fewest * slots // spans - live
     return max(0, free * int(row["size_bytes"]) - int(row["cached_bytes"]))
 

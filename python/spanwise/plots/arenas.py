@@ -51,6 +51,6 @@ def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 
 def _times(rows: AnyRows, event: str) -> list[tuple[int, float]]:
-    """Number of the arena and time of each such event."""
+    """The times of the events of one kind, by the arena's number."""
     mine = rows[np.asarray(rows["event"]) == event]
     return list(zip(mine["arena"].tolist(), mine["time_ns"].astype(float).tolist(), strict=True))

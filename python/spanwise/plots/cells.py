@@ -11,7 +11,8 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.plots import raster
 
 LARGE, FREE, NO_VALUE, NOT_HELD = 101, 102, 103, 255
-"""Beside 0 to 100, which is what is shown of a span of slots, in percent of where colours end."""
+"""Codes beside 0 to 100; these tell the value of a span of slots, in percent of the colour
+scale."""
 
 
 def codes(

@@ -76,7 +76,7 @@ def _beyond(curve: NDArray[np.void]) -> NDArray[np.float64]:
 def _without_copies(
     curves: list[tuple[tuple[int, int], NDArray[np.void]]],
 ) -> list[tuple[list[str], NDArray[np.void]]]:
-    """Curves with the names of all that are equal to them: none is hidden under another."""
+    """Curves without duplicates, each with all its names, so that no curve hides an equal one."""
     found: list[tuple[list[str], NDArray[np.void]]] = []
     for (span_scale, caches), curve in curves:
         spans = "" if span_scale == 1 else f", spans x{span_scale}"

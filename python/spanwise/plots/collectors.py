@@ -108,7 +108,7 @@ def utilisation(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
 
 LANE_NAMES = ("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
-"""From above. A lane in which nothing happened is left out."""
+"""The lanes from top to bottom. A lane without events is left out."""
 
 
 @in_style

@@ -47,7 +47,7 @@ SMALLEST = 8
 _WIDE = 768
 """Pixels that a small map is wide, about."""
 _MOST_EDGES = 1 << 13
-"""Of more cells the edges would be finer than what a screen shows."""
+"""With more cells, edges would be finer than a screen shows."""
 
 
 @in_style

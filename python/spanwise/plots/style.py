@@ -37,7 +37,8 @@ PART_COLOURS = {
     "quarantine_bytes": "#8B6F47",
     "free_page_bytes": "#CCCCCC",
 }
-"""Seven colours for ten parts: what rounding costs has one, and what arenas keep."""
+"""Seven colours for ten parts: the parts that rounding costs share one, and so do those of
+arenas."""
 
 
 PART_HATCHES = {
@@ -70,9 +71,9 @@ def _style() -> dict[str, Any]:
 def styled() -> Iterator[None]:
     """The shipped style; at the end the user's own values of its settings are put back.
 
-    Only of these: matplotlib loads a notebook's backend at the first figure, and what that turns on
-    (`interactive`, without which later figures are not shown) must stay, so `style.context`, which
-    puts everything back, does not serve.
+    Other settings stay as they are: at the first figure matplotlib loads a notebook's backend,
+    which turns `interactive` on, and without that later figures are not shown. So `style.context`,
+    which restores every setting, cannot be used.
     """
     settings = pyplot().rcParams
     before = {name: settings[name] for name in _style()}
@@ -106,7 +107,7 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Of lines, in this order; the eighth has the first again, with another mark."""
+"""The colours of lines, in this order; the eighth line has the first colour with another mark."""
 
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from spanwise.heap.heap_map import HeapMap
 
 MOST_CELLS = 1 << 16
-"""Of one moment: 25 of them are 1.6 MB, which a notebook's connection carries at once."""
+"""The most cells of one moment: 25 moments are 1.6 MB, which a notebook's connection takes at
+once."""
 
 _SCRIPT = Path(__file__).with_name("widget.js")
 _INSTALL = "a picture only: pip install 'spanwise[widget]' makes it a widget to zoom and to scrub"

@@ -27,7 +27,7 @@ from spanwise.results.values import Result
 ORDERS = ("lifo", "fifo")
 """Which idle block is used next: the one that was put last, or first. As in sw_pool_order."""
 
-TINY_BYTES = 16  # below, blocks of a heap with tiny=True share slots
+TINY_BYTES = 16  # smaller blocks of a heap with tiny=True share slots
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Pool(_lib.Owner):
         `age` alone again.
 
         Args:
-            heap: whose collections count; None: of none.
+            heap: the heap whose collections count; None: no heap's do.
 
         Raises:
             UnsupportedError: the pool is not aged.
@@ -234,7 +234,7 @@ class Pool(_lib.Owner):
         super().close()
 
     def _leave_collector(self) -> None:
-        """A heap's lock comes before the pool's, as in whatever runs while a heap is locked."""
+        """Ends `age_with`; takes the heap's lock before the pool's, as all other code does."""
         heap, self._ages_with = self._ages_with, None
         if heap is None:
             return

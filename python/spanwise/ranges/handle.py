@@ -65,7 +65,7 @@ def options_of(**values: int) -> Any:
 
 
 def _destroy(c_range: Any) -> None:
-    """Ends a range, in whatever thread the collector runs: nobody else knows it any more."""
+    """Ends a range without references, in the thread in which Python's collector runs."""
     check(lib.sw_range_adopt(c_range))
     lib.sw_range_destroy(c_range)
 
@@ -73,8 +73,8 @@ def _destroy(c_range: Any) -> None:
 class RangeBase(_lib.Owner):
     """Owns one sw_range.
 
-    Whose thread may call is the C library's question: OwnerError for another thread than the one
-    that made the range, or adopted it last.
+    The C library checks the thread: a call raises OwnerError in a thread that neither made the
+    range nor adopted it last.
     """
 
     def __init__(self, size: int, options: Any) -> None:

@@ -65,7 +65,7 @@ class Memory(_lib.Uncopied):
         lib.sw_memory_init(raw, ffi.NULL)
         self._c = ffi.gc(raw, lib.sw_memory_end)
         self._views: list[memoryview] = []
-        self._kept: list[Any] = []  # holds the bytes of each view where they are
+        self._kept: list[Any] = []  # keeps the bytes of each view from moving
         self.push(*buffers)
 
     # --- changes ---
@@ -205,7 +205,7 @@ class Memory(_lib.Uncopied):
     # --- for readers ---
 
     def _drop_front(self, consumed: int) -> list[memoryview]:
-        """Takes the first bytes out of the lists of this object; C has done so with its own.
+        """Removes the first bytes from this object's lists, as C has done with its list.
 
         Returns:
             What went, buffer by buffer.

@@ -75,7 +75,7 @@ class RecyclableMemory(Memory):
         """
         copies: list[memoryview] = []
         taken: list[int] = []
-        views = other.views()  # under its lock, which nobody waits for who has this one's
+        views = other.views()  # other's lock is released again before this one is taken
         with self._lock:
             blocks = self._blocks
             try:
@@ -151,7 +151,7 @@ class RecyclableMemory(Memory):
         self.recycle()
 
     def _place_of(self, view: memoryview, starts: list[int]) -> memoryview | tuple[int, int, int]:
-        """A view that is not of a block; or block, offset and size of one that is.
+        """Block, offset and size of a view into a block; or the view itself if it is of no block.
 
         `starts` has the addresses of all blocks, ascending.
         """
@@ -165,7 +165,7 @@ class RecyclableMemory(Memory):
         return view
 
     def _restore(self, found: list[memoryview | tuple[int, int, int]]) -> None:
-        """Puts the views of blocks into the lists again; C still has its own."""
+        """Puts the views of blocks back into the lists; C's list was not changed."""
         for place in found:
             if isinstance(place, tuple):
                 block, offset, size = place

@@ -152,7 +152,7 @@ class ScalableAllocator(_lib.Owner):
         try:
             yield view
         finally:
-            with suppress(BufferError):  # what has it is told by free
+            with suppress(BufferError):  # free below raises for a view that is alive
                 view.release()
             block.free()
 
@@ -172,8 +172,8 @@ class ScalableAllocator(_lib.Owner):
     def _give(self, address: int, size: int) -> None:
         """Frees a block. Destructors call it, so it waits for no lock of Python's.
 
-        It cannot be closed meanwhile, because the block is taken. But where both are garbage of one
-        cycle, its finalizer may have ended it before, with all blocks.
+        The allocator cannot be closed here, because the block is taken. But if both are garbage of
+        one reference cycle, the allocator's finalizer may have run first and freed all blocks.
         """
         if self._finalizer.alive:
             check(lib.sw_scalable_free(self._c, ffi.cast("void *", address), size))
@@ -219,7 +219,7 @@ class BlockSource(Protocol):
 
 
 class Blocks:
-    """Blocks of one owner. They are given back once: by it, or when nobody has them."""
+    """Blocks of one owner. They are given back once: by the owner, or when no view is left."""
 
     def __init__(self, allocator: BlockSource) -> None:
         self.allocator = allocator

@@ -78,7 +78,7 @@ class StackBlock(_lib.Uncopied):
         return lib.sw_stack_at(self._stack._open(), self.depth)
 
     def view(self) -> memoryview:
-        """Its bytes, without a copy; as long as somebody has them the stack moves and releases not.
+        """Its bytes, without a copy; while the view lives, the block is not moved or released.
 
         Raises:
             StateError: it is released.
@@ -99,8 +99,9 @@ class StackBlock(_lib.Uncopied):
 class StackPointer(_lib.Uncopied):
     """A pointer into a stack that C has registered: growth by copy makes it follow its target.
 
-    It is kept outside of the stack, or in the bytes of a block (`Stack.register`). It points to
-    what was pushed, not to what is pushed there later: once that is released it raises StateError.
+    It is kept outside of the stack, or in the bytes of a block (`Stack.register`). It points into
+    one pushed block: once that block is released, the pointer raises StateError, also if something
+    else was pushed there since.
 
     Attributes:
         target: the block into which it points.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A history of addresses, as lists of calls tell it, becomes operations on objects.
+"""Turns a history of addresses, as lists of calls have it, into operations on objects.
 
 A free of an unknown address is left out, a realloc of one is an allocation, and an address that is
 given out while it is live is freed before, as in a recording (docs/design/trace.md).
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spanwise._lib import OPS_DTYPE, lib
 
 STEP_NS = 1000
-"""From one call to the next where no times are told."""
+"""The time from one call to the next, in nanoseconds, if the file has no times."""
 
 _SIZE_MAX = (1 << 63) - 1
 _BATCH = 1 << 16

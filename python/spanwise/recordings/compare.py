@@ -14,7 +14,7 @@ from spanwise.results.progress import Progress
 from spanwise.tables.table import STOCK, SizeClassTable
 
 Recordings = Recording | str | os.PathLike[str] | Iterable[Recording | str | os.PathLike[str]]
-"""What takes recordings takes one, or a file, or any number of them."""
+"""The argument type of recordings: a recording, a file, or any number of them."""
 
 
 def compare(
@@ -27,7 +27,7 @@ def compare(
 ) -> Comparison:
     """Ledgers of a recording, or of several added up, under several tables, side by side.
 
-    For ledgers that are there already: `spanwise.Comparison(ledgers)`.
+    To compare ledgers that exist already, use `spanwise.Comparison(ledgers)`.
 
     Args:
         recordings: what is accounted.

@@ -33,7 +33,7 @@ from spanwise.recordings.sources import write_ops
 from spanwise.recordings.temporary import temporary_recording
 
 _READERS: dict[str, Any] = {
-    "heaptrack": import_heaptrack,  # before pprof, whose files gzip may have packed, too
+    "heaptrack": import_heaptrack,  # before pprof: gzip may have packed either file
     "pprof": import_pprof,
     "jemalloc": import_jemalloc,
     "memory-replay": import_replay,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an ELF file says of its functions: symbols with their sizes, the build id, what it lacks.
 
-Of the format only what names need: 64 bits, little endian, as on x86-64 and arm64 (System V ABI,
-ELF-64 object file format). A file may be damaged, so each read is checked.
+Only the part of the format that names need is read: 64 bits, little endian, as on x86-64 and arm64
+(System V ABI, ELF-64 object file format). A file may be damaged, so each read is checked.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def finish_all(folder: Path, areas: Path, raw: Path, output: Path) -> tuple[tupl
             finished[child] = output.with_name(child.name)
     for path in finished:
         try:
-            # The recording of the process that was started has the list of children.
+            # Only the recording of the process that was started has the list of children.
             salvage(path, areas, *(_children_of(raw) if path == raw else (0, 0)))
             finish(path, path)
         except errors.RecordingIOError as error:
@@ -58,7 +58,8 @@ def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> 
 def _children_of(raw: Path) -> tuple[int, int]:
     """How many children were not recorded and how many were, by the list that the recorder keeps.
 
-    Each entry is a process id; the highest bit says that it was recorded. The first one counts.
+    Each entry is a process id, whose highest bit says that the process was recorded. Of several
+    entries for a process the first counts.
     """
     try:
         entries = np.fromfile(raw.with_name(raw.name.removesuffix(".swt") + ".children"), "<u4")
@@ -73,7 +74,7 @@ def _children_of(raw: Path) -> tuple[int, int]:
 
 
 def finish(raw: Path, output: Path) -> None:
-    """Puts a raw recording in order. What a killed program left is read as far as it is whole.
+    """Puts a raw recording in order; of a killed program's, the part before any damage.
 
     Raises:
         TraceFormatError, RecordingIOError: it cannot be read or written.

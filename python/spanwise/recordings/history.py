@@ -106,7 +106,7 @@ class History(Result, Tabular):
             return told
         raw = self.info.get("form") == int(_lib.lib.SW_TRACE_RAW)
         if raw and self.info["version"] > 1:
-            return ""  # known without reading the recording
+            return ""  # raw files of this version need no remark
         return self.summary.remark
 
     # --- operations ---
@@ -175,7 +175,7 @@ class History(Result, Tabular):
     # --- moments ---
 
     def _check_own_moment(self, at: str | float) -> None:
-        """Refuses what is after the end, where the ledger would silently be that of the end."""
+        """Refuses a moment after the end, which would silently be taken as the end."""
         if at in MOMENTS or not is_after(at, self.summary.ops, self.summary.duration_ns):
             return
         has = (

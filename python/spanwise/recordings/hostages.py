@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GROUPS = ("site", "size", "age", "lifetime", "thread")
-"""By what hostages are told."""
+"""The kinds of groups that `hostages` takes as `by`."""
 
 HOSTAGES_DTYPE = np.dtype(
     [("group", "<u8")]
@@ -70,7 +70,7 @@ class _Framed:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Hostages(Result, Value, Tabular):
-    """Who holds the partial spans of a moment; first the group without which most comes free.
+    """Who holds the partial spans of a moment; the group that would free most comes first.
 
     Attributes:
         array: one row a group, `Rows` of HOSTAGES_DTYPE. `group` is the site's id, the slot's
@@ -187,7 +187,7 @@ def _time(ns: int) -> str:
 
 
 def check_by(by: str) -> None:
-    """Refuses what hostages are not told by.
+    """Refuses a `by` that `hostages` does not know.
 
     Raises:
         InvalidError: it is none of `GROUPS`.
@@ -238,9 +238,9 @@ def lifetimes_of(
         done -= len(block)
         births = before[before["kind"] == lib.SW_OP_ALLOC]
         births = births[births["object"] < count]
-        born[births["object"]] = births["time_ns"]  # of an index that repeats the last one stays
+        born[births["object"]] = births["time_ns"]  # of repeated indices numpy keeps the last
         ends = after[after["kind"] == lib.SW_OP_FREE]
-        ends = ends[ends["object"] < count][::-1]  # of several the first one is its own
+        ends = ends[ends["object"] < count][::-1]  # reversed, so that the first free counts
         ends = ends[died[ends["object"]] == NOT_FREED]
         died[ends["object"]] = ends["time_ns"]
     lived = died[ids] - born[ids]

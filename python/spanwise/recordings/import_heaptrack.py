@@ -46,7 +46,7 @@ _FIELDS = {"a": 2, "c": 1, "+": 1, "-": 1}
 
 
 def is_one(content: bytes) -> bool:
-    """Whether it begins as such a file; of packed files only heaptrack's are by zstd."""
+    """Whether a file begins like heaptrack's; any file that zstd has packed counts as one."""
     if content[:4] == _ZSTD:
         return True
     begin = content[:64]
@@ -149,7 +149,7 @@ class _History:
         return self._sizes[pair], address
 
     def _dead(self, number: int) -> int:
-        """Where what is freed is; 0: nowhere."""
+        """The address of the object that a line frees; 0: of none."""
         if self._raw:
             return number
         live = self._live[self._known(number)]

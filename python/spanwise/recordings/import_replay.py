@@ -126,7 +126,7 @@ class _History:
         return self._addresses.alloc(address, size, align, flags)
 
     def _tick(self, begin_ns: int | None) -> None:
-        """Time never falls; without times calls are a microsecond apart."""
+        """Moves the time on: it never falls, and without times calls are a microsecond apart."""
         if begin_ns is None:
             self._addresses.now_ns += STEP_NS if self.done > 1 else 0
             return

@@ -50,7 +50,7 @@ class Latest:
                 np.concatenate([one, np.zeros(more, one.dtype)])
                 for one in (self.size, self.site, self.thread, self.time_ns, self.live)
             )
-        # Of an index that is there again and again the last value stays.
+        # If an index is repeated, numpy keeps the last value.
         self.size[rows["object"]] = rows["size"]
         self.site[rows["object"]] = rows["site"]
         self.thread[rows["object"]] = rows["thread"]

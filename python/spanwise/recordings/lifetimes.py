@@ -15,7 +15,7 @@ from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.table import SizeClassTable
 
 GROUPS = ("class", "site", "size")
-"""By what lifetimes are told."""
+"""The kinds of groups that `lifetimes` takes as `by`."""
 
 LIFETIMES_DTYPE = np.dtype(
     [
@@ -28,11 +28,11 @@ LIFETIMES_DTYPE = np.dtype(
         ("total_bytes", "<u8"),
     ]
 )
-"""Objects of a group that lived about as long; what is not the group's is 0."""
+"""Objects of a group with about the same lifetime; columns of other kinds of groups are 0."""
 
 
 def check_group(by: str) -> None:
-    """Refuses what lifetimes are not told by.
+    """Refuses a `by` that `lifetimes` does not know.
 
     Raises:
         InvalidError: it is none of `GROUPS`.
@@ -78,7 +78,7 @@ class _Objects:
         self._live = np.zeros(0, bool)
 
     def run(self, rows: NDArray[np.void]) -> Lived:
-        """Goes through operations; what died in them."""
+        """Goes through operations; returns the objects that died in them."""
         self._widen(int(rows["object"].max()) + 1)
         rows = rows[np.argsort(rows["object"], kind="stable")]
         ids, kind = rows["object"], rows["kind"]
@@ -112,7 +112,7 @@ class _Objects:
 
 
 def _latest(wanted: NDArray[np.bool_], first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each operation the latest wanted one on its object until then; -1: none here."""
+    """For each operation the last earlier one on its object that is wanted; -1: there is none."""
     places = np.maximum.accumulate(np.where(wanted, np.arange(len(wanted)), -1))
     return np.where(places >= first, places, -1)
 

@@ -211,7 +211,7 @@ def look_at_live(
 
 
 def _place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Placed:
-    """Where these objects are now; one that the heap refused is nowhere."""
+    """Finds the addresses of objects, without those that the heap refused."""
     found = simulation.addresses(ids)
     live = np.flatnonzero(found)
     order = live[np.argsort(found[live])]

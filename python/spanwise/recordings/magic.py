@@ -103,7 +103,7 @@ def _script(folder: Path, cell: str, namespace: dict[str, Any]) -> Path:
     own.write_text(cell, encoding="utf-8")
     names = used_names(cell)
     used = {name: namespace[name] for name in names if name in namespace}
-    # What the cell binds itself it may not need: such a name stays behind where it must.
+    # A name that the cell also binds may not be needed, so it is left out if it cannot be sent.
     used = {n: value for n, value in used.items() if not names[n] or _travels(value)}
     if not used:
         return own
@@ -130,7 +130,7 @@ def used_names(cell: str) -> dict[str, bool]:
 
 
 def _changed_in_place(cell: str) -> Iterator[str]:
-    """Names before `+=` and its like, which symbol tables count as bound only."""
+    """Names that `+=` and the like change: symbol tables say only that these are bound."""
     for statement in ast.parse(cell).body:
         for node in ast.walk(statement):
             if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):

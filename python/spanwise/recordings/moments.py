@@ -58,7 +58,7 @@ def parse_moment(value: str | float) -> str | float:
 def is_after(at: str | float, end_op: int, end_ns: int) -> bool:
     """Whether an operation is after the last, or a time more than a nanosecond after the end.
 
-    Rounding may add that one.
+    Rounding to whole nanoseconds may add that one nanosecond.
     """
     operation = operation_of(at)
     if operation is not None:

@@ -56,7 +56,7 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
 
 
 def _demangled(names: dict[str, str]) -> dict[str, str]:
-    """The same with the names of C++ and Rust as people write them, where c++filt is there."""
+    """The names with those of C++ and Rust demangled, if c++filt is installed."""
     mangled = [name for name in names.values() if name.startswith("_Z")]
     if not mangled or shutil.which("c++filt") is None:
         return names
@@ -150,7 +150,7 @@ class _NamedModule:
 
     @cached_property
     def _functions(self) -> Functions | None:
-        """Of the file that knows most."""
+        """The functions of the file that knows most of them."""
         known = []
         for _, file in self._files:
             try:

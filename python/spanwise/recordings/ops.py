@@ -48,7 +48,7 @@ def check_ops(ops: NDArray[np.void]) -> None:
 
 
 def _has_more(ops: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which ends of threads have fields that an end cannot have."""
+    """Marks ends of threads with fields that an end cannot have."""
     names = ("size", "object", "site", "align_log2", "flags")
     more: NDArray[np.bool_] = np.zeros(len(ops), bool)
     for name in names:

@@ -32,7 +32,7 @@ def seen_from(name: str, cwd: str | os.PathLike[str] | None) -> str:
 
 
 def python_variables(program: Program, keep_pymalloc: bool) -> dict[str, str]:
-    """What makes a CPython program take each object from malloc."""
+    """The variables that make a CPython program take each object from malloc."""
     return {"PYTHONMALLOC": "malloc"} if program.may_be_python and not keep_pymalloc else {}
 
 

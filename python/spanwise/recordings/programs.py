@@ -61,7 +61,7 @@ class Program:
 
 
 class Use(NamedTuple):
-    """What a library is preloaded for, in words: the program cannot be `done`, `library` cannot."""
+    """Words for errors: what would be `done` to the program, and the `library` for it."""
 
     done: str
     library: str
@@ -123,7 +123,7 @@ def _interpreter_line(path: str) -> list[str]:
         with Path(path).open("rb") as file:
             head = file.read(256)
     except OSError:
-        return []  # executable but not readable: whether it runs is decided when it is started
+        return []  # executable but not readable: starting it will show whether it runs
     if not head.startswith(b"#!"):
         return []
     return os.fsdecode(head[2:].split(b"\n", 1)[0]).split()

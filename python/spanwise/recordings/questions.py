@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording answers, and a set of recordings as well: each question is told once, here.
+"""The questions that a recording, and a set of recordings, answers, each defined once.
 
 A question checks its arguments, shows the progress, asks each recording, and adds the answers up.
-What one recording says is in `recording.py` and `history.py`, in the methods with an underscore;
-how answers are added up, in `sums.py` and beside their types.
+`recording.py` and `history.py` have the answers of one recording, in methods with an underscore;
+`sums.py`, and the modules of the answers' types, add answers up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Asked:
-    """The arguments that questions have in common, as they are understood."""
+    """The arguments that questions have in common, checked and converted."""
 
     table: SizeClassTable
     at: str | float
@@ -61,11 +61,11 @@ class Questions:
         raise NotImplementedError
 
     def _total(self, found: list[Answer], add: Callable[[list[Answer]], Answer]) -> Answer:
-        """The answer, of what each of them says: its own, or for a set the sum."""
+        """The answer made of each recording's answer: its own, or the sum for a set."""
         raise NotImplementedError
 
     def _only(self, what: str) -> Recording:
-        """The recording, for what is that of one alone.
+        """The one recording, for questions that a set of several cannot answer.
 
         Raises:
             InvalidError: a set of several.
@@ -79,9 +79,10 @@ class Questions:
         return sum(one._count_quickly() for one in self._each())
 
     def _check_moment(self, at: str | float) -> None:
-        """Refuses what is after the end, where an account would silently be that of the end.
+        """Refuses a moment after the end, which would silently be taken as the end.
 
-        Of a set it may be after the end of some, which are taken at their end, but not of all.
+        In a set, the moment may be after the end of some recordings, which are then taken at their
+        end, but not after the end of all.
         """
         last = "duration_ns" if operation_of(at) is None else "ops"
         max(self._each(), key=lambda one: getattr(one.summary, last))._check_own_moment(at)

@@ -260,7 +260,7 @@ def _run_to_end(
 
 
 def _load_what_follows() -> None:
-    """What puts events in order is loaded while the program runs: with numpy it takes a while."""
+    """Imports what puts events in order while the program runs: numpy is slow to load."""
     importlib.import_module("spanwise.recordings.finish")
     importlib.import_module("spanwise.recordings.recording_set")
 

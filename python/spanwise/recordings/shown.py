@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Shown(Questions):
-    """Pages, files and pictures of what the questions are answered with."""
+    """Pages, files and pictures made of the answers to the questions."""
 
     def to_html(
         self,

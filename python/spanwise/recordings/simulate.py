@@ -92,7 +92,7 @@ class Simulation:
         self.time_ns = int(rows["time_ns"][-1]) if len(rows) else 0
 
     def steady_from(self, requested_bytes: int) -> None:
-        """From the first operation on after which so much is live, the steady mean is taken."""
+        """Starts the steady mean at the first operation after which so many bytes are live."""
         lib.sw_runner_steady_from(self._runner, requested_bytes)
 
     def stats(self) -> RunStats:
@@ -186,7 +186,7 @@ def account(
 
 
 def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
-    """The peak resident bytes of all moments of a run, where all of each object is written."""
+    """The peak resident bytes of a whole run in which all of each object is written."""
     simulation = Simulation(table, resident=True)
     try:
         account(source, simulation, at="end", name=name)
@@ -296,8 +296,8 @@ def visit_times(
 ) -> None:
     """As `visit`, with stops in steps of time.
 
-    A stop is after the last operation of each multiple of `step_ns` or earlier. Multiples since
-    whose last one nothing happened are left out; the last stop is the end.
+    A stop is after the last operation of each multiple of `step_ns` or earlier. A multiple is left
+    out if no operation came since the one before; the last stop is the end.
     """
     due, taken = step_ns, 0
 

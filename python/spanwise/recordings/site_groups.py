@@ -92,7 +92,7 @@ def _sums_by(
     place = np.zeros(len(keys[0]), np.int64)
     for key in keys:
         values, dense = np.unique(key, return_inverse=True)
-        # Keys so far are at most as many as rows, so that the product fits.
+        # There are at most as many distinct keys as rows, so the product fits into 64 bits.
         place = np.unique(place * len(values) + dense, return_inverse=True)[1]
     first = np.unique(place, return_index=True)[1]
     sums = [sum_by(place, column, len(first)).tolist() for column in columns]

@@ -15,12 +15,12 @@ from spanwise.results.values import Result
 _SHOWN = 10
 _WIDTH = 60
 UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 8 (stacks=8 in Python)"
-"""What is said where sites are asked for of a recording that has none."""
+"""The message if a recording without call sites is asked for them."""
 _COLUMNS = ("id", "allocs", "allocated_bytes", "frames", "names")
 
 
 class Framed(Protocol):
-    """What is of a call site."""
+    """An object that belongs to a call site."""
 
     @property
     def id(self) -> int:
@@ -36,7 +36,7 @@ class Framed(Protocol):
 
 
 def joined(site: Framed) -> dict[str, str]:
-    """Frames and names as columns have them."""
+    """Frames and names, each joined into one text as in columns."""
     return {"frames": ";".join(site.frames), "names": ";".join(site.names)}
 
 
@@ -54,7 +54,7 @@ def number_sites(frames: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int
 def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
     """The lowest id of the sites with the same frames, by id; those of unknown frames are left out.
 
-    A function of Python that is made anew has a number of its own, and so a second site.
+    A Python function that is created again gets a new number, and so its sites exist twice.
     """
     first: dict[tuple[str, ...], int] = {}
     return {site: first.setdefault(each, site) for site, each in sorted(frames.items()) if each}
@@ -63,7 +63,7 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
 def callers(site: Framed) -> str:
     """The innermost caller, short, and who called it, as far as there is room.
 
-    Sites of one function differ in its callers only; those are told without their places.
+    Sites in one function differ in its callers only; these are named without file and line.
     """
     if not site.names:
         return _format.short_end(site.frames[0] if site.frames else "unknown", _WIDTH)

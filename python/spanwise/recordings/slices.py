@@ -66,7 +66,7 @@ def _live(ops: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _has_work(ops: NDArray[np.void]) -> NDArray[np.bool_]:
-    """All but the ends of threads that have made no operation before."""
+    """Marks all operations but ends of threads without an earlier operation."""
     ends = np.flatnonzero(ops["kind"] == _END)
     kept = np.ones(len(ops), bool)
     if not len(ends):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spanwise.recordings.recording import Recording
 
 _MOST = ("largest_bytes", "duration_ns", "drop_reason")
-"""Of these fields of a summary the largest counts, of the others the sum."""
+"""The fields of a summary of which the largest is taken; of the others the sum is."""
 
 
 def add_summaries(summaries: Sequence[Summary]) -> Summary:
@@ -53,9 +53,9 @@ def add_timelines(timelines: Sequence[Rows]) -> Rows:
 
 
 def apart(recordings: Sequence[Recording], rows: int) -> Iterator[NDArray[np.void]]:
-    """The operations of one after the other; objects, threads and sites get numbers of their own.
+    """The operations one recording after the other, with distinct numbers in each.
 
-    The unknown site stays 0.
+    This holds for objects, threads and sites; the unknown site stays 0.
     """
     first = dict.fromkeys(("object", "thread", "site"), 0)
     for one in recordings:

@@ -15,7 +15,7 @@ _made: list[tuple[int, Path]] = []
 def temporary_recording() -> Path:
     """A new, empty file in the system's folder for temporary files.
 
-    It is removed at the end of the process that asked for it, not by those that it forks.
+    The process that asked for it removes it at its end; processes that it forked do not.
     """
     handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
     os.close(handle)

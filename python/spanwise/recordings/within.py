@@ -186,7 +186,7 @@ def _make(marks: tuple[int, ...]) -> None:
 
 
 def _place(ops: AnyRows, marks: tuple[int, ...]) -> tuple[int, int]:
-    """The operation that makes the first mark, and the one after the last mark was freed."""
+    """The index of the operation that makes the first mark, and that after the last mark's free."""
     rows = np.flatnonzero((ops["align_log2"] == _ALIGN_LOG2) & (ops["kind"] == lib.SW_OP_ALLOC))
     for thread in np.unique(ops["thread"][rows]):
         own = rows[ops["thread"][rows] == thread]
@@ -200,7 +200,7 @@ def _place(ops: AnyRows, marks: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _copy_so_far(raw: Path, folder: Path) -> Path:
-    """What is recorded by now. Areas first: what moves to the file then is in both."""
+    """Copies what is recorded so far, areas first: events that move to the file are in both."""
     areas = Path(os.environ.get("SPANWISE_RECORD_AREAS", raw.parent)) / f"{raw.name}.areas"
     shutil.copyfile(areas, folder / areas.name)
     shutil.copyfile(raw, folder / raw.name)

@@ -165,7 +165,7 @@ def _area(at: Sequence[float], below: NDArray[Any], top: NDArray[Any], y: Scale)
 
 
 def sizes(rows: Rows, table: SizeClassTable) -> str:
-    """Requests by size, on logarithmic scales; the classes of the table as ticks below."""
+    """Requests by size on logarithmic scales, with the classes of the table as ticks below."""
     if not len(rows):
         return ""
     asked, counts = _binned(rows)
@@ -192,7 +192,7 @@ def sizes(rows: Rows, table: SizeClassTable) -> str:
 
 
 def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sizes and counts; where there are very many sizes those that lie near are added up."""
+    """Sizes and counts; if there are very many sizes, neighbouring ones are added up."""
     asked = np.maximum(np.asarray(rows["size_bytes"], np.float64), 1)
     counts = np.asarray(rows["count"], np.float64)
     if len(asked) <= MOST_BARS:

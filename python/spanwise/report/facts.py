@@ -31,11 +31,11 @@ SITES = 15
 FLAME_SITES = 200
 """Call sites whose frames the page's flame graph shows."""
 CLASSES = 32
-"""At most so many classes has the table that is fitted to the recording."""
+"""The most classes of the table that is fitted to the recording."""
 SEARCH_OPERATIONS = 100_000_000
-"""Tables that the search for it simulates make so many operations together, within what
-`optimize` would simulate and SEARCHED_MIN: a page of a long recording is not to wait for the last
-hundredth of a saving."""
+"""The search for that table simulates as many tables as make so many operations together, at least
+SEARCHED_MIN and at most what `optimize` would simulate: the page of a long recording should not
+wait for the last hundredth of a saving."""
 SEARCHED_MIN = 8
 
 

@@ -20,13 +20,13 @@ from spanwise.report.stacks import chain_of
 from spanwise.report.svg import element, words
 
 OF = ("waste", "round-up", "hostages", "resident", "requested")
-"""What a graph is of: round-up and hostages; round-up; free bytes of spans that objects keep;
-resident bytes; requested bytes."""
+"""The bytes that a graph shows: round-up and hostages; round-up; free bytes of spans that objects
+keep; resident bytes; requested bytes."""
 
 NO_OBJECT = "[of no live object]"
 FILE_WIDTH = 1400
 ROW, LINE, LETTER = 31, 12.5, 6.3
-"""Of a box its height, of a line of its text the height and of a letter about the width."""
+"""Pixels: the height of a box, the height of a line of text, the average width of a letter."""
 _FOLDER = Path(__file__).parent
 _TEXT_FROM = 34  # a box that is narrower has no text
 _NARROWEST = 1.0
@@ -77,7 +77,7 @@ def value_of(site: LiveSite, of: str) -> int:
 
 
 def total_of(ledger: Ledger, of: str) -> int:
-    """The same of the whole ledger, what no live object keeps included."""
+    """The bytes of the whole ledger, with those that no live object keeps."""
     return {
         "waste": ledger.waste_bytes,
         "round-up": ledger.roundup_bytes + ledger.large_rounding_bytes,
@@ -88,7 +88,7 @@ def total_of(ledger: Ledger, of: str) -> int:
 
 
 def check_of(of: str) -> None:
-    """Refuses what there is no graph of.
+    """Refuses an `of` for which there is no graph.
 
     Raises:
         InvalidError: it is none of OF.
@@ -114,7 +114,7 @@ def tree_of(live: LiveSites, of: str, most_sites: int | None = None) -> Frame:
             names = tuple(map(_printable, reversed(chain_of(site))))
         if value_of(site, of):
             root.add(names, value_of(site, of))
-    # A limit may have made the heap refuse a resize: then sites may say more than the ledger.
+    # If the heap's limit refused a resize, the sites may add up to more than the ledger.
     rest = total_of(live.ledger, of) - root.value_bytes
     if rest > 0:
         root.add((NO_OBJECT,), rest)
@@ -129,7 +129,7 @@ def _printable(name: str) -> str:
 
 
 def sentence(root: Frame, live: LiveSites, of: str) -> str:
-    """What the graph says: all of it, and who has most."""
+    """The graph in a sentence: all of its bytes, and the call with most of them."""
     ledger = live.ledger
     where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
     said = f"{_format.size(root.value_bytes)} {_NOUNS[of]} {where}"
@@ -208,7 +208,7 @@ def _boxes(frame: Frame, left: float, width: float, row: int, whole: int) -> Ite
 
 
 def _box(frame: Frame, left: float, width: float, row: int, whole: int) -> str:
-    """A box with its text, and what a reader sees who points at it."""
+    """A box with its text, and the tooltip that a pointer over it shows."""
     shade = "of-no-call" if frame.name.startswith("[") else f"shade-{row % 2}"
     own = f"\n{frame.own_bytes:,} bytes in itself" if frame.own_bytes else ""
     told = (

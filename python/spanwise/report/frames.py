@@ -18,7 +18,7 @@ MOST_CELLS = 8192
 
 
 def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
-    """What the script draws of maps through time.
+    """The data of maps through time that the page's script draws.
 
     Args:
         maps: the maps.

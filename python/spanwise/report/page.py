@@ -91,7 +91,7 @@ def page_of(facts: Facts) -> str:
 
 
 def _json(name: str, value: object) -> str:
-    """Data of the page; `<` cannot end its element early."""
+    """Data of the page as JSON; `<` is escaped, so that no text ends the script element early."""
     text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
 

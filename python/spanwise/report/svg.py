@@ -31,7 +31,7 @@ def words(x: float, y: float, text: str, anchor: str = "start", class_: str = "l
 
 
 def figure(height: int, parts: Iterable[str], title: str, id_: str = "") -> str:
-    """A picture; `title` is what a reader of the screen hears."""
+    """A picture; screen readers read its `title`."""
     name = html.escape(title, quote=True)
     mark = f' id="{id_}"' if id_ else ""
     return (
@@ -57,7 +57,7 @@ class Scale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value is; what is outside lies at the edge."""
+        """The place of a value; values outside of the scale lie at its edge."""
         low, high, one = self.low, self.high, value
         if self.log:
             low, high, one = math.log(low), math.log(high), math.log(max(value, self.low))

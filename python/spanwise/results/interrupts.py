@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals that come while threads work: noted by a handler, and answered where no lock is held.
 
-An exception out of a signal's handler may come at any instruction of the main thread, also while it
-takes a lock of a thread pool or of an event. Nobody would ever release that lock, and what waits
-for it would never end. So a handler of `Signals` only notes the signal. Who waits for threads looks
-for it now and then with `raise_what_came`; only there does Ctrl-C become a KeyboardInterrupt.
+An exception that a signal's handler raises may come at any instruction of the main thread, also
+while that takes a lock of a thread pool or of an event. Nobody would ever release that lock, and
+threads that wait for it would never end. So a handler of `Signals` only notes the signal. Code that
+waits for threads calls `raise_what_came` at intervals; only there does Ctrl-C become a
+KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from typing import Any, ClassVar, TypeVar
 Result = TypeVar("Result")
 
 LOOK_SECONDS = 0.2
-"""How often who waits looks for a signal: one that another thread has taken wakes no wait."""
+"""Seconds between two checks for a signal while waiting: a signal that the system hands to another
+thread wakes no wait."""
 
 
 class Signals:
     """Ctrl-C and others while threads work: the first one ends the work where that is safe.
 
-    Only within `heard` does the first become a KeyboardInterrupt, which `raise_what_came` raises
-    where no lock is held, or else the end of `heard`. Those that follow it, or come where nothing
-    is heard, wait for the end of the `with` block. Then SIGTERM and SIGHUP end the process as they
-    do elsewhere, and so does a Ctrl-C that was not raised yet.
+    Only within `heard` does the first signal become a KeyboardInterrupt, which `raise_what_came`
+    raises where no lock is held, or else the end of `heard`. Later signals, and those that come
+    outside of `heard`, are kept until the end of the `with` block. Then SIGTERM and SIGHUP end the
+    process as usual, and so does a Ctrl-C that was not raised yet.
 
-    Nothing is changed in other threads than the main one, and where the caller has an answer of
-    its own to a signal, or ignores it.
+    In other threads than the main one this does nothing; nor for a signal that the caller handles
+    itself or ignores.
 
     Args:
         numbers: the signals; the default: all that end a process from outside and can be caught.
@@ -103,7 +105,7 @@ def raise_what_came() -> None:
 
 @contextmanager
 def ctrl_c_heard() -> Iterator[None]:
-    """Within it, Ctrl-C is a KeyboardInterrupt of `raise_what_came`, or of its end, only."""
+    """Inside, only `raise_what_came`, or the end of the block, raises KeyboardInterrupt."""
     with Signals([signal.SIGINT]) as signals, signals.heard():
         yield
 

@@ -20,7 +20,7 @@ work takes more than a second."""
 
 
 def no_step(_count: int) -> None:
-    """Tells nobody."""
+    """Shows no progress."""
 
 
 @contextmanager

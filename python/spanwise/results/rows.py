@@ -30,8 +30,9 @@ class Rows:
 
     pyarrow, polars and duckdb read rows through the Arrow C stream interface
     (https://arrow.apache.org/docs/format/CStreamInterface.html), without a dependency of this
-    package. A column of fixed arrays becomes a fixed-size list. They are no numpy array themselves
-    since duckdb refuses a structured one before it asks for a stream. For pandas take `to_pandas`:
+    package. A column of fixed arrays becomes a fixed-size list. `Rows` is no subclass of numpy's
+    array, because duckdb refuses a structured array before it asks for a
+    stream. For pandas take `to_pandas`:
     `pandas.DataFrame(rows)` makes one column of tuples.
     """
 
@@ -49,7 +50,7 @@ class Rows:
         return found.copy() if copy and found is self._array else found
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # numpy's protocols are asked of np.asarray(rows)
+        if name.startswith("__"):  # numpy finds its protocols on np.asarray(rows)
             raise AttributeError(f"'Rows' object has no attribute '{name}'")
         return getattr(self._array, name)
 
@@ -186,7 +187,7 @@ class Tabular:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # a dataclass may have it as a field
+    if TYPE_CHECKING:  # a dataclass may define `array` as a field
 
         @property
         def array(self) -> Rows:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tasks of a sweep are kept under way on an engine, also when workers die.
 
-Only so many tasks are under way as keep the workers busy, so a pool that breaks takes few with it.
-Those are suspects: they run again one table at a time and alone, and what kills its worker alone
-becomes a failed row. All other work goes on.
+Only as many tasks are under way as keep the workers busy, so a pool that breaks loses few. The lost
+tasks are suspects: they run again, alone and one table at a time, and one that kills its worker
+while it is alone becomes a failed row. All other work goes on.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from spanwise.sweeps.tasks import Row, Task
 from spanwise.sweeps.worker import CancelledTaskError, describe
 
 DEATHS_IN_A_ROW = 8
-"""Pools that break one after the other without a row between: no task is to blame for that."""
+"""If more pools than this break without a row between them, the sweep ends: no task is to blame."""
 
 LACKED_MAX, LACKED_SEND = 16, 4
-"""A task that met so many workers without its recording fails. It brings the file along where none
-was sent for that worker, and each fourth time: the executor alone decides where a task runs."""
+"""A task fails after it met so many workers without its recording. The file is sent along if that
+worker was not sent it before, and each fourth time, since only the executor decides which worker
+runs a task."""
 
 
 class Dispatcher:
@@ -159,6 +160,6 @@ class Dispatcher:
 
 
 def _worker_died(error: BaseException) -> bool:
-    """Whether the worker is gone, rather than its task failed. Dask has errors of its own."""
+    """Whether an error says that the worker died, not that its task failed."""
     lost = isinstance(error, BrokenExecutor | CancelledError)
     return lost or type(error).__module__.partition(".")[0] == "distributed"

@@ -99,10 +99,10 @@ _stop_flag: Any = None  # of a worker process
 
 
 def start_worker(stop: Any) -> None:
-    """First call in a worker process.
+    """The first call in a worker process.
 
-    Ctrl-C is the parent's business, which then sets `stop`. A parent that is killed says nothing;
-    its workers would wait for work for ever.
+    Workers ignore Ctrl-C: the parent answers it, and sets `stop`. A worker ends itself when the
+    parent was killed, or it would wait for work for ever.
     """
     global _stop_flag  # noqa: PLW0603  a process pool's initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -131,7 +131,7 @@ class ProcessEngine:
         self.width, self.window = width, 2 * width
         self.name = f"processes, {width}"
         self._context = multiprocessing.get_context("spawn")
-        self._stop = self._context.RawValue("b", 0)  # no lock that a killed worker could hold
+        self._stop = self._context.RawValue("b", 0)  # no lock, which a killed worker could hold
         self._pool = self._make()
 
     def _make(self) -> ProcessPoolExecutor:

@@ -133,7 +133,7 @@ def _kept(sha256: str) -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _folder(_process: int) -> tempfile.TemporaryDirectory[str]:
-    """Goes with the process."""
+    """The folder of files that were sent; it is removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="spanwise-sweep-")
 
 

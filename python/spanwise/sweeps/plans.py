@@ -32,7 +32,8 @@ from spanwise.sweeps.worker import describe
 from spanwise.tables.table import SizeClassTable, as_table
 
 TABLES_A_TASK = 4
-"""At most so many tables share a pass: reading is a quarter of the work then, divided by four."""
+"""The most tables that share a pass. Reading takes about a quarter of the time of one table, and
+four tables divide that."""
 
 _TASK_BYTES = 1 << 28
 _OBJECT_BYTES = 64  # of a live object in one dry heap and its runner, about

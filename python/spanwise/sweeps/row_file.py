@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that work goes on from: JSON lines, a header a session and a row a result.
+"""Files that a later session continues: JSON lines, a header a session and a row a result.
 
 Whole lines are appended and synced, so whatever ends a session leaves at most one cut line, the
 last; the next session drops it. One session at a time writes to a file. Those of sweeps:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's side of a sweep: one task is run, and comes back as rows.
+"""A worker's side of a sweep: runs one task and returns its rows.
 
 All tables of a task see the recording's operations in one pass. What fails for one table becomes
 that table's failed row. Nothing here knows where it runs.
@@ -32,7 +32,8 @@ from spanwise.sweeps.inputs import (
 from spanwise.sweeps.tasks import LEDGER_FIELDS, STATS_FIELDS, Row, Task, spec_table
 
 BLOCK_OPS = 1 << 19
-"""Operations decoded at once, 16 MiB: each heap runs long enough to have the caches to itself."""
+"""Operations decoded at once, 16 MiB: enough for each heap to run long with warm processor
+caches."""
 
 
 class CancelledTaskError(Exception):

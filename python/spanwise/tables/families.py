@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Families of size classes and table files, as the generator has them.
 
-There is one truth, the package `spanwise_sizeclasses`: the script that writes the C tables is made
-of it, and this module gives its tables with the errors of this package. It is imported when a
-table is first asked of it, since most of what imports `spanwise` never does.
+The package `spanwise_sizeclasses` alone defines them: the script that writes the C tables uses it,
+and this module gives its tables with the errors of this package. It is imported when a family or a
+table file is first used, since most programs that import `spanwise` use none.
 """
 
 from __future__ import annotations

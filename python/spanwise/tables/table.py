@@ -45,8 +45,8 @@ def _destroy(
 ) -> None:
     """Destroys a table that no heap uses.
 
-    Heaps that are open when the interpreter ends stay, and with them their tables. The functions
-    are arguments, since the module's names may be gone by then.
+    Heaps that are open when the interpreter ends are not destroyed, nor are their tables. The C
+    functions are arguments, since the module's names may be gone by then.
     """
     if not is_finalizing():
         destroy(c_table)
