@@ -14,9 +14,11 @@ enum { COMMIT_ANNEXES = 1024 };
 sw_gc_annex *sw_gc_annexes;
 uint32_t **sw_gc_slot_types;
 
-static uint32_t annexes_committed; /* atomic: so many are writable, or more */
+static uint32_t annexes_committed; /* atomic: at least so many annexes are writable */
 
-/* Threads of several heaps may get here at once, and one of them may fork; so there is no lock. */
+/* Reserves an array, unless it is reserved. No lock is taken, because threads of several heaps may
+ * call this at once while one of them forks; the thread that comes second releases its own
+ * reservation. */
 static bool start(void **array, size_t bytes) {
     void *there = __atomic_load_n(array, __ATOMIC_ACQUIRE);
     if (there != NULL) return true;
@@ -35,7 +37,8 @@ bool sw_gc_annex_start(void) {
            start((void **)&sw_gc_annexes, limit * sizeof *sw_gc_annexes);
 }
 
-/* Makes annexes up to `id` writable. To do so twice does no harm. */
+/* Makes annexes up to `id` writable. Two threads may do so at once: making a page writable twice
+ * does no harm. */
 static bool commit(uint32_t id) {
     uint32_t from = __atomic_load_n(&annexes_committed, __ATOMIC_RELAXED);
     if (sw_likely(id < from)) return true;
@@ -57,7 +60,7 @@ const char *sw_gc_annex_check(const sw_gc_annex *annex, const sw_span *span) {
         ?: SW_RULE(annex->scan_mask == 0 || annex->type != SW_GC_TYPE_UNSET);
 }
 
-/* Of a span whose marks take more than a word: the marks and the pending bits. */
+/* Bytes of the marks and the pending bits of a span that needs several words of each. */
 static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t); }
 
 bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
@@ -69,7 +72,7 @@ bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
     if (words > 1) marks = sw_meta_alloc(&heap->meta, marks_bytes(words));
     if (marks == NULL) return false;
     const sw_gc *gc = heap->collector;
-    sw_gc_slot_types[id] = NULL; /* those of a heap that has ended are still there */
+    sw_gc_slot_types[id] = NULL; /* a heap that has ended leaves its pointers here */
     sw_gc_greys_of[id] = NULL;
     *annex = (sw_gc_annex){.base = span->base,
                            .magic = span->magic,
@@ -77,13 +80,13 @@ bool sw_gc_annex_born(sw_heap *heap, sw_span *span) {
                            .stamp = sw_gc_stamp(gc, gc->epoch),
                            .type = SW_GC_TYPE_UNSET};
     if (!sw_span_is_large(span)) annex->bytes = sw_slot_bytes(heap->table, span);
-    memset(marks, 0xFF, words * sizeof *marks); /* whatever is allocated there is black */
+    memset(marks, 0xFF, words * sizeof *marks); /* objects in a new span are born marked */
     return true;
 }
 
 void sw_gc_annex_gone(sw_heap *heap, sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
-    sw_gc_annex *annex = &sw_gc_annexes[id]; /* 0 if it was never born */
+    sw_gc_annex *annex = &sw_gc_annexes[id]; /* all 0 if the span got no annex */
     if (annex->stamp >> 32 != heap->id) return;
     uint32_t words = sw_gc_mark_words(heap, span);
     if (words > 1) sw_meta_free(&heap->meta, annex->marks, marks_bytes(words));
@@ -119,8 +122,9 @@ static void unify(const sw_heap *heap, sw_gc_annex *annex, uint32_t type) {
     annex->scan_mask = narrow ? layout->pattern & sw_low_mask(words) : 0;
 }
 
-/* From now on each slot has a type of its own. Where there is no memory for that, none has until the next try: every
- * word of each object is followed, which keeps more than need be and loses nothing. */
+/* Gives each slot of the span a type of its own. If there is no memory for the types, the span
+ * counts as untyped until an object of another type comes: marking then follows every word of its
+ * objects, which may keep garbage but loses no object. */
 static void diversify(sw_heap *heap, const sw_span *span, sw_gc_annex *annex) {
     sw_os_lock_acquire(&heap->lock);
     uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
@@ -134,7 +138,7 @@ static void diversify(sw_heap *heap, const sw_span *span, sw_gc_annex *annex) {
     annex->scan_mask = 0;
 }
 
-/* The object at p of a span whose objects have pointers. */
+/* Notes the type of the object at p, in a span whose objects have pointers. */
 static void note_type(sw_heap *heap, const sw_span *span, uintptr_t p, uint32_t type) {
     sw_gc_annex *annex = sw_gc_annex_of(heap, span);
     uint32_t *const *types = &sw_gc_slot_types[sw_space_span_id(heap->space, span)];
@@ -148,10 +152,11 @@ static void note_type(sw_heap *heap, const sw_span *span, uintptr_t p, uint32_t 
     if (*types != NULL) (*types)[sw_span_slot_of(span, p)] = type;
 }
 
-/* From here on sw_gc_new takes objects of this type from the bin's word without a look at the annex, for as long as
- * the bin has this span. A bin of objects without pointers has no type, and serves all such types. */
+/* A hook: the generic path has allocated an object of this type. As long as the bin keeps this
+ * span, sw_gc_new takes further objects of the type from the bin's word without a look at the
+ * annex. A bin of objects without pointers has no type and serves all such types. */
 void sw_gc_annex_typed(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type) {
-    *sw_gc_bin_next_bit(&cache->bins[span->span_class]) = 0; /* the bin may have another word */
+    *sw_gc_bin_next_bit(&cache->bins[span->span_class]) = 0; /* the bin may have got another word */
     if ((span->span_class & 1) != 0) return;
     note_type(cache->heap, span, p, type);
     if (sw_span_is_large(span)) return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes of pointers: what they replace while a cycle marks is marked, and so stays (snapshot at the beginning). */
+/* Writes of pointers. While a cycle marks, the value that a write replaces is marked and so
+ * survives (snapshot at the beginning). */
 #include "gc/mark.h"
 
 static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
@@ -8,14 +9,15 @@ static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
     sw_os_lock_release(&gc->lock);
 }
 
-/* While a cycle marks, or on a handle that is no live collector. */
+/* Serves writes while a cycle marks, and reports a handle that is no live collector. */
 static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
     if (*word != NULL) keep(gc, (uintptr_t)*word);
     *word = value;
 }
 
-/* The only call is the last thing done, so that an idle store saves no register. */
+/* write_kept is called last and its caller then returns, so the compiler jumps there, and a write
+ * outside of marking saves no register. */
 void sw_gc_write(sw_gc *gc, void *at, void *value) {
     void **word = at;
     if (sw_unlikely(!sw_handle_lives(gc, offsetof(sw_gc, mark), SW_HANDLE_GC)) ||

@@ -35,7 +35,7 @@ static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     return sw_heap_create_collected(options, &sw_gc_hooks, gc, &gc->lock, &gc->heap);
 }
 
-/* Gives up what is not the heap's. */
+/* Releases what the collector has outside of its heap. */
 static void release(sw_gc *gc) {
     sw_gc_types_end(gc);
     sw_gc_array_end(&gc->roots, sizeof(sw_gc_roots));
@@ -111,7 +111,8 @@ static void *refuse(int error) {
     return NULL;
 }
 
-/* Begins a cycle, or works on the one that is under way. SW_STATE: checkmark has found a mistake. */
+/* Begins a cycle, or works on the one that is under way. SW_STATE: SW_GC_CHECKMARK has found a
+ * mistake. */
 static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
     sw_os_lock_acquire(&gc->lock);
     bool idle = gc->phase == SW_GC_IDLE, in_steps = gc->pace.in_steps != 0;
@@ -122,12 +123,14 @@ static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
     if (idle && in_steps) return sw_gc_start(gc) == SW_NOMEM ? SW_NOMEM : SW_OK;
     if (idle) return sw_gc_collect(gc, NULL);
     if (in_steps && early) return sw_gc_step(gc, work);
-    sw_status status =
-        sw_gc_step(gc, SIZE_MAX); /* another thread may have ended the cycle: no sw_gc_finish */
+    /* Not sw_gc_finish: it fails if another thread has ended the cycle. */
+    sw_status status = sw_gc_step(gc, SIZE_MAX);
     return status == SW_OK ? sw_gc_step(gc, SIZE_MAX) : status;
 }
 
-/* Threads that have joined may count at once; without them one thread at a time does. */
+/* Adds to the bytes asked for since the last cycle. Threads that have joined may add at once, so
+ * they do it by an atomic instruction; without them the program lets one thread at a time
+ * allocate. */
 static uint64_t count_fresh(sw_gc *gc, size_t bytes) {
     if (__atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0)
         return __atomic_add_fetch(&gc->fresh, bytes, __ATOMIC_RELAXED);
@@ -142,7 +145,8 @@ static void note_assist(sw_gc *gc, uint64_t begin_ns) {
     sw_os_lock_release(&gc->lock);
 }
 
-/* What is to be done before so many bytes are allocated. The errno why they are not; 0: they may be. */
+/* Does the work that is due before an allocation of so many bytes. Returns 0 if the allocation may
+ * go on, else the errno with which it fails. */
 static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_here(gc);
     uint64_t fresh = count_fresh(gc, bytes);
@@ -155,7 +159,8 @@ static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
     return status == SW_OK ? 0 : status == SW_NOMEM ? ENOMEM : EINVAL;
 }
 
-/* Counts an object where nothing has to be done before. False: work_before counts it. */
+/* True: nothing is due before the object, and with a pace its bytes are counted. False: nothing was
+ * counted, and work_before is to be called. */
 static sw_always_inline bool count_early(sw_gc *gc, size_t bytes) {
     uint64_t due = __atomic_load_n(&gc->due, __ATOMIC_RELAXED);
     if (sw_likely(due == UINT64_MAX)) return true;
@@ -172,7 +177,8 @@ static sw_noinline void *add_finalizer(sw_gc *gc, const sw_gc_layout *layout, vo
     return refuse(ENOMEM);
 }
 
-/* An object that has a block to itself in a heap that packs: it is longer than one. */
+/* The least size of an object without pointers that a packing heap (option tiny) gives a slot of
+ * its own: one byte more than a block has. */
 enum { UNPACKED_BYTES = 17 };
 
 static sw_noinline void *alloc_finalized(sw_gc *gc, const sw_gc_layout *layout, size_t bytes,
@@ -190,7 +196,7 @@ static void *alloc_typed(sw_gc *gc, uint32_t type, size_t bytes) {
     return alloc_finalized(gc, layout, bytes, flags);
 }
 
-/* One object of a type, where the short path does not serve. */
+/* Makes one object of a type where the short path (take) does not serve. */
 static sw_noinline void *new_one(sw_gc *gc, uint32_t type) {
     if (!sw_gc_has_type(gc, type)) return refuse(EINVAL);
     return alloc_typed(gc, type, sw_gc_layout_of(gc, type)->bytes);
@@ -205,8 +211,9 @@ static sw_always_inline void *clear(const sw_cache_bin *bin, char *p, uint32_t b
     return bin->span->needzero ? memset(p, 0, bytes) : p;
 }
 
-/* Takes a slot of the word that the class allocates from, where every object of its span has the type; else the object is made by
- * the generic path. A cycle that is under way has prepared or swept that span before the bin got it. */
+/* Takes a slot of the word that the class allocates from, if every object of that span has the
+ * type; else the generic path makes the object. A cycle that is under way has prepared or swept the
+ * span before the bin got it. */
 static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout *layout) {
     uint32_t bin_type = layout->bin_type;
     sw_cache *cache = sw_registry_cache_at(gc->heap_index);
@@ -217,7 +224,7 @@ static sw_always_inline void *take(sw_gc *gc, uint32_t type, const sw_gc_layout 
     if (sw_unlikely(bits == 0) || sw_unlikely(*sw_gc_bin_type(bin) != bin_type))
         return new_one(gc, type);
     char *p = sw_gc_bin_pop(bin, bits);
-    return bin_type == 0 ? p : clear(bin, p, bin->bytes); /* 0: no pointers */
+    return bin_type == 0 ? p : clear(bin, p, bin->bytes); /* 0: no pointers to clear */
 }
 
 static sw_noinline void *new_paced(sw_gc *gc, uint32_t type) {
@@ -227,7 +234,8 @@ static sw_noinline void *new_paced(sw_gc *gc, uint32_t type) {
     return take(gc, type, layout);
 }
 
-/* Whatever is not one object of a type that is known. */
+/* Serves the calls that sw_gc_new does not: a bad handle, an unknown type, and every count but
+ * 1. */
 static sw_noinline void *new_array(sw_gc *gc, uint32_t type, size_t count) {
     size_t bytes;
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_new")) return refuse(EINVAL);

@@ -2,7 +2,7 @@
 /* Pointers to memory that ended (dangling.h). */
 #include "gc/dangling.h"
 
-static const sw_gc_ended *asked; /* atomic; NULL: nobody */
+static const sw_gc_ended *asked; /* what knows of memory that ended; atomic; NULL: nothing does */
 
 void sw_gc_dangling_ask(const sw_gc_ended *ended) {
     __atomic_store_n(&asked, ended, __ATOMIC_RELEASE);

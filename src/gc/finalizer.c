@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finalizers that are due lie in a queue through their entries, so that the end of marking needs no memory. They become due all
- * at once and in no order: a chain of objects with finalizers is done in one cycle, and a ring of them is done at all, where a
- * collector that calls an object's finalizer before those of what it points to takes a cycle for each link, and never ends a
- * ring (Boehm, "Destructors, finalizers, and synchronization", 2003, argues for that order). */
+/* Due finalizers are linked into a queue through their entries, so the end of marking needs no
+ * memory. All of one cycle become due at once and in no order: a chain of objects with finalizers
+ * is done in one cycle, and a ring of them is done as well. A collector that calls the finalizer of
+ * an object before those of the objects that it points to needs a cycle for each link, and never
+ * ends a ring (Boehm, "Destructors, finalizers, and synchronization", 2003, argues for that
+ * order). */
 #include "gc/finalizer.h"
 
 #include "base/fail.h"
@@ -22,7 +24,8 @@ static void append_due(sw_gc_refs *refs, sw_gc_ref_entry *entry, uint32_t number
     refs->due_last = number;
 }
 
-/* Returns the number of an entry that is now called; 0: none is due. Those whose objects were freed meanwhile go. */
+/* Takes the next due entry, and marks it as being called. Returns its number; 0: none is due.
+ * Entries whose objects were freed meanwhile are dropped. */
 static uint32_t take_due(sw_gc_refs *refs) {
     while (refs->due_first != 0) {
         uint32_t number = refs->due_first;
@@ -63,12 +66,12 @@ void sw_gc_finalizers_forked(sw_gc *gc) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* False: no memory. */
+/* Sets or replaces the finalizer of an object, or with NULL removes it. False: no memory. */
 static bool set(sw_gc_refs *refs, uintptr_t object, sw_gc_finalizer_fn finalizer, void *arg) {
     sw_gc_ref_entry *entry = sw_gc_refs_finalizer(refs, object);
     if (finalizer == NULL) {
         if (entry == NULL) return true;
-        bool due = entry->state == SW_GC_ENTRY_DUE; /* the queue still has it */
+        bool due = entry->state == SW_GC_ENTRY_DUE; /* it stays in the queue, without an object */
         (due ? sw_gc_refs_clear : sw_gc_refs_drop)(refs, entry);
         return true;
     }
@@ -92,7 +95,8 @@ sw_status sw_gc_set_finalizer(sw_gc *gc, const void *object, sw_gc_finalizer_fn 
     return done ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a finalizer");
 }
 
-/* Calls one that is due. 0: none is;  1: it was called;  2: it has ended the collector. */
+/* Calls one finalizer that is due. 0: none is due; 1: it was called; 2: it was called and has ended
+ * the collector. */
 static int finalize_one(sw_gc *gc) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_here(gc);
     sw_os_lock_acquire(&gc->lock);

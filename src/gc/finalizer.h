@@ -5,10 +5,10 @@
 
 #include "gc/mark.h"
 
-/* Under the collector's lock, when all that roots reach is marked: the finalizers of all other objects are due, and those objects are
- * marked. True: there is more to mark. */
+/* Under the collector's lock, when all that roots reach is marked: makes the finalizers of all
+ * unmarked objects due, and marks those objects. True: there is more to mark. */
 bool sw_gc_finalizers_settle(sw_gc_marker *marker);
-/* In the child of a fork: finalizers that other threads were calling have been called. */
+/* In the child of a fork: finalizers that other threads were calling count as called. */
 void sw_gc_finalizers_forked(sw_gc *gc);
 
 #endif

@@ -7,7 +7,8 @@
 
 enum { DEGREE_MAX = 64 };
 
-/* The first words of the type's objects that are pointers; returns how many, at most `most`. */
+/* Finds the first pointer words of the type's objects, `most` of them at most and within 64 words.
+ * Returns how many there are. */
 static uint32_t pointer_words(const sw_gc_layout *layout, uint32_t most, uint8_t *words) {
     uint32_t found = 0;
     uint64_t limit = layout->words < 64 ? layout->words : 64;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue goes through the spans' greys, so that a span finds its place in it without memory. */
+/* The queue is linked through the spans' greys, so that adding a span needs no memory. */
 #include "gc/grey.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue) {
 
 static size_t greys_bytes(uint32_t words) { return sizeof(sw_gc_greys) + words * sizeof(uint64_t); }
 
-/* A block without a stamp. */
+/* Makes the greys of a span, which have no stamp yet. NULL: no memory. */
 static sw_gc_greys *make(sw_heap *heap, uint32_t id) {
     uint32_t words = sw_gc_mark_words(heap, sw_space_span(heap->space, id));
     sw_os_lock_acquire(&heap->lock);

@@ -10,14 +10,16 @@
 #include "gc/stop.h"
 #include "gc/sweep.h"
 
-/* The lock is taken only while there is a cycle; what it finds then may be another phase of it. */
+/* Takes the lock if a cycle is under way. The phase was read without it, so it may be another one
+ * by now. */
 static bool enter(sw_gc *gc) {
     if (sw_likely(sw_gc_phase_seen(gc) == SW_GC_IDLE)) return false;
     sw_os_lock_acquire(&gc->lock);
     return true;
 }
 
-/* A slot that is taken from a prepared span is black, in one that was swept nothing looks at its mark. */
+/* Before a cache takes slots of a span: prepares the span while a cycle marks, so that new objects
+ * are born marked, and sweeps it while a cycle sweeps, after which nothing looks at its marks. */
 static void taken(sw_cache *cache, sw_span *span) {
     sw_heap *heap = cache->heap;
     sw_gc *gc = heap->collector;
@@ -45,8 +47,9 @@ static bool sought(sw_cache *cache, uint32_t span_class) {
     return has;
 }
 
-/* Until its span is swept, a slot that is freed stays as it is: marking may have to go through the object, and
- * whatever took its place would be taken for it. */
+/* A slot that is freed before the sweep of its span stays allocated, and is noted as pending.
+ * Marking may still have to scan the object, and would take a new object in its place for the old
+ * one. */
 static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
     sw_heap *heap = gc->heap;
     sw_gc_annex *annex = sw_gc_annex_of(heap, span);
@@ -60,7 +63,8 @@ static sw_deferral defer(sw_gc *gc, const sw_span *span, uint32_t slot) {
     return deferral;
 }
 
-/* References and finalizers of an object end when the program frees it, also where the sweep does the rest. */
+/* An explicit free ends the references and the finalizer of the object at once, even if its slot
+ * waits for the sweep. */
 static sw_deferral deferred(sw_heap *heap, sw_span *span, uint32_t slot) {
     sw_gc *gc = heap->collector;
     if (sw_likely(!sw_gc_refs_are_used(gc))) {
@@ -81,7 +85,8 @@ static bool waits(const sw_heap *heap, const sw_span *span, uint32_t slot) {
     return (__atomic_load_n(&pending[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
 }
 
-/* A span that the cycle has not met has no marks of it: no root reached its objects. */
+/* A span that the cycle has not met has no marks of this cycle, because no root reached its
+ * objects. */
 static sw_dead_slots dead(const sw_heap *heap, const sw_span *span, uint32_t k) {
     const sw_gc *gc = heap->collector;
     sw_gc_annex *annex = sw_gc_annex_of(heap, span);

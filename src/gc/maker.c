@@ -6,7 +6,8 @@
 #include "gc/type.h"
 #include "heap/thread.h"
 
-/* Types without a short path have span class 0: no slot is ever taken from that bin, so each of their objects takes sw_gc_new. */
+/* A type without a short path has span class 0. No slot is ever taken from that bin, so sw_gc_new
+ * makes each of its objects. */
 sw_status sw_gc_maker_begin(sw_gc *gc, uint32_t type, sw_gc_maker *maker) {
     const char *op = "gc_maker_begin";
     sw_status status = SW_GC_STATUS(gc, op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What marking is asked for, in either order, and what it does after an overflow. */
+/* Marking of ranges, draining in either order, and what follows an overflow of the mark stack. */
 #include "gc/mark.h"
 
 #include "gc/mark_scan.h"
@@ -23,8 +23,8 @@ static void drain_all(sw_gc_marker *marker) {
 
 /* --- after an overflow ------------------------------------------------------------------------ */
 
-/* Scans every marked object of the span again, because some of them may not have been scanned. A free slot is
- * marked and has no object: what it points to is nobody's. */
+/* Scans every marked object of the span again, because some of them may not have been scanned. Free
+ * slots count as marked, too, and are left out. */
 static void rescan(sw_gc_marker *marker, uint32_t id) {
     const sw_heap *heap = marker->gc->heap;
     const sw_gc_annex *annex = &marker->annexes[id];
@@ -59,8 +59,8 @@ static bool rescan_all(sw_gc_marker *marker) {
     return true;
 }
 
-/* An object that found no room on the stack is marked, so it is found again among the marked ones. Each round
- * scans at least what the stack holds, so that there is an end. */
+/* An object that found no room on the stack is marked, so it is found again among the marked ones.
+ * Each round scans at least as many objects as the stack holds, so the rounds come to an end. */
 bool sw_gc_mark_drain(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     sw_gc_pointer found[SW_GC_FOUND] = {0};
@@ -89,8 +89,8 @@ void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
 
 void sw_gc_marker_end(sw_gc_marker *marker) { marker->gc->stack = marker->stack; }
 
-/* A span that the cycle has not met may be its owner's to prepare, at this moment. So the word waits for the next
- * step, when every other thread is outside. */
+/* If the cycle has not met the span, the span's owner may be preparing it at this moment. Then the
+ * word waits on the stack for the next step, in which every other thread is outside of the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value) {
     uint32_t id = sw_space_id_of(gc->heap->space, value);
     if (id < SW_SPAN_FIRST || !sw_gc_annex_is_of(gc->heap, id)) return;

@@ -9,11 +9,13 @@
 enum { SW_GC_AHEAD = 32 }; /* objects between their prefetch and their scan; a power of two */
 enum { SW_GC_PIECE_BYTES = 16 << 10, SW_GC_WORK_BYTES = 512 };
 
-/* Objects that are scanned before what they point to is marked; room for the words found in them. */
+/* SW_GC_BATCH objects are scanned before what they point to is marked; sw_gc_marker.found has room
+ * for SW_GC_FOUND words. */
 enum { SW_GC_BATCH = 8, SW_GC_FOUND = 192 };
 
-/* A word that points into a span, which waits to be marked with others. The last two are known once the annex was read.
- *   *word has a bit for the slot: the mark's, or one that is set */
+/* A word that points into a span and waits to be marked with others. word and slot are known once
+ * the annex was read.
+ *   word is that of the slot's mark, or &sw_gc_marker.marked if there is no object */
 typedef struct sw_gc_pointer {
     uintptr_t p;
     uint64_t *word;
@@ -21,33 +23,34 @@ typedef struct sw_gc_pointer {
     uint32_t slot;
 } sw_gc_pointer;
 
-/* One marker, while one call marks.
+/* What a call needs while it marks.
  *   found_count <= SW_GC_FOUND - 64 between two calls of scan_words;  0 where found == NULL */
 typedef struct sw_gc_marker {
-    sw_gc_annex *annexes; /* what the discovery of a pointer reads, together */
+    sw_gc_annex *annexes; /* annexes, view, stamp: read for each pointer */
     sw_space_view view;
     uint64_t stamp; /* of this cycle: sw_gc_annex.stamp */
     sw_gc_stack stack;
     sw_gc *gc;
-    int64_t work;         /* that is left; at most 0: none */
+    int64_t work;         /* what is left of it; 0 or less: none */
     bool by_span;         /* the cycle's order */
     bool constrained;     /* objects may lie outside of the view */
-    uint64_t marked;      /* a word whose bits are set: the mark of what is no object */
-    sw_gc_pointer *found; /* NULL: it does not drain */
+    uint64_t marked;      /* bit 0 is set: it stands for the mark where there is no object */
+    sw_gc_pointer *found; /* NULL: this marker does not drain */
     uint32_t found_count;
 } sw_gc_marker;
 
 #define SW_GC_ALL_WORK INT64_MAX
 
-/* Takes the collector's stack, and gives it back in the end. Under the collector's lock. */
+/* A marker takes the collector's stack at its start, and gives it back at its end. Under the
+ * collector's lock. */
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work);
 void sw_gc_marker_end(sw_gc_marker *marker);
-/* Marks what the words [start, start + bytes) point into. */
+/* Marks the objects that the words of [start, start + bytes) point into. */
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);
-/* Scans marked objects until no work is left. True: there is no object left that is not scanned. */
+/* Scans marked objects until no work is left. True: every marked object is scanned. */
 bool sw_gc_mark_drain(sw_gc_marker *marker);
-/* Under the collector's lock, while a cycle marks and other threads may be inside the heap: the object that
- * the word points into is marked, or will be by the next step. */
+/* Under the collector's lock, while a cycle marks and other threads may be inside the heap: the
+ * object that the word points into is marked, or will be by the next step. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking object by object. A marked object waits on the stack; when it is taken from there its memory is
- * prefetched and it waits once more, in a queue of a few objects, so that it has arrived from memory
- * when it is scanned (Cher, Hosking, Vitek, "Software prefetching for mark-sweep garbage collection",
- * 2004). */
+/* Marking object by object. A marked object waits on the stack; when it is taken from there its
+ * memory is prefetched and it waits once more, in a queue of a few objects, so that it has arrived
+ * from memory when it is scanned (Cher, Hosking, Vitek, "Software prefetching for mark-sweep
+ * garbage collection", 2004). */
 #include "gc/mark_scan.h"
 
-/* Where no other object waits, those that these words point to will be scanned next, as in a list: what the
- * processor guesses of their marks is right, so nothing waits for them. Their memory is fetched meanwhile. */
+/* Scans an object while no other one waits. The objects that its words point to will be scanned
+ * next, as in a list. Their marks are tested with branches, which the processor guesses right here,
+ * so it does not wait for the marks; the objects' memory is fetched meanwhile. */
 static sw_always_inline void scan_alone(sw_gc_marker *marker, uintptr_t at, uint64_t mask) {
     for (; mask != 0; mask &= mask - 1) {
         uintptr_t p = *(const uintptr_t *)(at + sw_ctz(mask) * sizeof(uintptr_t));
@@ -16,7 +17,8 @@ static sw_always_inline void scan_alone(sw_gc_marker *marker, uintptr_t at, uint
     }
 }
 
-/* Scans a narrow object where no other one waits, and goes on as long as each leads to one other. The stack is empty. */
+/* Scans a narrow object where no other one waits, and goes on as long as each object leads to one
+ * other. The stack is empty. */
 static sw_noinline void follow(sw_gc_marker *marker, sw_gc_grey grey) {
     sw_gc_stack *stack = &marker->stack;
     for (;;) {
@@ -29,7 +31,8 @@ static sw_noinline void follow(sw_gc_marker *marker, sw_gc_grey grey) {
     }
 }
 
-/* True: the stack is empty. What was prefetched and not scanned goes back to the stack. */
+/* True: the stack is empty. Else no work is left, and objects that were prefetched and not scanned
+ * are back on the stack. */
 bool sw_gc_drain_objects(sw_gc_marker *marker) {
     sw_gc_grey ahead[SW_GC_AHEAD];
     sw_gc_stack *stack = &marker->stack;

@@ -26,9 +26,10 @@ void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p) {
     if (id >= SW_SPAN_FIRST) sw_gc_discover_in(marker, p, id);
 }
 
-/* --- batches ----------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
-/* Finds the word of marks, if the pointer leads into a span that this cycle has. */
+/* Finds the word of marks, if the pointer leads into a span of this heap; else takes a word whose
+ * bit is set. */
 static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
     const sw_gc_annex *annex = &marker->annexes[found->id];
     found->word = &marker->marked;
@@ -39,7 +40,8 @@ static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
     __builtin_prefetch(found->word, 1);
 }
 
-/* Without a branch that depends on the mark: in a graph it is anyone's guess. The stack has room for one more. */
+/* Marks the object, and pushes it if it was not marked before. No branch depends on the mark,
+ * because a processor can not guess the marks of a graph. The stack has room for one more entry. */
 static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_gc_pointer *found,
                                            sw_gc_grey *top) {
     const sw_gc_annex *annex = &marker->annexes[found->id];
@@ -51,8 +53,8 @@ static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_
     return top + (!was & (mask != 0 || annex->type != SW_GC_TYPE_UNSET));
 }
 
-/* Marks what was found, all at once: the annexes are on their way from memory since they were found, and the words of
- * marks are while the other annexes are read. */
+/* Marks all objects that were found. Their annexes were prefetched when they were found, and the
+ * words of marks are fetched while further annexes are read. */
 void sw_gc_settle_all(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     sw_gc_pointer *found = marker->found, *end = found + marker->found_count;
@@ -68,17 +70,18 @@ void sw_gc_settle_all(sw_gc_marker *marker) {
     stack->top = top;
 }
 
-/* --- wide objects ------------------------------------------------------------------------------ */
+/* --- wide objects ----------------------------------------------------------------------------- */
 
-/* Bytes of an object of the span. */
+/* Bytes of each object of the span; a large object has all of its pages. */
 static size_t object_bytes(const sw_heap *heap, uint32_t id) {
     size_t bytes = sw_gc_annexes[id].bytes;
     return bytes != 0 ? bytes : (size_t)heap->space->cold[id].pages << heap->table->page_shift;
 }
 
-/* A piece of an object of many words, or of a type of its own. The next piece is pushed first, so that one huge array
- * never keeps other objects waiting with a stack of its size. Where the stack has no room for it, all is
- * scanned at once: a piece that were lost would be lost in each round. */
+/* Scans a piece of a wide object: one of many words, or of a span whose slots have types of their
+ * own. The next piece is pushed before, so that a huge array puts what one piece points to on the
+ * stack, and not all at once. If the stack has no room for the next piece, the whole rest is
+ * scanned now, because the piece would be lost again in each round after an overflow. */
 static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
     uint32_t id = (uint32_t)rest;
     const sw_gc_annex *annex = &marker->annexes[id];

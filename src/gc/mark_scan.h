@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a word to the object that it points into, which is marked and waits to be scanned, and from an object to its words: what
- * both orders of marking are made of. What a few scanned objects point to is marked together, in three passes: the first asks for
- * the annexes, the second reads them and asks for the words of marks, the third reads and writes those. Callers: mark, mark_objects,
- * mark_spans. */
+/* What both orders of marking are made of: from a word to the object that it points into, which is
+ * marked and then waits to be scanned, and from an object to its words. What a few scanned objects
+ * point to is marked together, in three passes. The first prefetches the annexes, the second reads
+ * them and prefetches the words of marks, the third reads and writes those words. Callers: mark,
+ * mark_objects, mark_spans. */
 #ifndef SW_GC_MARK_SCAN_H
 #define SW_GC_MARK_SCAN_H
 
 #include "gc/grey.h"
 #include "gc/mark.h"
 
-/* The stack has no room for a marked object: it will be looked for among all marked ones. */
+/* Notes that the stack has no room for a marked object, which will be looked for among all marked
+ * ones. */
 void sw_gc_refuse_push(sw_gc_marker *marker);
-/* The span is met for the first time in this cycle. False: it is not of this heap. */
+/* Prepares a span that this cycle meets for the first time. False: the span is not of this heap. */
 bool sw_gc_meet(sw_gc_marker *marker, uint32_t id);
-/* An address outside of the main reservation. */
+/* Marks what an address outside of the main reservation points into. */
 void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p);
-/* Marks what scanned words point into. */
+/* Marks the objects that the words in `found` point into. */
 void sw_gc_settle_all(sw_gc_marker *marker);
-/* Scans what is no narrow object. */
+/* Scans a wide object, or marks what a waiting word points into. */
 void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey);
 
-/* Scan marked objects until no work is left, each in its order. True: none waits any more. */
+/* Each scans marked objects in its order until no work is left. True: none waits any more. */
 bool sw_gc_drain_objects(sw_gc_marker *marker);
 bool sw_gc_drain_spans(sw_gc_marker *marker);
 
@@ -34,9 +36,10 @@ static sw_always_inline void sw_gc_push(sw_gc_marker *marker, uintptr_t at, uint
     if (sw_unlikely(!sw_gc_try_push(&marker->stack, at, rest))) sw_gc_refuse_push(marker);
 }
 
-/* Where the slot begins that p points into. Most pointers lead there, and a processor that guesses so goes on with p before it has
- * looked anything up: along a list, one look-up would wait for another. The empty statement hides from the compiler that both
- * are the same. */
+/* The start of the slot that p points into. Most pointers point to a start, and a processor that
+ * guesses so goes on with p itself before it has looked anything up; along a list, each look-up
+ * would else wait for the one before. The empty asm hides from the compiler that both values are
+ * the same. */
 static sw_always_inline uintptr_t sw_gc_start_of(const sw_gc_annex *annex, uint64_t slot,
                                                  uintptr_t p) {
     uintptr_t at = annex->base + slot * annex->bytes;
@@ -69,7 +72,7 @@ static sw_always_inline void sw_gc_discover(sw_gc_marker *marker, uintptr_t p) {
         sw_gc_discover_outside(marker, p);
 }
 
-/* Words of an object that are pointers wait to be marked together with others. */
+/* Collects the pointer words of an object, which are then marked together with those of others. */
 static sw_always_inline void sw_gc_scan_words(sw_gc_marker *marker, uintptr_t at, uint64_t mask) {
     uint32_t count = marker->found_count;
     sw_assert2(count <= SW_GC_FOUND - 64);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The goal is Go's: what lived, and a percentage of it. In steps, a cycle begins at half of the way, and what is
- * allocated meanwhile pays for it by the piece: the debt of an allocation is work of a step. */
+/* The goal is Go's: the bytes that lived after the last cycle, and a percentage of them. In steps,
+ * a cycle begins when half of that percentage is allocated; from then on each piece of what is
+ * allocated pays for a step. */
 #include "gc/pace.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ void sw_gc_pace_reset(sw_gc *gc) {
     gc->trigger = paced ? trigger_of(&gc->pace, live) : UINT64_MAX;
     gc->goal = !paced ? 0 : live + sw_min_u64(gc->trigger, UINT64_MAX - live);
     sw_gc_pace_due(gc, paced && gc->pace.in_steps != 0 ? gc->trigger / 2 : gc->trigger);
-    /* Twice what the last cycle had to do, within the other half: there may be more by now. */
+    /* Twice what the last cycle had to do, spread over the other half: there may be more by now. */
     uint64_t pieces = sw_max_u64(gc->trigger / 2 / SW_GC_PACE_PIECE, 1);
     gc->step_work = 2 * (gc->cycle.marked_objects + live / OBJECT_BYTES) / pieces + 64;
 }

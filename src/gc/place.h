@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk over the annexes of a heap that may stop anywhere and go on later: records that are added meanwhile
- * are not met. Callers: mark, sweep, verify. */
+/* A walk over the annexes of a heap that may stop anywhere and go on later. Records that are added
+ * meanwhile are not met. Callers: mark, sweep, verify. */
 #ifndef SW_GC_PLACE_H
 #define SW_GC_PLACE_H
 
@@ -11,7 +11,7 @@ const char *sw_gc_place_check(const sw_gc_place *place);
 
 sw_gc_place sw_gc_place_begin(const sw_heap *heap);
 static inline bool sw_gc_place_at_end(const sw_gc_place *place) { return place->first == 0; }
-/* The id at the place, which goes on; the place is not at its end. */
+/* Returns the id at the place, and moves the place on; it was not at its end. */
 uint32_t sw_gc_place_next(const sw_heap *heap, sw_gc_place *place);
 
 /* Whether the record is of a span of the heap. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries lie in an array, so that a number finds one. Those that have an object are in a hash table of chains as well, so that the
- * explicit free of an object finds all of them. Nothing here is allocated while a cycle works. */
+/* Entries lie in an array, so that a number finds one. Entries with an object are also in the
+ * chains of a hash table, so that the explicit free of an object finds all of them. Nothing here is
+ * allocated while a cycle works. */
 #include "gc/refs.h"
 
 #include "base/assert.h"
@@ -41,7 +42,8 @@ static void count_hashed(sw_gc_refs *refs, uint32_t hashed) {
     __atomic_store_n(&refs->hashed, hashed, __ATOMIC_RELAXED);
 }
 
-/* Where the system refuses memory for more buckets, the chains get longer. False: there is no bucket at all. */
+/* Makes the buckets, and doubles them when there are as many entries with an object. If the system
+ * refuses the memory, the chains get longer. False: there are no buckets at all. */
 static bool make_buckets(sw_gc_refs *refs) {
     uint32_t before = refs->bucket_count, count = before == 0 ? BUCKETS_FIRST : 2 * before;
     if (refs->hashed < before || before >= BUCKETS_MAX) return true;
@@ -57,7 +59,7 @@ static bool make_buckets(sw_gc_refs *refs) {
     return true;
 }
 
-/* The entry has no object. */
+/* Gives this object to an entry that has none. */
 static void put_object(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t object) {
     entry->object = object;
     if (object == 0) return;
@@ -65,7 +67,7 @@ static void put_object(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t objec
     count_hashed(refs, refs->hashed + 1);
 }
 
-/* *at names the entry, which leaves its chain. */
+/* Takes the entry out of its chain; *at names it. */
 static void unchain(sw_gc_refs *refs, uint32_t *at, sw_gc_ref_entry *entry) {
     *at = entry->next;
     entry->next = 0;
@@ -91,7 +93,7 @@ sw_gc_ref_entry *sw_gc_refs_finalizer(const sw_gc_refs *refs, uintptr_t object) 
     return NULL;
 }
 
-/* A finalizer that is due stays in its queue, without an object, until it would be called. */
+/* A due finalizer stays in its queue without an object, until take_due passes it over. */
 void sw_gc_refs_forget(sw_gc_refs *refs, uintptr_t object) {
     if (refs->hashed == 0) return;
     for (uint32_t *at = bucket_of(refs, object); *at != 0;) {
@@ -153,7 +155,7 @@ bool sw_gc_refs_is_object(const sw_gc *gc, const void *object) {
 bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object) {
     uint32_t id = sw_space_id_of(gc->heap->space, object);
     const sw_gc_annex *annex = &sw_gc_annexes[id];
-    if (annex->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* nothing has led there */
+    if (annex->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* the cycle never met it */
     uint64_t slot = (uint64_t)(((sw_product)(object - annex->base) * annex->magic) >> 64);
     return (annex->marks[slot / 64] >> slot % 64 & 1) != 0;
 }
@@ -184,7 +186,7 @@ static sw_gc_ref_entry *find(const sw_gc_refs *refs, sw_gc_ref ref) {
     return is_ref && entry->generation == ref >> 32 ? entry : NULL;
 }
 
-/* Locks a collector that lives; object is NULL or one of its. */
+/* Takes the lock of a collector that lives, if object is NULL or an object of its heap. */
 static sw_status enter(sw_gc *gc, const char *op, const void *object) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects are reached_object breadth first, from span records instead of annexes, word by word from the maps of types,
- * and remembered in a table of addresses instead of marks. */
+/* The second marking finds objects breadth first, from span records instead of annexes, word by
+ * word from the maps of types, and remembers them in a table of addresses instead of marks. */
 #include "gc/second_mark.h"
 
 #include "base/assert.h"
@@ -12,8 +12,8 @@
 #include "gc/type.h"
 #include "os/os.h"
 
-/* Addresses that were reached, in the order in which they were: those from `done` on are still to be
- * scanned. The buckets are an open hash table of them.
+/* Addresses of objects that were reached, in that order; those from index `done` on are still to be
+ * scanned. The buckets are an open hash table of the same addresses.
  *   done <= reached.count <= capacity / 2;  capacity is a power of two, or 0 */
 typedef struct second_search {
     sw_gc *gc;
@@ -97,7 +97,7 @@ static void scan(second_search *s, uintptr_t at) {
     uint32_t id = sw_space_span_id(gc->heap->space, object.span);
     const uint32_t *types = sw_gc_slot_types[id];
     uint32_t type = types != NULL ? types[object.slot] : sw_gc_annexes[id].type;
-    if (type == SW_GC_TYPE_UNSET) return; /* it is being made */
+    if (type == SW_GC_TYPE_UNSET) return; /* the first object of the span is being made */
     const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
     for (size_t i = 0; i < bytes_of(gc, object.span) / sizeof at; i++)
         if (sw_gc_is_pointer(layout, i)) reach(s, (const uintptr_t *)at + i);
@@ -113,7 +113,8 @@ static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
     for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
 }
 
-/* exact: nothing was allocated since the cycle began. Else other words are current by now. */
+/* Finds everything that the roots reach. exact: nothing was allocated since the cycle began; else
+ * the caches' current words may be others by now, and their slots are no roots. */
 static void search_all(second_search *s, bool exact) {
     reach_ranges(s, &s->gc->roots);
     reach_ranges(s, &s->gc->lent);
@@ -137,7 +138,7 @@ static bool is_marked(const sw_gc *gc, uintptr_t at) {
            (annex->marks[object.slot / 64] >> object.slot % 64 & 1) != 0;
 }
 
-/* Objects of the span that are marked. */
+/* Number of marked objects of the span. */
 static uint64_t count_marked(const sw_gc *gc, uint32_t id) {
     const sw_gc_annex *annex = &sw_gc_annexes[id];
     const sw_span *span = sw_space_span(gc->heap->space, id);
@@ -172,7 +173,7 @@ static sw_status compare(const second_search *s, bool exact) {
 
 sw_status sw_gc_second_mark(sw_gc *gc, bool exact) {
     second_search s = {.gc = gc};
-    sw_gc_dangling_begin(gc); /* a cycle may be checked twice, the second time with more roots */
+    sw_gc_dangling_begin(gc); /* a cycle may be checked twice, then with more roots */
     search_all(&s, exact);
     if (!s.no_memory && s.has_frames) sw_gc_dangling_end(gc);
     sw_status status = s.no_memory ? sw_fail(SW_NOMEM, "gc_checkmark", "no memory for the check")

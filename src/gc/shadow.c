@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A frame is linked before it becomes the top, so whoever stops the thread between two instructions finds a whole stack. */
+/* A frame is filled in before it becomes the top, so wherever its thread is stopped, the stack is
+ * whole. */
 #include "gc/shadow.h"
 
 #include "base/assert.h"
@@ -24,7 +25,7 @@ static void set_top(sw_gc_shadow *shadow, sw_gc_frame *top) {
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* Of a call of the stack's own thread. */
+/* Enters a call that only the thread which made the stack may make. */
 static sw_always_inline sw_status enter(const sw_gc_shadow *shadow, const char *op) {
     sw_status status = sw_handle_status(shadow, MARK, SW_HANDLE_SHADOW, op);
     if (status != SW_OK) return status;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shadow stacks: frames that functions of the program push, and whose words are roots. Callers: mark (roots),
- * second_mark, hooks, collector. */
+/* Shadow stacks: frames that functions of the program push, and whose words are roots. Callers:
+ * mark (roots), second_mark, hooks, collector. */
 #ifndef SW_GC_SHADOW_H
 #define SW_GC_SHADOW_H
 
 #include "gc/type.h"
 
-/* The thread that made it writes top and depth, without a lock; a cycle reads them while the world stands. The
- * collector's lock covers the links.
- *   (top == NULL) == (depth == 0);  top == NULL, or top->shadow == this and top->depth == depth;  *back == this
- *   of the frames below each has this shadow, and a depth that is 1 less than that of the frame above it */
+/* The thread that made the stack writes top and depth, without a lock; a cycle reads them while the
+ * world stands. The collector's lock covers the links.
+ *   (top == NULL) == (depth == 0);  top == NULL, or top->shadow == this and top->depth == depth
+ *   *back == this
+ *   each frame below the top has this shadow, and a depth that is 1 less than that of the one above
+ */
 struct sw_gc_shadow {
     uint64_t mark; /* ds/handle.h */
     sw_gc_frame *top;
@@ -22,12 +24,13 @@ struct sw_gc_shadow {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_shadow_check(const sw_gc_shadow *shadow);
 
-/* Calls visit for the words of every frame. False: a frame is not as it was pushed (a jump has left it, and the program has
- * not cut the stack), and what lies below it was not visited. */
+/* Calls visit for the words of every frame. False: a frame is not as it was pushed (a jump has left
+ * it, and the program has not cut the stack), and what lies below it was not visited. */
 bool sw_gc_shadows_visit(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
-/* In the child of a fork: the stacks of other threads, whose memory may be used again, have no frames. */
+/* In the child of a fork: the stacks of other threads lose their frames, whose memory may be used
+ * again. */
 void sw_gc_shadows_forked(sw_gc *gc);
-/* The collector ends, and all of its shadow stacks. */
+/* Ends all shadow stacks of a collector that ends. */
 void sw_gc_shadows_end(sw_gc *gc);
 
 #endif

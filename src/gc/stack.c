@@ -5,7 +5,8 @@
 #include "base/assert.h"
 #include "os/os.h"
 
-/* 4 GiB of addresses: 268 million objects that wait, beyond which the heap is scanned again (mark.c). */
+/* The stack reserves 4 GiB of addresses at most, for 268 million waiting objects; when it is full,
+ * the heap is scanned again (mark.c). */
 enum { FIRST_BYTES = 64 << 10, PURGED_BYTES = 512 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
 
 bool sw_gc_stack_start(sw_gc_stack *stack) {

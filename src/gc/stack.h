@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mark stack: a reservation of addresses that becomes accessible as it is used. Callers: mark. */
+/* The mark stack: a reservation of addresses that becomes accessible as it is used. Callers:
+ * mark. */
 #ifndef SW_GC_STACK_H
 #define SW_GC_STACK_H
 
@@ -7,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is left to do, by the lowest bits of `at`. 0: a narrow object, marked and not scanned; `rest` is the mask
- * of its words that are pointers. SW_GC_WIDE: a wide one, of which `rest` is piece << 32 | span id: it is
- * scanned in pieces. SW_GC_WORD: `rest` is a word whose object is not marked yet, `at` nothing else. */
+/* What is left to do; the lowest bits of `at` tell its kind. 0: a narrow object that is marked and
+ * not scanned; `rest` is the mask of its pointer words. SW_GC_WIDE: a wide object, which is scanned
+ * in pieces; `rest` is piece << 32 | span id. SW_GC_WORD: `rest` is a word whose object is not
+ * marked yet; `at` says nothing else. */
 enum { SW_GC_WIDE = 1, SW_GC_WORD = 2, SW_GC_KINDS = 3 };
 
 typedef struct sw_gc_grey {
@@ -20,7 +22,7 @@ typedef struct sw_gc_grey {
 /*   base <= top <= end <= base + reserved;  base <= dirty <= end */
 typedef struct sw_gc_stack {
     sw_gc_grey *base, *top, *end; /* end: of what is accessible */
-    sw_gc_grey *dirty;            /* behind it nothing waits to be given back to the system */
+    sw_gc_grey *dirty;            /* end of what may have to be given back to the system */
     size_t reserved;              /* entries */
 } sw_gc_stack;
 
@@ -30,11 +32,12 @@ const char *sw_gc_stack_check(const sw_gc_stack *stack);
 /* False: no addresses. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
-/* Empties the stack: what it has used is to be given back. */
+/* Empties the stack; the memory that it has used is then to be given back. */
 void sw_gc_stack_clear(sw_gc_stack *stack);
-/* Gives a piece of that back to the system, or all of it; the first piece is kept. True: nothing is left. */
+/* Gives a piece of that memory back to the system, or all of it; the first 64 KiB are kept. True:
+ * nothing is left to give back. */
 bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
-/* Makes more of it accessible. False: the system refuses, nothing has changed. */
+/* Makes more of the stack accessible. False: the system refuses, and nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever stops the world sets `stopping`, which safe points read, and `due`, which sends sw_gc_new to one; then waits
- * until no thread that has joined is running. All of it changes under the collector's lock, which nobody holds while
- * waiting: so a fork may happen meanwhile. */
+/* The thread that stops the world sets `stopping`, which safe points read, and `due`, which sends
+ * sw_gc_new to a safe point; then it waits until no thread that has joined is running. All of that
+ * changes under the collector's lock, which nobody holds while waiting, so a fork may happen
+ * meanwhile. */
 #include "gc/stop.h"
 
 #include <string.h>
@@ -41,7 +42,7 @@ static void come_back(sw_gc *gc, sw_gc_thread *thread) {
     __atomic_store_n(&gc->running, gc->running + 1, __ATOMIC_RELAXED);
 }
 
-/* Waits until the word, which is `value`, is written. */
+/* Waits, without the lock, until the word is written, which is `value` now, or the time is over. */
 static void wait_at(sw_gc *gc, const uint32_t *word, uint32_t value, uint64_t ns) {
     sw_os_lock_release(&gc->lock);
     sw_os_wait(word, value, ns);
@@ -71,7 +72,8 @@ static void go_on(sw_gc *gc) {
     gc->stopper = 0;
 }
 
-/* The first thread that has not come. */
+/* Lets the world go on, and fails with the name of the first thread that has come to no safe
+ * point. */
 static sw_status name_late(sw_gc *gc, const char *op) {
     const sw_gc_thread *late = gc->threads.items;
     while (late->at == 0 || late->is_away) late++;
@@ -130,7 +132,8 @@ void sw_gc_stop_forked(sw_gc *gc) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* A record for the calling thread, which has none: one that is not used any more, or another. False: no memory. */
+/* Makes a record for the calling thread, which has none: an unused one, or a new one. False: no
+ * memory. */
 static bool add_thread(sw_gc *gc, const char *name) {
     sw_gc_thread *own = find(gc, 0);
     if (own == NULL) own = sw_gc_array_add(&gc->threads, sizeof *own);
@@ -155,8 +158,8 @@ sw_status sw_gc_join(sw_gc *gc, const char *name) {
     return added ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a thread's record");
 }
 
-/* The record of the calling thread, under the lock. NULL, and the lock is free: it has not joined, or is away where it must
- * not be, or the other way round; *status says so. */
+/* Returns the record of the calling thread, with the lock held. NULL: the thread has not joined, or
+ * is not in the state `is_away`; then *status says so, and the lock is free. */
 static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *status) {
     *status = SW_GC_STATUS(gc, op);
     if (*status != SW_OK) return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stopping the world: threads that have joined wait at safe points while another one works on a cycle. Callers: cycle,
- * collector, hooks. */
+/* Stopping the world: threads that have joined wait at safe points while another one works on a
+ * cycle. Callers: cycle, collector, hooks. */
 #ifndef SW_GC_STOP_H
 #define SW_GC_STOP_H
 
@@ -10,17 +10,19 @@
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_thread_check(const sw_gc_thread *thread);
 
-/* Takes the collector's lock, in a world in which every thread that has joined is away. SW_BUSY: one does not come in
- * time; the lock is held, and the world goes on. */
+/* Takes the collector's lock, and waits until every thread that has joined is away. SW_BUSY: one
+ * does not come in time; the lock is held, and the world goes on. */
 sw_status sw_gc_stop_world(sw_gc *gc, const char *op);
-/* The world goes on; the lock is released. */
+/* Lets the world go on, and releases the lock. */
 void sw_gc_resume_world(sw_gc *gc);
-/* Without the lock: the calling thread waits, if it has joined, until the world goes on. */
+/* Without the lock: if the calling thread has joined and the world is to stop, it waits here until
+ * the world goes on. */
 void sw_gc_stop_here(sw_gc *gc);
-/* Where the calling thread's copy of a thread-local variable lies, which a fork does not change: sw_gc_thread.at. */
+/* Address of the calling thread's copy of a thread-local variable, which a fork does not change:
+ * sw_gc_thread.at. */
 static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls_thread; }
 
-/* In the child of a fork: only the calling thread is left. */
+/* In the child of a fork: drops the records of all threads but the calling one. */
 void sw_gc_stop_forked(sw_gc *gc);
 
 static sw_always_inline bool sw_gc_is_stopping(const sw_gc *gc) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A span is swept once in a cycle: its stamp tells. Marks and pending bits become the bits of dead slots. */
+/* A span is swept once in a cycle, as its stamp tells. The slots that are allocated and not marked,
+ * and the pending ones, are freed together (heap/sweep.h). */
 #include "gc/sweep.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 /* --- one span --------------------------------------------------------------------------------- */
 
-/* What a span was before it was swept: the sweep may end it. */
+/* What a sweep needs to know of a span, noted before the sweep, which may end the span. */
 typedef struct swept_span {
     sw_span *span;
     uint64_t *marks;
@@ -21,7 +22,8 @@ typedef struct swept_span {
     uint32_t pending; /* objects */
 } swept_span;
 
-/* Objects that the program has freed are not marked from now on. */
+/* Clears the marks and the pending bits of objects that the program has freed. Returns how many
+ * they are. */
 static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words) {
     uint32_t count = 0;
     for (uint32_t k = 0; k < words; k++) {
@@ -33,7 +35,8 @@ static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words)
     return count;
 }
 
-/* False: no span of the heap, or it was swept before. Else it counts as swept from now on. */
+/* Marks the span as swept, and notes what to sweep. False: the id is no span of the heap, or the
+ * span was swept before. */
 static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     sw_heap *heap = gc->heap;
     sw_gc_annex *annex = &sw_gc_annexes[id];
@@ -54,7 +57,7 @@ static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     return true;
 }
 
-/* Fills what will be freed, so that a program that uses it soon goes wrong. */
+/* Fills the dead slots, so that a program which still uses one soon goes wrong. */
 static void clobber(const swept_span *made) {
     const sw_span *span = made->span;
     if (sw_span_is_large(span) && sw_span_large_lives(span) && (made->marks[0] & 1) == 0)
@@ -77,7 +80,7 @@ static void count(sw_gc *gc, const swept_span *made, sw_swept swept) {
     cycle->pending_bytes += made->pending * made->bytes;
 }
 
-/* Returns the words swept; 0: there was nothing to do. */
+/* Sweeps the span with this id. Returns its words of marks; 0: there was nothing to do. */
 static uint32_t sweep_id(sw_gc *gc, sw_cache *cache, uint32_t id) {
     swept_span made;
     if (!claim_span(gc, id, &made)) return 0;
@@ -100,11 +103,12 @@ bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work) {
 
 /* --- for an allocation ------------------------------------------------------------------------ */
 
-/* Spans that one allocation sweeps before it takes a fresh one, at most; and records it looks at. */
+/* What one allocation does at most before it takes a fresh span: spans of its own cache that it
+ * sweeps, and records that it looks at. */
 enum { SOUGHT_SPANS = 32, SOUGHT_RECORDS = 1024 };
 
-/* Under the heap's lock, where no record comes or goes: sweeps it if nobody owns it. True: it is the cache's,
- * and can be swept without the lock. */
+/* Under the heap's lock, so that no record comes or goes: sweeps the span if no cache owns it.
+ * True: the span is this cache's, which sweeps it without the lock. */
 static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
     if (!sw_gc_annex_is_of(gc->heap, id)) return false;
     sw_span *span = sw_space_span(gc->heap->space, id);
@@ -117,7 +121,8 @@ static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
     return false;
 }
 
-/* Writes down spans of the cache's; returns how many. */
+/* Notes ids of the cache's own spans, and sweeps spans of no cache on the way; returns how many ids
+ * it noted. */
 static uint32_t look_for(sw_gc *gc, const sw_cache *cache, uint32_t *own) {
     sw_heap *heap = gc->heap;
     uint32_t found = 0, looks = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Written without allocating: the line appears while the world is stopped. */
+/* The line is written while the world stands, so nothing here allocates. */
 #include "gc/trace_line.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ bool sw_gc_trace_asked(void) {
 
 enum { LINE = 320, MB = 1 << 20 };
 
-#define MS "%llu.%03llu" /* of nanoseconds */
+#define MS "%llu.%03llu" /* milliseconds with three decimals; MS_OF takes nanoseconds */
 #define MS_OF(ns) (unsigned long long)(ns) / 1000000, (unsigned long long)(ns) / 1000 % 1000
 
 void sw_gc_trace_print(const sw_gc *gc) {

@@ -56,7 +56,7 @@ static bool reserve_layouts(sw_gc *gc) {
     return gc->layouts != NULL;
 }
 
-/* Room behind the last layout. False: no memory, or no number is left. */
+/* Makes room for one more layout. False: no memory, or no number is left. */
 static bool make_room(sw_gc *gc) {
     if (gc->type_count == gc->layouts_reserved) return false;
     if ((gc->type_count + 1) * sizeof *gc->layouts <= gc->layouts_bytes) return true;
@@ -65,7 +65,7 @@ static bool make_room(sw_gc *gc) {
     return true;
 }
 
-/* Whoever is told the number sees the layout. */
+/* The layout is written before the count, so a thread that was told the number sees the layout. */
 static void publish(sw_gc *gc, const sw_gc_layout *made) {
     gc->layouts[gc->type_count] = *made;
     __atomic_store_n(&gc->type_count, gc->type_count + 1, __ATOMIC_RELEASE);
@@ -120,7 +120,7 @@ static sw_status check_type(const sw_gc_type *type) {
     return SW_OK;
 }
 
-/* A copy of the map that has a bit; *map NULL: none has. False: no memory. */
+/* Copies the map if a bit of it is set; else *map is NULL. False: no memory. */
 static bool copy_map(const sw_gc_type *type, const uint64_t **map) {
     size_t words = map_words(type->bytes / 8), used = 0;
     *map = NULL;
@@ -133,7 +133,8 @@ static bool copy_map(const sw_gc_type *type, const uint64_t **map) {
     return true;
 }
 
-/* Where a single object of the type is taken from, unless it is packed with others. */
+/* Finds the span class that a single object of the type is taken from, unless the object is large
+ * or packed. */
 static void find_class(const sw_heap *heap, uint32_t id, sw_gc_layout *made) {
     const sw_table *table = heap->table;
     if (made->bytes > table->max_size) return;

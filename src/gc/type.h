@@ -5,11 +5,12 @@
 
 #include "gc/gc.h"
 
-/* Makes layout SW_GC_UNTYPED. False: no memory. Layouts never move, so that threads read them without the lock. */
+/* Reserves the layouts, and makes the one of SW_GC_UNTYPED. False: no memory. Layouts never move,
+ * so that threads read them without the lock. */
 bool sw_gc_types_start(sw_gc *gc);
 void sw_gc_types_end(sw_gc *gc);
 
-/* type: a number that the collector has given. */
+/* type: a number that the collector has given out. */
 static inline const sw_gc_layout *sw_gc_layout_of(const sw_gc *gc, uint32_t type) {
     return &gc->layouts[type];
 }
@@ -22,33 +23,35 @@ static inline bool sw_gc_is_pointer(const sw_gc_layout *layout, uint64_t i) {
     uint64_t at = i % layout->words;
     return layout->map == NULL || (layout->map[at / 64] >> at % 64 & 1) != 0;
 }
-/* Whether words [i, i + 64) may hold pointers, a bit each. */
+/* Bit i tells whether word `word` + i of an array of such objects may hold a pointer. */
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word);
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_gc_array_check(const sw_gc_array *array);
-/* Room for one more item at the end; NULL: no memory. */
+/* Adds an item at the end, and returns it. NULL: no memory. */
 void *sw_gc_array_add(sw_gc_array *array, size_t item_bytes);
 void sw_gc_array_end(sw_gc_array *array, size_t item_bytes);
 
-/* The words of [start, start + bytes) are roots. */
+/* Gets a range of roots: the words of [start, start + bytes). */
 typedef void (*sw_gc_root_visit)(void *arg, const void *start, size_t bytes);
-/* In a heap that packs: calls visit for the word of each cache with its newest tiny block, of which the next objects will be. */
+/* In a heap that packs: calls visit for the word of each cache that names its newest tiny block, in
+ * which its next objects will lie. */
 void sw_gc_visit_tiny(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 
-/* Where threads may stand within an allocation: calls visit for the address of each object of the words that caches allocate from,
- * and of the large object that each cache took last. Between the store that takes a slot and the computing of its address
- * nothing else holds the object. */
+/* Where threads may be stopped within an allocation: calls visit for the address of each object of
+ * the words that caches allocate from, and of the large object that each cache took last. Between
+ * the store that takes a slot and the computing of its address, nothing else refers to the
+ * object. */
 void sw_gc_visit_inside(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 
-/* A source begins to be asked, and ends; the second does nothing if it is asked no more. */
+/* Begin and end the asking of a source. The second does nothing if the source is in no list. */
 void sw_gc_add_source(sw_gc *gc, sw_gc_source *source);
 void sw_gc_remove_source(sw_gc_source *source);
-/* The collector ends: no source is asked any more. */
+/* Detaches all sources when the collector ends. */
 void sw_gc_drop_sources(sw_gc *gc);
-/* Asks all sources. Under the lock. False: no memory for all of their ranges. */
+/* Asks all sources for their ranges, under the lock. False: no memory for all of them. */
 bool sw_gc_ask_sources(sw_gc *gc);
-/* For sources: one range more, of whole words. False: no memory. */
+/* For sources: adds a range of whole words. False: no memory. */
 bool sw_gc_lend(sw_gc_array *ranges, const void *start, size_t bytes);
 
 #endif

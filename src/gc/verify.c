@@ -5,7 +5,7 @@
 #include "gc/place.h"
 #include "gc/refs.h"
 
-/* Words in which a rule of the span's marks is broken; NULL: they are right. */
+/* The broken rule of word k of the span's marks, as a text; NULL: none is broken. */
 static const char *broken_word(const sw_gc *gc, const sw_span *span, const sw_gc_annex *annex,
                                const uint64_t *pending, uint32_t k) {
     uint64_t free_bits = sw_word_all(&span->words[k]);
@@ -35,7 +35,7 @@ static const char *broken_rule(const sw_gc *gc, uint32_t id) {
     return broken;
 }
 
-/* The rule of the references that is broken. */
+/* The broken rule of the references, as a text; NULL: none is broken. */
 static const char *broken_ref(const sw_gc *gc) {
     uint32_t hashed = 0;
     const char *broken = sw_gc_refs_check(&gc->refs);
