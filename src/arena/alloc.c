@@ -16,7 +16,7 @@ enum { USUAL_ALIGN = 16, WATCHED_ALIGN = 8, WATCHED_GAP = 16 };
 
 /* --- the ends --------------------------------------------------------------------------------- */
 
-/* Cuts size bytes off an end; NULL: too little is free. size is at most PTRDIFF_MAX. */
+/* Cuts size bytes off an end. NULL: too little is free. size is at most PTRDIFF_MAX. */
 static sw_always_inline void *cut(sw_arena_ends *ends, size_t size, size_t align, unsigned flags) {
     uintptr_t front = ends->front, back = ends->back;
     if ((flags & SW_SCAN) != 0) {
@@ -37,7 +37,8 @@ static sw_always_inline void *cleared(void *object, size_t size, unsigned flags)
     return object;
 }
 
-/* Of an object that may hold pointers the bytes behind it are cleared first: a collector looks at them (scan.c). */
+/* Clears the bytes behind an object that may hold pointers, because a collector reads them
+ * (scan.c). The memory checker forbids them before and after. */
 static void forbid_gap(char *gap, size_t bytes, unsigned flags) {
     if ((flags & SW_SCAN) == 0) return;
     sw_os_watch_allow(gap, bytes);
@@ -86,7 +87,7 @@ static bool is_own(const sw_arena *arena, const request *ask) {
     return arena->mode == SW_ARENA_OFF || ask->size > most || ask->align > most - ask->size;
 }
 
-/* Out of the newest chunk, else of another one, else of the heap. */
+/* Takes the object out of the newest chunk, else out of another one, else from the heap. */
 static void *take(sw_arena *arena, const request *ask) {
     size_t size = ask->size, align = ask->align;
     void *object = cut_slow(arena, size, align, ask->flags);
@@ -100,7 +101,7 @@ static void *take(sw_arena *arena, const request *ask) {
     return object;
 }
 
-/* A big object of a safe arena, in a chunk to itself. */
+/* Takes a big object of a safe arena: it gets a chunk to itself. */
 static void *take_big(sw_arena *arena, const request *ask) {
     sw_status status;
     size_t extra = ask->align > sw_os_page_bytes() ? ask->align : 0;
@@ -115,7 +116,7 @@ static void *take_big(sw_arena *arena, const request *ask) {
     return cleared(object, ask->size, ask->flags);
 }
 
-/* The same of a safe arena, with a note in its log. */
+/* Takes an object of a safe arena, and notes it in the log. */
 static void *take_noted(sw_arena *arena, const request *ask) {
     void *object = is_own(arena, ask) ? take_big(arena, ask) : take(arena, ask);
     sw_log_object note = {(uintptr_t)object, ask->size, ask->type, ask->caller};
@@ -140,7 +141,8 @@ static sw_noinline void *alloc_slow(sw_arena *arena, request *ask) {
     return object;
 }
 
-/* An object of a safe arena, for its owner, where the newest chunk and the newest page of the log have room. NULL: else. */
+/* The short path of a safe arena: serves its owner, while the newest chunk and the newest page of
+ * the log have room. NULL: the slow path is to be taken. */
 static sw_noinline void *alloc_noted(sw_arena *arena, const request *ask) {
     const sw_arena_stash *stash = sw_arena_stash_own();
     sw_log_page *page = arena->log->pages;
@@ -198,7 +200,7 @@ void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, size_t ali
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* An object in a chunk that no arena has belonged to an arena that was freed. */
+/* Whether the object belonged to an arena that was freed: it lies in a chunk that no arena has. */
 static bool is_gone(const void *object) {
     const sw_chunk *chunk = sw_chunk_find(object);
     return chunk != NULL && __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) == NULL;

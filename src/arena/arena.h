@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An arena from the inside.
  *
- * Nouns. An *arena* owns *chunks* (chunk.h), of which the newest serves requests from both *ends*. An *own
- * object* is one that lies in no chunk: of the heap, or of the C library in mode OFF. A *savepoint* is a
- * moment to which an arena can go back. A *stash* (stash.h) is what a thread keeps for its next arenas. A
- * *guarded* arena is one whose every call goes through the library: a locked one, one whose objects a tracker notes,
- * and each while a memory checker is at work.
+ * Nouns. An *arena* owns *chunks* (chunk.h), of which the newest serves requests from both *ends*.
+ * An *own object* is one that lies in no chunk: of the heap, or of the C library in mode OFF. A
+ * *savepoint* is a moment to which an arena can go back. A *stash* (stash.h) is what a thread keeps
+ * for its next arenas. A *guarded* arena is one whose every call goes through the library, because
+ * it is locked or safe, a tracker notes its objects, or a memory checker is at work.
  *
  *   chunk:  | pointerful objects -> | free: [front, back) | <- objects without pointers |
  *
  * Allocation
- *   1. The end moves by the size: in line, or in sw_arena_alloc.               (spanwise/arena.h, alloc.c)
- *   2. Too little is left: a request above a quarter of a chunk becomes an object of the heap. (own.c)
- *   3. Else a chunk of the thread's stash, of the process or of the system follows. (refill.c, stash.c)
- *   4. The limit is reached or the system refuses: mode AUTO takes the object from the heap, mode FORCE
- *      fails.                                                                              (alloc.c)
- * Free: own objects go back to where they came from, chunks to the stash, the record to a ring in which
- * its mark still says for a while that it ended.                                          (life.c)
+ *   1. An end moves by the size: in line, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
+ *   2. If too little is left, a request above a quarter of a chunk becomes an object of the heap
+ *      (own.c).
+ *   3. Any other request takes a new chunk: of the thread's stash, of the process or of the system
+ *      (refill.c, stash.c).
+ *   4. If the limit is reached or the system refuses a chunk, mode AUTO takes the object from the
+ *      heap, and mode FORCE fails (alloc.c).
+ * Free: own objects go back to where they came from, chunks to the stash, and the record to a ring,
+ * where its mark tells later calls for a while that the arena has ended (life.c).
  *
- * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*. Of a *tracked* one a tracker has a
- * record, its *track*.
+ * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*. A tracker has a
+ * record of each *tracked* arena, its *track*.
  *
- * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < tracks (track.c) < stashes (stash.c) <
- * quarantine (quarantine.c) < pool (chunk.c).
- * Files, the lowest first: node, idle, chunk, log, quarantine, report, stash, track, refill, own, savepoint, fork, tracker, scan,
- * life, alloc, hold, drop, query; beside them checks (rules of the structs).
- * Design: docs/design/arena.md.
+ * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < tracks (track.c) <
+ * stashes (stash.c) < quarantine (quarantine.c) < pool (chunk.c).
+ *
+ * Files, the lowest first: node, idle, chunk, log, quarantine, report, stash, track, refill, own,
+ * savepoint, fork, tracker, scan, life, alloc, hold, drop, query; beside them checks (rules of the
+ * structs). Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_ARENA_H
 #define SW_ARENA_ARENA_H
@@ -35,27 +38,28 @@
 #include "gc/gc.h"
 #include "spanwise/arena.h"
 
-/* An object in no chunk. */
+/* An own object: one that lies in no chunk. */
 typedef struct sw_arena_own {
-    struct sw_arena_own *next; /* the one before it */
+    struct sw_arena_own *next; /* the one that was made before */
     void *object;
     uint64_t bytes; /* as requested */
     uint32_t scan;  /* 1: it may hold pointers */
 } sw_arena_own;
 
-/* A savepoint that was not released: the arena as it was. */
+/* A savepoint that was not released: what the arena was like when it was made. */
 typedef struct sw_arena_saved {
     struct sw_arena_saved *previous;
     uint64_t serial;
-    sw_chunk *chunk; /* the newest one then; NULL: none */
+    sw_chunk *chunk; /* the newest chunk then; NULL: none */
     uintptr_t front, back;
     uint64_t slack_bytes;
-    sw_arena_own *own; /* the newest one then */
+    sw_arena_own *own; /* the newest own object then */
 } sw_arena_saved;
 
 #define SW_ARENA_ENDING (UINT32_C(1) << 31)
 
-/* The thread that works with the arena, or whoever holds its lock, has all of it.
+/* All fields belong to the thread that works with the arena or, if it is locked, to the holder of
+ * its lock; those marked atomic are read by others as well.
  *   ends == &open, or &hidden, and then open.front == open.back == 0
  *   chunks != NULL: chunks->base <= ends->front <= ends->back <= chunks->base + chunks->bytes
  *   chunks == NULL: ends->front == ends->back == 0
@@ -76,7 +80,7 @@ struct sw_arena {
     uint64_t chunk_count;
     uint64_t held_bytes;  /* of chunks, without the caller's */
     uint64_t chunk_bytes; /* of all chunks */
-    uint64_t slack_bytes; /* of all but the newest */
+    uint64_t slack_bytes; /* free bytes of all chunks but the newest */
     uint64_t limit_bytes;
     uint64_t own_objects, own_bytes;
     uint64_t fallbacks, resets;
@@ -86,14 +90,14 @@ struct sw_arena {
     uint32_t is_locked;
     uint32_t is_watched;   /* a memory checker is at work */
     uint32_t tells_allocs; /* a tracker wants to know of each object */
-    uint32_t is_noted; /* 1: a safe arena with nothing else to do at an object than to note it */
-    uint32_t holds; /* atomic: how often it is held; SW_ARENA_ENDING: it is being freed or reset */
-    uint64_t generation; /* atomic: of objects; never the same again, whosever the record is */
+    uint32_t is_noted;     /* 1: safe, and its objects need nothing but a note in the log */
+    uint32_t holds;      /* atomic: number of holds; SW_ARENA_ENDING: it is being freed or reset */
+    uint64_t generation; /* atomic: rises when objects end, also while the record is reused */
     uint64_t owner;    /* atomic: number of the thread of a safe arena; 0: every thread may call */
     sw_arena_log *log; /* of a safe arena; NULL: it is none */
     sw_gc_source source;          /* of roots, if a collector is to see what the arena points to */
     sw_gc *dropped_by;            /* the collector that frees it; NULL: none */
-    const void *dropped_with;     /* atomic: the object at whose end it does */
+    const void *dropped_with;     /* atomic: the object whose end frees the arena */
     struct sw_arena_track *track; /* what a tracker knows of it; NULL: nothing */
     const char *tag;
     sw_os_lock lock;
@@ -101,12 +105,12 @@ struct sw_arena {
     struct sw_arena *next;                       /* in the list of records that wait for use */
 };
 
-/* How much is still free in the newest chunk. */
+/* Free bytes of the newest chunk. */
 static inline uint64_t sw_arena_room(const sw_arena *arena) {
     return arena->ends->back - arena->ends->front;
 }
 
-/* Whether somebody beside the arena has to do with each of its objects: a lock, a memory checker, a tracker. */
+/* Whether a lock, a memory checker or a tracker has to be served at each object of the arena. */
 static inline bool sw_arena_is_told(const sw_arena *arena) {
     return arena->is_locked != 0 || arena->is_watched != 0 || arena->tells_allocs != 0;
 }

@@ -69,8 +69,9 @@ static void insert_region(sw_region *region) {
     __atomic_store_n(&pool.newest, region, __ATOMIC_RELEASE);
 }
 
-/* As many chunks as the system lets us reserve, SW_REGION_CHUNKS or a smaller power of two. Chunks of a huge page and more begin
- * at one, so that what is done with a chunk splits none. */
+/* Reserves SW_REGION_CHUNKS chunks, or a smaller power of two if the system refuses so many. Chunks
+ * that are as long as a huge page or longer begin at one, so that what is done with a chunk splits
+ * none. */
 static void *reserve(uint32_t log2, uint32_t *count) {
     size_t align =
         log2 >= SW_CHUNK_LOG2_HUGE ? (size_t)1 << SW_CHUNK_LOG2_HUGE : sw_os_page_bytes();
@@ -115,7 +116,7 @@ static sw_chunk *take_fresh(uint32_t log2, uint32_t node) {
     return chunk;
 }
 
-/* The region in which p lies; NULL: none. Under the lock. */
+/* The region in which p lies; NULL: it lies in none. Under the lock. */
 static sw_region *region_of(uintptr_t p) {
     size_t before = regions_before(p);
     sw_region *region = before == 0 ? NULL : pool.regions[before - 1];
@@ -132,7 +133,7 @@ sw_chunk *sw_chunk_find(const void *p) {
     return found;
 }
 
-/* A system without huge pages refuses, and has none to split. */
+/* A system without huge pages refuses the advice, and has no huge page to split. */
 void sw_chunk_use_small_pages(sw_chunk *chunk) {
     if (sw_likely(__atomic_load_n(&chunk->has_small_pages, __ATOMIC_RELAXED) != 0)) return;
     sw_chunk_lock();
@@ -147,7 +148,7 @@ void sw_chunk_use_small_pages(sw_chunk *chunk) {
 sw_chunk *sw_chunk_locate(uintptr_t p) {
     sw_region *region = __atomic_load_n(&pool.newest, __ATOMIC_ACQUIRE);
     for (; region != NULL; region = region->older) {
-        uintptr_t i = (p - region->base) >> region->log2; /* below base it is a large number */
+        uintptr_t i = (p - region->base) >> region->log2; /* a large number if p is below base */
         if (i < region->count) return &region->chunks[i];
     }
     return NULL;
@@ -155,7 +156,7 @@ sw_chunk *sw_chunk_locate(uintptr_t p) {
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-/* Of those that a node has with memory, else without. */
+/* Takes an idle chunk of the node, else one whose memory went back to the system. */
 static sw_chunk *take_again(uint32_t log2, uint32_t node) {
     sw_chunk_node *from = &pool.nodes[node];
     sw_check2(sw_chunk_node_check(from));
@@ -179,7 +180,7 @@ static void make_idle(sw_chunk *chunk, uint64_t now) {
     pool.idle_bytes += chunk->bytes;
 }
 
-/* Of a chunk that is in no list. */
+/* Gives the memory of a chunk back to the system. The chunk is in no list. */
 static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     if (!sw_os_purge((void *)chunk->base, chunk->bytes)) { /* refused: it stays resident */
         make_idle(chunk, now);
@@ -190,13 +191,14 @@ static void give_memory_back(sw_chunk *chunk, uint64_t now) {
     pool.returned_bytes += chunk->bytes;
 }
 
-/* The time at which what has been idle for idle_ns now will have been idle for as long as the decay says. */
+/* When a chunk that has been idle for idle_ns at the time `now` has been idle for decay_ns. */
 static uint64_t due_ns(uint64_t now, uint64_t idle_ns) {
     uint64_t left_ns = pool.decay_ns - idle_ns;
     return left_ns < UINT64_MAX - now ? now + left_ns : UINT64_MAX;
 }
 
-/* Takes the oldest chunk of a list out if it is idle for the decay's time; else says when it will be. */
+/* Takes the oldest chunk out of a list, if it has been idle for decay_ns. Else lowers next_look_ns
+ * to the time at which it will have been. */
 static sw_chunk *take_old(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     sw_chunk *oldest = node->oldest[index_of(log2)];
     if (oldest == NULL) return NULL;
@@ -210,10 +212,11 @@ static sw_chunk *take_old(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     return sw_chunk_node_pop_back(node, log2);
 }
 
-/* Gives the memory of at most so many old chunks back, and looks at no list before there can be another. */
+/* Gives the memory of at most `most` old chunks back. Before next_look_ns no list is looked at,
+ * because no chunk is old enough. */
 static void decay(uint64_t now, uint32_t most) {
     if (pool.decay_ns == 0 || now < pool.next_look_ns) return;
-    pool.next_look_ns = due_ns(now, 0); /* of what becomes idle from now on */
+    pool.next_look_ns = due_ns(now, 0); /* chunks that become idle now are not due before */
     for (uint32_t i = 0; i < SW_ARENA_NODES_MAX; i++)
         for (uint32_t log2 = SW_CHUNK_LOG2_MIN; log2 <= SW_CHUNK_LOG2_MAX; log2++) {
             sw_chunk *chunk = NULL;
@@ -250,7 +253,9 @@ void sw_chunk_give(sw_chunk *chunk) {
     sw_chunk_unlock();
 }
 
-/* A chunk whose memory the system does not take goes to the list behind, which is not looked at again. */
+/* Gives back the memory of all idle chunks of a list. A chunk whose memory the system does not take
+ * becomes the newest of the list again; the loop ends with the chunk that was the newest before, so
+ * it meets none twice. */
 static void trim_list(sw_chunk_node *node, uint32_t log2, uint64_t now) {
     sw_chunk *last = node->newest[index_of(log2)], *chunk = NULL;
     while (chunk != last) {

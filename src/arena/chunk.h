@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks: pieces of memory of a power of two of bytes that arenas cut their objects from.
  *
- *   region:  | chunk 0 | chunk 1 | ... | chunk count - 1 |    one reservation, all chunks of one size
+ *   region:  | chunk 0 | chunk 1 | ... | chunk count - 1 |   one reservation, chunks of one size
  *              taken before `taken`     never taken: no memory, no access
  *
- * Regions are never given up, so the record of a chunk is found from any address that ever lay in one,
- * and an idle chunk is reused rather than unmapped: the system maps and faults in nothing again.
- * One pool serves the process; its lock covers all of it, and is the innermost of the arenas' locks. In it each node of the
- * machine's memory has lists of its own (node.h). Callers: stash.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
+ * Regions are never given up. So the record of a chunk is found from any address that ever lay in
+ * one, and an idle chunk is used again instead of being unmapped, which saves the system mapping
+ * and page faults. One pool serves the process; its lock covers all of it, and is the innermost of
+ * the arenas' locks. In the pool each node of the machine's memory has lists of its own (node.h).
+ * Callers: stash.c (a thread's own idle chunks), refill.c. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_CHUNK_H
 #define SW_ARENA_CHUNK_H
@@ -23,13 +24,14 @@
 enum {
     SW_CHUNK_LOG2_MIN = 12,
     SW_CHUNK_LOG2_MAX = 30,
-    SW_CHUNK_LOG2_HUGE =
-        21, /* of a huge page of the system: of x86-64 and of arm64 with pages of 4 KiB */
+    /* Log2 of the bytes of a huge page: on x86-64, and on arm64 with pages of 4 KiB. */
+    SW_CHUNK_LOG2_HUGE = 21,
     SW_CHUNK_SIZES = SW_CHUNK_LOG2_MAX - SW_CHUNK_LOG2_MIN + 1,
-    SW_REGION_CHUNKS = 64, /* in a region, or fewer where the system refuses so many */
+    SW_REGION_CHUNKS = 64, /* chunks of a region, or fewer where the system refuses so many */
 };
 
-/* A chunk. `next` belongs to whichever list it is in; the other fields are written by who takes it.
+/* A chunk. `next` belongs to the list that the chunk is in; whoever takes the chunk writes the
+ * other fields.
  *   log2 == 0, or bytes == 1 << log2;  log2 == 0: memory of the caller's, in no region */
 typedef struct sw_chunk {
     struct sw_chunk *next;
@@ -39,24 +41,27 @@ typedef struct sw_chunk {
     uint32_t log2;
     struct sw_arena_log *log; /* atomic: of a safe arena that has it, or had it; NULL: none */
     uint32_t is_returned;     /* 1: its memory went back to the system */
-    uintptr_t
-        front; /* of an arena's chunk that is not the newest: objects that may hold pointers lie below */
-    struct sw_chunk *newer;   /* of an idle one: the next that became idle; NULL: the newest */
-    uint64_t idle_since_ns;   /* by the clock of the decay; 0 while there is none */
-    uint32_t node;            /* for whose threads it was made; constant */
-    uint32_t has_small_pages; /* atomic; 1: the system was told so of its region */
-    uint64_t
-        pointed_at; /* atomic: of a waiting one the look that found a pointer into it (quarantine.c); 0: none */
+    /* Of an arena's chunk that is not the newest: objects that may hold pointers lie below this
+     * address. */
+    uintptr_t front;
+    struct sw_chunk *newer;   /* of an idle one: the next that became idle; NULL: none did */
+    uint64_t idle_since_ns;   /* by the clock of the decay; 0 while there is no decay */
+    uint32_t node;            /* the node for whose threads it was made; constant */
+    uint32_t has_small_pages; /* atomic; 1: its region was told to use no huge pages */
+    /* Atomic: number of the last look that found a pointer into this waiting chunk (quarantine.c);
+     * 0: none. */
+    uint64_t pointed_at;
 } sw_chunk;
 
-/* The chunks of one node that no arena has, by size. Idle chunks have their memory; each list of them is in the order of
- * the times since when they are idle.
- *   (newest[i] == NULL) == (oldest[i] == NULL);  newest[i]->newer == NULL;  oldest[i]->next == NULL */
+/* The chunks of one node that no arena has, by size. Idle chunks have their memory; each list of
+ * them is in the order in which they became idle.
+ *   (newest[i] == NULL) == (oldest[i] == NULL);  newest[i]->newer == NULL;  oldest[i]->next == NULL
+ */
 typedef struct sw_chunk_node {
     struct sw_region *open[SW_CHUNK_SIZES]; /* has chunks that were never taken; NULL: none */
     sw_chunk *newest[SW_CHUNK_SIZES];
     sw_chunk *oldest[SW_CHUNK_SIZES];
-    sw_chunk *returned[SW_CHUNK_SIZES]; /* without their memory */
+    sw_chunk *returned[SW_CHUNK_SIZES]; /* chunks whose memory went back to the system */
 } sw_chunk_node;
 
 /* Chunks of one size in a row; only `taken` changes after it was made.
@@ -65,9 +70,9 @@ typedef struct sw_region {
     uintptr_t base;
     uint32_t log2;
     uint32_t count;
-    uint32_t taken;          /* the chunks behind were never used */
+    uint32_t taken;          /* the chunks behind these were never used */
     uint32_t node;           /* of all its chunks; constant */
-    struct sw_region *older; /* the one that was made before; constant */
+    struct sw_region *older; /* the region that was made before this one; constant */
     sw_chunk chunks[SW_REGION_CHUNKS];
 } sw_region;
 
@@ -85,9 +90,9 @@ typedef struct sw_chunk_pool {
     uint64_t idle_bytes;
     uint64_t returned_bytes;
     uint64_t reserved_bytes;
-    uint64_t idle_limit;               /* more idle bytes go back to the system */
-    uint64_t decay_ns;                 /* as does what is idle for so long; 0: however long */
-    uint64_t next_look_ns;             /* before that no idle chunk is so old */
+    uint64_t idle_limit;               /* idle bytes above it go back to the system */
+    uint64_t decay_ns;                 /* so does a chunk that was idle for so long; 0: none does */
+    uint64_t next_look_ns;             /* before that time no chunk has been idle for decay_ns */
     uint64_t (*now_ns)(void *context); /* NULL: the system's clock */
     void *context;
 } sw_chunk_pool;
@@ -96,17 +101,18 @@ void sw_chunk_lock(void);
 void sw_chunk_unlock(void);
 void sw_chunk_reset_lock(void); /* fork child only */
 
-/* A chunk of 1 << log2 bytes that no arena has, with any content: of the caller's node; of another one only where the system
- * refuses more memory. NULL: no memory. */
+/* Takes a chunk of 1 << log2 bytes that no arena has, with any content: one of the caller's node,
+ * and one of another node only if the system refuses more memory. NULL: no memory. */
 sw_chunk *sw_chunk_take(uint32_t log2);
-/* Takes it back. */
+/* Makes a chunk idle that no arena has any more. */
 void sw_chunk_give(sw_chunk *chunk);
-/* Of a chunk that will be protected: no huge page of the system reaches over its ends from now on. */
+/* Of a chunk that will be protected: from now on no huge page of the system reaches over its
+ * ends. */
 void sw_chunk_use_small_pages(sw_chunk *chunk);
-/* The chunk in which p lies, if p ever lay in one; NULL else. */
+/* The chunk that has the address p, if it was ever taken; else NULL. */
 sw_chunk *sw_chunk_find(const void *p);
-/* The same without the lock, and one step a region: for who holds a lock that a fork takes after the pool's. A chunk that was
- * never used may be returned as well. */
+/* The same without the lock, in one step for each region, for callers that hold a lock which a fork
+ * takes after the pool's. It may also return a chunk that was never taken. */
 sw_chunk *sw_chunk_locate(uintptr_t p);
 /* Gives the memory of all idle chunks back to the system; returns the bytes. */
 uint64_t sw_chunk_trim(void);
@@ -115,9 +121,9 @@ void sw_chunk_set_idle_limit(uint64_t bytes);
 /* As sw_arena_set_decay and sw_arena_decay. */
 void sw_chunk_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context);
 uint64_t sw_chunk_decay(void);
-/* Bytes of the chunks that are an arena's. Looks at each chunk. */
+/* Bytes of all chunks that belong to arenas. Looks at each chunk. */
 uint64_t sw_chunk_owned_bytes(void);
-/* Adds idle_chunk_bytes, returned_bytes, reserved_bytes. */
+/* Adds used_chunk_bytes, idle_chunk_bytes, returned_bytes and reserved_bytes. */
 void sw_chunk_add_stats(sw_arena_pool_stats *stats);
 
 /* Zeroed memory of a few bytes for a record that stays where it is; NULL: no memory. */

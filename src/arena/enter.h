@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way into and out of every call on an arena: its handle and its lock. Records of arenas are never
- * unmapped, so a lock that was waited for can tell that the arena ended meanwhile.
- * Callers: the files with public functions. */
+/* What each call on an arena does at its beginning and end: checks of the handle and of the thread,
+ * and the lock. Records of arenas are never unmapped, so a call that has waited for the lock can
+ * tell that the arena ended meanwhile. Callers: the files with public functions. */
 #ifndef SW_ARENA_ENTER_H
 #define SW_ARENA_ENTER_H
 
@@ -24,7 +24,8 @@ static inline void sw_arena_leave(sw_arena *arena) {
     if (sw_unlikely(arena->is_locked != 0)) sw_os_lock_release(&arena->lock);
 }
 
-/* Of an arena that lives: whether it still does once its lock is held. */
+/* Takes the lock, if the arena has one. False: the arena has ended meanwhile, and the lock is
+ * free. */
 static inline bool sw_arena_enter_live(sw_arena *arena) {
     if (sw_likely(arena->is_locked == 0)) return true;
     sw_os_lock_acquire(&arena->lock);
@@ -42,7 +43,7 @@ static inline sw_status sw_arena_enter(sw_arena *arena, const char *op) {
     return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
 }
 
-/* For calls that return none: NULL is reported, too. */
+/* For calls that return no status: a bad handle is reported, also NULL. */
 static inline bool sw_arena_has_entered(sw_arena *arena, const char *op) {
     if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op)) return false;
     if (sw_arena_check_thread(arena, op) != SW_OK) return false;

@@ -7,7 +7,7 @@
 #include "arena/stash.h"
 #include "arena/track.h"
 
-static sw_os_lock lock;  /* of the list; the outermost */
+static sw_os_lock lock;  /* covers the list of locked arenas; the outermost lock */
 static sw_arena *locked; /* all locked arenas */
 
 static void prepare(void) {
@@ -41,8 +41,9 @@ static void child(void) {
     sw_os_lock_reset(&lock);
 }
 
-/* Later than the heap's own handlers, which the library registers when it is loaded: so these run
- * before the heap's prepare, whose end lets this thread pass all locks, and after its parent. */
+/* Registered later than the heap's own handlers, which the library registers when it is loaded. So
+ * `prepare` runs before that of the heap, after which this thread passes all locks, and `parent`
+ * runs after that of the heap. */
 void sw_arena_fork_register(void) {
     static bool registered; /* atomic */
     if (__atomic_load_n(&registered, __ATOMIC_ACQUIRE)) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who else has to do with an arena: those who hold it, its owner, references to its objects. */
+/* Owners of arenas, holds, and references to objects of arenas. */
 #include "arena/enter.h"
 #include "arena/stash.h"
 #include "base/fail.h"
@@ -28,7 +28,7 @@ sw_status sw_arena_adopt(sw_arena *arena) {
 
 /* --- holds ------------------------------------------------------------------------------------ */
 
-/* SW_STATE: it is ending. */
+/* SW_STATE: the arena is being freed or reset. */
 static sw_status add_hold(sw_arena *arena, const char *op) {
     uint32_t holds = __atomic_load_n(&arena->holds, __ATOMIC_RELAXED);
     do {
@@ -58,7 +58,8 @@ sw_status sw_arena_unhold(sw_arena *arena) {
     return SW_OK;
 }
 
-/* Records of arenas stay readable, so one that ends meanwhile is seen to. */
+/* Records of arenas stay mapped, so the record can be read although another thread may end the
+ * arena meanwhile. */
 sw_arena *sw_arena_pin(const void *object) {
     const sw_chunk *chunk = sw_chunk_find(object);
     sw_arena *arena = chunk == NULL ? NULL : __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE);

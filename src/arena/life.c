@@ -48,7 +48,8 @@ static sw_status check_options(const sw_arena_options *options) {
     return SW_OK;
 }
 
-/* What the environment says; read once. SW_ARENA_MODE_COUNT: something else. */
+/* The mode that the environment variable SPANWISE_ARENA names; it is read once.
+ * SW_ARENA_MODE_COUNT: it names none. */
 static uint32_t usual_mode(void) {
     static uint32_t known; /* atomic; 0: not read yet */
     uint32_t mode = __atomic_load_n(&known, __ATOMIC_RELAXED);
@@ -63,7 +64,7 @@ static uint32_t usual_mode(void) {
     return mode;
 }
 
-/* For heaps that are asked to free an address which is not theirs. */
+/* What kind of misuse it is when a heap is asked to free an address that is not its own. */
 static sw_misuse misuse_of(const void *ptr) {
     const sw_chunk *chunk = sw_chunk_find(ptr);
     if (chunk == NULL) return SW_MISUSE_FOREIGN;
@@ -97,7 +98,8 @@ static sw_arena_log *new_log(const sw_arena *arena) {
     return sw_arena_log_new(arena->tag, __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED));
 }
 
-/* The thread's stash has its number. */
+/* Makes an arena safe: it gets a log, and unless it is locked it belongs to the calling thread,
+ * whose number is in its stash. */
 static sw_status make_safe(sw_arena *arena) {
     const sw_arena_stash *stash = sw_arena_stash_own();
     if (!sw_arena_report_install())
@@ -142,7 +144,7 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Nobody may hold it; from here on nobody can. */
+/* Fails if somebody holds the arena; else nobody can hold it from now on. */
 static sw_status begin_end(sw_arena *arena, const char *op) {
     uint32_t holds = 0;
     if (__atomic_compare_exchange_n(&arena->holds, &holds, SW_ARENA_ENDING, false, __ATOMIC_ACQ_REL,
@@ -178,7 +180,7 @@ sw_status sw_arena_free(sw_arena *arena) {
         return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, "arena_free");
     }
     sw_track_end(arena);
-    sw_gc_remove_source(&arena->source); /* before what it lends goes */
+    sw_gc_remove_source(&arena->source); /* before the ranges are freed that it lends */
     end_objects(arena, NULL);
     arena->open = arena->hidden = (sw_arena_ends){0};
     if (arena->first.bytes != 0) /* it is the caller's again */
@@ -190,7 +192,8 @@ sw_status sw_arena_free(sw_arena *arena) {
     return SW_OK;
 }
 
-/* The chunk that stays is the newest one, which the processor's caches still have, or the caller's. */
+/* Ends all objects and keeps one chunk: the caller's, if there is one, else the newest, which the
+ * processor's caches still have. A safe arena keeps none. */
 static void keep_one(sw_arena *arena) {
     sw_chunk *kept = arena->log != NULL ? NULL : arena->chunks;
     if (kept == NULL) {

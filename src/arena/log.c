@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-static sw_tls_fast uint64_t own_thread; /* 0: not asked for yet */
+static sw_tls_fast uint64_t own_thread; /* 0: not known yet */
 
 void sw_arena_log_recover(void) { own_thread = 0; }
 

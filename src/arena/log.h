@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of the objects of a safe arena, from its creation, or a reset, to the next reset or its end:
- * who made, allocated and freed them. Each chunk that had such objects refers to the log until it leaves
- * the quarantine. Callers: life.c, alloc.c, quarantine.c, report.c, fork.c.
+/* What is known of the objects of a safe arena, from its creation, or a reset, to the next reset or
+ * its end: who made, allocated and freed them. Each chunk that had such objects refers to the log
+ * until it leaves the quarantine. Callers: life.c, alloc.c, quarantine.c, report.c, fork.c.
  */
 #ifndef SW_ARENA_LOG_H
 #define SW_ARENA_LOG_H
@@ -24,14 +24,17 @@ typedef struct sw_log_object {
     uintptr_t caller; /* return address of the call that allocated it */
 } sw_log_object;
 
-/* Objects in the order of allocation. count <= SW_LOG_OBJECTS */
+/* Objects in the order of allocation.
+ *   count <= SW_LOG_OBJECTS */
 typedef struct sw_log_page {
-    struct sw_log_page *next; /* the one before */
+    struct sw_log_page *next; /* the page that was filled before this one */
     uint64_t count;
     sw_log_object objects[SW_LOG_OBJECTS];
 } sw_log_page;
 
-/* uses >= 1: the arena's, and one of each chunk. Atomic; the other fields are the arena's until it ends. */
+/* `uses` counts the arena and each chunk that refers to the log, and is atomic. The other fields
+ * are the arena's until it ends.
+ *   uses >= 1 */
 typedef struct sw_arena_log {
     uint64_t uses;
     sw_log_page *pages; /* the newest first */
@@ -40,19 +43,19 @@ typedef struct sw_arena_log {
     sw_arena_calls made, freed;
 } sw_arena_log;
 
-/* NULL: no memory. Notes the caller's stack. */
+/* Makes a log, and notes the caller's stack. NULL: no memory. */
 sw_arena_log *sw_arena_log_new(const char *tag, uint64_t arena_id);
 /* Notes an object. False: no memory. */
 bool sw_arena_log_add(sw_arena_log *log, const sw_log_object *object);
-/* The caller's stack is that of the end. */
+/* Notes the caller's stack as the one that ended the arena. */
 void sw_arena_log_end(sw_arena_log *log);
 void sw_arena_log_use(sw_arena_log *log);
-/* The last one to drop it frees it. */
+/* Drops a use; the last one frees the log. */
 void sw_arena_log_drop(sw_arena_log *log);
 /* The object that has the byte at p; NULL: none. */
 const sw_log_object *sw_arena_log_find(const sw_arena_log *log, uintptr_t p);
 
-/* In the child of a fork: its thread has another number. */
+/* In the child of a fork, whose thread has another number: forgets the number. */
 void sw_arena_log_recover(void);
 
 const char *sw_arena_log_check(const sw_arena_log *log);

@@ -5,7 +5,7 @@
 #include "base/attributes.h"
 #include "os/os.h"
 
-/* count is atomic, and written after the others. */
+/* count is atomic; sw_node_set writes it after the other fields. */
 static struct {
     uint32_t count;
     uint32_t (*node_of_thread)(void *context);

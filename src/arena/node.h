@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes of a machine whose memory is near to some of its processors and far from others (NUMA), as far as arenas
- * care: which one the calling thread is on. Callers: chunk.c, stash.c.
+/* Nodes of a machine: processors and the memory that is near to them (NUMA). Arenas ask which node
+ * the calling thread is on. Callers: chunk.c, stash.c.
  */
 #ifndef SW_ARENA_NODE_H
 #define SW_ARENA_NODE_H
@@ -13,7 +13,7 @@
 void sw_node_set(uint32_t count, uint32_t (*node_of_thread)(void *context), void *context);
 /* Whether there is more than one, so that chunks are kept apart. */
 bool sw_node_is_used(void);
-/* The calling thread's, below SW_ARENA_NODES_MAX; 0 where nodes do not matter. */
+/* Node of the calling thread, below SW_ARENA_NODES_MAX; 0 where there is one node only. */
 uint32_t sw_node_here(void);
 
 #endif

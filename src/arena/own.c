@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "base/fail.h"
 
-/* A size that is a multiple of the alignment, as C11 wants it. */
+/* C11 wants a size that is a multiple of the alignment. */
 static void *alloc_of_library(size_t size, size_t align, unsigned flags) {
     if (align < sizeof(void *)) align = sizeof(void *);
     size_t bytes = sw_align_up(size, align);

@@ -28,7 +28,7 @@ void sw_arena_use_first(sw_arena *arena) {
     if (arena->first.bytes != 0) add(arena, &arena->first);
 }
 
-/* A chunk that is the arena's, and in no list yet; NULL, with the status. */
+/* Takes a chunk for the arena, which is in none of its lists yet. NULL: *status says why. */
 static sw_chunk *take(sw_arena *arena, uint32_t log2, sw_status *status) {
     uint64_t bytes = UINT64_C(1) << log2;
     if (arena->limit_bytes != 0 && arena->held_bytes + bytes > arena->limit_bytes) {
@@ -82,7 +82,8 @@ sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status) {
     return chunk;
 }
 
-/* Where the newest chunk was left is known to who calls this: only savepoints, and the beginning. */
+/* The caller then sets the ends in the chunk that is left: only savepoints, and the beginning of an
+ * arena, know how far that was filled. */
 void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last) {
     while (arena->chunks != last) {
         sw_chunk *chunk = arena->chunks;

@@ -5,15 +5,16 @@
 
 #include "arena/arena.h"
 
-/* The newest chunk is another one now. SW_LIMIT or SW_NOMEM: it is not. */
+/* Makes another chunk the newest one. SW_LIMIT or SW_NOMEM: there is none. */
 sw_status sw_arena_refill(sw_arena *arena);
-/* A chunk of a safe arena for one big object, behind the newest one. NULL: as sw_arena_refill, with the status. */
+/* Takes a chunk for one big object of a safe arena, and links it behind the newest one. NULL: the
+ * status is one of sw_arena_refill's. */
 sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status);
 /* Makes the caller's memory the only chunk of an arena without chunks. */
 void sw_arena_use_first(sw_arena *arena);
-/* Gives chunks up, the newest first, until `last` is the newest; NULL: all. */
+/* Gives chunks up, the newest first, until `last` is the newest one; NULL: all of them. */
 void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last);
-/* [front, back) of the newest chunk is free now; memory checkers are told. */
+/* Makes [front, back) the free part of the newest chunk, and tells memory checkers. */
 void sw_arena_set_ends(sw_arena *arena, uintptr_t front, uintptr_t back);
 
 #endif

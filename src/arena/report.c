@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of memory that is used after its arena's end (report.h). All of it may run in a handler of
- * signals: nothing is allocated, and the locks are held for a few instructions by whoever has them. */
+/* Reports of memory that is used after its arena's end (report.h). All of it may run in a handler
+ * of signals: nothing is allocated, and the locks that it takes are only ever held for a few
+ * instructions. */
 #include "arena/report.h"
 
 #include "arena/quarantine.h"
@@ -11,7 +12,7 @@
 typedef struct told {
     uintptr_t at;
     const sw_arena_log *log;
-    const sw_log_object *object; /* NULL: between objects */
+    const sw_log_object *object; /* NULL: the address lies between objects */
     const void *word;            /* where a collection found the address; NULL: it was used */
 } told;
 
@@ -56,7 +57,8 @@ static const sw_arena_log *log_of(const void *p) {
 
 void sw_arena_report_use(const char *op, const void *p) { report(op, p, log_of(p), NULL); }
 
-/* If the program's handler lets it go on, the memory is there again, for this and later uses. */
+/* If the program's handler lets it go on, the chunk gets its access back, for this use and later
+ * ones. */
 static bool on_fault(void *address, bool is_write) {
     sw_chunk *chunk = sw_chunk_find(address);
     if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL) return false;
@@ -66,7 +68,7 @@ static bool on_fault(void *address, bool is_write) {
     return sw_quarantine_open(chunk);
 }
 
-/* --- pointers that a collection finds ----------------------------------------------------------------- */
+/* --- pointers that a collection finds --------------------------------------------------------- */
 
 static bool has_ended(uintptr_t p) {
     sw_chunk *chunk = sw_chunk_locate(p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Savepoints: an arena goes back to what it was, and ends all that came after. */
+/* Savepoints: an arena goes back to what it was, and everything that was made since ends. */
 #include "arena/savepoint.h"
 
 #include "arena/enter.h"
@@ -36,7 +36,7 @@ sw_status sw_arena_mark(sw_arena *arena, sw_arena_savepoint *out) {
     return status;
 }
 
-/* The record is looked for, so that no address is read that the caller made up. */
+/* Looks for the record in the arena's list, so that no address is read that the caller made up. */
 static sw_arena_saved *find(const sw_arena *arena, sw_arena_savepoint savepoint) {
     sw_arena_saved *saved = arena->saved;
     while (saved != NULL && (saved != savepoint.record || saved->serial != savepoint.serial))
@@ -45,7 +45,7 @@ static sw_arena_saved *find(const sw_arena *arena, sw_arena_savepoint savepoint)
 }
 
 static void go_back(sw_arena *arena, sw_arena_saved *saved) {
-    if (arena->log != NULL) { /* no byte is used again before it was protected */
+    if (arena->log != NULL) { /* a safe arena uses no byte again before it was protected */
         sw_arena_savepoint_drop(arena, saved->previous);
         return;
     }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a collector sees of an arena: the front part of each chunk, where objects with pointers lie, and own objects. */
+/* What a collector sees of an arena: the front part of each chunk, where objects with pointers lie,
+ * and own objects. */
 #include "arena/enter.h"
 #include "base/bits.h"
 #include "base/fail.h"
 #include "gc/type.h"
 
-/* Words of [start, end). */
+/* Lends the whole words of [start, end). */
 static bool lend(sw_gc_array *ranges, uintptr_t start, uintptr_t end) {
     start = sw_align_up(start, sizeof(uintptr_t));
     return start >= end || sw_gc_lend(ranges, (const void *)start, end - start);
@@ -22,7 +23,8 @@ static bool lend_chunks(const sw_arena *arena, sw_gc_array *ranges) {
     return has_all;
 }
 
-/* An own object is reachable itself, in case it is of the collector's heap, and what it points to. */
+/* Lends a reference to each own object, which may be one of the collector's heap, and the words of
+ * those that may hold pointers. */
 static bool lend_own(const sw_arena *arena, sw_gc_array *ranges) {
     bool has_all = true;
     for (const sw_arena_own *own = arena->own; own != NULL; own = own->next) {
@@ -33,7 +35,7 @@ static bool lend_own(const sw_arena *arena, sw_gc_array *ranges) {
     return has_all;
 }
 
-/* The world stands: nobody else works with the arena. */
+/* The world stands, so nobody else works with the arena. */
 static bool lend_all(sw_gc_source *source, sw_gc_array *ranges) {
     const sw_arena *arena =
         (const sw_arena *)(const void *)((const char *)source - offsetof(sw_arena, source));

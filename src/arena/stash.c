@@ -14,12 +14,12 @@ static sw_tls_fast sw_arena_stash *own_stash;
 static uint64_t kept_limit = KEPT_LIMIT; /* atomic */
 static uint64_t used_records;            /* atomic */
 
-/* What exited threads left, and records that wait; the lock covers all of it. */
+/* Stashes of threads that have exited, and records that wait for use. The lock covers all of it. */
 static struct {
     sw_os_lock lock;
     sw_arena_stash *stashes;
     sw_arena *spares;
-    uint64_t numbers; /* of threads that were given */
+    uint64_t numbers; /* how many numbers threads were given */
 } left;
 
 void sw_arena_stash_lock(void) { sw_os_lock_acquire(&left.lock); }
@@ -43,7 +43,7 @@ static void empty(sw_arena_stash *stash) {
     stash->kept_bytes = 0;
 }
 
-/* The ended records stay in their ring, so that their handles are still recognised. */
+/* The records in the ring stay there, so that their handles are still recognised as ended. */
 static void leave(void *arg) {
     sw_arena_stash *stash = arg;
     own_stash = NULL;
@@ -65,7 +65,7 @@ static sw_noinline sw_arena_stash *make(void) {
     stash->number = number;
     own_stash = stash;
     if (sw_os_at_thread_exit(SW_OS_EXIT_ARENA, leave, stash)) return stash;
-    leave(stash); /* nobody would empty it */
+    leave(stash); /* no exit would empty it */
     return NULL;
 }
 
@@ -130,7 +130,8 @@ sw_arena *sw_arena_stash_record(void) {
 
 uint64_t sw_arena_stash_used(void) { return __atomic_load_n(&used_records, __ATOMIC_RELAXED); }
 
-/* The record that has waited longest in the ring may be used again. */
+/* Puts the record into the ring in place of the one that is there longest, which may now be used
+ * again. */
 void sw_arena_stash_retire(sw_arena *arena) {
     static sw_arena_stash shared; /* of threads without a stash; under the lock */
     sw_arena_stash *own = sw_arena_stash_own(), *stash = own != NULL ? own : &shared;

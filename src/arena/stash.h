@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread keeps for its next arenas: idle chunks, and records of arenas that ended. So a thread that
- * makes and frees arenas in turn takes no lock. The stash of a thread that exits goes to the process.
- * Callers: refill.c and life.c.
+/* What a thread keeps for its next arenas: idle chunks, and records of arenas that ended. So a
+ * thread that makes and frees arenas in turn takes no lock. When a thread exits, the process gets
+ * its stash. Callers: refill.c and life.c.
  */
 #ifndef SW_ARENA_STASH_H
 #define SW_ARENA_STASH_H
@@ -18,8 +18,8 @@ typedef struct sw_arena_stash {
     uint64_t kept_bytes;
     sw_chunk *chunks[SW_CHUNK_SIZES];
     sw_arena *spare; /* a record that may be used again; NULL: none */
-    sw_arena
-        *ended[SW_HANDLES_ENDED]; /* a ring: of these handles later calls say that they ended */
+    /* A ring of records whose handles later calls still recognise as ended. */
+    sw_arena *ended[SW_HANDLES_ENDED];
     uint32_t turn;
 } sw_arena_stash;
 
@@ -42,7 +42,7 @@ void sw_arena_stash_set_limit(uint64_t bytes);
 /* Gives the calling thread's chunks to the process. */
 void sw_arena_stash_empty(void);
 
-/* Around a fork (fork.c): the child forgets the stashes of threads that it does not have. */
+/* How many bytes of chunks each thread keeps at most. */
 void sw_arena_stash_lock(void);
 void sw_arena_stash_unlock(void);
 void sw_arena_stash_recover(void);

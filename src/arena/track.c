@@ -36,11 +36,11 @@ void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event) {
         tracker->waiting++;
         return;
     }
-    tracker->lost++; /* it stood where the newest is now */
+    tracker->lost++; /* the newest has replaced the oldest */
     tracker->first = tracker->first + 1 == tracker->capacity ? 0 : tracker->first + 1;
 }
 
-/* An event of a track, if its tracker still is there. */
+/* Adds an event of a track, if its tracker still lives. */
 static void add_event_of(const sw_arena_track *track, sw_tracker_event event) {
     sw_track_lock();
     event.arena = track->id;
@@ -86,13 +86,13 @@ bool sw_track_wants_allocs(void) {
     return wants;
 }
 
-/* The stack from the program's call on: what lies before `caller` is the library's. */
+/* Notes the stack from the program's call on; the frames before `caller` are the library's. */
 static void note_calls(sw_arena_track *track, uint64_t caller) {
     enum { OURS_MAX = 6 };
     uint64_t frames[SW_TRACKER_FRAMES_MAX + OURS_MAX];
     size_t count = sw_os_call_stack(frames, SW_TRACKER_FRAMES_MAX + OURS_MAX), first = 0;
     while (first < count && frames[first] != caller) first++;
-    if (first == count) { /* the system does not tell */
+    if (first == count) { /* the system tells no stack */
         frames[0] = caller;
         first = 0;
         count = 1;
@@ -101,7 +101,7 @@ static void note_calls(sw_arena_track *track, uint64_t caller) {
         track->frames[track->frame_count++] = frames[first];
 }
 
-/* A record that no tracker has yet. NULL: no memory. */
+/* Makes a record that belongs to no tracker yet. NULL: no memory. */
 static sw_arena_track *make(const sw_arena *arena, uint64_t caller) {
     sw_arena_track *track = sw_chunk_new_record(sizeof *track);
     if (track == NULL) return NULL;
@@ -168,8 +168,8 @@ void sw_track_add_own(const sw_arena *arena, int64_t bytes) {
     (void)__atomic_add_fetch(&arena->track->own_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
-/* The chunk in which an object lies that was just allocated: the newest, or behind it one of a safe arena's big
- * objects. NULL: in none. */
+/* The chunk of an object that was just allocated: the newest or, for a big object of a safe arena,
+ * the one behind it. NULL: the object lies in none. */
 static const sw_chunk *chunk_of(const sw_arena *arena, const void *object) {
     const sw_chunk *chunk = arena->chunks;
     for (int i = 0; i < 2 && chunk != NULL; i++, chunk = chunk->next)

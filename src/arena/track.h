@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tracker knows (spanwise/tracker.h): a record for each arena, and a ring of events. Arenas and what they hold
- * are noted here; tracker.c answers from it.
+/* What a tracker knows (spanwise/tracker.h): a record for each arena, and a ring of events. This
+ * file notes arenas and what they hold; tracker.c answers questions from that.
  *
  *   tracker: oldest -> track -> track -> newest       an arena refers to its track, until its end
  *            ring of events: first .. first + waiting - 1, modulo capacity
  *
- * One lock covers the tracker and the links of all tracks. It is taken with an arena's lock held, and none is taken
- * with it held. Callers: life.c, refill.c, own.c, alloc.c, fork.c, tracker.c. Design: docs/design/arena.md.
+ * One lock covers the tracker and the links of all tracks. It may be taken while an arena's lock is
+ * held; while it is held, no other lock is taken. Callers: life.c, refill.c, own.c, alloc.c,
+ * fork.c, tracker.c. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_TRACK_H
 #define SW_ARENA_TRACK_H
@@ -14,12 +15,12 @@
 #include "arena/arena.h"
 #include "spanwise/tracker.h"
 
-/* An arena that a tracker knows. The lock covers the links and `tracker`; chunk_bytes and own_bytes are atomic, and
- * written by whoever works with the arena; all else is constant.
+/* An arena that a tracker knows. The lock covers the links and `tracker`; chunk_bytes and own_bytes
+ * are atomic, and written by whoever works with the arena; all else is constant.
  *   frame_count <= SW_TRACKER_FRAMES_MAX;  id != 0 */
 typedef struct sw_arena_track {
     struct sw_arena_track *older, *newer;
-    struct sw_tracker *tracker; /* NULL: it has ended before the arena */
+    struct sw_tracker *tracker; /* NULL: the tracker ended before the arena */
     const sw_arena *arena;
     const char *tag;
     uint64_t id;
@@ -52,28 +53,30 @@ struct sw_tracker {
     uint64_t alerts;
 };
 
-/* The lock, also around a fork. */
+/* The lock, and what a fork does with it. */
 void sw_track_lock(void);
 void sw_track_unlock(void);
 void sw_track_recover(void);
 
-/* The tracker of the process; NULL: there is none. Under the lock, or to look at what is constant. */
+/* The tracker of the process; NULL: there is none. Under the lock; without it only to see whether
+ * there is one. */
 sw_tracker *sw_track_current(void);
-/* Makes it that, or there is none from now on; under the lock. */
+/* Makes it the tracker of the process; NULL: there is none from now on. Under the lock. */
 void sw_track_set_current(sw_tracker *tracker);
 uint64_t sw_track_now_ns(const sw_tracker *tracker);
 /* Under the lock. Time and thread of the event are filled in. */
 void sw_track_add_event(sw_tracker *tracker, sw_tracker_event event);
 
-/* Whether arenas that are made now have to tell of each object. */
+/* Whether an arena that is made now has to tell of each of its objects. */
 bool sw_track_wants_allocs(void);
-/* An arena begins, and ends: it is noted if there is a tracker. caller: return address of the program's call. */
+/* An arena begins, and ends: it gets a track if there is a tracker. caller: return address of the
+ * program's call. */
 void sw_track_begin(sw_arena *arena, uint64_t caller);
 void sw_track_end(sw_arena *arena);
-/* Its chunks or own objects become more or, by a number below zero, less. */
+/* Notes that the arena's chunks or own objects have so many bytes more; a number below 0: less. */
 void sw_track_add_chunks(const sw_arena *arena, int64_t bytes);
 void sw_track_add_own(const sw_arena *arena, int64_t bytes);
-/* It gave an object. */
+/* Notes an object that the arena gave. */
 void sw_track_alloc(const sw_arena *arena, const void *object, size_t size);
 
 const char *sw_tracker_record_check(const struct sw_tracker *tracker);

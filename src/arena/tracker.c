@@ -35,7 +35,7 @@ static sw_status check_options(const sw_tracker_options *options) {
     return SW_OK;
 }
 
-/* Its memory, once nobody can come to it. */
+/* Releases the ring of events, when no other thread can reach the tracker any more. */
 static void release_events(const sw_tracker *tracker) {
     if (tracker->events != NULL)
         (void)sw_os_release(tracker->events, tracker->capacity * sizeof *tracker->events);
@@ -96,7 +96,7 @@ void sw_tracker_destroy(sw_tracker *tracker) {
     sw_handle_retire(tracker, sizeof *tracker, sizeof tracker->mark, SW_HANDLE_TRACKER);
 }
 
-/* Of a tracker that lives: whether it still does once the lock is held. */
+/* Takes the lock. False: the tracker has ended meanwhile, and the lock is free. */
 static bool enter_live(const sw_tracker *tracker) {
     sw_track_lock();
     if (sw_handle_lives(tracker, MARK, SW_HANDLE_TRACKER)) return true;
@@ -104,14 +104,14 @@ static bool enter_live(const sw_tracker *tracker) {
     return false;
 }
 
-/* Into a call that returns a status. */
+/* Enters a call that returns a status. */
 static sw_status enter(const sw_tracker *tracker, const char *op) {
     sw_status status = sw_handle_status(tracker, MARK, SW_HANDLE_TRACKER, op);
     if (status != SW_OK || enter_live(tracker)) return status;
     return sw_handle_refuse(tracker, MARK, SW_HANDLE_TRACKER, op);
 }
 
-/* Into one that returns none. */
+/* Enters a call that returns none. */
 static bool has_entered(const sw_tracker *tracker, const char *op) {
     if (!sw_handle_check(tracker, MARK, SW_HANDLE_TRACKER, op)) return false;
     if (enter_live(tracker)) return true;
@@ -153,14 +153,14 @@ static bool has_tag(const sw_arena_track *track, const char *tag) {
     return tag == NULL || (track->tag != NULL && strcmp(track->tag, tag) == 0);
 }
 
-/* Arenas of that age, under the lock; *bytes gets what they hold. */
+/* Finds arenas of at least that age, under the lock; *bytes gets what they hold. */
 static size_t find_old(const sw_tracker *tracker, uint64_t min_age_ns, const char *tag,
                        sw_tracked_arena *out, size_t capacity, uint64_t *bytes) {
     uint64_t now_ns = sw_track_now_ns(tracker);
     size_t count = 0;
     *bytes = 0;
     for (const sw_arena_track *track = tracker->oldest; track != NULL; track = track->newer) {
-        if (now_ns - track->made_ns < min_age_ns) break; /* so are those behind it */
+        if (now_ns - track->made_ns < min_age_ns) break; /* the arenas behind it are younger */
         if (!has_tag(track, tag)) continue;
         sw_tracked_arena row;
         fill_row(track, now_ns, &row);
@@ -180,7 +180,7 @@ size_t sw_tracker_leaks(sw_tracker *tracker, uint64_t min_age_ns, const char *ta
     return count;
 }
 
-/* What the tracker knows; under the lock. */
+/* Adds what the tracker knows; under the lock. */
 static void add_tracked(const sw_tracker *tracker, sw_tracker_totals *out) {
     out->now_ns = sw_track_now_ns(tracker);
     out->tracked_arenas = tracker->count;
@@ -194,7 +194,7 @@ static void add_tracked(const sw_tracker *tracker, sw_tracker_totals *out) {
     out->alerts = tracker->alerts;
 }
 
-/* What the library counts itself; without the lock. */
+/* Adds what the library counts itself; without the lock. */
 static void add_counted(sw_tracker_totals *out) {
     out->arenas = sw_arena_stash_used();
     out->chunk_bytes = sw_chunk_owned_bytes();
@@ -259,7 +259,7 @@ sw_status sw_tracker_set_alert(sw_tracker *tracker, const sw_tracker_rule *rule)
                    rule->struct_bytes, (unsigned long long)rule->period_ns);
 }
 
-/* Whether the caller is to look; under the lock. */
+/* Whether it is time, and the caller's turn, to look; under the lock. */
 static bool claim_look(sw_tracker *tracker) {
     uint64_t now_ns = sw_track_now_ns(tracker);
     if (tracker->rule.period_ns == 0 || tracker->looks != 0 || now_ns < tracker->due_ns)
@@ -269,7 +269,7 @@ static bool claim_look(sw_tracker *tracker) {
     return true;
 }
 
-/* What there is to tell, and whether it is to be told; under the lock. */
+/* Fills in the alert, and returns whether it is to be raised; under the lock. */
 static bool weigh(sw_tracker *tracker, const sw_tracker_totals *totals, sw_tracker_alert *alert,
                   sw_tracked_arena *rows) {
     const sw_tracker_rule *rule = &tracker->rule;
@@ -290,7 +290,8 @@ static bool weigh(sw_tracker *tracker, const sw_tracker_totals *totals, sw_track
     return true;
 }
 
-/* Of a tracker whose lock is held: looks if it is time, and leaves. Whether an alert was raised. */
+/* Called with the tracker's lock, which it releases: looks for an alert if it is time. Returns
+ * whether one was raised. */
 static bool look_and_leave(sw_tracker *tracker) {
     sw_tracker_totals totals = {0};
     sw_tracker_alert alert = {0};
@@ -305,7 +306,7 @@ static bool look_and_leave(sw_tracker *tracker) {
     sw_tracker_rule rule = tracker->rule;
     sw_track_unlock();
     if (raises && rule.alert != NULL) rule.alert(&alert, rule.context);
-    if (!enter_live(tracker)) return raises; /* what was called has destroyed it */
+    if (!enter_live(tracker)) return raises; /* the alert function has destroyed it */
     tracker->looks = 0;
     sw_track_unlock();
     return raises;

@@ -3,7 +3,8 @@
 #ifndef SW_ARENA_TRACKER_H
 #define SW_ARENA_TRACKER_H
 
-/* An arena was made or freed, and no lock is held: the tracker, if there is one, looks if a period has passed. */
+/* Called when an arena was made or freed and no lock is held. The tracker, if there is one, looks
+ * for alerts when a period has passed. */
 void sw_tracker_look_due(void);
 
 #endif
