@@ -28,7 +28,7 @@ void sw_address_set_end(sw_address_set *set) {
     *set = (sw_address_set){0};
 }
 
-/* The address's slot, or the free one where it would be. */
+/* The slot of the address, or the free slot where it would be put. */
 static uint64_t locate(const sw_address_set *set, const void *address) {
     uint64_t at = home_of(set, address);
     while (set->slots[at] != NULL && set->slots[at] != address) at = (at + 1) & set->mask;
@@ -47,7 +47,8 @@ bool sw_address_set_has(const sw_address_set *set, const void *address) {
     return set->slots != NULL && address != NULL && set->slots[locate(set, address)] == address;
 }
 
-/* What stands behind the free slot and can be reached through it only moves into it, again and again. */
+/* Closes the gap: a search stops at a free slot, so each address behind the gap whose search passes
+ * it moves into it, and leaves the next gap. */
 void sw_address_set_remove(sw_address_set *set, const void *address) {
     if (set->slots == NULL) return;
     uint64_t gap = locate(set, address);

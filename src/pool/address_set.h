@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of addresses: an open hash table with linear probing, at most half full (Knuth, The Art of Computer
- * Programming, volume 3, 6.4, algorithm L; removal by algorithm R). Of a watched pool it has the idle items; of
- * tiered slabs the objects that lie in no tier.
+/* A set of addresses: an open hash table with linear probing, at most half full (Knuth, The Art of
+ * Computer Programming, volume 3, 6.4, algorithm L; removal by algorithm R). A watched pool has its
+ * idle items in one, tiered slabs their objects that lie in no tier.
  *
- * Callers: pool.c, slabs.c. Design: docs/design/arena.md, "Pools" and "Tiered slabs".
+ * Callers: pool.c, items.c, slabs.c. Design: docs/design/arena.md, "Pools" and "Tiered slabs".
  */
 #ifndef SW_POOL_ADDRESS_SET_H
 #define SW_POOL_ADDRESS_SET_H
@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Who holds its owner's lock, or may call the owner, writes it.
+/* Written by the thread that holds the lock of the pool or slabs, or that may call them if they
+ * have none.
  *   slots == NULL: there is no room yet, and mask == count == 0
  *   mask + 1 is a power of two;  2 * count <= mask + 1 */
 typedef struct sw_address_set {
@@ -22,13 +23,13 @@ typedef struct sw_address_set {
 
 /* Makes room for `capacity` addresses in all. False: no memory, and nothing has changed. */
 bool sw_address_set_reserve(sw_address_set *set, uint64_t capacity);
-/* Gives its memory back; it is empty. */
+/* Empties the set, and gives its memory back. */
 void sw_address_set_end(sw_address_set *set);
 
-/* False: the address is there already. There is room for it. */
+/* Adds an address, for which there is room. False: it is there already. */
 bool sw_address_set_insert(sw_address_set *set, const void *address);
 bool sw_address_set_has(const sw_address_set *set, const void *address);
-/* The address is there. Nothing if there never was room. */
+/* Removes an address that is there. Does nothing if the set never had room. */
 void sw_address_set_remove(sw_address_set *set, const void *address);
 
 const char *sw_address_set_check(const sw_address_set *set);

@@ -17,7 +17,7 @@ static void free_item(const sw_pool *pool, void *item) {
     sw_heap_free(pool->heap != NULL ? pool->heap : sw_heap_default(), item);
 }
 
-/* NULL, with errno: no memory, or the constructor has refused. No lock is held. */
+/* Makes an item; no lock is held. NULL, with errno: no memory, or the constructor has refused. */
 static void *new_item(const sw_pool *pool) {
     sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
     if (heap == NULL) errno = ENOMEM;
@@ -32,7 +32,7 @@ static void *new_item(const sw_pool *pool) {
     return NULL;
 }
 
-/* The next item of the array. There is one. */
+/* Takes the next item of the array, which is not empty. */
 static void *take(sw_pool *pool) {
     uint64_t at = pool->first;
     pool->count--;
@@ -56,12 +56,12 @@ static sw_always_inline void leave(sw_pool *pool) {
 
 /* --- generations ------------------------------------------------------------------------------ */
 
-/* In the array and in front of it; those of primaries are beside. */
+/* Idle items in the array and in front.newest. Those of primaries are not counted. */
 static uint64_t idle_items(const sw_pool *pool) {
     return pool->count + (pool->front.newest != NULL);
 }
 
-/* False: the pool is full. */
+/* Keeps an idle item. False: the pool is full. */
 static bool keep(sw_pool *pool, void *item) {
     if (idle_items(pool) == pool->capacity) return false;
     uint64_t at = pool->count;
@@ -79,7 +79,7 @@ static bool keep(sw_pool *pool, void *item) {
     return true;
 }
 
-/* Puts what threads have in their primaries into the array: it ages with the others. */
+/* Puts the items of all primaries into the array, where they age with the others. */
 static void collect_primaries(sw_pool *pool) {
     for (uint32_t i = 0; i < SW_PRIMARIES; i++) {
         void *item = sw_primary_take(&pool->primaries[i]);
@@ -89,7 +89,7 @@ static void collect_primaries(sw_pool *pool) {
     }
 }
 
-/* One aging. The caller has the lock, or the pool. */
+/* Ages the pool once. The caller holds the lock or, of a pool without one, may call it. */
 static void age(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
     for (uint64_t i = 0; i < pool->victims; i++) {
@@ -114,7 +114,8 @@ sw_status sw_pool_age(sw_pool *pool) {
     return SW_OK;
 }
 
-/* Ages once a cycle of the collector that it ages with; after two nothing is left that was idle before. */
+/* Ages once for each cycle of its collector since the last time, but at most twice: two agings free
+ * everything that was idle before. */
 static sw_cold void age_due(sw_pool *pool) {
     enter(pool);
     uint64_t cycle = __atomic_load_n(&pool->cycle, __ATOMIC_ACQUIRE);
@@ -129,9 +130,10 @@ static sw_always_inline void look_at_cycles(sw_pool *pool) {
     if (sw_unlikely(cycle != __atomic_load_n(&pool->aged_cycle, __ATOMIC_RELAXED))) age_due(pool);
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
-/* What another thread has put, else a new item. The lock, if the pool has one, is held, and is released. */
+/* Returns an item that another thread has put into its primary, else a new one. It is called with
+ * the lock, if the pool has one, and releases it. */
 static sw_noinline void *get_fresh(sw_pool *pool) {
     sw_check2(sw_pool_record_check(pool));
     void *item = pool->primaries == NULL ? NULL : sw_primaries_take(pool->primaries);
@@ -180,7 +182,8 @@ static sw_always_inline bool give(sw_pool *pool, void *item) {
     return is_kept;
 }
 
-/* Of a watched pool: an item that is idle already, or that is no object of the heap any more, is misuse. */
+/* A put into a watched pool: an item that is idle already, or that is no object of the heap any
+ * more, is misuse. */
 static sw_noinline sw_status put_watched(sw_pool *pool, void *item) {
     sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
     if (sw_heap_usable_size(heap, item) < pool->item_bytes) {

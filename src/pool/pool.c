@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How pools begin and end, and what they are asked for beside their options (spanwise/pool.h, pool.h). */
+/* How pools begin and end, and what they are asked for beside their options (spanwise/pool.h,
+ * pool.h). */
 #include "pool/pool.h"
 
 #include "base/fail.h"
@@ -69,7 +70,7 @@ void sw_pool_destroy(sw_pool *pool) {
     if (!sw_handle_try_end(&pool->front.mark, SW_HANDLE_POOL)) return;
     sw_fork_lock_remove(&pool->fork);
     sw_gc_remove_source(&pool->source);
-    sw_pool_empty(pool); /* inline code asks the library from here on, which names the misuse */
+    sw_pool_empty(pool); /* inline code now calls the library, which reports the ended handle */
     pool->front.plain_bytes = 0;
     sw_address_set_end(&pool->idle);
     if (pool->primaries != NULL)
@@ -78,7 +79,7 @@ void sw_pool_destroy(sw_pool *pool) {
     sw_handle_retire(pool, sizeof *pool, sizeof pool->front.mark, SW_HANDLE_POOL);
 }
 
-/* --- features ---------------------------------------------------------------------------------- */
+/* --- features --------------------------------------------------------------------------------- */
 
 /* SW_STATE unless nothing was asked of the pool yet. */
 static sw_status check_unused(const sw_pool *pool, const char *op) {
@@ -125,7 +126,8 @@ sw_status sw_pool_add_primaries(sw_pool *pool) {
     return SW_OK;
 }
 
-/* When a cycle begins the world stands, and no pool is touched: its next call looks. */
+/* Called when a cycle begins and the world stands: notes its number and does nothing else with the
+ * pool, whose next call looks at it. */
 static bool note_cycle(sw_gc_source *source, sw_gc_array *ranges) {
     sw_pool *pool = (sw_pool *)(void *)((char *)source - offsetof(sw_pool, source));
     (void)ranges; /* it lends nothing */

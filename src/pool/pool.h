@@ -5,17 +5,20 @@
  *                 0      victims     count     capacity
  *   ring:         items at first, first + 1, ... modulo capacity
  *
- * A plain pool (LIFO, nothing else asked for) has the item that it was given last in `front.newest` instead. A
- * get that follows a put reads and writes that field alone: the processor guesses whether it is NULL,
- * and waits for no number that the call before it stored, as it would for the top of a stack.
+ * A plain pool (LIFO, without any other option) keeps the item that was put last in `front.newest`
+ * instead. A get that follows a put reads and writes that field alone. The processor guesses that
+ * it is not NULL and goes on, whereas for the top of a stack it would have to wait for the count
+ * that the put has just stored.
  *
- * Of a pool with primaries a thread looks into its own first (primary.h), and the array is what threads share. A
- * watched pool also knows the addresses of its idle items (address_set.h); then it uses no primary.
+ * In a pool with primaries a thread looks into its own primary first (primary.h), and all threads
+ * share the array. A watched pool also knows the addresses of its idle items (address_set.h), and
+ * has no primaries.
  *
- * A pool that ages with a collector is told when a cycle begins, and ages in the first call after that: items are freed by
- * who works with the pool, not by who collects.
+ * A pool that ages with a collector is told when a cycle begins, and ages in the first call after
+ * that: its items are freed by the thread that uses the pool, not by the one that collects.
  *
- * Callers: pool.c (life, features), items.c (get, put, aging). Design: docs/design/arena.md, "Pools".
+ * Callers: pool.c (life, features), items.c (get, put, aging). Design: docs/design/arena.md,
+ * "Pools".
  */
 #ifndef SW_POOL_POOL_H
 #define SW_POOL_POOL_H
@@ -27,7 +30,8 @@
 #include "pool/primary.h"
 #include "spanwise/pool.h"
 
-/* Whoever may call has it, or who holds the lock.
+/* All fields belong to the holder of the lock or, in a pool without one, to the thread that may
+ * call it; those marked atomic are read by others as well.
  *   front.plain_bytes == item_bytes or front.plain_bytes == 0 and front.newest == NULL
  *   count + (front.newest != NULL) <= capacity;  victims <= count
  *   order == SW_POOL_LIFO or victims == 0;  order == SW_POOL_FIFO or first == 0;  first < capacity
@@ -42,25 +46,25 @@ struct sw_pool {
     uint64_t capacity;
     uint64_t item_bytes;
     uint64_t first;
-    uint64_t victims; /* items at the bottom that have been idle since the last age */
+    uint64_t victims; /* items at the bottom that have been idle since the last aging */
     uint32_t order;
     uint32_t zero;
     uint32_t locked;
     uint32_t aged;
     sw_heap *heap;                /* NULL: the default one */
-    uint64_t fresh, dropped, old; /* counts; calls of get follow from them */
+    uint64_t fresh, dropped, old; /* counts, from which the number of gets follows */
     sw_primary *primaries;        /* SW_PRIMARIES; NULL: none */
     sw_address_set idle;
-    sw_gc_source source; /* of no roots: it is told when a cycle begins; gc NULL: of no collector */
-    uint64_t cycle; /* atomic: the newest that began of the collector that the pool ages with */
-    uint64_t aged_cycle;             /* atomic: the one that it has aged with */
-    sw_pool_construct_fn *construct; /* NULL: none; and its argument */
+    sw_gc_source source; /* lends no roots; is told when a cycle begins; gc NULL: none */
+    uint64_t cycle;      /* atomic: number of the newest cycle of the pool's collector */
+    uint64_t aged_cycle; /* atomic: number of the cycle with which it has aged */
+    sw_pool_construct_fn *construct; /* NULL: none; `context` is its argument */
     void *context;
     sw_os_lock lock;
     sw_fork_lock fork; /* of a locked one */
 };
 
-/* Frees all idle items, those of primaries too. Nobody else knows the pool any more. */
+/* Frees all idle items, also those of primaries. No other thread uses the pool any more. */
 void sw_pool_empty(sw_pool *pool);
 
 const char *sw_pool_record_check(const sw_pool *pool);

@@ -8,7 +8,7 @@
 
 _Static_assert(sizeof(sw_primary) == 64, "two threads' places share no line of the cache");
 
-/* Its address is the thread's own. */
+/* Its address is different in each thread. */
 static sw_tls_fast char own;
 
 sw_primary *sw_primary_of_thread(sw_primary *primaries) {
@@ -20,7 +20,8 @@ void *sw_primary_take(sw_primary *primary) {
     return __atomic_exchange_n(&primary->item, NULL, __ATOMIC_ACQUIRE);
 }
 
-/* Counted first: who reads the figures meanwhile finds no item that was never put. */
+/* The put is counted before the item can be seen, so that figures which are read meanwhile never
+ * show an item that was not put. */
 bool sw_primary_put(sw_primary *primary, void *item) {
     if (__atomic_load_n(&primary->item, __ATOMIC_RELAXED) != NULL) return false;
     (void)__atomic_add_fetch(&primary->puts, 1, __ATOMIC_RELAXED);

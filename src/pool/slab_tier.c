@@ -56,7 +56,7 @@ void sw_slab_tier_end(sw_slab_tier *tier) {
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-/* Memory for one more slot. */
+/* Makes sure that there is memory for one more slot. False: the system refuses. */
 static bool grow(sw_slab_tier *tier) {
     uint64_t end = (tier->frontier + 1) * tier->slot_bytes;
     if (end <= tier->held_bytes) return true;
@@ -68,7 +68,7 @@ static bool grow(sw_slab_tier *tier) {
     return true;
 }
 
-/* One more slot, which is free. All others are in use. */
+/* Adds a slot, which is free, behind the frontier. All others are in use. */
 static bool move_frontier(sw_slab_tier *tier) {
     uint64_t index = tier->frontier, word = index / 64;
     if (index == tier->capacity || !grow(tier)) return false;
@@ -97,9 +97,9 @@ void sw_slab_tier_note(sw_slab_tier *tier, uint64_t group) {
     tier->first = group;
 }
 
-/* --- memory that goes back --------------------------------------------------------------------- */
+/* --- memory that goes back -------------------------------------------------------------------- */
 
-/* A free slot was never given, from now on. */
+/* Makes a free slot one that was never given. */
 static void forget(sw_slab_tier *tier, uint64_t index) {
     uint64_t word = index / 64, group = word / 64;
     tier->freed[word] &= ~(UINT64_C(1) << index % 64);
@@ -108,7 +108,7 @@ static void forget(sw_slab_tier *tier, uint64_t index) {
     if (tier->groups[group] == 0 && group != tier->first) sw_summary_remove(&tier->others, group);
 }
 
-/* So are the slots behind the last one in use. */
+/* Moves the frontier back to the last slot in use. */
 static void lower_frontier(sw_slab_tier *tier) {
     while (tier->frontier > 0 && sw_slab_tier_has_free(tier, tier->frontier - 1))
         forget(tier, --tier->frontier);
@@ -137,7 +137,7 @@ static bool is_full(const sw_slab_tier *tier) {
     return !sw_slab_tier_is_open(tier) && sw_summary_is_empty(&tier->others);
 }
 
-/* The rules of groups, where they cost little. */
+/* Those rules of groups whose check costs little. */
 static const char *check_groups(const sw_slab_tier *tier) {
     uint64_t first = tier->first, group = tier->groups[first];
     const char *broken = SW_RULE(first == 0 || tier->groups[first - 1] == 0);

@@ -4,10 +4,12 @@
  *   | slot 0 | slot 1 | ... | slot frontier - 1 | never given | no memory yet ...  |
  *   base                                        frontier      held_bytes           reserved_bytes
  *
- * A slot below the frontier is in use, or its bit in `freed` is set. A bit of a word of `groups` says whether a word of
- * `freed` is not 0, so a word of it stands for a *group* of 4096 slots. No slot before the *first* group is
- * free: so two words lead to the lowest free slot, and no branch depends on which one it is. Groups behind the
- * first one with a free slot are members of `others`. Memory comes a slab at a time, SW_SLAB_BYTES, and goes from the end.
+ * A slot below the frontier is in use, or its bit in `freed` is set. Each bit of `groups` tells
+ * whether a word of `freed` is not 0, so a word of `groups` stands for a *group* of 4096 slots. No
+ * slot before the group `first` is free, so one word of `groups` and one of `freed` lead to the
+ * lowest free slot, without a branch that depends on where it is. The set `others` has the groups
+ * behind `first` with a free slot. Memory comes in slabs of SW_SLAB_BYTES, and goes back from the
+ * end.
  *
  * Used by slabs.c alone. Design: docs/design/arena.md, "Tiered slabs".
  */
@@ -32,28 +34,30 @@ enum {
 /* The most addresses of a tier, so that the division by multiplication is exact. */
 #define SW_SLAB_RESERVED_MAX (UINT64_C(1) << 49)
 
-/* Whoever may call the slabs has it, or who holds their lock.
+/* All fields belong to the thread that may call the slabs or, if they are locked, to the holder of
+ * their lock.
  *   frontier <= capacity;  frontier * slot_bytes <= held_bytes <= reserved_bytes
  *   capacity == 0 or reserved_bytes <= SW_SLAB_RESERVED_MAX
  *   capacity * slot_bytes <= reserved_bytes
- *   allocs - frees slots are in use, and the others below the frontier are free;  frontier <= peak_slots <= allocs + 1, as the
- *   newest slot is free before it is given
+ *   allocs - frees slots are in use, and the others below the frontier are free
+ *   frontier <= peak_slots <= allocs + 1, as the newest slot is free before it is given
  *   bit i % 64 of groups[i / 64] is set if and only if freed[i] != 0
- *   groups[i] == 0 for i < first;  for i > first it is not 0 if and only if i is a member of others */
+ *   groups[i] == 0 for i < first;  for i > first it is not 0 if and only if i is a member of others
+ */
 typedef struct sw_slab_tier {
     uintptr_t base;
     uint64_t reserved_bytes;
     uint64_t slot_bytes;
     uint64_t magic; /* 2^64 / (slot_bytes / SW_SLAB_UNIT), rounded up */
     uint64_t *freed, *groups;
-    uint64_t first; /* index of its word in groups */
+    uint64_t first; /* index in `groups` of the first group */
     uint64_t frontier;
     uint64_t allocs, requested_bytes; /* requests that got a slot */
     uint64_t frees;
     uint64_t held_bytes;
-    uint64_t peak_slots; /* the most that were in use: the frontier at its highest */
+    uint64_t peak_slots; /* the most that were in use: the highest frontier */
     uint64_t capacity;
-    sw_summary others; /* of words of groups */
+    sw_summary others; /* indices in `groups` */
 } sw_slab_tier;
 
 /* What an address is to a tier. */
@@ -64,17 +68,19 @@ typedef enum sw_slab_state {
     SW_SLAB_UNGIVEN,  /* behind the frontier */
 } sw_slab_state;
 
-/* Addresses for up to `capacity` slots. False: no memory for it. */
+/* Reserves addresses for `capacity` slots, or for fewer where the system refuses. False: no
+ * memory. */
 bool sw_slab_tier_begin(sw_slab_tier *tier, uint64_t slot_bytes, uint64_t capacity);
-/* The same without a slot; but each size is at most its slots', and each address but NULL is one of its own. Nothing has to
- * end it. */
+/* Makes the sentinel behind the last tier. It has no slot, but every size is at most its
+ * slot_bytes, and every address but NULL lies in its range. It needs no end. */
 void sw_slab_tier_init_last(sw_slab_tier *tier);
 /* Gives addresses and memory back. Nothing if it never began. */
 void sw_slab_tier_end(sw_slab_tier *tier);
-/* Makes the next group with a free slot the first one, else moves the frontier by a slot. False: all are in use, or there is no
- * memory for another. */
+/* Makes the next group with a free slot the first one; if there is none, moves the frontier by a
+ * slot. False: all slots are in use, or there is no memory for another. */
 bool sw_slab_tier_refill(sw_slab_tier *tier);
-/* A group got a free slot, and had none: it is the first one, or it is a member of others. */
+/* Notes that a group without a free slot has got one: it becomes the first group, or a member of
+ * others. */
 void sw_slab_tier_note(sw_slab_tier *tier, uint64_t group);
 /* Gives the memory behind the last slot in use back; returns the bytes. */
 uint64_t sw_slab_tier_trim(sw_slab_tier *tier);
@@ -94,7 +100,8 @@ static sw_always_inline bool sw_slab_tier_is_open(const sw_slab_tier *tier) {
     return tier->groups[tier->first] != 0;
 }
 
-/* The lowest free slot, for a request of size bytes. The tier is ready. */
+/* The lowest free slot, for a request of size bytes. The first group has one
+ * (sw_slab_tier_is_open). */
 static sw_always_inline void *sw_slab_tier_take_lowest(sw_slab_tier *tier, size_t size) {
     sw_check2(sw_slab_tier_check(tier));
     uint64_t group = tier->groups[tier->first], in_group = sw_ctz(group);
@@ -107,7 +114,8 @@ static sw_always_inline void *sw_slab_tier_take_lowest(sw_slab_tier *tier, size_
     return (void *)(tier->base + (word * 64 + sw_ctz(bits)) * tier->slot_bytes);
 }
 
-/* The same. NULL: all are in use, or there is no memory for another. */
+/* As sw_slab_tier_take_lowest, for any tier. NULL: all slots are in use, or there is no memory for
+ * another. */
 static inline void *sw_slab_tier_take(sw_slab_tier *tier, size_t size) {
     if (!sw_slab_tier_is_open(tier) && !sw_slab_tier_refill(tier)) return NULL;
     return sw_slab_tier_take_lowest(tier, size);
@@ -117,11 +125,13 @@ static sw_always_inline bool sw_slab_tier_has(const sw_slab_tier *tier, const vo
     return (uintptr_t)ptr - tier->base < tier->reserved_bytes;
 }
 
-/* Whether an offset below SW_SLAB_RESERVED_MAX is that of a slot; *index gets the number of the slot in which it lies.
+/* Whether an offset below SW_SLAB_RESERVED_MAX is that of a slot; *index gets the number of the
+ * slot in which it lies.
  *
- * The division is a multiplication: n * magic = n / d * 2^64 + n * e / d, e < d, for n units and slots of d units. The
- * upper half is the quotient while n * e < 2^64, and the lower half is below magic if and only if d divides n (Lemire, Kaser,
- * Kurz: "Faster remainder by direct computation", 2019). Here n < 2^46 and d <= 2^17. */
+ * The division is a multiplication: n * magic = n / d * 2^64 + n * e / d, e < d, for n units and
+ * slots of d units. The upper half is the quotient while n * e < 2^64, and the lower half is below
+ * magic if and only if d divides n (Lemire, Kaser, Kurz: "Faster remainder by direct computation",
+ * 2019). Here n < 2^46 and d <= 2^17. */
 static sw_always_inline bool sw_slab_tier_index(const sw_slab_tier *tier, uint64_t offset,
                                                 uint64_t *index) {
     sw_product product = (sw_product)(offset / SW_SLAB_UNIT) * tier->magic;
@@ -129,7 +139,7 @@ static sw_always_inline bool sw_slab_tier_index(const sw_slab_tier *tier, uint64
     return (uint64_t)product < tier->magic && offset % SW_SLAB_UNIT == 0;
 }
 
-/* What an address of the tier is; *index as above. */
+/* What an address of the tier is; *index gets the number of the slot in which it lies. */
 static sw_always_inline sw_slab_state sw_slab_tier_locate(const sw_slab_tier *tier, const void *ptr,
                                                           uint64_t *index) {
     bool is_slot = sw_slab_tier_index(tier, (uintptr_t)ptr - tier->base, index);

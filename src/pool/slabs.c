@@ -50,7 +50,7 @@ static sw_status check_options(const sw_slabs_options *options) {
     return status;
 }
 
-/* What it has beside its record: tiers, as far as they have begun, and the set. */
+/* Releases what the slabs have beside their record: the tiers that have begun, and the set. */
 static void release(sw_slabs *slabs) {
     for (uint32_t i = 0; i < slabs->tier_count; i++) sw_slab_tier_end(&slabs->tiers[i]);
     sw_address_set_end(&slabs->own);
@@ -120,7 +120,7 @@ static sw_always_inline void leave(sw_slabs *slabs) {
     if (sw_unlikely(slabs->locked != 0)) sw_os_lock_leave(&slabs->lock);
 }
 
-/* --- objects of the heap ----------------------------------------------------------------------- */
+/* --- objects of the heap ---------------------------------------------------------------------- */
 
 /* Notes a new object. False: no memory for the note. */
 static bool add_own(sw_slabs *slabs, const void *object) {
@@ -132,7 +132,8 @@ static bool add_own(sw_slabs *slabs, const void *object) {
     return is_noted;
 }
 
-/* For a request that got no slot, which is counted already. No lock is held. */
+/* Allocates an object of the heap for a request that got no slot and is counted already. No lock is
+ * held. */
 static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *told, unsigned flags) {
     sw_heap *heap = heap_of(slabs);
     void *object = heap == NULL ? NULL : sw_heap_alloc(heap, told->size, flags & SW_ZERO);
@@ -148,14 +149,14 @@ static void *alloc_own(sw_slabs *slabs, const sw_slabs_alert *told, unsigned fla
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The smallest tier that holds the size; the last, without a slot, if no other does. */
+/* The smallest tier that holds the size, or the sentinel behind the last one if none does. */
 static sw_always_inline sw_slab_tier *tier_for(sw_slabs *slabs, size_t size) {
     sw_slab_tier *tier = slabs->tiers;
     while (tier->slot_bytes < size) tier++;
     return tier;
 }
 
-/* The same steps as those of sw_slabs_alloc, with the lock, a memory checker, and the fall-back. */
+/* What sw_slabs_alloc does, with the lock, a memory checker, and the fall-back to the heap. */
 static sw_noinline void *alloc_slow(sw_slabs *slabs, size_t size, unsigned flags) {
     sw_slabs_alert told = {.reason = SW_SLABS_FULL, .size = size};
     enter(slabs);
@@ -187,7 +188,8 @@ void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags) {
     return (flags & SW_ZERO) != 0 ? memset(slot, 0, size) : slot;
 }
 
-/* The tier among whose addresses ptr is, NULL: none; what it is there, and of which slot. */
+/* Finds the tier in whose range ptr lies, or the sentinel behind the last one; what ptr is there,
+ * and the number of its slot. */
 static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr,
                                                 sw_slab_state *state, uint64_t *index) {
     sw_slab_tier *tier = slabs->tiers;
@@ -196,13 +198,14 @@ static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr
     return tier;
 }
 
-/* Whether this is the last tier, whose addresses are in no other. */
+/* Whether this is the sentinel, which has every address that lies in no tier. */
 static bool is_last(const sw_slabs *slabs, const sw_slab_tier *tier) {
     return tier == &slabs->tiers[slabs->tier_count];
 }
 
-/* Names what is wrong with an address that is neither a slot in use nor an object of the heap that stands in for one. The
- * heap does that for its own, such as one that was freed before. No lock is held. */
+/* Reports an address that is neither a slot in use nor an object of the heap that stands in for
+ * one. The heap itself has reported a misuse of its own objects, such as one that was freed before.
+ * No lock is held. */
 static sw_cold void report(const sw_slabs *slabs, const char *op, const void *ptr,
                            const sw_slab_tier *tier, sw_slab_state state) {
     sw_heap *heap = heap_of(slabs);
@@ -214,7 +217,7 @@ static sw_cold void report(const sw_slabs *slabs, const char *op, const void *pt
     sw_misuse_report(&fault);
 }
 
-/* The same steps as those of sw_slabs_free, with the lock, a memory checker, objects of the heap, and misuse. */
+/* What sw_slabs_free does, with the lock, a memory checker, objects of the heap, and misuse. */
 static sw_noinline sw_status free_slow(sw_slabs *slabs, void *ptr) {
     sw_slab_state state;
     uint64_t index;

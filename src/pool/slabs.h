@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiered slabs from the inside: some tiers (slab_tier.h), and the objects of the heap that stand in for slots.
+/* Tiered slabs from the inside: some tiers (slab_tier.h), and the objects of the heap that stand in
+ * for slots.
  *
  * Used by slabs.c alone. Design: docs/design/arena.md, "Tiered slabs".
  */
@@ -12,10 +13,12 @@
 #include "pool/slab_tier.h"
 #include "spanwise/slab.h"
 
-/* Whoever may call has it, or who holds the lock.
+/* All fields belong to the thread that may call the slabs or, if they are locked, to the holder of
+ * the lock.
  *   1 <= tier_count <= SW_SLABS_TIERS_MAX;  the tiers' slot_bytes ascend
- *   tiers[tier_count] has no slot; each size is at most its slot_bytes, and each address one of its own: so both are found
- *   without a look at tier_count
+ *   tiers[tier_count] is the sentinel: each size is at most its slot_bytes, and each address is in
+ *     its
+ *     range, so that both searches end without a look at tier_count
  *   is_guarded == (locked != 0 || a memory checker is at work)
  *   own.count <= over_tier + full;  every >= 1 or alert == NULL */
 struct sw_slabs {
@@ -26,9 +29,9 @@ struct sw_slabs {
     uint32_t locked;
     uint32_t is_watched;
     sw_heap *heap;      /* NULL: the default one */
-    sw_address_set own; /* objects of the heap that are in use */
+    sw_address_set own; /* objects of the heap that stand in for slots */
     uint64_t over_tier, full;
-    sw_slabs_alert_fn *alert; /* NULL: none; its argument; and how often it is called */
+    sw_slabs_alert_fn *alert; /* NULL: none; then its argument, and how often it is called */
     void *context;
     uint64_t every;
     sw_os_lock lock;
