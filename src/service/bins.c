@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bins of latencies (service.h): for each power of two 2^SW_SERVICE_BIN_BITS of equal width, as in HdrHistogram (Tene). */
+/* Bins of latencies (service.h): 2^SW_SERVICE_BIN_BITS of equal width for each power of two, as in
+ * HdrHistogram (Tene). */
 #include "service/service.h"
 
 enum { FIRST = 1 << SW_SERVICE_BIN_BITS };

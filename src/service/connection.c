@@ -39,7 +39,7 @@ bool sw_service_connections_begin(sw_service_connections *all, uint32_t count) {
 }
 
 void sw_service_connections_end(sw_service_connections *all) {
-    sw_slabs_destroy(all->slabs); /* with all that they gave */
+    sw_slabs_destroy(all->slabs); /* also frees the slots of the connections */
     free(all->open);
 }
 

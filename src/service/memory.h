@@ -25,34 +25,35 @@ enum {
     SW_SERVICE_BLOCK = 1024, /* bytes of the strategy static's blocks; no object has more */
 };
 
-/* What a strategy has. The others' fields are NULL or 0.
- *   parts[i] is a root of the collector's */
+/* What the strategy of a load needs. The fields of other strategies are NULL or 0.
+ *   parts[i] is a root of the collector */
 typedef struct sw_service_memory {
     uint32_t strategy;
     uint32_t batch;  /* messages in an arena */
-    uint32_t served; /* of the batch */
+    uint32_t served; /* messages of the batch that were served */
     uint32_t safe;
-    void *parts[SW_SERVICE_PARTS]; /* of the message that is served, as far as they are made */
+    void *parts[SW_SERVICE_PARTS]; /* objects of the message under way; NULL: not made */
     uint64_t sizes[SW_SERVICE_PARTS];
     sw_heap *heap;
     sw_gc *gc;
     uint32_t types[SW_SERVICE_PARTS]; /* of the collector */
     sw_arena *arena;
     sw_pool *pools[SW_SERVICE_POOLS];
-    sw_slabs *slabs; /* the connections', too */
-    void *live;      /* of the collected heap: root of a list that is never freed */
-    uint64_t cycles; /* of the collector, that were looked at */
+    sw_slabs *slabs; /* the connections are in them, too */
+    void *live;      /* in the collected heap: root of a list that is never freed */
+    uint64_t cycles; /* number of the last cycle that was looked at */
     char (*blocks)[SW_SERVICE_BLOCK];
 } sw_service_memory;
 
-/* False: no memory. */
+/* Makes what the strategy needs. False: no memory. */
 bool sw_service_memory_begin(sw_service_memory *memory, const sw_service_load *load,
                              sw_slabs *slabs);
 void sw_service_memory_end(sw_service_memory *memory);
 
 /* An object of a message, not zeroed. NULL: no memory. */
 void *sw_service_take(sw_service_memory *memory, sw_service_part part, uint64_t size);
-/* The message is served: its objects end, if the strategy says so. False: no memory for the next arena. */
+/* A message was served: ends its objects, if the strategy frees them one by one, and the arena when
+ * its batch is served. False: no memory for the next arena. */
 bool sw_service_served(sw_service_memory *memory, sw_service_result *result);
 
 #endif

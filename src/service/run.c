@@ -9,7 +9,7 @@
 #include "service/connection.h"
 #include "service/memory.h"
 
-/* As it lies in a receive buffer, before the payload. */
+/* The head of a message, which lies in a receive buffer before the payload. */
 typedef struct wire {
     uint32_t length; /* of the payload */
     uint32_t from, to;
@@ -18,7 +18,7 @@ typedef struct wire {
 
 typedef struct packet_header {
     wire wire;
-    uint64_t arrived_ns; /* the number of the message, in place of a time that would differ */
+    uint64_t arrived_ns; /* the message's number; a time would differ between runs */
     uint64_t flags;
 } packet_header;
 
@@ -56,20 +56,21 @@ static uint64_t draw(uint64_t *seed) {
     return z ^ (z >> 31);
 }
 
-/* Below `bound`, which is small. */
+/* A number below `bound`, which must be far below 2^32. */
 static uint32_t draw_below(uint64_t *seed, uint32_t bound) {
     return (uint32_t)(((draw(seed) >> 32) * bound) >> 32);
 }
 
-/* Above 0, at most 1. */
+/* A number above 0 and at most 1. */
 static double draw_share(uint64_t *seed) {
     return (double)((draw(seed) >> 11) + 1) / (double)(UINT64_C(1) << 53);
 }
 
 /* --- a message -------------------------------------------------------------------------------- */
 
-/* What the network does: the sender's receive buffer holds a message. Three payloads in four have up to the mean, the fourth
- * has half of the mean and up to four means more: so the mean of all is what was asked for. */
+/* What the network does: puts a message into the receive buffer of its sender. Three payloads of
+ * four are drawn from 0 to the mean; the fourth has half of the mean and up to four means more. So
+ * the average of all is the mean that was asked for. */
 static sw_service_connection *arrive(server *one, uint64_t number) {
     uint32_t mean = one->load->payload_bytes, count = one->connections.count;
     wire head = {.sequence = (uint32_t)number};
@@ -90,7 +91,7 @@ static void *take(server *one, sw_service_part part, uint64_t size) {
     return sw_service_take(&one->memory, part, size);
 }
 
-/* NULL: no memory. */
+/* Makes the header, the message and its bytes. NULL: no memory. */
 static message *decode(server *one, sw_service_connection *from, uint64_t number) {
     packet_header *header = take(one, SW_SERVICE_HEADER, sizeof *header);
     if (header == NULL) return NULL;
@@ -115,7 +116,7 @@ static void route(const server *one, message *routed) {
     routed->priority = routed->header->flags;
 }
 
-/* The reply goes to the receiver, its head to the sender. False: no memory. */
+/* Sends the reply to the receiver, and its head to the sender. False: no memory. */
 static bool encode_and_reply(server *one, const message *routed) {
     uint32_t size = (uint32_t)(sizeof(wire) + routed->length);
     unsigned char *reply = take(one, SW_SERVICE_REPLY, size);
@@ -152,11 +153,12 @@ static bool run_closed(server *one, uint64_t *bins) {
     return true;
 }
 
-/* A message that comes too early is waited for; one that is late is served at once, and its latency has the wait in it. */
+/* A message that is due later is waited for. One that is late is served at once, and its latency
+ * includes the time that it has waited. */
 static bool run_open(server *one, uint64_t *bins) {
     double gap_ns = 1e9 / one->load->rate, due_ns = (double)clock_ns(CLOCK_MONOTONIC);
-    uint64_t gaps =
-        one->seed ^ UINT64_C(0xA5A5A5A5A5A5A5A5); /* apart from what messages are drawn by */
+    /* Gaps have a seed of their own, so that messages are the same in both loops. */
+    uint64_t gaps = one->seed ^ UINT64_C(0xA5A5A5A5A5A5A5A5);
     for (uint64_t i = 0; i < one->load->messages; i++) {
         due_ns += -log(draw_share(&gaps)) * gap_ns;
         uint64_t due = (uint64_t)due_ns, now = clock_ns(CLOCK_MONOTONIC);
