@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One operation of each case (lesson.h), in C that does what the Go of the articles does: the same lengths,
- * layouts and requests. What must not be optimised away goes through `use`. */
+/* One operation of each case (lesson.h), in C that does what the Go of the articles does: the same
+ * lengths, layouts and requests. What must not be optimised away goes through `use`. */
 #include <string.h>
 
 #include "lesson/run.h"
 
 #define NOINLINE __attribute__((noinline))
 
-/* The compiler must have made the bytes behind p, and knows nothing of what becomes of them. */
+/* The compiler has to assume that the bytes behind p are read and written here, so it must have
+ * made them. */
 static inline void use(const void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
 /* --- stack and heap --------------------------------------------------------------------------- */
@@ -37,7 +38,8 @@ static void stack_shared_down(sw_lesson *lesson) {
     use(&y);
 }
 
-/* Written once, field by field: a copy of it that reads whole words just written would wait for them. */
+/* Writes each field of the result once. A copy from another struct would read whole words just
+ * after their parts were written, and the processor would wait for those stores. */
 NOINLINE big_struct sw_lesson_make_struct(void) {
     return (big_struct){.numbers = {0, 1, 2},
                         .strings = {{"foo", 3}, {"foo", 3}, {"foo", 3}},
@@ -78,7 +80,7 @@ enum { SLICES = 5 };
 static const uint64_t lengths[SLICES] = {2, 3, 4, 5, 3};
 static const int64_t numbers[5] = {1, 2, 3, 4, 5};
 
-/* Go's append (1.18 and later), of elements of 8 bytes: the capacity that it asks for. */
+/* The capacity that Go's append (1.18 and later) asks for, with elements of 8 bytes. */
 static uint64_t next_capacity(uint64_t old, uint64_t need) {
     if (need > 2 * old) return need;
     if (old < 256) return 2 * old;
@@ -153,7 +155,8 @@ static void filter_into_another(sw_lesson *lesson) {
     sw_lesson_give(lesson, kept, bytes);
 }
 
-/* The input is made good again for the next operation: the kept ones are at its beginning. */
+/* Makes the input whole again for the next operation: the kept numbers were moved to its
+ * beginning. */
 static void filter_in_place(sw_lesson *lesson) {
     int64_t *input = lesson->input;
     uint64_t kept = keep_even(input, input);
@@ -234,8 +237,8 @@ typedef struct
 } list_element;
 _Static_assert(sizeof(list_element) == 40, "Go's layout");
 
-/* A pool that has one NPC: it is taken out of the list, used, and put in again, for which the list makes
- * an element, as PushBack does. */
+/* A pool that has one NPC: it is taken out of the list, used, and put in again, for which the list
+ * makes an element, as PushBack does. */
 static void npc_in_list_pool(sw_lesson *lesson) {
     memset(lesson->npc, 0, sizeof(npc));
     use(lesson->npc);
@@ -243,10 +246,11 @@ static void npc_in_list_pool(sw_lesson *lesson) {
     if (element == NULL) return;
     element->words[4] = lesson->npc;
     use(element);
-    sw_lesson_give(lesson, element, sizeof *element); /* PopFront, by the next operation in Go */
+    sw_lesson_give(lesson, element, sizeof *element); /* in Go, PopFront of the next operation */
 }
 
-/* The same with a list that goes through the idle NPCs themselves, up to a number. */
+/* The same with a list that goes through the idle NPCs themselves, and has at most CAPACITY of
+ * them. */
 static void npc_in_capped_pool(sw_lesson *lesson) {
     enum { CAPACITY = 1024 };
     void **taken = lesson->idle; /* its first word is the link */

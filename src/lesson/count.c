@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operations of a case take while they are counted (run.h). */
+/* Counts what the operations of a case take (run.h). */
 #include <stdlib.h>
 
 #include "lesson/run.h"
 
-/* False: no memory. */
+/* Keeps an object until the end of the run. False: no memory. */
 static bool keep(sw_lesson *lesson, void *object) {
     if (lesson->kept_count == lesson->kept_capacity) {
         uint64_t capacity = lesson->kept_capacity == 0 ? 64 : 2 * lesson->kept_capacity;

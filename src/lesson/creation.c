@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many values, by copy and on a collected heap: how much of the time is the collector's (lesson.h). The collector's events
- * are taken out now and then, between two objects, so that there is room for all. */
+/* Makes many values, as copies and as objects of a collected heap, and measures how much of the
+ * time is the collector's (lesson.h). The collector's events are taken out after each BETWEEN
+ * values, so that its ring has room for all. */
 #include "lesson/run.h"
 
 enum { ROOM = 1 << 14, BETWEEN = 1 << 12, TAKEN = 256 };
@@ -59,7 +60,7 @@ static void copy_structs(uint64_t count) {
     }
 }
 
-/* False: no memory. */
+/* Makes `count` objects. False: no memory. */
 static bool make_objects(creation *one, uint64_t count) {
     bool structs = one->making->made == SW_LESSON_STRUCTS;
     for (uint64_t i = 0; i < count; i++) {

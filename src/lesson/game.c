@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A game that spawns and drops NPCs frame by frame, on a collected heap (lesson.h). Which of them are in the
- * game, and which are idle, are lists that go through the NPCs: their heads are the collector's roots. */
+/* A game that spawns and drops NPCs frame by frame, on a collected heap (lesson.h). The NPCs in the
+ * game, and the idle ones, are linked into lists, whose heads are the collector's roots. */
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
@@ -42,7 +42,7 @@ typedef struct play {
     sw_gc *gc;
     uint32_t actor_type, element_type;
     uint64_t seed;
-    uint64_t cycles; /* that the aged pool knows of */
+    uint64_t cycles; /* number of the last cycle that the aged pool has seen */
     uint32_t capped; /* idle ones of a capped pool, at most its capacity */
     bool is_out;
     pthread_mutex_t lock;
@@ -71,7 +71,7 @@ static void *make(play *play, uint32_t type) {
 
 /* --- pools ------------------------------------------------------------------------------------ */
 
-/* A write of a pointer into an object is the collector's to see. */
+/* The collector has to see every write of a pointer into an object. */
 static void push(play *play, actor **head, actor *one) {
     sw_gc_write(play->gc, &one->next, *head);
     *head = one;
@@ -102,12 +102,13 @@ static void put_into_list(play *play, actor *idle) {
     play->roots.last = one;
 }
 
-/* Go's sync.Pool: what was a victim when a collection ended is gone, what was not is one now. A frame begins so. */
+/* Go's sync.Pool: at each collection the victims are dropped, and the other idle items become the
+ * victims. Called when a frame begins. */
 static void age(play *play) {
     if (play->game->policy != SW_LESSON_AGED_POOL) return;
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     if (sw_gc_last_cycle(play->gc, &cycle) != SW_OK || cycle.number == play->cycles) return;
-    if (cycle.number > play->cycles + 1) play->roots.primary = NULL; /* two at once */
+    if (cycle.number > play->cycles + 1) play->roots.primary = NULL; /* two collections */
     play->cycles = cycle.number;
     play->roots.victim = play->roots.primary;
     play->roots.primary = NULL;
@@ -163,7 +164,7 @@ static uint64_t idle_actors(const play *play) {
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* Clears an NPC that was used before, as a new one is clear. */
+/* Takes an idle NPC and clears it, or makes a new one, which is clear. */
 static actor *spawn(play *play) {
     actor *one = take_idle(play);
     if (one == NULL) return make(play, play->actor_type);
@@ -189,7 +190,7 @@ static void play_frame(play *play, uint32_t frame) {
         actor *one = spawn(play);
         if (one == NULL) return;
         uint64_t leaves = frame + 1 + draw(play) % game->life_frames;
-        one->id += ++play->score.spawned; /* a used one that was not cleared is seen in the sum */
+        one->id += ++play->score.spawned; /* a used NPC that was not cleared changes the sum */
         one->name[0] = (char)(one->name[0] + 'n');
         one->place[0] += (double)frame;
         push(play, &play->roots.leaving[leaves % (LIFE_FRAMES_MAX + 1)], one);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How cases ask for memory: one way, which either counts and keeps, or takes and gives. */
+/* How cases ask for memory: through sw_lesson_take and sw_lesson_give, which either count the
+ * objects and keep them, or take and free them. */
 #ifndef SW_LESSON_RUN_H
 #define SW_LESSON_RUN_H
 
@@ -12,15 +13,15 @@ enum { SW_LESSON_FILTERED = 1024, SW_LESSON_TINY = 16 };
 typedef struct sw_lesson {
     sw_heap *heap;
     uint64_t count; /* of books */
-    bool is_tiny;   /* objects below 16 bytes share blocks, and none of 16 is freed by itself */
+    bool is_tiny;   /* objects below 16 bytes share blocks, and none up to 16 is freed */
     bool counts;    /* objects are counted, and kept to the end of the run */
     bool is_out;    /* of memory */
     void **kept;
     uint64_t kept_count, kept_capacity;
-    uintptr_t tiny_block;              /* the last one that was counted, by 16 bytes */
+    uintptr_t tiny_block;              /* address / 16 of the last block that was counted */
     int64_t input[SW_LESSON_FILTERED]; /* 0, 1, 2, ... */
     uint64_t npc[12];                  /* an NPC */
-    void *idle;                        /* NPCs in the capped pool, and how many */
+    void *idle;                        /* list of the NPCs in the capped pool */
     uint32_t idle_count;
     sw_lesson_cost cost;
 } sw_lesson;
