@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Size-class tables: the built-in ones, and tables made at run time.
  *
- * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name]. Making
- * one never calls malloc, because this library may itself be the process's malloc.
- * Of a table that was destroyed the page with its mark stays mapped (ds/handle.h).
- * Callers: every heap (look-up is inline in table.h), the public API.
- * The rules and their texts are those of python/spanwise_sizeclasses/rules.py, tested on both sides.
- * Design: docs/design/sizeclasses.md.
+ * Owns: a run-time table is one mapping [table_block | classes | small_map | large_map | name].
+ * Making one never calls malloc, because this library may itself be the process's malloc. When a
+ * table was destroyed, the page with its mark stays mapped (ds/handle.h). Callers: every heap
+ * (look-up is inline in table.h), the public API. The rules and their texts are those of
+ * python/spanwise_sizeclasses/rules.py, tested on both sides. Design: docs/design/sizeclasses.md.
  */
 #include "size/table.h"
 
@@ -27,8 +26,8 @@ enum {
     LARGE_SHIFT_MAX = 7,
 };
 
-/* A run-time table and what is needed to release it. `table` comes first, so that the sw_table * that
- * users have is the address of the block. */
+/* A run-time table and what is needed to release it. `table` comes first, so that the sw_table *
+ * that users have is the address of the block. */
 typedef struct table_block {
     sw_table table;
     uint64_t mark;      /* ds/handle.h */
@@ -53,8 +52,8 @@ const sw_table *sw_table_builtin(const char *name) {
     return NULL;
 }
 
-/* 0: in the preloaded malloc, where the default one is the only table, and the others' constants would be
- * resident for nothing. */
+/* 0 in the preloaded malloc: its only table is the default one, and the constants of the others
+ * would be resident for nothing. */
 #ifndef SW_OTHER_TABLES
 #define SW_OTHER_TABLES 1
 #endif
@@ -78,8 +77,8 @@ static sw_status table_status(const sw_table *table, const char *op) {
     return sw_handle_status(table, TABLE_MARK, SW_HANDLE_TABLE, op);
 }
 
-/* A heap is counted first and looks at the mark then; sw_table_destroy ends the mark first and looks at
- * the count then. So of two that do this at once at least one sees the other. */
+/* The heap is counted before the mark is looked at, and sw_table_destroy ends the mark before it
+ * looks at the count. So when both happen at once, at least one of them sees the other. */
 bool sw_table_acquire(const sw_table *table, const char *op) {
     if (is_builtin(table)) return true;
     if (!sw_table_check(table, op)) return false;
@@ -100,15 +99,15 @@ static uint32_t magic_of(uint32_t size) { return UINT32_MAX / size + 1; }
 
 /* Whether sw_slot_of is exact for every offset 0..span, from two offsets.
  *
- * Spans divide by 64 bits (span/span.h), which every class of a table allows; a class whose 32 bits
- * would not do holds magic 0.
+ * Spans divide by 64 bits (span/span.h), which is exact for every class of a table; a class for
+ * which 32 bits are not enough has magic 0.
  *
- * Let e = magic * size - 2^32, 0 <= e < size, and n = q * size + r. Then
- * slot_of(n) = q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q exactly when
- * n * e < 2^32. That only gets harder as n grows: if the last offset of the last slot passes, so do
- * those of all slots. slot_of never falls as n grows and slot_of(q * size) >= q, hence all offsets
- * of whole slots are right; n = span closes the tail. After Lemire, Kaser, Kurz, "Faster remainder
- * by direct computation" (2019); tests/unit/test_size.c compares with brute force. */
+ * Let e = magic * size - 2^32, 0 <= e < size, and n = q * size + r. Then slot_of(n) = q + floor((r
+ * + n * e / 2^32) / size), which for r = size - 1 is q exactly when n * e < 2^32. That only gets
+ * harder as n grows: if the last offset of the last slot passes, so do those of all slots. slot_of
+ * never falls as n grows and slot_of(q * size) >= q, hence all offsets of whole slots are right; n
+ * = span closes the tail. After Lemire, Kaser, Kurz, "Faster remainder by direct computation"
+ * (2019); tests/unit/test_size.c compares with brute force. */
 static bool division_is_exact(uint32_t size, uint64_t span) {
     uint32_t magic = magic_of(size);
     uint32_t slots = (uint32_t)(span / size);
@@ -221,8 +220,8 @@ static sw_status check_table(const char *name, uint32_t page_bytes, const sw_cla
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* log2 of the step of the large map: the largest, up to 128 B, at which every large class has an entry
- * of its own. */
+/* log2 of the step of the large map: the largest, up to 128 B, at which every large class has an
+ * entry of its own. */
 static uint32_t large_shift_of(const sw_class_spec *specs, uint32_t count) {
     uint32_t bits = 1u << LARGE_SHIFT_MAX;
     for (uint32_t i = 0; i < count; i++) {
@@ -248,8 +247,8 @@ static void hash_word(uint64_t *hash, uint32_t word) {
     }
 }
 
-/* FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32; in a table
- * of which some class has spans of several lengths each class's first_pages follow. */
+/* FNV-1a, 64 bits, over page_bytes and each class's size and pages as little-endian u32. If some
+ * class of the table has spans of several lengths, the first_pages of all classes follow. */
 static uint64_t hash_of(const sw_table *table) {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
     hash_word(&hash, 1u << table->page_shift);
@@ -360,7 +359,8 @@ uint32_t sw_table_class_of(const sw_table *table, size_t size) {
     return size <= table->max_size ? sw_size_class(table, size) : 0;
 }
 
-/* What round-up and tail waste of a span of so many pages when every request is the smallest. */
+/* The percentage of a span of so many pages that round-up and tail waste, when every request is the
+ * smallest one of the class. */
 static double waste_percent(const sw_table *table, uint32_t cls, uint32_t pages) {
     const sw_class *c = &table->classes[cls];
     uint32_t slots = sw_class_slots(c, pages, table->page_shift), span = pages << table->page_shift;

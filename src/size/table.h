@@ -4,8 +4,9 @@
  * Look-up, in units chosen so that both maps stay short (Go sizeclasses.go):
  *   size <= 1024:  cls = small_map[(size + 7) >> 3]
  *   above:         cls = large_map[(size - 1024 + (1 << large_shift) - 1) >> large_shift]
- * The slot at a byte offset, divided as Go does it. The result is exact for every offset from 0 to
- * span_bytes, which the generator proves, and sw_table_create; where it is not, magic is 0:
+ * The slot at a byte offset is found by a multiplication, as Go does it. The generator, and
+ * sw_table_create for tables made at run time, prove that it is exact for every offset from 0 to
+ * span_bytes; a class for which it is not has magic 0:
  *   slot = (offset * magic) >> 32,  magic = 0xFFFFFFFF / size + 1
  * Heaps divide by the 64-bit magic of a span instead, which is exact for every class of a table.
  */
@@ -58,8 +59,8 @@ extern const struct sw_table sw_table_c16_data;
 
 /* True when the table is built in or alive. False after misuse was reported. */
 bool sw_table_check(const sw_table *table, const char *op);
-/* A heap begins to use a table: one that was made at run time can not be destroyed until
- * sw_table_release. False after misuse was reported, when the table has ended or is none. */
+/* A heap begins to use a table. A table that was made at run time can then not be destroyed until
+ * sw_table_release. False after misuse was reported: the table has ended, or is none. */
 bool sw_table_acquire(const sw_table *table, const char *op);
 void sw_table_release(const sw_table *table);
 
@@ -85,14 +86,14 @@ static inline bool sw_table_grows(const sw_table *table) {
         if (table->classes[cls].first_pages != table->classes[cls].pages) return true;
     return false;
 }
-/* Whether spans of the class may have so many pages: those of the first, doubled any number of
- * times up to those of the longest. */
+/* Whether spans of the class may have so many pages: first_pages, doubled any number of times up to
+ * `pages`. */
 static inline bool sw_class_has_pages(const sw_class *cls, uint32_t pages) {
     uint32_t times = pages / cls->first_pages;
     return pages <= cls->pages && times * cls->first_pages == pages && sw_is_pow2(times);
 }
 
-/* Whole pages of a large request; 0 on overflow. */
+/* Whole pages of a large request; 0 if rounding up overflows. */
 static inline size_t sw_pages_of(const sw_table *table, size_t size) {
     size_t page = (size_t)1 << table->page_shift;
     return size > PTRDIFF_MAX - page ? 0 : (size + page - 1) >> table->page_shift;
