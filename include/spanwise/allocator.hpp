@@ -7,11 +7,11 @@
  *     spanwise::heap heap;
  *     std::vector<int, spanwise::heap_allocator<int>> w{spanwise::heap_allocator<int>(heap)};
  *
- * allocator is stateless, so all are equal, and has the inline paths of fast.h. Node containers allocate
- * one object of a constant size at a time: there the whole path is inline. heap_allocator has its heap's
- * address, and two are equal if their heaps are the same; the heap must outlive the containers. A free
- * tells the size, which must be the object's (else misuse SIZE_MISMATCH), as the standard asks. Both
- * throw std::bad_alloc when memory is exhausted.
+ * allocator is stateless, so all are equal, and has the inline paths of fast.h. Node containers
+ * allocate one object of a constant size at a time: there the whole path is inline. heap_allocator
+ * has its heap's address, and two are equal if their heaps are the same; the heap must outlive the
+ * containers. A free tells the size, which must be the object's (else misuse SIZE_MISMATCH), as the
+ * standard asks. Both throw std::bad_alloc when memory is exhausted.
  */
 #ifndef SPANWISE_ALLOCATOR_HPP
 #define SPANWISE_ALLOCATOR_HPP
@@ -55,7 +55,7 @@ template <typename T> class allocator {
 
     void deallocate(T *p, std::size_t count) noexcept {
         if (over_aligned) {
-            sw_fast_free(p); /* of a class that the alignment decided, too */
+            sw_fast_free(p); /* the alignment may have decided its class */
         } else if (count == 1) {
             sw_fast_free_sized(p, sizeof(T));
         } else {
@@ -87,8 +87,9 @@ constexpr bool operator!=(const allocator<T> &, const allocator<U> &) noexcept {
 /* A heap that ends with its scope. */
 class heap {
   public:
-    /* options may be nullptr: the defaults. Throws std::invalid_argument, with the message, for options
-     * that are refused, and std::bad_alloc when there is no memory or no room for one heap more. */
+    /* options may be nullptr: the defaults. Throws std::invalid_argument, with the message, for
+     * options that are refused, and std::bad_alloc when there is no memory or no room for one heap
+     * more. */
     explicit heap(const sw_heap_options *options = nullptr) : heap_(nullptr) {
         sw_status status = sw_heap_create(options, &heap_);
         if (status == SW_INVALID || status == SW_UNSUPPORTED)
@@ -128,7 +129,7 @@ template <typename T> class heap_allocator {
 
     void deallocate(T *p, std::size_t count) noexcept {
         if (over_aligned) {
-            sw_heap_free(heap_, p); /* of a class that the alignment decided, too */
+            sw_heap_free(heap_, p); /* the alignment may have decided its class */
         } else {
             sw_heap_free_sized(heap_, p, count * sizeof(T));
         }

@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-/* Both functions may be called by whichever thread calls the structure. `bytes` is never 0, `align` is
- * a power of two of at most 64. The table itself is copied by whoever takes it. */
+/* Whichever thread calls the structure may call both functions. `bytes` is never 0, `align` is a
+ * power of two of at most 64. Whoever takes the table copies it. */
 typedef struct sw_allocator {
     /* Zeroed memory, or NULL when there is none. */
     void *(*allocate)(void *context, size_t bytes, size_t align);
@@ -26,7 +26,8 @@ typedef struct sw_allocator {
 
 /* Whole pages, straight from the operating system. Never NULL. */
 SW_API const sw_allocator *sw_allocator_system(void);
-/* The C library's calloc and free; aligned_alloc where `align` asks for more than they give. Never NULL. */
+/* The C library's calloc and free; aligned_alloc where `align` asks for more than they give. Never
+ * NULL. */
 SW_API const sw_allocator *sw_allocator_libc(void);
 
 #ifdef __cplusplus

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where bytes behind a range lie, chosen at run time: allocators for sw_scalable_options.memory and every
- * other structure that takes a sw_allocator.
+/* Where bytes behind a range lie, chosen at run time: allocators for sw_scalable_options.memory and
+ * every other structure that takes a sw_allocator.
  *
  *   sw_scalable_options options;
  *   sw_scalable_options_init(&options);
  *   options.memory = sw_allocator_of(SW_BACKING_HUGE);
- *   options.first_bytes = options.child_bytes_max = options.limit_bytes = 64 << 20;   one block of 64 MiB
+ *   options.first_bytes = options.child_bytes_max = options.limit_bytes = 64 << 20;   one block
  *
  * The choices are those that the Go library GoMem makes by build tags (its type MemoryAllocator):
- * docs/design/buffers.md. All of them are of the process, every thread may use them, and a fork finds them
- * whole.
+ * docs/design/buffers.md. All of them belong to the process: every thread may use them, and the
+ * child of a fork finds them whole.
  */
 #ifndef SPANWISE_BACKING_H
 #define SPANWISE_BACKING_H
@@ -23,13 +23,16 @@ extern "C" {
 typedef enum sw_backing {
     SW_BACKING_SYSTEM = 0, /* whole pages of the system: sw_allocator_system() */
     SW_BACKING_LIBC,       /* the C library's: sw_allocator_libc() */
-    SW_BACKING_POOLS,      /* blocks up to 16 KiB are rounded up to 1, 4 or 16 KiB, and up to
-                              SW_BACKING_KEPT of each size stay for their next use; others are LIBC's */
-    SW_BACKING_BUDDY, /* blocks up to SW_BACKING_REGION_BYTES are cut by a buddy system from regions of
-                              that size, rounded up to a power of two; others, and those for which no
-                              region can be had, are SYSTEM's. One region without a block stays */
-    SW_BACKING_HUGE, /* SYSTEM's, but from 2 MiB on aligned to 2 MiB, rounded up, and with a
-                              request for huge pages, which the system may ignore */
+    /* Blocks up to 16 KiB are rounded up to 1, 4 or 16 KiB, and up to SW_BACKING_KEPT of each size
+     * stay for their next use; other blocks are LIBC's. */
+    SW_BACKING_POOLS,
+    /* Blocks up to SW_BACKING_REGION_BYTES are rounded up to a power of two and cut by a buddy
+     * system from regions of that size. Other blocks, and those for which no region can be had, are
+     * SYSTEM's. One region without a block stays. */
+    SW_BACKING_BUDDY,
+    /* SYSTEM's; but from 2 MiB on, blocks are rounded up and aligned to 2 MiB, with a request for
+     * huge pages, which the system may ignore. */
+    SW_BACKING_HUGE,
     SW_BACKING_COUNT
 } sw_backing;
 
@@ -42,10 +45,10 @@ SW_API const sw_allocator *sw_allocator_of(sw_backing backing);
 SW_API const char *sw_backing_name(sw_backing backing);
 
 typedef struct sw_backing_stats {
-    uint64_t kept_blocks;  /* of POOLS, that nobody has */
+    uint64_t kept_blocks;  /* blocks of POOLS that nobody has */
     uint64_t kept_bytes;   /* of these */
     uint64_t regions;      /* of BUDDY */
-    uint64_t idle_regions; /* of these, without a block */
+    uint64_t idle_regions; /* of these, regions without a block */
     uint64_t region_taken; /* bytes of regions that blocks have, rounded up */
 } sw_backing_stats;
 

@@ -47,7 +47,7 @@ typedef struct sw_span {
     struct sw_cache *owner;
     sw_word *words; /* &own where one is enough */
     __extension__ union {
-        sw_word own; /* all but its last eight bytes, which are: */
+        sw_word own; /* without its last eight bytes, where the fields behind `bits` lie */
         __extension__ struct {
             uint64_t bits[3];
             uint16_t span_class; /* class * 2 + noscan; 0 or 1: large object */
@@ -101,7 +101,7 @@ typedef struct sw_space_view {
     sw_span *spans;
 } sw_space_view;
 
-/* The last member of sw_cache is a C99 array, which clang++ tells of in spite of __extension__. */
+/* The last member of sw_cache is a C99 array, which clang++ warns of in spite of __extension__. */
 #if defined(__clang__) && defined(__cplusplus)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wc99-extensions"
@@ -115,10 +115,11 @@ typedef struct sw_space_view {
  * The fields that fast paths read lie 8 bytes behind a multiple of 16. The reason is how processors
  * treat a read that follows a store whose address is not known yet. They let the read go first, and
  * repeat it if the store turns out to have written there. Some of them compare only the offsets
- * within the pages, and little of the pages: so a store into another page can be mistaken for one
- * to the place that was read. After such a mistake the read waits for every store before it, and a
- * pair of malloc and free takes twice as long. Objects begin at multiples of 16, and programs write
- * their first words, so nothing that is read here lies at such an offset (docs/design/heap.md). */
+ * within the two pages, and few bits of the page numbers: so a store into another page can be
+ * mistaken for one to the place that was read. After such a mistake the read waits for every store
+ * before it, and a pair of malloc and free takes twice as long. Objects begin at multiples of 16,
+ * and programs write their first words, so nothing that is read here lies at such an offset
+ * (docs/design/heap.md). */
 struct sw_cache {
     sw_heap *heap;  /* NULL: the cache of threads that have none */
     uintptr_t base; /* base, frames, page_map, spans: its space's view */
@@ -135,8 +136,9 @@ struct sw_cache {
     uint64_t mark;                /* atomic: whether it is open */
     size_t plain_end;             /* smaller sizes need no more than their class */
     uint64_t unused_too;
-    /* The owner of the spans whose frees leave no hint: the cache itself, but for full spans, or,
-     * while every free leaves one, SW_NO_CACHE. Written by the cache's thread. */
+    /* What sw_span.owner is in the spans into which a free leaves no hint: the cache itself (a full
+     * span has a bit more there) or, while every free leaves a hint, SW_NO_CACHE. Written by the
+     * cache's thread. */
     struct sw_cache *unhinted_owner;
     __extension__ sw_cache_bin bins[];
 };

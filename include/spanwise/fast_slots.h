@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of the inline paths (fast.h) that is the same for every table of size classes: the thread's
- * cache, taking a slot of a class that is told, and frees. The library's own sources include it, so that
- * a library of another table differs in few objects. Programs include fast.h.
+/* The part of the inline paths (fast.h) that is the same for every table of size classes: the
+ * thread's cache, taking a slot of a class that is told, and frees. The library's own sources
+ * include it, so that a library of another table differs in few objects. Programs include fast.h.
  */
 #ifndef SPANWISE_FAST_SLOTS_H
 #define SPANWISE_FAST_SLOTS_H
@@ -129,7 +129,7 @@ SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr)
 }
 
 /* A free whose size is constant when compiled, of an object in the word that its class allocates
- * from: three numbers of the cache validate it. 0: nothing was done. */
+ * from. The bin's base, the slot size and the bits of the word validate it. 0: nothing was done. */
 SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
                                             uint32_t bytes) {
     sw_cache_bin *bin = &cache->bins[cls * 2 + 1];

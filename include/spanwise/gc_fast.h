@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inline allocation in a collected heap, for code that counts nanoseconds: a *maker* makes objects of one type in one
- * thread. What sw_gc_new finds out in each call (whether the collector lives and has the type, where the thread
- * allocates from) is found out when the maker begins.
+/* Inline allocation in a collected heap, for code that counts nanoseconds: a *maker* makes objects
+ * of one type in one thread. What sw_gc_new finds out in each call (whether the collector lives and
+ * has the type, where the thread allocates from) is found out when the maker begins.
  *
  *   sw_gc_maker nodes;
  *   sw_gc_maker_begin(gc, node_type, &nodes);
@@ -9,8 +9,8 @@
  *
  * Works in C11 and C++11 with gcc and clang.
  *
- * Binary compatibility: this code reads the records of fast_abi.h, and refers to a symbol whose name changes with them,
- * so that a library with other records fails at link or load.
+ * Binary compatibility: this code reads the records of fast_abi.h, and refers to a symbol whose
+ * name changes with them, so that a library with other records fails at link or load.
  */
 #ifndef SPANWISE_GC_FAST_H
 #define SPANWISE_GC_FAST_H
@@ -26,16 +26,16 @@ extern "C" {
 
 #define SW_GC_INLINE static inline __attribute__((always_inline))
 
-/* Memory of the program; the fields are the library's. What each call reads lies 8 bytes behind a multiple of 16, for the
- * reason that fast_abi.h tells. */
+/* Memory of the program; the fields are the library's. What each call reads lies 8 bytes behind a
+ * multiple of 16, for the reason that fast_abi.h tells. */
 typedef struct sw_gc_maker {
     sw_gc *gc;
     sw_cache_bin *bin;    /* where the thread takes such objects from */
-    uint64_t *fresh;      /* bytes asked for since the last cycle ended, if *due is a number */
-    const uint64_t *due;  /* *fresh, when a call has to work on a cycle, or to wait for one */
+    uint64_t *fresh;      /* bytes asked for since the last cycle ended, if *due < UINT64_MAX */
+    const uint64_t *due;  /* *fresh at which a call works on a cycle, or waits for one */
     size_t bytes;         /* of an object, as *fresh counts them */
-    uint32_t bin_type;    /* of the bin, where such an object may be taken */
-    uint32_t clear_bytes; /* of its slot; 0: it has no pointers */
+    uint32_t bin_type;    /* the bin's type at which an object may be taken here */
+    uint32_t clear_bytes; /* bytes of its slot; 0: it has no pointers */
     uint32_t type;
     const uint32_t *phase; /* sw_gc_phase */
 } __attribute__((aligned(16))) sw_gc_maker;
@@ -43,12 +43,14 @@ typedef struct sw_gc_maker {
 SW_API extern const uint32_t sw_gc_abi_1;
 __attribute__((used)) static const uint32_t *const sw_gc_abi_needed = &sw_gc_abi_1;
 
-/* Begins a maker. It belongs to the calling thread: no other one calls sw_gc_make with it, nor anyone after the end of the thread or
- * of the collector. It needs no end, and may be copied. In the child of a fork it goes on if its thread does. Errors:
- * SW_INVALID: no such type, or maker is NULL; SW_NOMEM: the thread can have no cache of the heap. */
+/* Begins a maker. It belongs to the calling thread: no other one calls sw_gc_make with it, nor
+ * anyone after the end of the thread or of the collector. It needs no end, and may be copied. In
+ * the child of a fork it goes on if its thread does. Errors: SW_INVALID: no such type, or maker is
+ * NULL; SW_NOMEM: the thread can have no cache of the heap. */
 SW_API sw_status sw_gc_maker_begin(sw_gc *gc, uint32_t type, sw_gc_maker *maker);
 
-/* Writes a pointer into an object of the heap, as sw_gc_write does, by any maker of the collector that the thread has. */
+/* Writes a pointer into an object of the heap, as sw_gc_write does, by any maker of the collector
+ * that the thread has. */
 SW_GC_INLINE void sw_gc_fast_write(const sw_gc_maker *maker, void *at, void *value) {
     if (__builtin_expect(__atomic_load_n(maker->phase, __ATOMIC_RELAXED) == SW_GC_MARKING, 0))
         sw_gc_write(maker->gc, at, value);
@@ -56,10 +58,10 @@ SW_GC_INLINE void sw_gc_fast_write(const sw_gc_maker *maker, void *at, void *val
         *(void **)at = value;
 }
 
-/* Clears what a slot had before. */
+/* Clears the bytes of a slot, which a former object may have written. */
 SW_GC_INLINE void sw_gc_maker_clear(char *p, uint32_t bytes) {
     char *end = p + bytes;
-    if (__builtin_expect(bytes - 16 > 112, 0)) { /* below 16, too */
+    if (__builtin_expect(bytes - 16 > 112, 0)) { /* this is true below 16, too */
         memset(p, 0, bytes);
         return;
     }
@@ -75,8 +77,8 @@ SW_GC_INLINE void sw_gc_maker_clear(char *p, uint32_t bytes) {
     memset(end - 48, 0, 16);
 }
 
-/* Takes the slot that `bit`, one of the bin's free ones, stands for; it lies `at` bytes behind the word's first. What the bin notes is
- * the slot behind it. */
+/* Takes a slot of the bin's word. bits: the word's free slots; bit: the one that is taken, which
+ * lies `at` bytes behind the word's first slot. The bin then notes the slot behind it. */
 SW_GC_INLINE char *sw_gc_bin_take(sw_cache_bin *bin, uint64_t bits, uint64_t bit, uint64_t at) {
     __atomic_store_n(&bin->word->free, bits ^ bit, __ATOMIC_RELAXED);
     bin->unused = bit << 1;
@@ -84,8 +86,9 @@ SW_GC_INLINE char *sw_gc_bin_take(sw_cache_bin *bin, uint64_t bits, uint64_t bit
     return (char *)(bin->base + at);
 }
 
-/* Takes the slot behind the one that was taken last, if it is free, else the lowest free one, which is the same; bits: the
- * word's free ones, not 0. So the address of an object does not wait for the word, nor do the reads behind the stores that clear it. */
+/* Takes the lowest free slot of the word; bits: the free ones, not 0. Mostly that is the slot
+ * behind the one that was taken last, which the bin has noted. Then the address of an object does
+ * not wait for the word, and neither do the reads that follow the stores which clear the object. */
 SW_GC_INLINE char *sw_gc_bin_pop(sw_cache_bin *bin, uint64_t bits) {
     if (__builtin_expect((bits & bin->unused) != 0, 1))
         return sw_gc_bin_take(bin, bits, bin->unused, bin->unused_too);
@@ -93,8 +96,8 @@ SW_GC_INLINE char *sw_gc_bin_pop(sw_cache_bin *bin, uint64_t bits) {
     return sw_gc_bin_take(bin, bits, bits & (~bits + 1), at);
 }
 
-/* One object of the maker's type, as sw_gc_new makes it: the same object, and the same work on a cycle before. NULL
- * where sw_gc_new returns NULL. */
+/* One object of the maker's type, as sw_gc_new makes it: the same object, and the same work on a
+ * cycle before. NULL where sw_gc_new returns NULL. */
 SW_GC_INLINE void *sw_gc_make(const sw_gc_maker *maker) {
     sw_cache_bin *bin = maker->bin;
     uint32_t clear_bytes = maker->clear_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_op: one event of a program's allocations. Recordings, workloads, simulator, replayer and numpy all
- * exchange this record (a structured array with these field names has the same layout).
+/* sw_op: one event of a program's allocations. Recordings, workloads, simulator, replayer and numpy
+ * all exchange this record (a structured array with these field names has the same layout).
  */
 #ifndef SPANWISE_OPS_H
 #define SPANWISE_OPS_H
@@ -15,8 +15,8 @@ typedef enum sw_op_kind {
     SW_OP_ALLOC = 0,   /* `object` comes to life with `size` bytes */
     SW_OP_FREE = 1,    /* `object` dies; size is 0 */
     SW_OP_REALLOC = 2, /* `object` stays itself and has `size` bytes from now on */
-    /* `thread`, which made an operation before, ends: its cache closes, as at a thread's exit. A later
-     * operation of the same thread opens a new cache. All other fields but the time are 0. */
+    /* `thread`, which made an operation before, ends: its cache closes, as at a thread's exit. A
+     * later operation of the same thread opens a new cache. All other fields but the time are 0. */
     SW_OP_THREAD_END = 3,
     SW_OP_KIND_COUNT
 } sw_op_kind;

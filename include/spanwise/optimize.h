@@ -50,9 +50,11 @@ SW_API void sw_profile_destroy(sw_profile *profile); /* NULL is ignored */
 /* Adds operations, in order. Impossible ones (a free of what is not live) are ignored.
  * Errors: SW_NOMEM; SW_STATE after sw_profile_end. */
 SW_API sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count);
-/* Adds all operations that a reader has not read yet. Errors: those of sw_profile_add and of sw_trace_next. */
+/* Adds all operations that a reader has not read yet. Errors: those of sw_profile_add and of
+ * sw_trace_next. */
 SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
-/* Ends the profile: what is still live dies at `time_ns`, or at the last operation if that is later. */
+/* Ends the profile: what is still live dies at `time_ns`, or at the last operation if that is
+ * later. */
 SW_API void sw_profile_end(sw_profile *profile, uint64_t time_ns);
 /* SW_PROFILE_SIZES weights, by requested bytes; they live as long as the profile. NULL: no such
  * kind, or the profile has not ended. */
@@ -80,7 +82,7 @@ typedef struct sw_optimize_options {
 typedef struct sw_optimize_result {
     double cost;      /* what was minimised: slots + tails + charges */
     double slots;     /* slot bytes of all requests */
-    double tails;     /* their part of the ends of spans */
+    double tails;     /* their share of the ends of spans */
     double charges;   /* span_charge * bytes of one span of each class */
     double requested; /* of the requests that classes serve */
 } sw_optimize_result;
@@ -92,9 +94,10 @@ SW_API void sw_optimize_options_init(sw_optimize_options *options);
  * weight at all up to max_bytes, a largest class that no allowed span holds), SW_NOMEM. */
 SW_API sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
                                      sw_optimizer **out);
-/* The same under a bound: a class may waste at most `waste_percent` of its slot on the smallest request that
- * it serves, be such a request seen or not, unless the class below is one step of the alignment away.
- * 0 or 100: no bound. Errors: also SW_INVALID for more than 100, and where options.classes are too few. */
+/* The same under a bound: a class may waste at most `waste_percent` of its slot on the smallest
+ * request that it serves, whether such a request was seen or not, unless the class below is one
+ * step of the alignment away. 0 or 100: no bound. Errors: also SW_INVALID for more than 100, and
+ * where options.classes are too few. */
 SW_API sw_status sw_optimizer_create_bounded(const sw_optimize_options *options,
                                              uint32_t waste_percent, const double *weights,
                                              sw_optimizer **out);

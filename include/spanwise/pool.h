@@ -8,13 +8,13 @@
  *   struct connection *c = sw_pool_get(pool);
  *   sw_pool_put(pool, c, sizeof *c);
  *
- * Idle items lie in an array of the pool, so nothing is written into them but zeroes, where those are
- * asked for. Items are objects of a heap: one that is not put back is freed there, with sw_heap_free.
- * With the option `aged` an item that was not used between two calls of sw_pool_age is freed, as the
- * Go runtime's sync.Pool drops what two collections have found idle.
+ * Idle items lie in an array of the pool, so nothing is written into them but zeroes, where those
+ * are asked for. Items are objects of a heap: one that is not put back is freed there, with
+ * sw_heap_free. With the option `aged` an item that was not used between two calls of sw_pool_age
+ * is freed, as the Go runtime's sync.Pool drops what two collections have found idle.
  *
- * Thread rule: one thread at a time; with the option `locked` every thread may call. While others call, figures
- * may count a call that is under way, or not.
+ * Thread rule: one thread at a time; with the option `locked` every thread may call. While others
+ * call, figures may count a call that is under way, or not.
  */
 #ifndef SPANWISE_POOL_H
 #define SPANWISE_POOL_H
@@ -54,48 +54,55 @@ typedef struct sw_pool_options {
 /* LIFO, items of 64 bytes, capacity 1024, default heap, neither cleared, locked nor aged. */
 SW_API void sw_pool_options_init(sw_pool_options *options);
 
-/* An empty pool. Errors: SW_INVALID for options outside their limits, SW_UNSUPPORTED (aged and FIFO), SW_NOMEM. */
+/* An empty pool. Errors: SW_INVALID for options outside their limits, SW_UNSUPPORTED (aged and
+ * FIFO), SW_NOMEM. */
 SW_API sw_status sw_pool_create(const sw_pool_options *options, sw_pool **out);
 /* Frees the idle items and the pool. NULL is ignored. */
 SW_API void sw_pool_destroy(sw_pool *pool);
 
-/* --- features: each is asked for right after sw_pool_create, before another thread knows the pool -- */
+/* --- features: asked for right after sw_pool_create, before another thread knows the pool --- */
 
-/* Makes a new item ready: 1, or 0 if it cannot; then the item is freed, and sw_pool_get returns NULL
- * with the errno that the constructor has left (ECANCELED if it set none). No lock is held meanwhile. */
+/* Makes a new item ready: 1, or 0 if it cannot; then the item is freed, and sw_pool_get returns
+ * NULL with the errno that the constructor has left (ECANCELED if it set none). No lock is held
+ * meanwhile. */
 typedef int sw_pool_construct_fn(void *item, void *context);
-/* Calls construct(item, context) for each new item, and for none that is used again, as New of Go's sync.Pool.
- * NULL: nothing is called. Errors: SW_UNSUPPORTED, the pool clears its items; SW_STATE, it was used before. */
+/* Calls construct(item, context) for each new item, and for none that is used again, as New of Go's
+ * sync.Pool. NULL: nothing is called. Errors: SW_UNSUPPORTED, the pool clears its items; SW_STATE,
+ * it was used before. */
 SW_API sw_status sw_pool_set_constructor(sw_pool *pool, sw_pool_construct_fn *construct,
                                          void *context);
 
-/* Finds items that are put although they are idle: misuse DOUBLE_PUT. An item that is no object of the heap any
- * more is the misuse that the heap names. Costs a hash table of 16 to 32 bytes for each item of the capacity, and a
- * look into it for each call. Errors: SW_UNSUPPORTED, the pool has primaries; SW_STATE, it was used before; SW_NOMEM. */
+/* Finds items that are put although they are idle: misuse DOUBLE_PUT. If an item is no object of
+ * the heap any more, the heap reports what misuse that is. Costs a hash table of 16 to 32 bytes for
+ * each item of the capacity, and a look into it for each call.
+ * Errors: SW_UNSUPPORTED, the pool has primaries; SW_STATE, it was used before; SW_NOMEM. */
 SW_API sw_status sw_pool_watch_puts(sw_pool *pool);
 
-/* Gives each thread a place of its own for one idle item, its primary, which it uses without the lock, as the
- * private item of Go's sync.Pool. There are 64, found by a hash of the thread; their items are beside the capacity,
- * and age with the others. Before a new item is made those of other threads are taken.
- * Errors: SW_UNSUPPORTED unless the pool is locked, LIFO and not watched; SW_STATE, it was used before; SW_NOMEM. */
+/* Gives each thread a place of its own for one idle item, its primary, which it uses without the
+ * lock, as the private item of Go's sync.Pool. There are 64, found by a hash of the thread; their
+ * items are beside the capacity, and age with the others. A new item is made only when no thread's
+ * primary has one.
+ * Errors: SW_UNSUPPORTED unless the pool is locked, LIFO and not watched; SW_STATE, it was used
+ * before; SW_NOMEM. */
 SW_API sw_status sw_pool_add_primaries(sw_pool *pool);
 
 /* --- items ------------------------------------------------------------------------------------ */
 
 /* An idle item, else a new one. NULL: no memory (errno ENOMEM), or the constructor has refused. */
 SW_API void *sw_pool_get(sw_pool *pool);
-/* Takes an item that sw_pool_get gave. bytes: what the caller takes its size to be; SW_INVALID, and the item
- * stays the caller's, if that is not the pool's. NULL is SW_INVALID. That an item is put twice is found
- * by sw_pool_watch_puts only. */
+/* Takes an item that sw_pool_get gave. bytes: the size that the caller takes it to have; if that is
+ * not the pool's, the call returns SW_INVALID and the item stays the caller's. NULL is SW_INVALID.
+ * Only sw_pool_watch_puts finds an item that is put twice. */
 SW_API sw_status sw_pool_put(sw_pool *pool, void *item, size_t bytes);
 
-/* Frees the items that have been idle since the last call, and begins a new generation: what is idle now
- * is freed by the next call, unless it is used before. Errors: SW_UNSUPPORTED, the pool is not aged. */
-SW_API sw_status sw_pool_age(sw_pool *pool);
-/* From now on the pool ages by itself once for each cycle of the collector that begins, in the first call of sw_pool_get,
- * _put or _get_stats after that, as Go's sync.Pool does at each collection. Call it before another thread knows
- * the pool. The end of the collector leaves the pool to sw_pool_age, as does gc NULL. Errors: SW_UNSUPPORTED, the pool is
+/* Frees the items that have been idle since the last call, and begins a new generation: what is
+ * idle now is freed by the next call, unless it is used before. Errors: SW_UNSUPPORTED, the pool is
  * not aged. */
+SW_API sw_status sw_pool_age(sw_pool *pool);
+/* From now on the pool ages by itself once for each cycle of the collector that begins, in the
+ * first call of sw_pool_get, _put or _get_stats after that, as Go's sync.Pool does at each
+ * collection. Call it before another thread knows the pool. After the end of the collector, or with
+ * gc NULL, only sw_pool_age ages the pool. Errors: SW_UNSUPPORTED, the pool is not aged. */
 SW_API sw_status sw_pool_age_with(sw_pool *pool, sw_gc *gc);
 
 typedef struct sw_pool_stats {
@@ -115,18 +122,18 @@ SW_API sw_status sw_pool_get_stats(sw_pool *pool, sw_pool_stats *out);
 typedef struct sw_pool_front {
     uint64_t mark;
     void *newest; /* the item that was put last and is taken next; NULL: the library is asked */
-    uint64_t
-        plain_bytes; /* bytes of an item; 0: the pool is FIFO, locked, aged, or clears its items */
+    /* Bytes of an item; 0: the pool is FIFO, locked, aged or watched, or clears its items. */
+    uint64_t plain_bytes;
     uint64_t puts;
 } sw_pool_front;
 
-/* A library whose pools begin in another way lacks this symbol, so that code which was compiled with
- * this header fails to link or to load. */
+/* A library whose pools begin in another way lacks this symbol, so that code which was compiled
+ * with this header fails to link or to load. */
 SW_API extern const uint32_t sw_pool_abi_1;
 __attribute__((used)) static const uint32_t *const sw_pool_abi_needed = &sw_pool_abi_1;
 
-/* As sw_pool_get and sw_pool_put, for a pool that lives: of a plain one the item that was put last is kept
- * and taken by a few instructions in line. */
+/* As sw_pool_get and sw_pool_put, for a pool that lives. In a plain pool a few instructions in line
+ * keep and take the item that was put last. */
 static inline __attribute__((always_inline)) void *sw_pool_fast_get(sw_pool *pool) {
     sw_pool_front *front = (sw_pool_front *)(void *)pool;
     void *item = front->newest;

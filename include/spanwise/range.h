@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators: which parts of [0, size) are taken. They hand out numbers and own no memory that the
- * numbers stand for; a caller makes them offsets of a buffer, of a file, of a device's memory.
+/* Range allocators: which parts of [0, size) are taken. They hand out numbers and own no memory
+ * that the numbers stand for; a caller makes them offsets of a buffer, of a file, of a device's
+ * memory.
  *
  *   sw_range *range;
  *   sw_range_create(1 << 20, NULL, &range);           all of [0, 1 << 20) is free
@@ -8,8 +9,9 @@
  *   sw_range_free(range, at + 100, 200);              a part of it, in whatever order
  *   sw_range_destroy(range);
  *
- * Four back ends are chosen at run time (enum sw_range_backend). Their structures, costs and sources:
- * docs/design/range.md. No call allocates memory once the number of holes has been reached before.
+ * Four back ends are chosen at run time (enum sw_range_backend). Their structures, costs and
+ * sources: docs/design/range.md. A call allocates memory only when there are more holes than ever
+ * before.
  *
  * Errors leave the state as it was. sw_last_error() has the offending values.
  *   SW_INVALID  size 0, a part outside [0, size), a free of a buddy block with another size
@@ -17,8 +19,8 @@
  *   SW_OWNER    a call by a thread that does not own the range
  *   SW_NOMEM    no hole is large enough; or no memory for the allocator's own data
  *
- * Thread rule: a range belongs to the thread that made it, or last called sw_range_adopt; calls of other
- * threads fail with SW_OWNER. With the option `locked` every thread may call.
+ * Thread rule: a range belongs to the thread that made it, or last called sw_range_adopt; calls of
+ * other threads fail with SW_OWNER. With the option `locked` every thread may call.
  */
 #ifndef SPANWISE_RANGE_H
 #define SPANWISE_RANGE_H
@@ -82,15 +84,17 @@ SW_API void sw_range_destroy(sw_range *range); /* NULL is ignored */
 SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
 /* Where sw_range_alloc would take `size` now. SW_RANGE_NONE without an error: nothing fits. */
 SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
-/* Frees [offset, offset + size), all of which is taken: what one request got, a part of that, or what
- * several neighbouring requests got. A buddy frees what one request got, with the size of the request. */
+/* Frees [offset, offset + size), all of which is taken: what one request got, a part of that, or
+ * what several neighbouring requests got. A buddy frees what one request got, with the size of the
+ * request. */
 SW_API sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size);
 /* Frees everything. */
 SW_API sw_status sw_range_reset(sw_range *range);
 
 /* What is free, in sum. O(1). 0 after misuse. */
 SW_API uint64_t sw_range_free_size(sw_range *range);
-/* The largest size for which sw_range_find finds something; 0: the range is full. O(1) for trees. */
+/* The largest size for which sw_range_find finds something; 0: the range is full. O(1) for
+ * trees. */
 SW_API uint64_t sw_range_largest_hole(sw_range *range);
 
 /* [start, start + size) is free, and what lies beside it is not. (Of a buddy: one free block.) */
@@ -122,9 +126,9 @@ SW_API sw_status sw_range_get_stats(sw_range *range, sw_range_stats *out);
  * happens to a locked range. */
 SW_API sw_status sw_range_adopt(sw_range *range);
 
-/* Compares the structure with itself: order and distance of the holes, their sum, the shape of trees.
- * Time in proportion to the holes (of a buddy: the units). SW_FORMAT: a rule does not hold; the last
- * error has its text. */
+/* Compares the structure with itself: order and distance of the holes, their sum, the shape of
+ * trees. Time in proportion to the holes (of a buddy: the units). SW_FORMAT: a rule does not hold;
+ * the last error has its text. */
 SW_API sw_status sw_range_verify(sw_range *range);
 
 /* Name of a back end ("wide", "single", "two", "buddy"), or NULL. */
@@ -139,19 +143,21 @@ typedef struct sw_range_front {
     sw_range_hole only; /* the one hole; size 0: there are several, or none */
 } sw_range_front;
 
-/* A library whose ranges begin in another way lacks this symbol, so that code which was compiled with
- * this header fails to link or to load. */
+/* A library whose ranges begin in another way lacks this symbol, so that code which was compiled
+ * with this header fails to link or to load. */
 SW_API extern const uint32_t sw_range_abi_1;
 __attribute__((used)) static const uint32_t *const sw_range_abi_needed = &sw_range_abi_1;
 
-/* Threads are numbered when they first make or adopt a range; no number is given twice. 0: none yet. */
-#ifdef __cplusplus /* its `thread_local` would ask at each use whether a constructor must run first */
+/* Threads are numbered when they first make or adopt a range; no number is given twice. 0: none
+ * yet. */
+#ifdef __cplusplus /* its `thread_local` would ask at each use if a constructor must run */
 extern SW_API __thread __attribute__((tls_model("initial-exec"))) uint64_t sw_range_thread;
 #else
 extern SW_API _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t sw_range_thread;
 #endif
 
-/* As sw_range_find, for a range that lives: of the owner's range with one hole, a few loads in line. */
+/* As sw_range_find, for a range that lives. For the owner of a range with one hole it is a few
+ * loads in line. */
 static inline __attribute__((always_inline)) uint64_t sw_range_fast_find(sw_range *range,
                                                                          uint64_t size) {
     const sw_range_front *front = (const sw_range_front *)(const void *)range;
@@ -162,7 +168,7 @@ static inline __attribute__((always_inline)) uint64_t sw_range_fast_find(sw_rang
     return front->only.start;
 }
 
-/* --- a scope: taken where it begins, freed where it ends -------------------------------------------
+/* --- a scope: taken where it begins, freed where it ends ----------------------------------------
  *
  *   SW_RANGE_SCOPE(scratch, range, 4096);
  *   if (scratch.offset == SW_RANGE_NONE) return;      nothing is freed then

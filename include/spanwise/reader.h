@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads bytes in several buffers, or in one, as one sequence. Nothing is copied but what a call writes to
- * its out parameters.
+/* Reads bytes in several buffers, or in one, as one sequence. Nothing is copied but what a call
+ * writes to its out parameters.
  *
  *   sw_reader reader = sw_reader_of(&memory);
  *   uint64_t length;
@@ -8,14 +8,17 @@
  *   sw_buffer piece;
  *   while (sw_reader_next(&reader, length, &piece)) { ...; length -= piece.size; }
  *
- * How much there is to read is fixed when the reader is made: what is added to the memory later is not
- * read. A call that fails consumes nothing. The usual case, a value inside one buffer, is inline.
- * The operations are those of the Go library GoMem (its type MemoryReader): docs/design/buffers.md.
+ * How much there is to read is fixed when the reader is made: what is added to the memory later is
+ * not read. A call that fails consumes nothing. The usual case, a value inside one buffer, is
+ * inline. The operations are those of the Go library GoMem (its type MemoryReader):
+ * docs/design/buffers.md.
  *
- * Statuses: SW_SHORT, fewer bytes are left than the call needs; SW_STATE, the memory was changed since the
- * reader was made (other than by additions at its end), found when a read leaves a buffer.
+ * Statuses: SW_SHORT, fewer bytes are left than the call needs; SW_STATE, the memory was changed
+ * since the reader was made (other than by additions at its end), found when a read leaves a
+ * buffer.
  *
- * Thread rule: a reader belongs to one thread at a time; several readers of one memory may read at once.
+ * Thread rule: a reader belongs to one thread at a time; several readers of one memory may read at
+ * once.
  */
 #ifndef SPANWISE_READER_H
 #define SPANWISE_READER_H
@@ -36,7 +39,7 @@ enum {
 /* Fields are read through the functions below. A reader may be copied: both go on from there. */
 typedef struct sw_reader {
     const uint8_t *at;       /* the next byte */
-    const uint8_t *end;      /* of the current buffer;  at <= end, NULL only with it */
+    const uint8_t *end;      /* of the current buffer; at <= end; both are NULL, or neither */
     uint64_t later;          /* bytes behind the current buffer */
     uint64_t size;           /* bytes when it was made;  end - at + later <= size */
     size_t index;            /* of the current buffer */
@@ -44,7 +47,7 @@ typedef struct sw_reader {
     const sw_memory *memory; /* NULL: it reads one buffer, `size` bytes that end at `end` */
 } sw_reader;
 
-/* --- life and place ----------------------------------------------------------------------------- */
+/* --- life and place --------------------------------------------------------------------------- */
 
 /* Reads one buffer. */
 static inline sw_reader sw_reader_of_bytes(const void *bytes, size_t size) {
@@ -79,16 +82,16 @@ static inline uint64_t sw_reader_offset(const sw_reader *reader) {
     return reader->size - sw_reader_length(reader);
 }
 
-/* What a step across buffers gives back. It is passed by value, as the reader is, so that a compiler may
- * keep the reader of a loop in registers. */
+/* What a step across buffers gives back. It is passed by value, as the reader is, so that a
+ * compiler may keep the reader of a loop in registers. */
 typedef struct sw_reader_step {
     sw_reader reader;
     uint64_t value;
     sw_status status;
 } sw_reader_step;
 
-/* The parts of the calls below that leave a buffer, or fail. The first goes to a byte that can be read, if
- * one is left behind those `size`. */
+/* The parts of the calls below that leave a buffer, or fail. sw_reader_skip_slow also moves on to
+ * the next byte that can be read, if one is left behind the `size` bytes that it skips. */
 SW_API sw_reader_step sw_reader_skip_slow(sw_reader reader, uint64_t size, const char *op);
 SW_API sw_reader_step sw_reader_be_slow(sw_reader reader, uint32_t size);
 SW_API sw_reader_step sw_reader_leb_slow(sw_reader reader);
@@ -99,9 +102,9 @@ SW_API sw_reader_step sw_reader_leb_slow(sw_reader reader);
 #define SW_READER_BE_(bits, number) __builtin_bswap##bits(number)
 #endif
 
-/* --- numbers ------------------------------------------------------------------------------------ */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
-/* Goes to the next buffer from the end of one, if it has bytes. */
+/* Goes from the end of a buffer to the next one, if that has bytes. False: it stays where it is. */
 static inline bool sw_reader_has_entered_next(sw_reader *reader) {
     if (reader->later == 0 || reader->memory->revision != reader->revision) return false;
     const sw_buffer *next = &reader->memory->buffers[reader->index + 1];
@@ -166,17 +169,19 @@ static inline sw_status sw_reader_read_be(sw_reader *reader, uint32_t size, uint
     return step.status;
 }
 
-/* An unsigned LEB128 number (DWARF 5, 7.6) of at most 64 bits: seven bits a byte, the least significant first;
- * the top bit says that another byte follows. Padding by bytes 0x80 is read, as formats demand it that
- * reserve room (AV1, WebAssembly). *used: its bytes, 1 to 10; NULL: not wanted.
- * Errors: SW_FORMAT (over-long: the tenth byte says that another follows), SW_LIMIT (overflow: the number
- * has more than 64 bits), SW_SHORT, SW_STATE; *out and *used are unchanged then. */
+/* An unsigned LEB128 number (DWARF 5, 7.6) of at most 64 bits: seven bits a byte, the least
+ * significant first; the top bit says that another byte follows. Padding by bytes 0x80 is read, as
+ * formats demand it that reserve room (AV1, WebAssembly). *used: its bytes, 1 to 10; NULL: not
+ * wanted.
+ * Errors: SW_FORMAT (over-long: the tenth byte says that another follows), SW_LIMIT (overflow: the
+ * number has more than 64 bits), SW_SHORT, SW_STATE; *out and *used are unchanged then. */
 static inline sw_status sw_reader_read_leb128(sw_reader *reader, uint64_t *out, uint32_t *used) {
     if (__builtin_expect(reader->at == reader->end, 0)) (void)sw_reader_has_entered_next(reader);
     const uint8_t *at = reader->at;
     uint64_t value = 0;
     if (__builtin_expect(sw_reader_here(reader) >= 3, 1)) {
-        /* The end is looked for once; what follows takes the bit away that says that it follows. */
+        /* One comparison tells that three bytes can be read. Each byte after the first takes away
+         * the bit of the byte before that announced it. */
         uint32_t size = 1;
         value = at[0];
         if (value >= 0x80) {
@@ -196,7 +201,7 @@ static inline sw_status sw_reader_read_leb128(sw_reader *reader, uint64_t *out, 
         value = 0;
     }
     for (uint32_t shift = 0; at != reader->end && shift < 63;
-         shift += 7) { /* of the tenth byte: slow */
+         shift += 7) { /* the slow path reads a tenth byte */
         uint8_t byte = *at++;
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (byte >= 0x80) continue;
@@ -213,10 +218,10 @@ static inline sw_status sw_reader_read_leb128(sw_reader *reader, uint64_t *out, 
     return SW_OK;
 }
 
-/* --- bytes -------------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
-/* Copies up to `size` bytes to `out`. Returns how many; 0: none are left, or the memory was changed (then
- * the last error is SW_STATE). */
+/* Copies up to `size` bytes to `out`. Returns how many; 0: none are left, or the memory was changed
+ * (then the last error is SW_STATE). */
 SW_API size_t sw_reader_read(sw_reader *reader, void *out, size_t size);
 /* Copies `size` bytes to `out`. Errors: SW_SHORT, SW_STATE; nothing is copied then. */
 SW_API sw_status sw_reader_read_bytes(sw_reader *reader, void *out, size_t size);
@@ -238,13 +243,14 @@ static inline sw_status sw_reader_move_to_end(sw_reader *reader) {
     return sw_reader_skip(reader, sw_reader_length(reader));
 }
 
-/* What is left of the first buffer that has bytes left, without consuming it; size 0: nothing is left, or
- * the memory was changed (then the last error is SW_STATE). */
+/* What is left of the first buffer that has bytes left, without consuming it; size 0: nothing is
+ * left, or the memory was changed (then the last error is SW_STATE). */
 SW_API sw_buffer sw_reader_current(const sw_reader *reader);
 
-/* Hands out the next bytes that lie in one buffer, at most `limit` of them, without a copy, and consumes
- * them. False: limit is 0, nothing is left, or the memory was changed (SW_STATE, as above). A loop with
- * SIZE_MAX goes through all that is left, one with n less what was handed out through the next n. */
+/* Hands out the next bytes that lie in one buffer, at most `limit` of them, without a copy, and
+ * consumes them. False: limit is 0, nothing is left, or the memory was changed (SW_STATE, as
+ * above). A loop with SIZE_MAX goes through all that is left, one with n less what was handed out
+ * through the next n. */
 static inline bool sw_reader_next(sw_reader *reader, uint64_t limit, sw_buffer *out) {
     if (limit == 0) return false;
     if (__builtin_expect(reader->at == reader->end, 0) && !sw_reader_has_entered_next(reader)) {
@@ -259,17 +265,18 @@ static inline bool sw_reader_next(sw_reader *reader, uint64_t limit, sw_buffer *
     return true;
 }
 
-/* Takes what this reader has consumed out of the memory, which is the one it reads: the next byte to be
- * read becomes the first of the memory. `each` is given the parts that go, buffer by buffer; NULL: they
- * are forgotten. Other readers of the memory are out of date.
+/* Takes what this reader has consumed out of the memory, which is the one it reads: the next byte
+ * to be read becomes the first of the memory. `each` is given the parts that go, buffer by buffer;
+ * NULL: they are forgotten. Other readers of the memory are out of date.
  * Errors: SW_INVALID (another memory, or a reader of one buffer), SW_STATE. */
 SW_API sw_status sw_reader_clip_front(sw_reader *reader, sw_memory *memory,
                                       void (*each)(void *context, sw_buffer part), void *context);
 
-/* Writes up to `limit` of the bytes that are left to a file descriptor, by writev, 64 buffers at a time,
- * and consumes what was written: *written bytes, also when it fails. Interrupted calls are made again.
- * Errors: SW_IO, SW_STATE (it would block; or the memory was changed), SW_UNSUPPORTED (a build without
- * system calls). */
+/* Writes up to `limit` of the bytes that are left to a file descriptor, by writev, 64 buffers at a
+ * time, and consumes what was written: *written bytes, also when it fails. Interrupted calls are
+ * made again.
+ * Errors: SW_IO, SW_STATE (it would block; or the memory was changed), SW_UNSUPPORTED (a build
+ * without system calls). */
 SW_API sw_status sw_reader_write_to(sw_reader *reader, int descriptor, uint64_t limit,
                                     uint64_t *written);
 

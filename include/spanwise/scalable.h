@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scalable allocator: bytes from a few large blocks, its children, of which each has a range allocator.
- * When nothing fits it takes another child, twice as large as the last one, up to a cap; a request above
- * the cap gets a child of its own. Any part of what was taken can be freed, in any order.
+/* A scalable allocator: bytes from a few large blocks, its children, of which each has a range
+ * allocator. When nothing fits it takes another child, twice as large as the last one, up to a cap;
+ * a request above the cap gets a child of its own. Any part of what was taken can be freed, in any
+ * order.
  *
  *   sw_scalable *bytes;
  *   sw_scalable_create(NULL, &bytes);
@@ -9,8 +10,8 @@
  *   sw_scalable_shrink(bytes, packet, 1500, received);
  *   sw_scalable_free(bytes, packet, received);
  *
- * The operations are those of the Go library GoMem (its type ScalableMemoryAllocator), with every result
- * defined: docs/design/buffers.md. Bytes have no alignment and are not zeroed.
+ * The operations are those of the Go library GoMem (its type ScalableMemoryAllocator), with every
+ * result defined: docs/design/buffers.md. Bytes have no alignment and are not zeroed.
  *
  * Errors leave the allocator as it was. sw_last_error() has the offending values.
  *   SW_INVALID  size 0; bytes that are not, all of them, in one child
@@ -19,8 +20,8 @@
  *   SW_LIMIT    limit_bytes would be passed
  *   SW_OWNER    a call by a thread that does not own an unlocked allocator
  *
- * Thread rule: with the option `locked`, which is the usual one, every thread may call. Without it the
- * allocator belongs to the thread that made it, or last called sw_scalable_adopt.
+ * Thread rule: with the option `locked`, which is the usual one, every thread may call. Without it
+ * the allocator belongs to the thread that made it, or last called sw_scalable_adopt.
  */
 #ifndef SPANWISE_SCALABLE_H
 #define SPANWISE_SCALABLE_H
@@ -55,20 +56,20 @@ SW_API void sw_scalable_destroy(sw_scalable *scalable);
 
 /* Takes `size` bytes, from the first child in which they fit. NULL: see the errors above. */
 SW_API void *sw_scalable_alloc(sw_scalable *scalable, size_t size);
-/* Where sw_scalable_alloc would take them now, without taking them; it may take a child. The bytes are the
- * caller's until the next call on this allocator, of whatever thread: for unlocked ones. NULL: see the
- * errors above. */
+/* Where sw_scalable_alloc would take them now, without taking them; it may take a child. The bytes
+ * are the caller's until the next call of any thread on this allocator, so it is meant for unlocked
+ * ones. NULL: see the errors above. */
 SW_API void *sw_scalable_borrow(sw_scalable *scalable, size_t size);
 /* Frees bytes that are taken: what one call gave, a part of it, or what neighbouring calls gave. */
 SW_API sw_status sw_scalable_free(sw_scalable *scalable, void *bytes, size_t size);
 /* Frees all but the first `keep` of `size` bytes. keep >= size does nothing. */
 SW_API sw_status sw_scalable_shrink(sw_scalable *scalable, void *bytes, size_t size, size_t keep);
-/* Takes up to `size` bytes and fills them by one read of a file descriptor; *out is what came. At the end
- * of the file its size is 0, and nothing is taken. Errors: also SW_IO, SW_STATE (it would block),
- * SW_UNSUPPORTED (a build without system calls); nothing is taken then. */
+/* Takes up to `size` bytes and fills them by one read of a file descriptor; *out is what came. At
+ * the end of the file its size is 0, and nothing is taken. Errors: also SW_IO, SW_STATE (it would
+ * block), SW_UNSUPPORTED (a build without system calls); nothing is taken then. */
 SW_API sw_status sw_scalable_read(sw_scalable *scalable, int descriptor, size_t size,
                                   sw_buffer *out);
-/* Gives every child back of which nothing is taken. */
+/* Gives back every child of which nothing is taken. */
 SW_API sw_status sw_scalable_trim(sw_scalable *scalable);
 /* Frees everything, and gives all children back. */
 SW_API sw_status sw_scalable_reset(sw_scalable *scalable);
@@ -88,7 +89,8 @@ typedef struct sw_scalable_stats {
 SW_API sw_status sw_scalable_get_stats(sw_scalable *scalable, sw_scalable_stats *out);
 /* Makes the calling thread the owner. Nothing happens to a locked one. */
 SW_API sw_status sw_scalable_adopt(sw_scalable *scalable);
-/* Compares the allocator with itself. SW_FORMAT: a rule does not hold; the last error has its text. */
+/* Compares the allocator with itself. SW_FORMAT: a rule does not hold; the last error has its
+ * text. */
 SW_API sw_status sw_scalable_verify(sw_scalable *scalable);
 
 #ifdef __cplusplus

@@ -2,11 +2,11 @@
 /* Size-class tables: which slot size serves a request, and how spans are cut.
  *
  * A table is immutable once made. `go` is bit-exact to Go 1.26.8; `c16` gives the alignment that C
- * promises (Go's procedure with step 16 from 16 bytes up, plus the 8 byte class; up to 1 KiB
- * spans that begin as short as Go's and double as a class holds more). Both are built in; others are made at run time from lists of classes. Class 0 is a
- * dummy, as in Go.
- * Source of the method: Go internal/runtime/gc/sizeclasses.go; exact division by
- * multiplication after Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019).
+ * promises (Go's procedure with step 16 from 16 bytes up, plus the 8 byte class; up to 1 KiB spans
+ * that begin as short as Go's and double as a class holds more). Both are built in; others are made
+ * at run time from lists of classes. Class 0 is a dummy, as in Go. Source of the method: Go
+ * internal/runtime/gc/sizeclasses.go; exact division by multiplication after Lemire, Kaser, Kurz,
+ * "Faster remainder by direct computation" (2019).
  */
 #ifndef SPANWISE_SIZECLASS_H
 #define SPANWISE_SIZECLASS_H

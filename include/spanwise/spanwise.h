@@ -3,8 +3,8 @@
 #ifndef SPANWISE_SPANWISE_H
 #define SPANWISE_SPANWISE_H
 
-/* The version of these headers: as text, and as major * 10000 + minor * 100 + patch, for #if. What may
- * change between versions: docs/stability.md. */
+/* The version of these headers: as text, and as major * 10000 + minor * 100 + patch, for #if. What
+ * may change between versions: docs/stability.md. */
 #define SPANWISE_VERSION "0.3.0"
 #define SW_VERSION_NUMBER 300
 

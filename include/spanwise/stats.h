@@ -18,14 +18,14 @@ extern "C" {
 
 /* Later versions add fields at the end. */
 typedef struct sw_ledger {
-    uint64_t
-        struct_bytes; /* bytes that are filled in, this field included; see sw_heap_ledger_read */
+    /* Bytes that are filled in, this field included; see sw_heap_ledger_read. */
+    uint64_t struct_bytes;
     uint64_t requested_bytes; /* asked for by live objects (slot bytes if not tracked) */
     uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
     uint64_t tail_bytes;      /* end of a span too short for a slot */
-    uint64_t free_slot_bytes; /* free slots, but for those of caches' current spans */
-    uint64_t
-        cached_bytes; /* free slots of current spans; free spans and large objects that caches keep */
+    uint64_t free_slot_bytes; /* free slots, except those of the current spans of caches */
+    /* Free slots of current spans; free spans and large objects that caches keep. */
+    uint64_t cached_bytes;
     uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
     uint64_t arena_slack_bytes;    /* held by arenas, not handed out */
@@ -43,7 +43,8 @@ typedef struct sw_ledger {
     uint32_t caches;
     uint8_t tracked;           /* 1: requested and roundup are known apart */
     uint64_t instrument_bytes; /* requested sizes of a tracked heap; outside of held_bytes */
-    /* Of requested_bytes, what the sweep of the cycle under way will free; 0 in heaps without a collector: */
+    /* Of requested_bytes, what the sweep of the cycle under way will free; 0 in heaps without a
+     * collector: */
     uint64_t pending_bytes; /* objects that the program has freed since the cycle began */
     uint64_t unswept_bytes; /* other objects that no root reached; 0 until marking has ended */
 } sw_ledger;
@@ -77,11 +78,11 @@ typedef struct sw_ledger_class {
     uint64_t occupancy[SW_OCCUPANCY_BINS];
 } sw_ledger_class;
 
-/* Before the call out->struct_bytes is the size of the caller's struct: 16 to 4096, a multiple of 8. The
- * fields are filled in that lie within it and that this version knows, and struct_bytes becomes the bytes
- * that they take. rows: NULL, or sw_table_class_count() + 1 entries, indexed by class. Row 0 is the large
- * objects; its spans in bin 0 were freed and lie on a shelf of a cache. Errors: SW_INVALID for another
- * struct_bytes or too few rows; *out is untouched then. */
+/* Before the call out->struct_bytes is the size of the caller's struct: 16 to 4096, a multiple of
+ * 8. The fields are filled in that lie within it and that this version knows, and struct_bytes
+ * becomes the bytes that they take. rows: NULL, or sw_table_class_count() + 1 entries, indexed by
+ * class. Row 0 is the large objects; its spans in bin 0 were freed and lie on a shelf of a cache.
+ * Errors: SW_INVALID for another struct_bytes or too few rows; *out is untouched then. */
 SW_API sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                      size_t capacity);
 /* As sw_heap_ledger_read, with the size that the struct has in this header. */
@@ -90,16 +91,16 @@ static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_
     out->struct_bytes = sizeof *out;
     return sw_heap_ledger_read(heap, out, rows, capacity);
 }
-/* As sw_heap_ledger_read, but of each term only the bytes in pages of the system that were written to:
- * held_bytes is then what is resident of the heap. A dry heap knows it from runs, and only with the option
- * touch_map; a real one asks the system. Metadata counts but for pages of its pool that
- * nothing was cut from. largest_hole_bytes, free_runs, returned_bytes, retry_bytes, instrument_bytes, pending_bytes,
- * unswept_bytes and occupancy are 0. Errors besides: SW_STATE (a dry heap without touch_map),
- * SW_NOMEM, SW_UNSUPPORTED (the system does not tell). */
+/* As sw_heap_ledger_read, but of each term only the bytes in pages of the system that were written
+ * to: held_bytes is then what is resident of the heap. A dry heap knows it from runs, and only with
+ * the option touch_map; a real one asks the system. All metadata counts, except pages of its pool
+ * from which nothing was cut. largest_hole_bytes, free_runs, returned_bytes, retry_bytes,
+ * instrument_bytes, pending_bytes, unswept_bytes and occupancy are 0. Errors besides: SW_STATE (a
+ * dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED (the system does not tell). */
 SW_API sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                       size_t capacity);
-/* Bytes held now. It takes constant time and no lock, and may be called from any thread; while others
- * change the heap, the result may be off by what they are changing. */
+/* Bytes held now. It takes constant time and no lock, and may be called from any thread; while
+ * others change the heap, the result may be off by what they are changing. */
 SW_API uint64_t sw_heap_held_bytes(const sw_heap *heap);
 
 /* One row a span (slots or large object), in heap order: what a heap map draws. */
@@ -119,7 +120,7 @@ typedef struct sw_span_info {
 /* Fills at most `capacity` rows, returns how many spans there are. */
 SW_API size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity);
 
-/* --- heap map ----------------------------------------------------------------------------------- */
+/* --- heap map --------------------------------------------------------------------------------- */
 
 typedef enum sw_tile_kind {
     SW_TILE_SLOTS, /* a span of slots */
@@ -136,13 +137,14 @@ enum {
 };
 #define SW_TOUCHED_UNKNOWN UINT64_MAX
 #define SW_SLOT_FREE UINT32_MAX
-/* In a collected heap, of slots that count as live: the program has freed them, or no root has reached them, and the sweep of the
- * cycle under way will free them (sw_ledger.pending_bytes, unswept_bytes). */
+/* In a collected heap, of slots that count as live: the program has freed them, or no root has
+ * reached them, and the sweep of the cycle under way will free them (sw_ledger.pending_bytes,
+ * unswept_bytes). */
 #define SW_SLOT_PENDING (UINT32_MAX - 1)
 #define SW_SLOT_UNSWEPT (UINT32_MAX - 2)
 
-/* A piece of a heap map: pages in a row of one use. The pieces of a map and the ledger's metadata_bytes add
- * up to held_bytes; what a field says of all tiles adds up to the ledger's term.
+/* A piece of a heap map: pages in a row of one use. The pieces of a map and the ledger's
+ * metadata_bytes add up to held_bytes; what a field says of all tiles adds up to the ledger's term.
  *   bytes = requested + roundup + tail + free;  live <= slots
  * In a large object roundup is its rounding to whole pages. */
 typedef struct sw_tile {
@@ -158,27 +160,30 @@ typedef struct sw_tile {
     uint32_t live;       /* of the slots */
     uint32_t cache;      /* owner's number, 0: none */
     uint32_t kind;       /* sw_tile_kind */
-    uint32_t flags; /* CACHED: its free bytes are cached_bytes of the ledger; CURRENT: its cache
-                             * allocates from it now; SCAN: its objects may hold pointers; PENDING, UNSWEPT:
-                             * a large object that waits for the sweep, as SW_SLOT_PENDING and SW_SLOT_UNSWEPT */
+    /* CACHED: its free bytes are cached_bytes of the ledger; CURRENT: its cache allocates from it
+     * now; SCAN: its objects may hold pointers; PENDING, UNSWEPT: a large object that waits for the
+     * sweep, as SW_SLOT_PENDING and SW_SLOT_UNSWEPT. */
+    uint32_t flags;
 } sw_tile;
 
-/* The caller sets the first four, and the call the last two: how many there are, which may be more than
- * there was room for; then as many as fit are filled in. */
+/* The caller sets the first four, and the call the last two: how many there are, which may be more
+ * than there was room for; then as many as fit are filled in. */
 typedef struct sw_heap_map {
     sw_tile *tiles; /* NULL where tile_capacity is 0 */
     size_t tile_capacity;
-    uint32_t *
-        requested; /* one a slot: bytes asked for, or SW_SLOT_FREE, _PENDING, _UNSWEPT. NULL where its capacity is 0 */
+    /* One entry for each slot: bytes asked for, or SW_SLOT_FREE, _PENDING, _UNSWEPT. NULL where
+     * slot_capacity is 0. */
+    uint32_t *requested;
     size_t slot_capacity;
     size_t tile_count;
     size_t slot_count; /* slots of spans of slots */
 } sw_heap_map;
 
-/* A snapshot of the whole heap as a map, by rising offset. touched: not 0 fills in touched_bytes, as
- * sw_heap_touched_read counts them. A map of untracked heaps has the slots' bytes as requested ones.
- * Errors: those of sw_heap_touched_read where `touched` asks for it; SW_INVALID for a NULL array with a
- * capacity. After an error *map is as it was. */
+/* A snapshot of the whole heap as a map, by rising offset. touched: not 0 fills in touched_bytes,
+ * as sw_heap_touched_read counts them. A map of untracked heaps has the slots' bytes as requested
+ * ones.
+ * Errors: those of sw_heap_touched_read where `touched` asks for it; SW_INVALID for a NULL array
+ * with a capacity. After an error *map is as it was. */
 SW_API sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map);
 
 /* Calls fn for each live object (address, requested bytes or slot bytes). Stops when fn returns

@@ -5,16 +5,17 @@
  *   - an *expected* failure (no memory, limit, bad argument, I/O) is a sw_status; out parameters
  *     stay untouched, the heap stays usable, nothing is printed;
  *   - *misuse* (double free, foreign pointer, a handle that was closed before, broken invariant) is
- *     a sw_misuse; the fault handler is called once, and without one the process prints one line and
- *     aborts.
+ *     a sw_misuse; the fault handler is called once, and without one the process prints one line
+ *     and aborts.
  *
  * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers,
- * ranges, arenas and their trackers, pools, slabs, scalable allocators and stacks. A function that is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it
- * returns SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
- * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it reports
- * FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and returns
- * SW_INVALID, NULL or 0. How long an ended handle is recognised, and which calls check less:
- * docs/design/errors.md.
+ * ranges, arenas and their trackers, pools, slabs, scalable allocators and stacks. A function that
+ * is given a handle which was closed or destroyed reports STALE_HANDLE. For NULL it returns
+ * SW_INVALID if it returns a status, else it reports NULL_HANDLE; functions that end a handle
+ * ignore NULL. For an address that is no handle of the kind, but aligned to 8 and readable, it
+ * reports FOREIGN_HANDLE. If the fault handler lets the program go on, the call does nothing and
+ * returns SW_INVALID, NULL or 0. How long an ended handle is recognised, and which calls check
+ * less: docs/design/errors.md.
  */
 #ifndef SPANWISE_STATUS_H
 #define SPANWISE_STATUS_H
@@ -98,21 +99,22 @@ typedef struct sw_fault {
 typedef struct sw_error {
     sw_status status;
     const char *op; /* constant string */
-    const char
-        *message;   /* constant string or a thread-local buffer; valid until the next failure */
+    /* Constant string or a thread-local buffer; valid until the next failure. */
+    const char *message;
     sw_fault fault; /* code is SW_MISUSE_NONE unless the failure was misuse */
 } sw_error;
 
 SW_API const sw_error *sw_last_error(void);
 SW_API void sw_clear_error(void);
 
-/* What a fault handler returns. LEAK_AND_CONTINUE: the call that found the misuse returns; the object
- * is leaked, or nothing was done with the handle. */
+/* What a fault handler returns. LEAK_AND_CONTINUE: the call that found the misuse returns; the
+ * object is leaked, or nothing was done with the handle. */
 typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
 
-/* A fault handler is called while no lock of the library is held. It must not allocate from the heap in
- * question. It may leave by longjmp; the object is leaked then. If it misuses the same pointer or
- * handle itself, it is not called a second time: the process prints the line and aborts. */
+/* A fault handler is called while no lock of the library is held. It must not allocate from the
+ * heap in question. It may leave by longjmp; the object is leaked then. If it misuses the same
+ * pointer or handle itself, it is not called a second time: the process prints the line and
+ * aborts. */
 typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
 
 /* Installs the process-wide handler (NULL: back to print and abort). Thread-safe. */

@@ -33,8 +33,8 @@ typedef struct sw_trace_writer sw_trace_writer;
 enum {
     SW_TRACE_VERSION = 2,    /* of the format that this library writes; it reads 1..this */
     SW_TRACE_OPS_MAX = 8192, /* most operations in one batch of sw_trace_next */
-    SW_TRACE_VALID_PREFIX =
-        1, /* flag: a cut or damaged file gives what is whole before the damage */
+    /* Flag: of a cut or damaged file, what is whole before the damage is read. */
+    SW_TRACE_VALID_PREFIX = 1,
 };
 
 typedef enum sw_trace_form { SW_TRACE_RAW = 1, SW_TRACE_ORDERED = 2 } sw_trace_form;
@@ -115,7 +115,8 @@ SW_API sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out)
 SW_API void sw_trace_close(sw_trace *trace); /* NULL is ignored */
 
 /* The next batch, at most SW_TRACE_OPS_MAX operations; *count 0: the end. The array belongs to the
- * reader and holds until its next call. Errors as for open; after an error every call returns it again. */
+ * reader and holds until its next call. Errors as for open; after an error every call returns it
+ * again. */
 SW_API sw_status sw_trace_next(sw_trace *trace, const sw_op **ops, size_t *count);
 /* As next, copied into out[0..capacity); *count < capacity: the end was reached. Do not mix with
  * sw_trace_next without a rewind between. */
@@ -135,11 +136,11 @@ SW_API int sw_trace_meta_at(const sw_trace *trace, size_t index, const char **ke
                             const char **value);
 SW_API const char *sw_trace_meta_find(const sw_trace *trace, const char *key);
 
-/* The depth of a call site, with *addresses pointed at its return addresses, innermost caller first;
- * 0 for an unknown id. */
+/* The depth of a call site, with *addresses pointed at its return addresses, innermost caller
+ * first; 0 for an unknown id. */
 SW_API size_t sw_trace_site(const sw_trace *trace, uint32_t site, const uint64_t **addresses);
-/* The id of the call site at an index below the count, with its addresses as above; 0 past the last.
- * Ids rise with the index, and may have gaps. */
+/* The id of the call site at an index below the count, with its addresses as above; 0 past the
+ * last. Ids rise with the index, and may have gaps. */
 SW_API size_t sw_trace_site_count(const sw_trace *trace);
 SW_API uint32_t sw_trace_site_at(const sw_trace *trace, size_t index, const uint64_t **addresses);
 
@@ -174,11 +175,11 @@ SW_API sw_status sw_trace_finish(const char *path, const char *out_path, unsigne
                                  const volatile int *cancel, volatile uint64_t *done,
                                  sw_trace_summary *out);
 
-/* Completes a raw recording whose program ended without writing its last blocks: they are in a file of
- * the recorder's (docs/design/recorder.md). Cuts off a block that was not written whole, appends those
- * blocks, and then the END block with these counts of children, unless something is known to be lost.
- * Does nothing when the recording has its END, is ordered, or there is no such file. The program must
- * have ended. Errors: SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
+/* Completes a raw recording whose program ended without writing its last blocks: they are in a file
+ * of the recorder's (docs/design/recorder.md). Cuts off a block that was not written whole, appends
+ * those blocks, and then the END block with these counts of children, unless something is known to
+ * be lost. Does nothing when the recording has its END, is ordered, or there is no such file. The
+ * program must have ended. Errors: SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
 SW_API sw_status sw_trace_salvage(const char *path, const char *areas_path,
                                   uint64_t children_unrecorded, uint64_t children_recorded);
 
