@@ -8,6 +8,7 @@ is called. matplotlib is imported at the first picture, since it takes longer th
 from __future__ import annotations
 
 from spanwise.plots.arenas import arena_lifetimes
+from spanwise.plots.by_class import waste_by_class
 from spanwise.plots.classes import frontier
 from spanwise.plots.holders import hostages
 from spanwise.plots.lives import lifetimes
@@ -44,4 +45,5 @@ __all__ = [
     "slots",
     "timeline",
     "waste",
+    "waste_by_class",
 ]

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 from collections import defaultdict
@@ -16,7 +18,7 @@ from spanwise import plots
 from spanwise.__main__ import main
 from spanwise.recordings.hostages import GROUPS, NOT_FREED
 
-from tests.python.helpers import ALLOC, FREE, make_ops, needs_recorder, random_ops
+from tests.python.helpers import ALLOC, FREE, ROOT, make_ops, needs_recorder, random_ops
 
 CC = shutil.which("cc") or shutil.which("gcc")
 
@@ -197,6 +199,20 @@ def test_text_picture_and_command(tmp_path: Path, capsys: pytest.CaptureFixture[
     told = json.loads(capsys.readouterr().out)
     assert told["hostages"]["by"] == "lifetime" and told["hostages"]["spans"] == 2
     assert told["hostages"]["groups"][0]["released_bytes"] == 16384
+
+
+def test_the_example_of_the_page_is_true(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/how-to/read-a-ledger.md has a program, a command and the end of what it prints."""
+    page = (ROOT / "docs/how-to/read-a-ledger.md").read_text(encoding="utf-8")
+    section = page.partition("## Who holds the free slots\n")[2].partition("\n## ")[0]
+    program, told = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)
+    (words,) = re.findall(r"`spanwise (ledger [^`]*)`", section)
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    assert main(shlex.split(words)) == 0
+    assert capsys.readouterr().out.endswith("\n" + told)
 
 
 def test_nothing_and_what_is_refused() -> None:
