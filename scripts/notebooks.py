@@ -33,6 +33,9 @@ LIMIT_SECONDS = 120
 FULL = "SPANWISE_NOTEBOOKS"
 """The variable by which a notebook knows that it is to run with its large parameters: "full"."""
 
+WHERE_AND_WHEN = "where-and-when"
+"""The cell that a run adds behind the first one; pictures of times need it to be understood."""
+
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -57,6 +60,7 @@ def read(path: Path) -> Any:
 
 def stripped(book: Any) -> Any:
     """The notebook without what a run leaves: outputs, numbers of cells, the machine's kernel."""
+    book.cells = [cell for cell in book.cells if cell.get("id") != WHERE_AND_WHEN]
     for cell in book.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -78,6 +82,23 @@ def still(book: Any) -> Any:
             if "image/png" in data:
                 data.pop(view, None)
     book.metadata.pop("widgets", None)
+    return book
+
+
+def dated(book: Any, *, full: bool) -> Any:
+    """The notebook with a cell that tells when, of which commit and on what machine it ran."""
+    from spanwise.measure.fields import processor  # noqa: PLC0415  stripping needs no package
+    from spanwise.sweeps.plans import commit  # noqa: PLC0415
+
+    form = "in full" if full else "in the short form of the tests"
+    line = (
+        f"*Run {form}: {time.strftime('%Y-%m-%d', time.gmtime())}, commit {commit() or 'unknown'},"
+        f" {processor() or 'unknown processor'}, {os.cpu_count()} processors. What is measured"
+        " below is of this machine.*"
+    )
+    cell = nbformat.v4.new_markdown_cell(line)
+    cell["id"] = WHERE_AND_WHEN
+    book.cells.insert(1, cell)
     return book
 
 
@@ -137,7 +158,7 @@ def _run(path: Path, *, full: bool) -> bool:
         print(f"{path.name}: {str(error).strip()}", file=sys.stderr)
         return False
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    (OUTPUT / path.name).write_text(text_of(still(book)), encoding="utf-8")
+    (OUTPUT / path.name).write_text(text_of(dated(still(book), full=full)), encoding="utf-8")
     took = time.monotonic() - started
     place = OUTPUT.relative_to(ROOT) / path.name
     print(f"{path.name}: ran in {took:.1f} s; {place} has what it shows", flush=True)

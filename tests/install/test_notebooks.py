@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,6 +127,20 @@ def test_what_is_kept_of_a_run_has_pictures_for_widgets() -> None:
     book = SCRIPT.still(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": widgets}))
     assert [list(output.data) for output in book.cells[0].outputs] == [[png], [view]]
     assert "widgets" not in book.metadata
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_is_kept_of_a_run_says_where_and_when(tmp_path: Path, full: bool) -> None:
+    """Behind the first cell; it goes when outputs are stripped."""
+    path = _book(tmp_path, "x")
+    before = SCRIPT.text_of(SCRIPT.stripped(SCRIPT.read(path)))
+    book = SCRIPT.dated(SCRIPT.read(path), full=full)
+    assert [cell.cell_type for cell in book.cells] == ["code", "markdown"]
+    form = "in full" if full else "in the short form of the tests"
+    told = rf"\*Run {form}: \d{{4}}-\d\d-\d\d, commit \S+, .+, {os.cpu_count()} processors\. .*\*"
+    assert re.fullmatch(told, book.cells[1].source)
+    nbformat.validate(book)
+    assert SCRIPT.text_of(SCRIPT.stripped(book)) == before
 
 
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:

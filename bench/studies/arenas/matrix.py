@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.drawing import OURS, pyplot, save
+from runner.drawing import OTHERS, OURS, pyplot, save
 from runner.provenance import measured_here
 
 from studies.arenas.program import (
@@ -34,7 +34,10 @@ SIZES = (16, 32, 64, 128, 256, 512, 1024)
 LIVES = (1, 10, 100, 1000, 10_000)
 THREADS = (1, 2)
 TASKS = 10_000
-COLOURS = {"heap": "#E5E5E5", "arena": "#A6CEE3", "pool": "#FDD49E", "arena_pool": "#C7E9C0"}
+COLOURS = {"heap": "#FFFFFF", "arena": "#56B4E9", "pool": "#F5B967", "arena_pool": "#C7E9C0"}
+"""Of the cheapest strategy; their lightness differs as well, so that they are told in grey."""
+
+EDGE: dict[str, Any] = {"edgecolor": OTHERS, "linewidth": 0.5}
 
 
 def measure(build: Path, rounds: int, quick: bool) -> list[Cell]:
@@ -98,7 +101,7 @@ def draw(cells: Sequence[Cell]) -> Any:
         for cell in (one for one in cells if one.threads == count):
             x, y = sizes.index(cell.size_bytes), lives.index(cell.live)
             ax.add_patch(
-                plt.Rectangle((x - 0.5, y - 0.5), 1, 1, color=COLOURS[cell.cheapest], lw=0)
+                plt.Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=COLOURS[cell.cheapest], **EDGE)
             )
             ax.text(x, y, f"{cell.over_heap:.2f}", ha="center", va="bottom", fontsize=8)
             ax.text(x, y, _life(cell), ha="center", va="top", fontsize=6, color="#444444")
@@ -109,7 +112,7 @@ def draw(cells: Sequence[Cell]) -> Any:
         ax.set(xlabel="object, bytes", ylabel="tasks that live at once, in each thread")
         ax.set_title(f"{count} thread{'s' if count > 1 else ''}")
         ax.grid(visible=False)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in COLOURS.values()]
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, **EDGE) for colour in COLOURS.values()]
     names = [f"{name.replace('_', ' + ')} is cheapest" for name in COLOURS]
     handles.append(plt.Line2D([], [], color=OURS, lw=2))
     names.append("the rule: left of and below it")
