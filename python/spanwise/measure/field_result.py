@@ -34,6 +34,13 @@ def _renamed(line: FieldRow) -> FieldRow:
 FIELD = RowKind("field", ("machine",), ("allocators",), ROW_FIELDS, _renamed)
 """Rows of one file are of one kind of machine."""
 
+def measured_on(header: FieldRow) -> str:
+    """Date, commit (without one the version) and machine of a session, as its header has them."""
+    build = header.get("commit")
+    made = f"commit {build}" if build else f"spanwise {header['versions']['spanwise']}"
+    return ", ".join(filter(None, (header.get("started", "")[:10], made, header["machine"])))
+
+
 _MEASURED = ("rss_bytes", "anonymous_bytes", "held_bytes", "cpu_ns", "elapsed_ns", "page_faults")
 
 
@@ -49,6 +56,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
     Attributes:
         path: the file with the rows; None: there is none.
         notes: what a person should know: an allocator that is not here, a line that was cut.
+        measured: date, commit and machine of the last session, which a picture tells; "": unknown.
     """
 
     def __init__(
@@ -57,10 +65,12 @@ class Field(Sequence[FieldRow], Result, Tabular):
         *,
         path: str | None = None,
         notes: Iterable[str] = (),
+        measured: str = "",
     ) -> None:
         self._rows = list(rows)
         self.path = path
         self.notes = tuple(notes)
+        self.measured = measured
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Field:
@@ -71,7 +81,12 @@ class Field(Sequence[FieldRow], Result, Tabular):
             OSError: it cannot be read.
         """
         found = row_file.read(path, FIELD)
-        return cls(latest(found.rows).values(), path=os.fspath(path), notes=found.notes)
+        return cls(
+            latest(found.rows).values(),
+            path=os.fspath(path),
+            notes=found.notes,
+            measured=measured_on(found.headers[-1]) if found.headers else "",
+        )
 
     # --- rows ---
 
@@ -223,6 +238,7 @@ class Field(Sequence[FieldRow], Result, Tabular):
             "summary": _plain(self.array.to_dicts()),
             "verdict": self.verdict(),
             "notes": list(self.notes),
+            "measured": self.measured,
         }
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:

@@ -27,7 +27,7 @@ from spanwise.measure.field_cases import (
     policy_servers,
 )
 from spanwise.measure.field_fits import FieldFit
-from spanwise.measure.field_result import FIELD, Field, FieldRow, latest
+from spanwise.measure.field_result import FIELD, Field, FieldRow, latest, measured_on
 from spanwise.measure.field_rounds import Round, run_round
 from spanwise.results.interrupts import ctrl_c_heard, first_ended
 from spanwise.results.progress import Progress, Step, progress_bar
@@ -142,7 +142,9 @@ class _Session:
         self, plan: Sequence[Round], notes: Sequence[str], output: str | os.PathLike[str] | None
     ) -> None:
         self._notes = list(notes)
-        self._store = RowStore(output, _header(plan), FIELD, _key)
+        header = _header(plan)
+        self._measured = measured_on(header)
+        self._store = RowStore(output, header, FIELD, _key)
         keys = {round_.key(server) for round_ in plan for server in round_.servers}
         old = latest(self._store.before).values()
         kept = [row for row in old if row["error"] is None and _key(row) in keys]
@@ -184,7 +186,12 @@ class _Session:
                 row["round"],
             )
         )
-        return Field(rows, path=self._store.path, notes=[*self._store.notes, *self._notes])
+        return Field(
+            rows,
+            path=self._store.path,
+            notes=[*self._store.notes, *self._notes],
+            measured=self._measured,
+        )
 
     def close(self) -> None:
         """Ends the file."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def field(found: Field, ax: Axes | None = None) -> Axes:
     """The peak RSS of each case: a row a case, a mark an allocator.
 
-    A bar behind a mark is the interval of its median; a ring is what was predicted.
+    A bar behind a mark is the interval of its median; a ring is what was predicted. The title says
+    when, of which commit and on what machine it was measured, where the field knows.
 
     Args:
         found: the field.
@@ -60,7 +61,7 @@ def field(found: Field, ax: Axes | None = None) -> Axes:
         ax.axhline(place - 0.5, color="#CCCCCC", linewidth=0.6)
     ax.set_xlim(left=0)
     ax.set_xlabel(f"peak RSS, {unit} (median and its interval; ring: predicted)")
-    ax.set_title("programs under allocators, in turns")
+    ax.set_title("\n".join(filter(None, ("programs under allocators, in turns", found.measured))))
     if own:
         ax.figure.legend(loc="outside lower left", ncols=6)
     else:

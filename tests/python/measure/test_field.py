@@ -20,8 +20,9 @@ from spanwise import _lib
 from spanwise.__main__ import main
 from spanwise.measure import field_fits, field_rounds
 from spanwise.measure.field_cases import case_of, find_servers, read_cases
-from spanwise.measure.field_result import Field
+from spanwise.measure.field_result import Field, measured_on
 from spanwise.measure.field_rounds import ROW_FIELDS, VALUE_FIELDS, Round, run_round
+from spanwise.measure.fields import processor
 from spanwise.measure.launching import launch
 from spanwise.measure.replayer import MALLOC_FACE
 from spanwise.recordings import recorder
@@ -114,6 +115,8 @@ def test_each_case_runs_under_each_allocator() -> None:
     assert json.loads(found.to_json())["summary"][1]["held_bytes"] is None
     axes = found.plot()
     assert {text.get_text() for text in axes.get_yticklabels()} == {"true", "python, 32 MiB"}
+    title = f"programs under allocators, in turns\n{found.measured}"
+    assert axes.get_title(loc="left") == title and processor() in found.measured
 
 
 def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
@@ -138,6 +141,7 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
             assert row["elapsed_ns"] == kept["true", row["round"]]
     opened = Field.open(path)
     assert len(opened) == 6 and not opened.failures
+    assert opened.measured == again.measured != ""
     assert all(row["page_faults"] > 0 for row in opened)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
@@ -211,6 +215,21 @@ def test_a_worker_without_the_file() -> None:
     assert row["error"].endswith("not 0.0.1; install the same")
     missing = replace(round_, case=case_of(["no-such-program"]))
     assert "no-such-program" in run_round(missing.to_json())[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        (
+            {"started": "2026-11-25T10:00:00Z", "commit": "0123abcd+changes"},
+            "2026-11-25, commit 0123abcd+changes, Linux x86_64, AMD EPYC",
+        ),
+        ({"commit": None}, "spanwise 0.3.0, Linux x86_64, AMD EPYC"),
+    ],
+)
+def test_a_header_tells_where_and_when(header: dict[str, Any], told: str) -> None:
+    also = {"machine": "Linux x86_64, AMD EPYC", "versions": {"spanwise": "0.3.0"}}
+    assert measured_on({**header, **also}) == told
 
 
 # --- what a table saves ---------------------------------------------------------------------------
