@@ -34,6 +34,7 @@ def _renamed(line: FieldRow) -> FieldRow:
 FIELD = RowKind("field", ("machine",), ("allocators",), ROW_FIELDS, _renamed)
 """Rows of one file are of one kind of machine."""
 
+
 def measured_on(header: FieldRow) -> str:
     """Date, commit (without one the version) and machine of a session, as its header has them."""
     build = header.get("commit")
