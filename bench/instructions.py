@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 def count_again(
     programs: Sequence[counts.Program], baseline: counts.Baseline, now: counts.Baseline
 ) -> None:
-    """Counts grown paths once more: on a busy machine a tick of the decay may fall into one."""
+    """Counts grown paths again: on a busy machine the decay may have run in one of them."""
     for program in programs:
         key = counts.key_of(program)
         rows = {p: now[key][p] for p in counts.paths_of(program)}

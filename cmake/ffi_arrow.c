@@ -70,7 +70,7 @@ static void release_schema(struct ArrowSchema *schema) {
     schema->release = NULL;
 }
 
-/* Children are there, and empty. On failure nothing is left behind. */
+/* Makes a schema whose children are allocated but empty. On failure no memory stays allocated. */
 static bool make_schema(struct ArrowSchema *out, const char *format, const char *name,
                         int64_t children) {
     *out = (struct ArrowSchema){
@@ -121,7 +121,7 @@ static void release_array(struct ArrowArray *array) {
     array->release = NULL;
 }
 
-/* Buffers are NULL, children empty. On failure nothing is left behind. */
+/* Makes an array with NULL buffers and empty children. On failure no memory stays allocated. */
 static bool make_array(struct ArrowArray *out, int64_t length, int64_t buffers, int64_t children) {
     *out = (struct ArrowArray){.length = length, .n_buffers = buffers, .release = release_array};
     out->buffers = calloc((size_t)buffers, sizeof *out->buffers);
@@ -139,7 +139,7 @@ static bool make_array(struct ArrowArray *out, int64_t length, int64_t buffers, 
     return made;
 }
 
-/* Buffer 0, of what is valid, stays NULL: nothing is missing. */
+/* Buffer 0, the bitmap of valid values, stays NULL, because all values are valid. */
 static bool fill_buffers(struct ArrowArray *array, const sw_arrow_column *column) {
     for (int64_t i = 1; i < array->n_buffers; i++) {
         size_t bytes = column->buffer_bytes[i - 1];
@@ -165,7 +165,7 @@ static bool column_array(struct ArrowArray *out, int64_t rows, const sw_arrow_co
 
 typedef struct {
     struct ArrowSchema schema;
-    struct ArrowArray array; /* release is NULL once it was handed out */
+    struct ArrowArray array; /* its release is NULL once it was handed out */
 } stream_state;
 
 static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
@@ -175,7 +175,7 @@ static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) 
 
 static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
     stream_state *state = stream->private_data;
-    *out = state->array; /* the second one is released already, which says "the end" */
+    *out = state->array; /* at the second call it is released already, which means the end */
     state->array.release = NULL;
     return 0;
 }
@@ -229,7 +229,7 @@ static struct ArrowArrayStream *make_stream(int64_t rows, const sw_arrow_column 
 static void end_capsule(PyObject *capsule) {
     struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, CAPSULE);
     if (!stream) return;
-    if (stream->release) stream->release(stream); /* else a consumer took it over */
+    if (stream->release) stream->release(stream); /* else a consumer has taken it over */
     free(stream);
 }
 

@@ -8,5 +8,5 @@
 #include "lesson/lesson.h"
 #include "service/service.h"
 
-/* A finalizer that only writes down which object it was called for: what Python does then needs no call from C. */
+/* A finalizer that only stores its object, so that C never calls into Python. */
 static void sw_note_finalized(void *object, void *arg) { *(void **)arg = object; }

@@ -25,7 +25,8 @@ struct Ends {
     uintptr_t front, back;
 };
 
-// An object that nobody may optimise away, at whose creation the ends are in memory.
+// Makes the compiler write everything to memory at the creation of an object: it can neither leave
+// the object out nor keep the arena's ends in registers.
 void use(void *object, size_t i) {
     seen[i] = object;
     benchmark::ClobberMemory();
@@ -73,7 +74,7 @@ template <size_t BYTES> void heap_batch(State &state) {
     }
 }
 
-// 32 slices of 1 KiB an arena.
+// Each arena gets 32 slices of 1 KiB.
 void slices(State &state) {
     for (auto _ : state) {
         sw_arena *arena = make(false);
@@ -133,7 +134,8 @@ void limit_slots(State &state) {
     }
 }
 
-// What a message server asks of a heap instead of slabs: an object of 1000 bytes, and its free.
+// What a message server does with a heap instead of slabs: it allocates an object of 1000 bytes and
+// frees it.
 void heap_pair(State &state) {
     sw_heap *heap = sw_heap_default();
     for (auto _ : state) {
@@ -143,7 +145,8 @@ void heap_pair(State &state) {
     }
 }
 
-// A request or a free in any order: connections that open and close. About half of OBJECTS live.
+// Requests and frees in random order, as of connections that open and close. About half of OBJECTS
+// live.
 template <typename Take, typename Give> void spread(State &state, Take take, Give give) {
     uint64_t draw = 88172645463325252;
     memset(seen, 0, sizeof seen);

@@ -119,7 +119,8 @@ template <typename Kind> void to_bytes(State &state) {
     }
 }
 
-// From the same bytes to the same bytes for both: where they lie in their pages decides on a tenth of the time. They are written first, because
+// Both contenders copy from the same bytes to the same bytes, whose place in their pages decides on
+// a tenth of the time. They are written first, because
 // pages that were only read are one and the same page of zeros.
 alignas(4096) uint8_t from[LIST * KIB], out[LIST * KIB];
 
@@ -137,7 +138,7 @@ template <typename Kind> void copy_to(State &state) {
 
 // --- blocks --------------------------------------------------------------------------------------
 
-// A pair, and how many blocks of 1 KiB are recycled together.
+// Bytes of the block of a pair, and how many blocks of 1 KiB are recycled together.
 constexpr size_t PAIR = 64, BATCH = 10;
 
 template <typename Kind> void scalable_pair(State &state) {
@@ -174,7 +175,8 @@ struct Requests {
     }
 };
 
-// The same frame of pieces, filled, read and recycled, with blocks of a scalable allocator or of malloc.
+// One recyclable memory that is filled, read and recycled, with blocks of a scalable allocator or
+// of malloc.
 template <bool IsPlain> struct Frame {
     static constexpr const char *name = IsPlain ? "plain" : "recyclable";
     Requests requests;
@@ -198,7 +200,7 @@ template <bool IsPlain> struct Frame {
         if (bytes == nullptr) abort();
         bytes[0] = bytes[size - 1] = 1;
     }
-    // What the frame owns is what it asked malloc for.
+    // A plain frame counts the blocks and bytes that it owns: these it has got from malloc.
     void recycle() {
         if (IsPlain) {
             requests.count += recyclable.owned.count;
@@ -206,7 +208,8 @@ template <bool IsPlain> struct Frame {
         }
         if (sw_recyclable_recycle(&recyclable) != SW_OK) abort();
     }
-    // Of all frames since `first`. The article's figures are those of its own machine.
+    // Reports the requests of a frame, a mean over all frames since `first`. The article's figures
+    // are of its author's machine.
     void tell(State &state, const Requests &first, const char *article) const {
         auto frames = static_cast<double>(state.iterations());
         state.counters["B/op"] = static_cast<double>(requests.bytes - first.bytes) / frames;
@@ -215,7 +218,8 @@ template <bool IsPlain> struct Frame {
     }
 };
 
-// Times what `fill` takes and the frame recycles. The first frame, which finds nothing yet, is not counted.
+// Times `fill` and the recycling of what it took. The first frame, which finds no idle blocks, is
+// not counted.
 template <bool IsPlain, typename Fill>
 void time_frames(State &state, Frame<IsPlain> &frame, Fill fill, const char *article) {
     auto once = [&] {

@@ -25,8 +25,8 @@ typedef struct reference_memory {
     size_t capacity;
 } reference_memory;
 
-/* Go's append: the need if that is more than twice the capacity, twice it below 256, else a quarter and
- * 192 more, as often as needed. */
+/* Go's append. The new capacity is the need if that is more than twice the capacity; else, below
+ * 256, twice the capacity; else the capacity grows by a quarter plus 192, as often as needed. */
 static inline void reference_reserve(reference_memory *memory, size_t need) {
     if (need <= memory->capacity) return;
     size_t capacity = memory->capacity;
@@ -67,7 +67,7 @@ static inline void reference_copy_to(const reference_memory *memory, uint8_t *ou
     }
 }
 
-/* Go's make gives zeroed bytes. */
+/* The bytes are zeroed first, as those of Go's make are. */
 static inline uint8_t *reference_to_bytes(const reference_memory *memory) {
     uint8_t *out = (uint8_t *)calloc(1, memory->size);
     if (out == NULL) abort();

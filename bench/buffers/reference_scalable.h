@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plain scalable allocator and recyclable memory in C, to compare with: the algorithms of GoMem (a Go library
  * under the MIT licence, version a4f78d9), whose children are ranges of its single tree (reference_single.c of
- * bench/ranges). Children are asked in the order in which they were made; one that becomes free goes at
- * once if there are others; all of it under a lock that is one atomic exchange each way, as Go's mutex is while nobody waits.
+ * bench/ranges). Children are asked in the order in which they were made; one that becomes free is
+ * given back at once if there are others. All calls hold a lock that costs one atomic exchange to
+ * take and one to release, as Go's mutex does while nobody waits.
  */
 #ifndef BENCH_BUFFERS_REFERENCE_SCALABLE_H
 #define BENCH_BUFFERS_REFERENCE_SCALABLE_H

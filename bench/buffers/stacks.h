@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stacks of bench_buffers.cc behind one set of names: ours by copy and as a chain, and one of fixed 8 MiB, as a
-// C program's main thread has, without a guard: a push moves a pointer and looks at nothing. Ours gives up by scopes.
+// C program's main thread has, without a guard: a push moves a pointer and looks at nothing. Ours
+// releases by scopes.
 #ifndef BENCH_BUFFERS_STACKS_H
 #define BENCH_BUFFERS_STACKS_H
 
@@ -9,7 +10,7 @@
 
 #include "spanwise/stack.h"
 
-// What is passed from call to call, in a register: the stack's handle.
+// The stack's handle, which is passed from call to call in a register.
 struct GrowingHandle {
     sw_stack *stack;
     sw_stack_scope mark() const { return {stack, sw_stack_fast_depth(stack)}; }

@@ -17,7 +17,8 @@ static sw_gc_maker makers[KINDS];
 static void *held[HELD];
 static size_t held_count;
 
-/* As the others: a cycle when as much was allocated as lived after the last one. */
+/* Switches the pace off and on. The pace is that of the others: a cycle begins when as much was
+ * allocated as lived after the last one. */
 static void pause_collecting(bool on) {
     const char *asked = getenv("BENCH_GC_PERCENT");
     uint32_t percent = asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : PERCENT;
@@ -44,7 +45,7 @@ static const sw_table *table_of_pages(void) {
 }
 
 static void start(void) {
-    /* Pointer words: 4 of a node, 2 of the branches, 1 of a pair. */
+    /* The words that are pointers, as bits: 4 in a node, 2 in the branches, 1 in a pair. */
     static const uint64_t pointers[KINDS] = {15, 3, 3, 1, 3};
     static const char *const names[KINDS] = {"node", "long branch", "branch", "pair", "tree node"};
     const sw_gc_type number = {.name = "number", .bytes = sizeof(double)};
@@ -105,8 +106,8 @@ static void new_16_by_calls(uint32_t count) {
     tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
 }
 
-/* Nanoseconds that a store takes more through the barrier, in line and by a call of sw_gc_write, than without it; no cycle is
- * under way. */
+/* Nanoseconds by which a store through the barrier (in line, and by a call of sw_gc_write) is
+ * slower than a plain one; no cycle is under way. */
 static void barrier(void) {
     static void *words[SLOTS];
     uint64_t ns[3], from = now_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -129,7 +130,8 @@ static void barrier(void) {
            ((double)ns[2] - plain) / stores);
 }
 
-/* Processor time of marking in a cycle whose steps take about so long; *longest: that of its longest step. */
+/* Processor time of marking in a cycle whose steps take about step_ns each; *longest is the time of
+ * the longest step. */
 static uint64_t mark_in_steps(uint64_t step_ns, uint64_t *longest) {
     uint64_t from = now_ns(CLOCK_THREAD_CPUTIME_ID);
     if (sw_gc_start(gc) != SW_OK) __builtin_abort();
@@ -146,7 +148,7 @@ static uint64_t mark_in_steps(uint64_t step_ns, uint64_t *longest) {
     return sum;
 }
 
-/* A cycle in steps, beside one at once. */
+/* The time of a cycle in steps, beside that of a cycle at once. */
 static void steps(uint32_t count) {
     uint64_t longest;
     random_graph(count);
@@ -159,7 +161,7 @@ static void steps(uint32_t count) {
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* The last cycle that was looked at, and the time of all. */
+/* The last cycle that was counted, and the time of all counted ones. */
 static sw_gc_cycle seen_cycle = {.struct_bytes = sizeof seen_cycle};
 static uint64_t pause_ns;
 
@@ -174,7 +176,8 @@ static void *must(void *object) {
     return object;
 }
 
-/* The four objects of a message. It leads to the heap's list, and the list's head to it. */
+/* Makes the four objects of a message. The message points to the heap's list, and the list's head
+ * to the message. */
 static void serve(sw_arena *arena, node *live) {
     bool in_arena = arena != NULL;
     node *message = in_arena ? must(sw_arena_new(arena, sizeof(node), 8, SW_SCAN)) : make(NODE);
@@ -196,7 +199,7 @@ static sw_arena *begin_arena(void) {
     return arena;
 }
 
-/* A list of 12 MiB. */
+/* Makes a list of 12 MiB that stays alive. */
 static node *make_live(void) {
     for (int i = 0; i < LIVE; i++) {
         node *made = make(NODE);
@@ -209,8 +212,8 @@ static node *make_live(void) {
     return held[0];
 }
 
-/* Messages beside what lives; each batch of them makes 256 bytes in the heap. Their objects are the heap's, or those of an
- * arena that ends with the batch. */
+/* Serves messages beside a live list; each batch also makes 256 bytes in the heap. The messages'
+ * objects are the heap's, or those of an arena that ends with the batch. */
 static void messages(uint32_t count, bool in_arenas) {
     node *live = make_live();
     sw_arena *arena = NULL;

@@ -8,8 +8,8 @@
 
 enum { HELD = 256 };
 
-/* Static data is a root. Nothing reads it here, so without `volatile` the compiler leaves the stores out, and the objects are held by
- * whatever old values lie on the stack, or not at all. */
+/* Static data is a root. Nothing here reads `held`, so without `volatile` the compiler would leave
+ * the stores out, and only stale values on the stack, if any, would hold the objects. */
 static void *volatile held[HELD];
 static size_t held_count;
 

@@ -29,7 +29,7 @@ static uint32_t below(uint64_t *state, uint32_t n) {
     return (uint32_t)((z >> 32) * n >> 32);
 }
 
-/* VmHWM of this program: getrusage counts what the process held before it became this program. */
+/* VmHWM of this program; getrusage would include what the process held before exec. */
 static long peak_kib(void) {
     char line[256];
     long kib = 0;
@@ -45,7 +45,7 @@ static void tell(uint64_t cpu_ns, uint64_t wall_ns, double each) {
            (double)wall_ns / each, peak_kib());
 }
 
-/* The least of several whole collections, in which nearly everything lives. */
+/* Prints the least time of several whole collections, in which nearly all objects live. */
 static void time_collections(void) {
     uint64_t cpu = UINT64_MAX, wall = UINT64_MAX;
     collect();
@@ -84,7 +84,7 @@ static void random_graph(uint32_t count) {
     hold_first(nodes);
 }
 
-/* The list goes through the nodes in the order in which they were made, or in a random one. */
+/* Makes a list through the nodes in the order in which they were made, or in random order. */
 static void linked_list(uint32_t count, bool shuffled) {
     node **nodes = make_nodes(count);
     uint64_t state = 1;
@@ -161,7 +161,7 @@ static void grow_downwards(branch *top, uint32_t depth) {
     grow_downwards(top->right, depth - 1);
 }
 
-/* A held tree. */
+/* Makes a tree and holds it as a root. */
 static branch *plant(uint32_t depth) {
     branch *top = make(TREE_NODE);
     hold(top);
@@ -199,7 +199,7 @@ static void gc_bench(uint32_t stretch) {
 
 static void *volatile seen;
 
-/* Into memory that a collection has emptied; no collection while the clock runs. */
+/* Times allocations into memory that a collection has emptied; no collection runs meanwhile. */
 static void new_16(uint32_t count) {
     pause_collecting(true);
     for (uint32_t i = 0; i < count; i++) seen = make(PAIR);
@@ -213,7 +213,7 @@ static void new_16(uint32_t count) {
     tell(cpu, now_ns(CLOCK_MONOTONIC) - wall, count);
 }
 
-/* Graphs are built, then collected. False: there is no such row. */
+/* Runs a row; a row with a graph builds it and then collects. False: there is no such row. */
 static bool run_row(const char *row, uint32_t size) {
     bool collected = true;
     if (strcmp(row, "random") == 0) {

@@ -12,7 +12,7 @@ typedef struct node {
     uint64_t rest[4];
 } node;
 
-/* The first 16 of 16 or 32 bytes. */
+/* The first 16 bytes of a BRANCH (16 bytes) or a LONG_BRANCH (32 bytes). */
 typedef struct branch {
     struct branch *left, *right;
 } branch;

@@ -40,7 +40,8 @@ static char *word_new(struct field_random *random, uint32_t longest) {
 
 enum { TEXTS = 2000, LINE_WORDS = 12, LONGEST_WORD = 14 };
 
-/* A line is built of words, each an object; every word of it is then copied into an array. */
+/* Builds a line of words, each of which is an object, then copies every word of the line into an
+ * array. */
 static uint64_t build_line(struct field_random *random, struct text *line) {
     char *copies[LINE_WORDS];
     uint64_t hash = 0;
@@ -111,7 +112,7 @@ static struct entry **map_find(struct map *map, const char *key, uint64_t hash) 
     return link;
 }
 
-/* Takes the key over, whose second use makes an end of the entry. */
+/* Takes the key over. The first use of a key makes its entry, and the third removes the entry. */
 static uint64_t map_toggle(struct map *map, char *key) {
     if (map->count >= map->size) map_grow(map);
     uint64_t hash = hash_of(key, strlen(key));
@@ -182,7 +183,7 @@ static void matrix_drop(struct matrix *matrix) {
     free(matrix->row);
 }
 
-/* The sum of a matrix and its transposed one. */
+/* Returns the sum of a matrix and its transpose. */
 static struct matrix matrix_fold(const struct matrix *from) {
     struct matrix made = matrix_new(from->side);
     for (uint32_t i = 0; i < from->side; i++) {

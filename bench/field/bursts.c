@@ -26,7 +26,7 @@ static struct number *number_of(uint32_t value) {
     return made;
 }
 
-/* a * b + c, of which what does not fit is dropped. */
+/* Returns a * b + c modulo 2^160; b has one limb. */
 static struct number *number_scale(const struct number *a, const struct number *b, uint32_t c) {
     uint32_t limbs = a->limbs < LIMBS ? a->limbs + 1 : LIMBS;
     struct number *made = number_new(limbs);
@@ -60,7 +60,7 @@ static uint32_t number_modulo(const struct number *a, uint32_t divisor) {
 
 enum { NUMBERS = 64 };
 
-/* x[i] = x[i] * small + x[j], with a number made for each step, as an interpreter makes them. */
+/* Computes x[i] = x[i] * small + x[j]; each operation makes a new number, as interpreters do. */
 static void big_numbers(uint64_t percent, struct field_result *result) {
     struct number *held[NUMBERS];
     struct field_random random = {11};

@@ -16,7 +16,8 @@ struct trader {
     uint64_t seed, times, check;
 };
 
-/* Replaces at random; every other object is swapped for one that lay on a counter, and that is freed. */
+/* Replaces objects at random. Every other object is exchanged for the one that lies on a counter,
+ * and that one is freed. */
 static void *trade(void *argument) {
     struct trader *trader = argument;
     struct field_random random = {trader->seed};
@@ -51,7 +52,7 @@ static void cross_16k(uint64_t percent, struct field_result *result) {
 
 enum { MESSAGES = 64, BOXES = 8 };
 
-/* A batch of messages, and the next one. A full list of boxes makes the sender wait. */
+/* A batch of messages, linked to the next batch. If all boxes are full the sender waits. */
 struct box {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a program tells: `check` depends on the seeds and on what objects held, never on the
- * allocator, nor on the order in which threads run. */
+/* The figures of a program. `check` depends on the seeds and on the content of objects, never on
+ * the allocator or on the order in which threads run. */
 struct field_result {
     uint64_t ops;
     uint64_t check;
 };
 
-/* A program does `percent` hundredths of its full work. */
+/* A program; `run` does `percent` hundredths of its full work. */
 struct field_program {
     const char *name;
     void (*run)(uint64_t percent, struct field_result *result);

@@ -9,7 +9,7 @@
 
 #include "field.h"
 
-/* Ticks of a counter that runs evenly: cycles of the nominal frequency on x86-64. */
+/* Reads a counter of constant rate: on x86-64 it counts cycles of the nominal frequency. */
 static inline uint64_t ticks(void) {
 #if defined(__x86_64__)
     unsigned processor;

@@ -35,7 +35,7 @@ static struct node *node_new(struct field_random *random, uint32_t key) {
     return made;
 }
 
-/* The tree without its root, whose children are merged. */
+/* Removes the root of a tree; returns its merged children. */
 static struct node *without_root(struct node *root) {
     if (root->left == NULL || root->right == NULL) {
         struct node *left = root->left == NULL ? root->right : root->left;
@@ -125,7 +125,7 @@ static struct value *value_new(struct field_random *random, uint32_t depth) {
     return made;
 }
 
-/* The values in it, itself included. */
+/* Frees a value with all values in it; returns how many there were. */
 static uint64_t value_drop(struct value *value) {
     uint64_t values = 1;
     for (uint32_t i = 0; i < value->count; i++) {
@@ -201,7 +201,7 @@ static struct event *event_new(struct field_random *random, uint64_t now) {
     return made;
 }
 
-/* Each event that is due makes none, one or two new ones, as long as there is room. */
+/* Each event that is due makes up to two new events, as long as the queue has room. */
 static void events(uint64_t percent, struct field_result *result) {
     static struct queue queue;
     struct field_random random = {43};

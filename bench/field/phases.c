@@ -17,7 +17,7 @@ enum { REPLACEMENTS = 60000 }; /* in a phase */
 
 static uint64_t clock_ns = 1000000000;
 
-/* Allocators that are preloaded find this one before the C library's. */
+/* A preloaded allocator calls this function instead of the C library's. */
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *time) {
     if (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_REALTIME) {
         *time = (struct timespec){(time_t)(clock_ns / 1000000000), (long)(clock_ns % 1000000000)};
@@ -37,7 +37,7 @@ static double resident_pages(void) {
     return strtod(second, NULL);
 }
 
-/* Sizes of each phase, and how many objects live in it. */
+/* The sizes of each phase, and the number of objects that live in it. */
 static const struct {
     uint32_t smallest, largest, live;
 } phases[PHASES] = {
@@ -60,7 +60,7 @@ static void replace(struct load *load, uint32_t phase, uint32_t place) {
     memset((char *)load->held[place] + 8, 1, bytes - 8);
 }
 
-/* The set of the phase before is replaced in order; then objects are at random. */
+/* Replaces the objects of the phase before in order, then objects at random. */
 static void run_phase(struct load *load, uint32_t phase) {
     uint64_t step = (uint64_t)PHASE_S * 1000000000 / (LIVE + REPLACEMENTS);
     for (uint32_t i = 0; i < LIVE; i++, clock_ns += step) replace(load, phase, i);
@@ -69,7 +69,7 @@ static void run_phase(struct load *load, uint32_t phase) {
     }
 }
 
-/* The slope of values at 0, 1, 2, ..., a step. */
+/* The slope, per step, of the line of least squares through values at 0, 1, 2, ... */
 static double slope_of(const double *values, uint32_t count) {
     double middle = (count - 1) / 2.0, over = 0, under = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -75,7 +75,7 @@ static void *replace_once(void *argument) {
     return NULL;
 }
 
-/* A set, and how many threads get it one after the other. */
+/* A set, and the number of threads that get it one after the other. */
 struct chain {
     struct set set;
     uint64_t threads;
@@ -116,7 +116,7 @@ static void handover_2(uint64_t percent, struct field_result *result) {
 
 enum { YOUNG = 1000, OLD = 50000, OLD_EVERY = 64, OLD_LARGEST = 256 };
 
-/* One in OLD_EVERY replaced objects is kept until OLD further ones have been. */
+/* One in OLD_EVERY replaced objects is kept until OLD further ones have been kept. */
 static void long_lived(uint64_t percent, struct field_result *result) {
     static void *young[YOUNG], *old[OLD];
     struct field_random random = {7};

@@ -2,7 +2,8 @@
 // The benchmark cases of the Go library GoMem (MIT licence, version a4f78d9) on ours: CONTENDER/case/NAME, where NAME is
 // theirs. Each does what theirs does, with the same sizes, counts and order; what a case is called says nothing
 // about the tree that runs (defect 10), so each runs on every back end: `wide`, which is the usual one, `single` and `two`.
-// Cases without a range are `spanwise`. Here are ranges and buddies, in cases.h what they share, in cases_bytes.h all else.
+// Cases without a range are `spanwise`. This file has the cases of ranges and buddies; cases.h has
+// what all cases share, and cases_bytes.h declares all other cases.
 #include "cases_bytes.h"
 
 namespace {
@@ -66,7 +67,8 @@ void free_size(State &state, sw_range_backend backend, uint64_t pool) {
     for (auto _ : state) DoNotOptimize(sw_range_free_size(range.range));
 }
 
-// Pools of 64 KiB; and of 1 MiB under two names, which are of one code in either build of the original.
+// Pools of 64 KiB, and pools of 1 MiB under two names, for which each build of the original has the
+// same code.
 void add_ranges(sw_range_backend backend) {
     const std::string on = sw_range_backend_name(backend);
     auto add_one = [&](const char *name, auto run) { add(on, name, run); };
@@ -93,7 +95,8 @@ void add_ranges(sw_range_backend backend) {
 constexpr uint64_t REGION = 512 * KIB * KIB;
 constexpr int THREADS = 2; // the recorded figures are of two processors
 
-// Nobody ends it: the threads of a case do not leave it at one time.
+// A buddy of all threads of a case. It is never destroyed, since the threads leave the case at
+// different times.
 sw_range *shared_buddy() {
     static Range *buddy = new Range(REGION, SW_RANGE_BUDDY, true);
     return buddy->range;
@@ -126,7 +129,7 @@ void buddy_sequence(State &state) {
     }
 }
 
-// A block of a buddy that others have used before: the backing keeps its regions.
+// Times a block of a buddy whose region was used before, because the backing keeps its regions.
 void buddy_pool(State &state) {
     const sw_allocator *blocks = sw_allocator_of(SW_BACKING_BUDDY);
     for (auto _ : state) {

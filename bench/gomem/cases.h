@@ -14,7 +14,7 @@
 using benchmark::ClobberMemory;
 using benchmark::State;
 
-// google-benchmark has another form of it for values that can be changed.
+// Passes the value as a constant: google-benchmark treats values that it may change differently.
 template <typename Value> inline void DoNotOptimize(Value value) {
     benchmark::DoNotOptimize(value);
 }

@@ -73,12 +73,12 @@ void borrows(State &state, Blocks &blocks, size_t size) {
 
 // --- memory allocators ---------------------------------------------------------------------------
 
-// Ours takes its bytes when it is first asked for some.
+// Ours takes its memory at the first request, so one request is a part of the creation.
 void creation(State &state, sw_range_backend backend, size_t size, sw_backing backing) {
     for (auto _ : state) Blocks(backend, size, backing).borrow(1);
 }
 
-// What a compiler makes of these loops is what they time.
+// These loops time the code that the compiler makes of them.
 void write_access(State &state, Blocks &blocks) {
     uint8_t *bytes = blocks.alloc(KIB);
     for (auto _ : state) {
@@ -172,7 +172,7 @@ void scaling(State &state, Blocks &blocks) {
     for (auto _ : state) blocks.pair(KIB << i++ % DOUBLED);
 }
 
-// Twenty sizes at once; of one thread, in spite of its name.
+// Twenty sizes at once, by one thread in spite of the case's name.
 void concurrent(State &state, Blocks &blocks) {
     uint8_t *taken[20];
     for (auto _ : state) {
@@ -181,7 +181,7 @@ void concurrent(State &state, Blocks &blocks) {
     }
 }
 
-// A hundred sizes that grow, of which the oldest is freed at every third.
+// A hundred growing sizes; at every third request the oldest block is freed.
 void pressure(State &state, Blocks &blocks) {
     constexpr size_t COUNT = 100;
     uint8_t *taken[COUNT];
@@ -226,7 +226,7 @@ void add_scalable(sw_range_backend backend) {
 
 // --- recyclable memory ---------------------------------------------------------------------------
 
-// Recycles at the first of a hundred rounds, or after each ten.
+// A round takes `pieces` blocks; the first round, and every `each`-th after it, recycles them.
 void recycling(State &state, sw_range_backend backend, size_t pieces, size_t each) {
     Blocks blocks(backend);
     sw_recyclable frame;
@@ -247,7 +247,7 @@ void add_recyclable(sw_range_backend backend) {
     };
     made("RecyclableMemoryNextN", 1, 100);
     made("RecyclableMemoryBatchRecycle", 10, 1);
-    made("RecyclableMemoryWithRecycleIndexes", 10, 1); // ours always knows what it owns
+    made("RecyclableMemoryWithRecycleIndexes", 10, 1); // ours always knows which blocks it owns
 }
 
 } // namespace

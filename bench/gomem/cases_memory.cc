@@ -107,7 +107,7 @@ void read_byte(State &state) {
     });
 }
 
-// The original makes a slice for each of them.
+// Reads pieces of 64 bytes into one array; the original makes a slice for each of them.
 void read_bytes(State &state) {
     uint8_t out[64];
     read_all(state, {Bytes(KIB)}, [&](sw_reader &reader) {
@@ -152,7 +152,8 @@ void leb128(State &state) {
 
 } // namespace
 
-// A list that only grows has as many rounds as Go takes in the time that its figures were taken in.
+// A list that only grows has a fixed number of rounds: as many as Go does in the time in which its
+// figures on record were taken.
 void add_memories() {
     add(ON, "MemoryPushOne", push_one)->Iterations(400000);
     add(ON, "MemoryPush", push_two)->Iterations(200000);

@@ -96,7 +96,8 @@ template <typename Range> void pair(State &state, uint64_t size) {
     }
 }
 
-// Every other piece of random size is free: 10,000 holes and a large one behind them. Returns sizes to ask for.
+// Takes pieces of random sizes and frees every other one, which leaves 10,000 holes and a large one
+// behind them. Returns the sizes to ask for.
 template <typename Range> std::vector<uint64_t> make_holes(Range &range) {
     uint64_t seed = 20261122;
     std::vector<uint64_t> at, size;
@@ -125,7 +126,7 @@ template <typename Range> void fragmented(State &state) {
     state.counters["refused"] = refused;
 }
 
-// The same pool in use: each request stays while 256 later ones come, and is freed then.
+// Replacement in the same pool: each request is freed after 256 later ones.
 template <typename Range> void replaced(State &state) {
     constexpr size_t LIVE = 256;
     Range range(128 * MIB);

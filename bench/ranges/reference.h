@@ -36,7 +36,7 @@ void reference_single_free(reference_single *tree, uint64_t offset, uint64_t siz
 /* Sum of the holes, by a walk. */
 uint64_t reference_single_free_size(const reference_single *tree);
 
-/* Behind a hole that is too small only the right is looked at, and an exact fit ends the search. */
+/* Below a hole that is too small the search goes to the right child only; an exact fit ends it. */
 static inline reference_hole *reference_single_choose(const reference_single *tree, uint64_t size) {
     reference_hole *found = NULL;
     for (reference_hole *at = tree->root; at != NULL;) {

@@ -14,8 +14,8 @@ typedef struct reference_buddy {
 
 enum { UNIT_SHIFT = 10 };
 
-/* The empty statements keep branches, which are predicted, so that no load waits for the store before; a
- * compiler makes conditional moves of them otherwise. */
+/* The empty asm statements keep the compiler from making conditional moves of the branches.
+ * Branches are predicted, so no load waits for the store before it. */
 static int64_t longer(const buddy *tree, uint64_t node) {
     int64_t left = tree->longest[2 * node + 1], right = tree->longest[2 * node + 2];
     if (left >= right) return left;

@@ -28,7 +28,7 @@ static void drop(single *tree, hole *at) {
 
 /* --- the tree ------------------------------------------------------------------------------------- */
 
-/* Puts `child` where `at` hangs. */
+/* Puts `child` in the place of `at` below the parent of `at`. */
 static inline void hang(single *tree, hole *child, const hole *at) {
     hole *parent = at->parent;
     if (child != NULL) child->parent = parent;
@@ -59,7 +59,7 @@ static void rotate_right(single *tree, hole *at) {
     if (between != NULL) between->parent = at;
 }
 
-/* Puts a hole in as a leaf, and above each parent that is larger. */
+/* Inserts a hole as a leaf, then rotates it above each parent that is larger. */
 static void put(single *tree, hole *fresh) {
     hole *parent = NULL, **place = &tree->root;
     while (*place != NULL) {
@@ -79,7 +79,7 @@ static void put(single *tree, hole *fresh) {
     }
 }
 
-/* Lets a hole sink until it is a leaf, which goes. */
+/* Rotates a hole down until it is a leaf, then removes it. */
 static void take_out(single *tree, hole *at) {
     while (at->left != NULL || at->right != NULL) {
         if (at->right == NULL || (at->left != NULL && size_of(at->left) > size_of(at->right))) {

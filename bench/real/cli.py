@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def choose(programs: Sequence[Program], patterns: str | None) -> list[Program]:
-    """The programs that the patterns (comma between them) select.
+    """The programs that a list of patterns, separated by commas, selects.
 
     Raises:
         BenchError: a pattern selects none.

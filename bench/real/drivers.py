@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of one program under one allocator: what it used, and what it said and wrote."""
+"""Runs one program once under one allocator; tells what it used, printed and wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from real.launch import environment, finish, start, stop
 from real.programs import Program
 
 READY_S = 20.0
-LAST_WORDS_S = 2.0  # what a server gets to end in after a client has failed
+LAST_WORDS_S = 2.0  # seconds for a server to end after a client has failed
 CLIENT_S = 120.0
 # With fixed keys, what the store holds afterwards does not depend on the order of clients.
 REDIS_TESTS = "set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,mset"
@@ -84,10 +84,10 @@ def _artefacts(program: Program, cwd: Path) -> dict[str, bytes]:
 
 
 def _redis(program: Program, preload: str, place: Place, cwd: Path) -> Outcome:
-    """The server alone is preloaded; clients drive it through a unix socket in its folder."""
+    """Only the server is preloaded; clients send to it through a unix socket in its folder."""
     options = "--port 0 --unixsocket redis.sock --appendonly no --enable-debug-command yes"
     options += " --jemalloc-bg-thread no --loglevel warning --logfile server.log"
-    server = cwd.parent / "redis-server"  # the program goes by the name that it is called by
+    server = cwd.parent / "redis-server"  # the program decides by its name what it is
     server.symlink_to(shutil.which("redis-check-rdb") or "redis-check-rdb")
     command = [str(server), *options.split(), "--save", ""]
     process = start(place.launcher, preload, command, cwd, program.environment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part: our library, glibc, Debian's allocators, the user's. Proves who serves."""
+"""The contenders: our library, glibc, Debian's allocators, the user's; and proof of who serves."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def judge_bindings(logs: Sequence[str], library: Path) -> str:
         pairs = set(BINDING.findall(log))
         direct = {file for file, target in pairs if Path(target).resolve() == library}
         for file, target in sorted(pairs):
-            # An executable at a fixed address lends others its own entry, which it bound itself.
+            # Other objects may bind malloc to the PLT entry of an executable at a fixed address,
+            # which the executable itself has bound.
             if file not in direct and target not in direct:
                 return f"{Path(file).name} takes malloc from {target}"
         looked = looked or bool(pairs)

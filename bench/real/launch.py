@@ -34,7 +34,7 @@ def build_launcher(folder: Path) -> Path:
 
 
 def environment(home: Path, added: Mapping[str, str]) -> dict[str, str]:
-    """All that a program gets: no option of any allocator, no locale of this user."""
+    """The whole environment of a program, without options of allocators or the user's locale."""
     path = os.environ.get("PATH", os.defpath)
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC", **added}
 

@@ -76,7 +76,7 @@ class Measured:
 
 
 def split_runnable(programs: Sequence[Program]) -> tuple[list[Program], dict[str, str]]:
-    """Those that this machine can run, and the reasons of the others."""
+    """The programs that this machine can run, and for the others the reason."""
     skipped = {
         program.name: f"lacks {' '.join(lacking)} (apt-get install {' '.join(lacking)})"
         for program in programs

@@ -92,7 +92,8 @@ def succeeds(command: tuple[str, ...]) -> bool:
 def find_python() -> str:
     """A python3 that has CPython's own tests: Debian's, else the one that runs this, else Debian's.
 
-    Never a script that stands for one: what it starts would be measured with it.
+    A script that stands for python3 is never taken, because what it starts would be measured as
+    well.
     """
     own = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
     for python in (DEBIAN_PYTHON, own):

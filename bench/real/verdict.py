@@ -13,7 +13,7 @@ from scoreboard.judge import MISSED, NO_PEER, Bar, noise_note, verdict
 from real.field import GLIBC
 from real.measure import METRICS, Measured
 
-# What a mean over programs may be, ours / best peer, and its name in tables.
+# By metric the limit of the mean over programs (ours / best peer), and its name in tables.
 TARGETS = {"wall_s": 1.0, "cpu_s": 1.0, "peak_rss_bytes": 1.1}
 TITLES = {"wall_s": "time", "cpu_s": "CPU time", "peak_rss_bytes": "peak RSS"}
 PEERS = (GLIBC, *PRELOADS)
@@ -62,7 +62,8 @@ def means_by_repetition(
 def stand(measured: Measured, metric: str, absent: Sequence[str]) -> Standing:
     """The verdict of one metric.
 
-    Met: the whole interval is within the target; for a target of 1.0, overlap with 1 is level.
+    The target is met if the whole interval is within it; a target of 1.0 also if the interval holds
+    1.
 
     Args:
         measured: what was run.

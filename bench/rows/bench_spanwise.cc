@@ -17,7 +17,7 @@
 
 namespace {
 
-// Slot and its share of the span's tail, for each size that the rows ask for.
+// Bytes that a table makes of each size in the rows: the slot and its share of the span's tail.
 struct TableBytes {
     std::array<double, bench::REPLACE_MAX + 1> of{};
     TableBytes() {
@@ -52,7 +52,7 @@ struct Inline : Spanwise {
     return sw_tls.cache;
 }
 
-// Objects that may hold pointers: spans of their own, cleared when they hold old bytes.
+// Objects that may hold pointers have spans of their own, and are cleared if they hold old bytes.
 struct InlineScan : Inline {
     template <size_t N> static void *zget() {
         sw_cache *cache = sw_tls.cache;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Switches callgrind on and off where its header is installed. Collecting starts late, so what comes
- * before the measured part runs fast. */
+/* Starts callgrind's instrumentation; without its header the macro is empty. It starts just before
+ * the measured part, so that everything before that runs fast. */
 #ifndef SPANWISE_BENCH_CALLGRIND_H
 #define SPANWISE_BENCH_CALLGRIND_H
 

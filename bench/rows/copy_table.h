@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table's copy made at run time, which no specialised path serves. */
+/* A copy of a table, made at run time; no specialised path serves it. */
 #ifndef SPANWISE_BENCH_COPY_TABLE_H
 #define SPANWISE_BENCH_COPY_TABLE_H
 
 #include <spanwise/spanwise.h>
 
-/* NULL: see sw_last_error. It is never destroyed. */
+/* Returns the copy, which is never destroyed, or NULL with the reason in sw_last_error. */
 static inline const sw_table *copy_table(const sw_table *table) {
     static sw_class_spec specs[SW_TABLE_CLASSES_MAX];
     uint32_t count = sw_table_class_count(table), page_bytes = sw_table_page_bytes(table);

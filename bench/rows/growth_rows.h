@@ -70,7 +70,7 @@ class Objects {
 };
 
 // As many replacements as there are objects, two million at most, are not timed; then come a million
-// that are. What is live changes by a part in a thousand meanwhile, so the bytes at the end stand for
+// that are. Live bytes change by a thousandth in the meantime, so the bytes at the end stand for
 // all. Nothing is freed at the end: the process ends, and eight gigabytes take their time.
 template <class P> void growth(State &state, uint64_t live_bytes) {
     if (!first_in_process(state)) return;

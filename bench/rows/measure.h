@@ -76,7 +76,7 @@ inline void relax(unsigned &spins) {
 #endif
 }
 
-// Where n threads wait for each other, again and again.
+// A barrier at which n threads wait for each other, any number of times.
 class Barrier {
   public:
     explicit Barrier(unsigned threads) : threads_(threads) {}

@@ -35,8 +35,8 @@ static void face_pair_256k(size_t count) { large_pair(count, 256 << 10); }
 static void face_pair_1m(size_t count) { large_pair(count, 1 << 20); }
 static void face_pair_2m(size_t count) { large_pair(count, 2 << 20); }
 
-/* A random replacement of large objects: most that is freed has other pages than what is asked for
- * next. */
+/* Random replacement of large objects: a freed object mostly has another number of pages than the
+ * next request. */
 static void face_replace_large(size_t count) {
     for (size_t n = 0; n < count; n++) {
         uint32_t i = random_below(REPLACED_LARGE);

@@ -19,7 +19,7 @@
 
 namespace bench {
 
-// What policies that need nothing of it inherit.
+// The base of policies, with the defaults of what most of them do not need.
 struct Policy {
     static constexpr bool has_table = false;
     static double table_bytes(size_t) { return 0; }

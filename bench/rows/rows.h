@@ -50,7 +50,7 @@ template <class P, size_t N, bool ZERO> void pair(State &state) {
     finish(state, 1);
 }
 
-// The same with the size told to the free as well, as C++ containers do.
+// As `pair`, but the free is told the size as well, as by C++ containers.
 template <class P, size_t N, bool ZERO> void sized_pair(State &state) {
     for (auto _ : state) {
         void *p = ZERO ? P::template zget<N>() : P::template get<N>();
@@ -87,9 +87,9 @@ inline void shuffle(size_t count, Random &random) {
     }
 }
 
-// One phase is timed, the other runs. The pointers themselves are shuffled, so that a random free
-// reads them in order and pays for the allocator's cache misses only. A first round is not counted:
-// later allocations meet a heap that such frees have left.
+// One of the two phases is timed. The pointers themselves are shuffled, so that random frees read
+// the array in order and pay only for the allocator's cache misses. A first round is not counted,
+// so every timed allocation meets a heap that such frees have left.
 template <class P, class WARM, size_t N, bool ZERO, Order ORDER, Phase PHASE>
 void batch(State &state, size_t count) {
     Random random(SEED);
@@ -155,7 +155,7 @@ template <class P, size_t COUNT = LIVE> void replace_one(Random &random) {
     touch(held[i]);
 }
 
-// However few are held, as many replacements are not timed: branches are learnt by then.
+// As many replacements stay untimed whatever COUNT is, so that the branch predictors have learnt.
 template <class P, class WARM, size_t COUNT = LIVE> void replace(State &state) {
     Random random(SEED);
     replace_start<WARM, COUNT>(random);
@@ -230,7 +230,7 @@ enum : size_t { KEPT_BYTES = 4 << 20, KEPT_MAX = 100000 };
 
 inline size_t kept_count(size_t size) { return std::min<size_t>(KEPT_BYTES / size, KEPT_MAX); }
 
-// get: what is timed; drop: what makes room for the next round. One round is not counted.
+// Times `get`; `drop` makes room for the next round. The first round is not counted.
 template <class GET, class DROP> void kept(State &state, size_t size, GET get, DROP drop) {
     size_t count = kept_count(size);
     for (size_t i = 0; i < count; i++) held[i] = get();

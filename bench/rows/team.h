@@ -20,8 +20,8 @@ struct Stretch {
 // Runs body(index) on `threads` threads of its own. Returns the wall seconds from when the first of
 // them began, all standing ready, until the last was done.
 //
-// Each thread reads the clock itself. One that only waits for the others may be scheduled when
-// they are long under way, or done: a row of some milliseconds is less than a time slice.
+// Each thread reads the clock itself. A thread that only waits for the others may be scheduled long
+// after they began, or are done, since a row of some milliseconds is shorter than a time slice.
 template <class P, class BODY> double run_threads(unsigned threads, BODY body) {
     Barrier all(threads);
     std::vector<Stretch> taken(threads);

@@ -25,7 +25,8 @@ enum : size_t {
 
 // --- one allocates, the other frees ---------------------------------------------------------------
 
-// One writer, one reader; each looks at the other's counter only when its own view is used up.
+// A ring with one writer and one reader. Each keeps a copy of the other's counter, and reads the
+// counter only when the copy leaves it no room.
 struct Ring {
     alignas(64) std::atomic<size_t> written{0};
     alignas(64) std::atomic<size_t> taken{0};
@@ -75,7 +76,7 @@ template <class P> void producer_consumer(State &state) {
 
 // --- two threads free each other's objects --------------------------------------------------------
 
-// Nanoseconds are those of one thread for one of its pairs.
+// Nanoseconds are the time of one thread for one of its pairs.
 template <class P> void cross_free(State &state) {
     static void *swapped[2][CROSS];
     for (auto _ : state) {
@@ -136,7 +137,7 @@ template <class P> void scaling_replace(State &state, unsigned threads) {
     finish(state, static_cast<double>(SCALE_OPS) * threads);
 }
 
-// Each thread frees what the next one allocated; a single one its own.
+// Each thread frees the objects that the next one allocated; a single thread frees its own.
 template <class P> void scaling_cross(State &state, unsigned threads) {
     static void *passed[THREADS_MAX][CROSS];
     for (auto _ : state) {

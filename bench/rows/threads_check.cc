@@ -49,7 +49,7 @@ void check_time() {
     }
 }
 
-// Looks at each row as it ends.
+// Checks each row when it ends.
 class Reporter : public benchmark::BenchmarkReporter {
   public:
     // Allocations of one iteration that `ops` leaves out, for each row.

@@ -22,12 +22,12 @@ from runner.runs import Job, Result, run_job
 
 TOLERANCE = 1.1  # times the shortest computation
 ATTEMPTS = 12
-PATIENCE_S = 5.0  # a job; then its calmest run counts
+PATIENCE_S = 5.0  # for one job; after that its calmest run counts
 CALIBRATION_S = 2.0
 _Found = TypeVar("_Found")
 _PAUSE_S = 0.02
 _STEPS = 40000  # about a millisecond
-# Rows of several threads; Go's runtime has some, too, and asks how many processors it has.
+# Rows of several threads; Go's runtime has several, too, and asks for the number of processors.
 _THREADED = ("producer_consumer/", "cross_free/", "false_sharing/", "scaling_", "field/")
 
 
@@ -45,7 +45,7 @@ def spin() -> float:
 
 @contextlib.contextmanager
 def on(cpus: Sequence[int]) -> Iterator[None]:
-    """This thread, and the processes that it starts, on some processors only."""
+    """Binds this thread, and the processes that it starts, to some processors."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
@@ -76,7 +76,7 @@ class Calm:
         shortest: of all computations so far.
         runs: of jobs that counted.
         again: how often one was done again.
-        busy: jobs whose calmest run was none.
+        busy: jobs of which no run was in a calm moment.
     """
 
     cpus: Sequence[int] = field(default_factory=lambda: sorted(os.sched_getaffinity(0)))
@@ -103,7 +103,7 @@ class Calm:
         return max(taken) / self.shortest
 
     def _await(self, choices: Sequence[Sequence[int]], end: float) -> tuple[float, Sequence[int]]:
-        """The calmest choice of processors, at the latest at `end`."""
+        """Waits for calm processors until `end` at the latest; returns the calmest choice."""
         while True:
             found = min((self._level(cpus), cpus) for cpus in choices)
             if found[0] <= TOLERANCE or time.monotonic() >= end:
@@ -117,12 +117,12 @@ class Calm:
         threaded: bool = False,
         failed: Callable[[_Found], bool] = lambda _: False,
     ) -> _Found:
-        """What work returns in the first calm moment, or in the calmest.
+        """The result of `work` from the first calm moment, or else from the calmest.
 
         Args:
             work: measures something; called again after a moment that was none.
             threaded: it needs all processors.
-            failed: of what was returned: it is no use to measure again.
+            failed: tells by a result whether measuring again is of no use.
         """
         choices = [self.cpus] if threaded else [[cpu] for cpu in self.cpus]
         end = time.monotonic() + PATIENCE_S
@@ -163,7 +163,7 @@ class Calm:
 
 
 def calm_if(asked: bool) -> Calm | None:
-    """Who measures in calm moments, calibrated; None when nobody asked."""
+    """A calibrated Calm if the options ask for calm moments; None otherwise."""
     if not asked:
         return None
     calm = Calm()

@@ -4,8 +4,8 @@
 Each child has a process group of its own, so that a compiler's own children end with it. Ctrl-C, or
 a SIGINT to this process alone, therefore reaches no child: each() ends them.
 
-The system may hand a signal to any thread of this process, and one that another thread takes does
-not wake the main thread, which alone can answer it. So no wait here is longer than _LOOK_S.
+Only the main thread can answer a signal. But the system may hand the signal to any thread, and then
+it does not wake the main thread. So no wait here is longer than _LOOK_S.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from runner.errors import BenchError
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
-_GRACE_S = 2.0  # from SIGTERM to SIGKILL
-_LOOK_S = 0.2  # between two looks whether a signal has come
-_changed = threading.Condition()  # guards both
+_GRACE_S = 2.0  # seconds from SIGTERM to SIGKILL
+_LOOK_S = 0.2  # seconds between two checks for a signal
+_changed = threading.Condition()  # guards the set and the event below
 _running: set[subprocess.Popen[str]] = set()
 _stopping = threading.Event()
 
 
 def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
-    """To a child's whole group; its process id is its own as long as it is not waited for."""
+    """Sends a signal to a child's group; its id is not reused before the child is waited for."""
     with contextlib.suppress(ProcessLookupError):
         if child.returncode is None:
             os.killpg(child.pid, number)
@@ -51,12 +51,12 @@ def _end_all() -> None:
 
 
 def _output_of(child: subprocess.Popen[str], told: str | None) -> tuple[str, str]:
-    """What a child writes to its end, on standard output and standard error."""
+    """Waits for a child's end; returns its standard output and standard error."""
     while True:
         try:
             return child.communicate(told, timeout=_LOOK_S)
         except subprocess.TimeoutExpired:
-            told = None  # the first call keeps it, and what was read
+            told = None  # communicate() keeps the input, and what was read, from call to call
 
 
 def run(
@@ -103,7 +103,7 @@ def run(
 
 
 def _failed_first(tasks: Sequence[Future[_Found]]) -> Future[_Found] | None:
-    """Waits until all are done, which gives None, or one has failed."""
+    """Waits until one has failed, and returns it, or until all are done, and returns None."""
     while True:
         done, waiting = wait(tasks, _LOOK_S, FIRST_EXCEPTION)
         failed = [task for task in tasks if task in done and task.exception() is not None]
@@ -130,7 +130,8 @@ def each(function: Callable[[_Item], _Found], items: Sequence[_Item], workers: i
         except BaseException as error:
             _end_all()
             pool.shutdown(cancel_futures=True)
-            # After Ctrl-C never again: it may strike before the pool has noted a thread it started.
+            # After Ctrl-C start nothing: it may come before the pool has noted a thread that it
+            # started.
             if isinstance(error, Exception):
                 _stopping.clear()
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part: our programs, Debian's allocators, Go, and what the user adds."""
+"""The contenders: our programs, Debian's allocators, Go, and those that the user adds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Contender:
         policy: prefix of the program's row names.
         preload: library for LD_PRELOAD, or None.
         version: as the allocator or the user tells it, "" if nobody does.
-        variables: what its environment has beside ours (Target.environment).
+        variables: added to the environment of its process (Target.environment).
         library: what serves malloc, as the program says; None if it does not.
     """
 

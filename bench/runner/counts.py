@@ -22,8 +22,8 @@ from runner import children
 from runner.errors import BenchError
 
 SHORT, LONG = 8192, 40960  # operations of weight 1; whole spans of 16 B objects
-# An operation may cost so much more of any kind, less than one instruction of a short path: what
-# refills do differs with the C library, and long paths look at the clock now and then.
+# The tolerated growth of each kind of count, below one instruction of a short path: refills differ
+# with the C library, and long paths sometimes read the clock.
 SLACK, SHARE = 0.25, 0.005
 
 
@@ -127,7 +127,7 @@ def parse_collected(stderr: str) -> dict[str, int]:
         last = (stderr.strip().splitlines() or ["no message"])[-1]
         raise BenchError(f"callgrind gave no count: {last}")
     found = dict(zip(names[1].split(), map(int, totals[1].split()), strict=False))
-    if len(found) < len(names[1].split()):  # it prints one 0 when the toggle met no function
+    if len(found) < len(names[1].split()):  # callgrind prints one 0 if measured() was never entered
         raise BenchError("callgrind collected nothing: measured() was never entered")
     return found
 

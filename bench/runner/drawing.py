@@ -12,7 +12,7 @@ from runner.stats import Interval
 
 STYLE = Path(__file__).resolve().parents[2] / "python/spanwise/plots/spanwise.mplstyle"
 OURS, OTHERS, DARK = "#0072B2", "#B8BCC2", "#444444"
-MIDDLE = "#56B4E9"  # what stands between ours and the others
+MIDDLE = "#56B4E9"  # the colour between ours and the others'
 
 
 def pyplot() -> Any:
@@ -60,7 +60,7 @@ def save(figure: Any, path: Path, measured: str = "") -> Path:
 def _write_below(figure: Any, line: str) -> None:
     """Writes a small line below all that is drawn, legends outside of the axes as well."""
     figure.canvas.draw()
-    figure.set_layout_engine("none")  # all stays where it is now, and so do these legends:
+    figure.set_layout_engine("none")  # the layout is frozen here, and so are these legends:
     for legend in figure.legends:
         if legend.get_bbox_to_anchor() is figure.bbox:
             legend.set_bbox_to_anchor((0, 0, 1, 1), transform=figure.transFigure)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from runner.launch import read_usage
 
-FIELD = "field/"  # how the names of rows begin that are programs of bench/field
-FULL_TIME_S = 0.05  # a run of less least time does as much less of its work
+FIELD = "field/"  # prefix of rows that are programs of bench/field
+FULL_TIME_S = 0.05  # runs with a lower least time do a proportional share of the work
 MIB = float(1 << 20)
 
 

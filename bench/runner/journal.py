@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has measured so far, a line a result, so that a run that is cut short loses nothing.
+"""The results of a run, a line each, so that a run that is cut short loses none.
 
 The first line says how the run was made; `--resume` continues only under the same conditions. A
 last line that was cut off is left out.
@@ -17,7 +17,7 @@ from runner.errors import BenchError
 from runner.runs import Job, Repetition, Result
 
 SUFFIX = ".journal"
-# What a resumed run must share.
+# The conditions that a resumed run must share.
 SAME = ("commit", "compiler", "preset", "cpu", "min_time_s", "calm")
 
 

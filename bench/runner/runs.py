@@ -23,8 +23,9 @@ from runner.stats import median
 GO_ROUNDS = 5
 TIMEOUT_S = 600.0
 MEMORY_ITERATIONS = 16  # google-benchmark's most iterations of a memory run
-# A peer that is so much behind the best of every race it is in, by every metric, in each of the
-# first repetitions, can no longer become the best one; where races are told, it is spared the rest.
+# A peer cannot become the best one if, in each of the first repetitions, it is this far behind the
+# best peer of each of its races, by every metric. If races are given, it does not run in the other
+# repetitions.
 DROP_AFTER = 3
 DROP_FACTORS = {"op": 1.4, "rss_over_live": 1.02}
 
@@ -212,7 +213,7 @@ class Progress:
     stream: TextIO | None
     repetitions: int
     started: float = field(default_factory=time.monotonic)
-    begun: int = 0  # repetitions that were there before (a resumed run)
+    begun: int = 0  # repetitions of an earlier run that is resumed
 
     def show(self, number: int, job: Job) -> None:
         """Tells which job runs now."""

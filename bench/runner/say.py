@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command says of a run: who was absent, how contenders were made, how it went."""
+"""The lines of every command on a run: absent contenders, their builds, failures, results."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from runner.field import FIELD, parse_lines, program_words
 from runner.runs import Job
 
 SHORT_PERCENT, LONG_PERCENT = 1, 3
-# What cannot be subtracted or followed: more live objects with more work, times, processes.
+# Programs that cannot be subtracted or simulated: with more live objects for more work, with times,
+# or with processes of their own.
 UNSIMULATED = tuple(f"{FIELD}{name}" for name in ("random-1m", "latency", "small-programs"))
 _TOTALS = {
     "instructions": re.compile(r"^==\d+== I +refs: +([\d,]+)", re.MULTILINE),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast arenas are: ours over a loop that bumps and clears, and over Go's arenas and heap.
 
-Rows of messages are whole messages: decoding, routing and replying as well. What memory is of them
-is told beside: a message less one that uses the same four blocks each time, on both sides.
+Rows of messages time whole messages, with decoding, routing and replying. Other rows tell the
+memory part: the time of a message minus that of one which uses the same four blocks each time, on
+both sides.
 
 Ours and the loop run in one process of bench_arenas. Go's figures come from bench/arenas/go, which
 is built with GOEXPERIMENT=arenas where there is a Go toolchain, and run right after ours; without
@@ -84,7 +85,7 @@ def over_go(row: str, side: str, setting: Setting, contender: str = "spanwise") 
 
 
 def memory_over_go(side: str, setting: Setting) -> float:
-    """What memory is of a message in a batch's arena, over what it is of Go's `side`."""
+    """The memory part of a message in a batch's arena, over that of Go's `side`."""
     go_program()
     static, batch = BENCH.times("service", ("spanwise_static", "spanwise"), setting)
     theirs = go_times(setting)
@@ -93,7 +94,7 @@ def memory_over_go(side: str, setting: Setting) -> float:
 
 
 def memory_percent(setting: Setting) -> float:
-    """What memory is of a message in a batch's arena."""
+    """The percentage of memory in the time of a message in a batch's arena."""
     static, batch = BENCH.times("service", ("spanwise_static", "spanwise"), setting)
     return 100 * (1 - static / batch)
 

@@ -40,7 +40,7 @@ from scoreboard.targets import SCRIPTED, Target, TargetFile
 BENCH = Path(__file__).resolve().parents[1]
 TARGETS = Path(__file__).with_name("targets.toml")
 ORIGINAL_ROUNDS = 5
-ORIGINAL = ("range", "buffer")  # beginnings of rows that the Go library has, too
+ORIGINAL = ("range", "buffer")  # prefixes of rows that the Go library has, too
 UNUSED_BESIDE_ORIGINAL = (
     *("json", "plot", "gobench", "simulate", "resume", "calm", "memory", "all"),
     *("peer", "linked", "linked_peers"),
@@ -108,7 +108,7 @@ def _measure_memory(jobs: Sequence[Job]) -> dict[tuple[str, str], MemoryUse]:
 
 
 def _counts(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str, Counts]:
-    """What Target.paths execute: counted now, or in a quick run from the committed baseline."""
+    """The counts of Target.paths: made now, or in a quick run the committed baseline's."""
     wanted = sorted({path for row in targets for path in row.paths})
     if not wanted or not (options.build / "bench_paths").is_file():
         return {}
@@ -131,7 +131,7 @@ def _counts(options: argparse.Namespace, targets: Sequence[Target]) -> dict[str,
 
 
 def _rules(file: TargetFile, options: argparse.Namespace) -> Rules:
-    """What the file fixes for this machine and the rows that are asked for."""
+    """The rules that the file of targets fixes for this machine and the chosen rows."""
     repetitions = file.field_repetitions if asks_for_field(options) else file.repetitions
     return Rules(repetitions, key_of(this_machine(), file.machines))
 
@@ -164,7 +164,7 @@ def _simulate(options: argparse.Namespace, file: TargetFile) -> int:
 
 
 def _refuse_beside_original(options: argparse.Namespace) -> None:
-    """What --peer-go would have to ignore.
+    """Refuses options that --peer-go would have to ignore.
 
     Raises:
         BenchError: such an option is given.

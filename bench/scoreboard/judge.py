@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of the scoreboard is judged by, and the verdict.
+"""Decides by which limit a row of the scoreboard is judged, and gives the verdict.
 
 Everything here is fixed before a run: the targets, the machines that weaker ones hold on, and how
 often a row is repeated. A row that was measured under other terms is reported, never judged.
@@ -15,7 +15,7 @@ from scoreboard.machine import UNKNOWN
 from scoreboard.targets import Target, Weaker
 
 MET, MISSED, NO_PEER, REPORTED, SKIPPED = "met", "missed", "no peer", "reported", "skipped"
-NOISY = 2.0  # an interval whose ends differ by more says little; the row is marked
+NOISY = 2.0  # a row whose interval's ends differ by a larger factor is marked as noisy
 LEVEL = 1.0  # the one target that a row may reach by overlap: "no difference"
 
 
@@ -47,7 +47,7 @@ class Bar:
     refusal: str = ""
 
     def spared(self, share: float) -> Bar:
-        """The same with a limit of at least 1 and a share, where there is both."""
+        """The bar with a limit of at least 1 plus the share, if there are both."""
         if self.limit is None or share == 0:
             return self
         return replace(self, limit=max(self.limit, round(1 + share, 3)))
@@ -88,10 +88,10 @@ def verdict(found: Interval | None, bar: Bar) -> str:
 
 
 def reaches(found: Interval, limit: float, *, may_overlap: bool) -> bool:
-    """Whether the whole interval is within the limit; for 1.0 it may be enough to overlap with it.
+    """Whether the whole interval is within the limit; for a limit of 1.0 overlap may be enough.
 
-    A noisy interval overlaps with anything: its median must be within the limit as well. A weaker
-    target has no overlap: it is weak enough.
+    A noisy interval overlaps with anything, so its median must be within the limit as well. For a
+    weaker target overlap is never enough.
     """
     if may_overlap and limit == LEVEL:
         return found.low <= limit and (found.median <= limit or not noise_note(found))

@@ -62,7 +62,7 @@ def _mean(blank: Score, values: list[float], field: Field, run: Run) -> Score:
 
 
 def _rank(blank: Score, values: list[float], field: Field, run: Run) -> Score:
-    """Where ours stands among all, 1 the lowest mean; means are told as multiples of glibc's."""
+    """The rank of ours among all, 1 being the lowest mean; means are shown over glibc's."""
     target = blank.target
     means = {who: by_repetition(target, run, who) for who in rivals(target, field)}
     ran = {who: series for who, series in means.items() if series}

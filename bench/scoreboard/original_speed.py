@@ -5,7 +5,8 @@ First the rows of bench_ranges and bench_buffers that the library has, too: each
 the reference and the original's two builds (default, and tag twotree), one after the other, in the
 CPU time of a thread (of the original's collector only what runs in that thread counts). The
 verdict of a row is `slower` where ours or the reference takes longer than the original; a reference
-that does would be no fair one. Then all benchmark cases of the original, run once in both builds as
+that is slower would not be a fair
+one. Then all benchmark cases of the original, run once in both builds as
 its own `go test` times them, beside ours (original_cases.py) and the figures on record
 (bench/gomem/recorded.json), which are never scored. With a pattern of rows only those run, and none
 of the original's own cases.

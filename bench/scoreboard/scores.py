@@ -89,7 +89,7 @@ def unmet_reference(target: Target, peers: Sequence[Contender]) -> str:
 
 
 def free_gb() -> float:
-    """Memory that programs can have now, in 10^9 bytes; infinite where nobody tells."""
+    """Memory that is available now, in 10^9 bytes; infinite if the system does not tell."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123  (no regular file)
             for line in lines:
@@ -125,7 +125,7 @@ def wanted_peers(target: Target, field: Field) -> list[Contender]:
 
 
 def races_of(targets: Sequence[Target], field: Field) -> list[Race]:
-    """Who competes with whom; runner.hopeless must not take a winner from any row."""
+    """The races of all rows, so that runner.hopeless drops no peer that could win one."""
     rows = [row for row in targets if row.peers in PROPER and not row.is_field]
     pairs = [(row, bench) for row in rows for bench in (row.peer_bench, row.base) if bench]
     return [[Job(bench, peer) for peer in rivals(row, field)] for row, bench in pairs]
@@ -203,7 +203,7 @@ def score(
 
 
 def _terms(target: Target, field: Field, run: Run) -> str:
-    """Who competes and how, and what those reached that do not; "" where all do, as they come."""
+    """Who competes and how, and the figures of peers that do not; "" if all compete."""
     if not target.because:
         return ""
     parts = []

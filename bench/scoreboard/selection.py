@@ -14,7 +14,7 @@ from runner.runs import Job
 from scoreboard.scores import jobs_of
 from scoreboard.targets import FIELD, Target, TargetFile
 
-# The first figures: what a plain run shows. --all adds the rest.
+# The figures that a plain run shows; --all adds the others.
 FIGURES = (
     "pair/16",
     "pair/64",
@@ -60,7 +60,7 @@ MORE_FIGURES = (
     "seed/Alloc64",
     "seed/AllocWithPtr",
 )
-# Held back from --all: gigabytes, or ratios instead of times.
+# Rows that --all leaves out: they need gigabytes, or give ratios instead of times.
 HEAVY_FIGURES = ("growth/1G", "growth/8G")
 RATIO_ROWS = ("replace_rss/8-1024",)
 # Programs of bench/field; run when --rows names them.

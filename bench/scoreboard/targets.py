@@ -34,7 +34,7 @@ class Requirement:
 
     family: str
     version: tuple[int, ...]
-    exact: bool = False  # mimalloc3 is no mimalloc then
+    exact: bool = False  # then mimalloc3 does not count as mimalloc
 
     @classmethod
     def parse(cls, text: str, key: str = "reference", *, exact: bool = False) -> Requirement:

@@ -28,7 +28,7 @@ from scoreboard.targets import (
     Weaker,
 )
 
-# Before Python 3.11 the same reader is found where pip keeps it.
+# Before Python 3.11 the same reader is imported from pip's copy.
 tomllib: Any = importlib.import_module(
     "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"
 )

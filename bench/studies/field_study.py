@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What studies of a field have in common: options, folder, runs in turns, the page that is told.
 
-A study simulates, which is kept in its folder by program, and then measures: every program and
-input under every allocator in turns. What lies in the folder is not done again.
+A study first simulates each program, and keeps the results in its folder. Then it measures every
+program and input under every allocator in turns. Results that lie in the folder are not made again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class FieldStudy:
 
 
 class Counted:
-    """Told how many runs were done, says it now and then, also where there is no terminal."""
+    """Counts finished runs and prints the count at intervals, also without a terminal."""
 
     def __init__(
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -120,7 +120,7 @@ class Counted:
         self._done = 0
 
     def __call__(self, runs: int) -> None:
-        """So many runs more are done."""
+        """Adds `runs` finished runs."""
         self._done += runs
         now = self._clock()
         if now - self._told >= TOLD_SECONDS:

@@ -73,7 +73,7 @@ Variant = tuple[list[str], dict[str, str]]
 PLAIN, WHOLE, ALONE, HEAPTRACK = "plain", "spanwise record", "recorder alone", "heaptrack"
 DEEP, LINES = "alone, depth 8", "lines of Python"
 KNOWS_FRAMES = sys.version_info[:2] == (3, 11)
-"""Of this Python the recorder reads frames."""
+"""The Python version whose frames the recorder can read."""
 
 
 def variants(job: list[str], recorder: Path, stacks: int) -> dict[str, Variant]:
@@ -125,7 +125,7 @@ def measure(name: str, job: list[str], options: argparse.Namespace) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             for key, (command, environment) in runs.items():
-                where = Path(folder) / f"{number} {key}"  # a run finds nothing of another's
+                where = Path(folder) / f"{number} {key}"  # so that no run finds files of another
                 prepare(where, quick=options.quick)
                 walls[key].append(seconds(command, environment, where))
                 if key == WHOLE:

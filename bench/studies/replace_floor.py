@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The least that the row "random replace, peak RSS" can cost where a slot keeps its class.
 
-The row holds 100,000 objects of 8..1024 B and replaces each of them twenty times, on average. What
-objects of one class leave cannot serve another class before a whole span is free, so the peak is at
-least the sum of the most that each class ever holds. Printed: that sum, in slots, in touched pages
+The row holds 100,000 objects of 8..1024 B and replaces each of them twenty times, on average.
+Memory that objects of one class leave cannot serve another class before a whole span is free, so
+the peak is at least the sum of the most that each class ever holds. Printed: that
+sum, in slots, in touched pages
 and in whole spans, over what the table costs at its worst moment (`rss_over_table` of the row).
 
 Example: ./dev study replace-floor

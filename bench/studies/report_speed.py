@@ -48,9 +48,10 @@ LIMITS = {"report": 60.0, "attribution": 60.0, "heap map": 3.0}
 """Seconds that are asked for: of 10 million events, and of a million objects."""
 
 FEW = 200_000
-"""Below so many events it is bash: a CPython makes about as many until it begins."""
+"""Below so many events the program is bash, since a CPython makes about as many before it
+begins."""
 _BASH_EVENTS = 90
-"""That bash makes for an element of an array, about."""
+"""Events that bash makes for an element of an array, about."""
 
 _WORK = {
     "report": "spanwise.Recording.open(file).to_html(out + '.html')",
@@ -119,7 +120,7 @@ def first_pictures(page: Path, folder: Path, rounds: int) -> list[tuple[float, f
         *("--enable-logging=stderr", "--timeout=60000", f"--screenshot={folder / 'shot.png'}"),
     ]
     found = []
-    for i in range(3 * rounds):  # a browser may end before the page has told
+    for i in range(3 * rounds):  # a browser may end before the page has reported
         profile = f"--user-data-dir={folder / f'profile-{i}'}"
         done = subprocess.run(
             [*words, profile, f"file://{probed}"], capture_output=True, text=True, check=False
@@ -133,7 +134,7 @@ def first_pictures(page: Path, folder: Path, rounds: int) -> list[tuple[float, f
 
 
 def line_of_pictures(page: Path, folder: Path, rounds: int) -> str:
-    """What the browser took, beside what is asked for; or why it is not known."""
+    """The browser's times beside the target; or why they are not known."""
     try:
         found = first_pictures(page, folder, rounds)
     except RuntimeError as error:

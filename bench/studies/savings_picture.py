@@ -10,7 +10,7 @@ from runner.drawing import DARK, pyplot
 from spanwise.results.intervals import Interval
 
 ROW_INCHES, ROWS_MIN = 0.3, 4
-"""Height of a row; a picture of fewer rows is as high as one of so many."""
+"""The height of a row, and the number of rows below which pictures do not get lower."""
 
 LOSES, SAVES = "← loses", "saves →"
 

@@ -14,7 +14,7 @@ from studies.resident.programs import PROGRAMS, argv_of
 
 
 def field_cases(folder: Path, names: Sequence[str]) -> tuple[list[sw.FieldCase], dict[str, str]]:
-    """Those that this machine can run, with their inputs made; and the reasons of the others.
+    """The programs that this machine can run, with their inputs made; and why others cannot run.
 
     Args:
         folder: where files that programs read are written, in `inputs`.

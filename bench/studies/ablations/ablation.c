@@ -34,7 +34,7 @@ enum {
     WARM_BYTES = 128, /* of an object that readies a heap's pages: no size that shares blocks */
 };
 
-/* Under valgrind there is little address space: a row makes the one heap that it uses. */
+/* A row makes only the heap that it uses, since under valgrind there is little address space. */
 typedef struct row {
     const char *name;
     uint32_t from, to; /* sizes[] of the row */
@@ -81,7 +81,7 @@ static void empty(size_t first, size_t count) {
     EACH(i, first, count) __asm__ volatile("" ::"r"(i));
 }
 
-/* Inline code with a size that is constant when compiled, on the default heap. */
+/* Inline code with a size that is a compile-time constant, on the default heap. */
 #define INLINE_PAIR(name, allocate, bytes)                                                         \
     static void name##_##bytes(size_t first, size_t count) {                                       \
         EACH(i, first, count) {                                                                    \
@@ -112,7 +112,7 @@ static void hold_16(size_t first, size_t count) {
     }
 }
 
-/* Through sw_cache_alloc with a size that is no constant. */
+/* Calls of sw_cache_alloc with a size that is not a constant. */
 static inline void cache_pair(size_t size, unsigned more) {
     void *p = sw_cache_alloc(cache, size, flags | more);
     touch(p);
@@ -150,8 +150,8 @@ static void make_heap(void) {
         die("sw_heap_create", sw_last_error()->message);
 }
 
-/* Objects that share blocks can only go with their heap. The next one begins with free pages that
- * were touched, or a row would time the system's page faults. */
+/* Objects that share blocks are freed only with their heap. The next heap begins with free pages
+ * that were touched, or a row would time the system's page faults. */
 static void new_heap(size_t first, size_t count) {
     (void)first;
     sw_cache_close(cache);
@@ -163,7 +163,7 @@ static void new_heap(size_t first, size_t count) {
     sw_cache_trim(cache);
 }
 
-/* The objects of `replace`, replaced until the heap looks as it will go on to look. */
+/* Makes the objects of `replace`, and replaces them until the heap is in a steady state. */
 static void fill(size_t first, size_t count) {
     (void)first;
     (void)count;
@@ -208,7 +208,7 @@ __attribute__((noinline, section(".sweep"))) static void sweep(void) {
     __asm__ volatile(".rept 16384\n\t" WIDE_NOP ".endr" ::: "memory");
 }
 
-/* A clock that reads in few instructions; the system's clock tells how long a tick is. */
+/* A counter that is read in few instructions; the system's clock tells the length of a tick. */
 static inline uint64_t ticks(void) {
 #if defined(__x86_64__)
     uint32_t low, high;
@@ -242,7 +242,7 @@ static double time_hot(const row *chosen, double most_ns) {
         chosen->run(first, ROUND);
         double took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin;
         chosen->after(first, ROUND);
-        if (round == 0) continue; /* the first one meets a heap that nobody has used */
+        if (round == 0) continue; /* the first round meets an unused heap */
         spent += took;
         operations += ROUND;
     }
@@ -254,8 +254,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The mean of the middle half of COLD_ROUND operations, in ticks: an interrupt or a refill is no
- * typical operation. */
+/* The mean of the middle half of COLD_ROUND operations, in ticks, which leaves out interrupts and
+ * refills. */
 static double cold_ticks(const row *chosen, size_t first) {
     static uint64_t took[COLD_ROUND];
     chosen->before(first, COLD_ROUND);

@@ -31,7 +31,8 @@ _FLAGS = (
     *("-fno-semantic-interposition", "-pthread"),
 )
 Recipe = tuple[str, int | None]
-"""Patch of the source and cut-off of a program. Variants that only run otherwise share one."""
+"""The patch and the cut-off of a program; variants that differ only in run-time options share
+it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Site:
-    """Where and by what programs are built.
+    """The folders and the compiler with which programs are built.
 
     Attributes:
         root: of the checkout.
@@ -113,7 +114,7 @@ def _hash_of_sources(root: Path) -> str:
 
 
 def survey(root: Path, folder: Path) -> Site:
-    """Asks the compiler who it is, and reads the sources.
+    """Asks the compiler for its version, and hashes the sources.
 
     Args:
         root: of the checkout.

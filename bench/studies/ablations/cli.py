@@ -146,7 +146,7 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     chosen = choose(ablations, options.rows)
     if options.plot is not None:
-        pyplot()  # says now that matplotlib is missing, not after minutes
+        pyplot()  # fails now, not after minutes, if matplotlib is missing
     how = counter(options.counter)
     jobs, compiler = make_jobs(chosen, options.build)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)

@@ -74,7 +74,7 @@ class Events:
         )
 
     def over(self, operations: int) -> Events:
-        """Of one of so many."""
+        """The events of one operation, from the sums over so many."""
         return Events(
             self.instructions / operations,
             self.i1 / operations,
@@ -136,7 +136,7 @@ def _perf_counts() -> bool:
 
 
 def counter(wanted: str) -> str:
-    """PERF, CALLGRIND or NONE: what is there of what is wanted.
+    """PERF, CALLGRIND or NONE: the wanted counter that this machine has.
 
     Args:
         wanted: AUTO takes the first of them that counts here.
@@ -174,7 +174,7 @@ def _callgrind(probe: Probe, operations: int) -> Events:
 
 
 def _simulated(probe: Probe) -> Events:
-    """The difference of a long and a short run: what comes before and after cancels."""
+    """The difference of a long and a short run, in which start and end cancel."""
     some, more = _SIMULATED[probe.state]
     return (_callgrind(probe, more) - _callgrind(probe, some)).over(more - some)
 

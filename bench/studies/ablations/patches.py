@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain ways that the library's source does not have: a copy of the source gets them.
+"""Plain alternatives that the library's source does not have; a copy of the source gets them.
 
 The library carries no switch for this study. Each patch replaces one text of ours, which must stand
 in exactly one place of include/ and src/; where it does not, an error names the text.
@@ -30,8 +30,8 @@ class Patch:
 
 
 PATCHES = {
-    # A free divides the offset by the slot's size; ours multiplies by `magic`. The size is the
-    # cache's for the class, so all heaps of the process must have one table.
+    # Plain: a free divides the offset by the slot's size; ours multiplies by `magic`. The size is
+    # taken from the cache, so all heaps of the process must have one table.
     "divide": Patch(
         """\
     sw_product product = (sw_product)(p - span->base) * span->magic;
@@ -46,7 +46,7 @@ PATCHES = {
     if (__builtin_expect(offset % bytes != 0, 0)) return NULL;
 """,
     ),
-    # An allocation tries bit after bit; ours counts the trailing zeros of 64.
+    # Plain: an allocation tries bit after bit; ours counts the trailing zeros of 64 bits.
     "scan": Patch(
         "#define SW_FAST_LOWEST(bits) ((unsigned)__builtin_ctzll(bits))\n",
         """\
@@ -61,9 +61,9 @@ SW_FAST_INLINE unsigned sw_fast_lowest_by_bit(uint64_t bits) {
 }
 """,
     ),
-    # Objects of a constant size are cleared by a call; ours: small ones in line.
+    # Plain: objects of a constant size are cleared by a call; ours clears small ones in line.
     "zero": Patch("#define SW_FAST_CLEAR_MAX 80\n", "#define SW_FAST_CLEAR_MAX 0\n"),
-    # Caches do not remember the slots of full spans that were freed lately.
+    # Plain: caches have no hints, the recently freed slots of full spans.
     "no-hints": Patch("return hinted ? SW_HINTS_MAX", "return hinted && false ? SW_HINTS_MAX"),
 }
 

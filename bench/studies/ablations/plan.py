@@ -167,7 +167,7 @@ def plan(root: Path) -> list[Ablation]:
 
 
 def select(ablations: Sequence[Ablation], names: str | None) -> list[Ablation]:
-    """Those that a comma-separated list names; all without one.
+    """The ablations that a comma-separated list names; without a list all of them.
 
     Raises:
         BenchError: a name is unknown.

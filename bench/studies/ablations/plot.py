@@ -38,7 +38,7 @@ def _draw(axis: Any, cells: Sequence[Cell]) -> None:
     lines = list(dict.fromkeys((cell.row, cell.variant) for cell in cells))
     for cell in cells:
         place = float(len(lines) - 1 - lines.index((cell.row, cell.variant)))
-        place += _APART if cell.state == HOT else -_APART  # neither mark hides the other
+        place += _APART if cell.state == HOT else -_APART  # so that neither mark hides the other
         found = interval(cell.ns)
         colour = OURS if cell.ours else DARK
         axis.errorbar(

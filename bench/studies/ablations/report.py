@@ -44,7 +44,7 @@ class Cell:
 
 
 def _against(cell: Cell, cells: Sequence[Cell]) -> Cell:
-    """Ours beside a cell."""
+    """The cell of ours with the same ablation, row and state."""
     return next(
         each
         for each in cells

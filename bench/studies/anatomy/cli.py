@@ -123,7 +123,7 @@ def measure(program: Path, size: int, live: int, repetitions: int) -> tuple[list
         return {stack: count / operations for stack, count in counts.items()}
 
     stacks = children.each(take_apart, cases, os.cpu_count() or 1)
-    # Nothing else of ours runs while time is taken.
+    # One process at a time, so that none of ours disturbs the timing of another.
     ns: dict[str, list[float]] = {case: [] for case in cases}
     for _ in range(repetitions):
         for case in cases:

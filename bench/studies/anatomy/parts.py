@@ -3,9 +3,9 @@
 
 An instruction comes with its stack of frames, inlined functions among them. The outermost frame
 that is a *root* claims everything below it (refill, free). Otherwise the innermost frame decides,
-by its line or by its function; frames of HELPERS are passed over. A frame that the table does not
-know makes the instruction `other`: nothing is silently counted elsewhere. `missing` tells which
-names and lines of the table the source has no more.
+by its line or by its function; frames of HELPERS are passed over. If the table does not know the
+frame, the instruction counts as `other`, never silently as a part. `missing` lists names and lines
+of the table that the source no longer has.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ PARTS = (
             ("finish", r"SW_ZERO"),
         ),
     ),
-    # There is no bitmap of pointers: scan and noscan objects have classes of their own.
+    # The heap has no bitmap of pointers: scan and noscan objects have spans of their own, and this
+    # part chooses between these.
     Part(
         "pointer bits",
         "#E69F00",
@@ -187,7 +188,7 @@ PARTS = (
     ),
     Part("free", "#5E4FA2", roots=("sw_cache_free", "sw_fast_free")),
 )
-# Small functions that many parts use: whoever calls them decides.
+# Small functions that many parts use: the caller decides the part.
 HELPERS = (
     "sw_span_class_of",
     "sw_cache_is_open",
@@ -203,7 +204,7 @@ HELPERS = (
     "sw_space_span",
     "sw_space_entry",
 )
-# The C library's, inlined by its headers, or called: not in our source.
+# Functions of the C library, inlined by its headers or called, which our source does not define.
 FOREIGN = ("memset",)
 SOURCES = ("bench/studies/anatomy/anatomy.c", "include/spanwise/*.h", "src/**/*.[ch]")
 
@@ -231,7 +232,7 @@ def _source_line(file: str, line: int) -> str:
 
 @cache
 def _text(file: str) -> str:
-    """Of a file as the debug information names it: from the project's root.
+    """The text of a file by its name in the debug information, from the project's root on.
 
     A compiler cache may have made the name relative to the build folder, build/bench.
     """

@@ -3,8 +3,8 @@
 
 callgrind counts each instruction in each chain of callers (--separate-callers) and names the
 instruction of every call, so stacks are exact; inlined functions come from the debug information of
-the instruction and of the calls above it. What an entry of a profile calls from several places is
-shared between these by what callgrind saw each of them cause.
+the instruction and of the calls above it. If an entry of a profile calls a function from several
+places, the callee's instructions are divided in the ratio that callgrind counted for these calls.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def collect(program: Path, arguments: list[str]) -> dict[str, Entry]:
     valgrind = find_valgrind()
     if valgrind is None:
         raise BenchError("valgrind was not found: apt-get install valgrind")
-    # Names bound at the start: the dynamic linker is no part of an allocation.
+    # Names are bound at the start, since the dynamic linker is no part of an allocation.
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | {"LD_BIND_NOW": "1"}
     with tempfile.TemporaryDirectory(prefix="spanwise-anatomy-") as folder:
         profile = Path(folder) / "profile"

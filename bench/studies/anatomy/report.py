@@ -29,7 +29,7 @@ MIXED = "#E8EAED"
 DARK_PARTS = ("call and cache", "class lookup", "free")
 PANELS = (("value", "special"), ("inline", "generic"))
 LABEL_POINTS = 6.5
-# Width of a letter of the labels' font over its size, roughly.
+# The width of a letter of the labels' font over the font's size, roughly.
 LETTER = 0.56
 
 
@@ -188,7 +188,7 @@ class Node:
         return self.parts[self.part] >= 0.9 * self.count
 
     def shown(self) -> list[Node]:
-        """What stands on it, in the order of parts: without what only repeats its colour."""
+        """The boxes on top of it, in the order of parts, unless they only repeat its colour."""
         order = parts.names()
         boxes = [node for node in self.above.values() if not (self.pure and _is_part(node.name))]
         return sorted(boxes, key=lambda node: order.index(node.part))

@@ -44,7 +44,7 @@ MARKS = "os^d"
 
 @dataclass(frozen=True)
 class Messages:
-    """What lives how long, in arrivals.
+    """Messages with their lives, counted in arrivals.
 
     Attributes:
         sizes: bytes of each.
@@ -84,7 +84,7 @@ def draw_messages(count: int, spread: float, seed: int = 20) -> Messages:
 
 
 def heap_drag(messages: Messages) -> float:
-    """The same of a real heap, of what it holds at arrivals; later deaths are not waited for."""
+    """Held over live bytes of a real heap, as means over all arrivals."""
     order = np.argsort(messages.deaths, kind="stable").tolist()
     deaths, sizes = messages.deaths.tolist(), messages.sizes.tolist()
     held = live = 0

@@ -3,9 +3,9 @@
 
 The rate is 70 % of what the slowest of all can serve, measured first in closed loops. Each run has
 a million messages, whose latencies count from the time at which they should have arrived; eleven
-runs of each, by turns. `static` uses the same four blocks for each message: what its latencies are
-above a fraction of a microsecond is the machine's. Without a Go toolchain its lines are missing.
-What a run takes is told before the first.
+runs of each, by turns. `static` uses the same four blocks for each message, so its latencies above
+a fraction of a microsecond are caused by the machine. Without a Go toolchain its lines are missing.
+The expected length is printed before the first run.
 
     ./dev study arena-latency -o docs/measurements/FILE.md               four to five minutes, quiet
     ./dev study arena-latency --only batch --only 'Go, heap' --rounds 41    the pair that is judged
@@ -33,7 +33,7 @@ OURS = ("static", "heap", "collected", "pool", "batch", "slab", "arena_pool")
 PERCENTS = (50.0, 99.0, 99.9, 99.99)
 SHARE = 0.7
 ASKED = {99.0: 0.5, 99.99: 1.0}
-"""Of `batch`: the most that a percentile may be of that of Go's heap."""
+"""The most that a percentile of `batch` may be, over that of Go's heap."""
 Told = dict[str, float | str]
 """Latencies in ns by percentage, `per_second`, and `checksum`."""
 
@@ -83,7 +83,7 @@ def of(runs: Sequence[Told], percent: float) -> list[float]:
 
 
 def stolen_ticks() -> int:
-    """What the host has taken from this machine, in hundredths of a second of all processors."""
+    """Steal time of this virtual machine, in hundredths of a second over all processors."""
     try:
         return int(Path("/proc/stat").read_text(encoding="ascii").split()[8])
     except (OSError, IndexError, ValueError):

@@ -41,7 +41,7 @@ EDGE: dict[str, Any] = {"edgecolor": OTHERS, "linewidth": 0.5}
 
 
 def measure(build: Path, rounds: int, quick: bool) -> list[Cell]:
-    """All points, each round through all of them."""
+    """Measures all points; each round goes through all of them."""
     sizes, lives = ((64, 512), (1, 1000)) if quick else (SIZES, LIVES)
     points = [(size, live, count) for count in THREADS for size in sizes for live in lives]
     tasks = 200 if quick else TASKS
@@ -130,7 +130,7 @@ def _life(cell: Cell) -> str:
 
 
 def _draw_rule(ax: Any, cells: Sequence[Cell], sizes: Sequence[int], lives: Sequence[int]) -> None:
-    """The edge of the points for which the rule says that an arena pays."""
+    """Draws the edge of the region in which the rule says that an arena pays."""
     inside = {
         (sizes.index(one.size_bytes), lives.index(one.live)) for one in cells if one.is_in_rule
     }

@@ -51,7 +51,7 @@ def run(build: Path, *words: str | int) -> list[list[str]]:
 
 
 def where_and_when(command: str, rounds: int) -> str:
-    """The line of a page that says how it was measured, with the load meanwhile."""
+    """The line of a page that says how it was measured, and the machine's load at the time."""
     load = os.getloadavg()[0]
     count = f"medians of {rounds} interleaved rounds" if rounds > 1 else "one round"
     where = measured_here(BUILD)

@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def is_in_rule(self) -> bool:
-        """Whether the rule says that an arena pays here; objects live as long as in the heap."""
+        """Whether an arena pays here by the rule, given the objects' lifetime in the heap."""
         return self.size_bytes <= SIZE_BYTES and self.life_ns["heap"] < LIFE_NS
 
     @property

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an object of a task costs: tasks come one after the other, each makes objects, writes all of their bytes, lives
- * until so many later ones have come, is read once more and drops its objects. Where they come from is the strategy:
+ * until so many later ones have come, is read once more and drops its objects. The strategy says
+ * where the objects come from:
  *
  *   heap         a heap, which gets each object back
  *   arena        an arena a task
@@ -63,7 +64,7 @@ static sw_arena *make_arena(size_t chunk_bytes) {
     return arena;
 }
 
-/* The least chunk in which a task's objects have room. */
+/* The smallest chunk into which a task's objects fit. */
 static size_t chunk_of(size_t bytes) {
     size_t chunk = SW_ARENA_CHUNK_MIN;
     while (chunk < OBJECTS * bytes || chunk < 4 * bytes + 64) chunk *= 2;

@@ -33,7 +33,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _look_at_all(
     chosen: Sequence[Case], folder: Path, repeat: int, skipped: dict[str, str]
 ) -> list[Seen]:
-    """Those that could be measured; the others' reasons go to `skipped`."""
+    """Looks at every program; the reasons of those that cannot be measured go to `skipped`."""
     launcher = build_launcher(folder)
     found = []
     for case in chosen:

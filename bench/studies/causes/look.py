@@ -23,7 +23,8 @@ from studies.resident.shares import fitted, written
 
 LIBRARY, OUTSIDE = "the library's file", "outside"
 _ERROR = 0.02
-"""Of a prediction, at most; most programs have more than that outside of their heaps."""
+"""The most that a prediction may exceed the process by; most programs have more outside of the
+heap."""
 PEERS = ("glibc", *PRELOADS)
 
 
@@ -48,9 +49,9 @@ class Seen:
 
     @property
     def is_told(self) -> bool:
-        """Whether causes are known: no more of the heap was predicted than the process had.
+        """Whether causes are known: the predicted heap is not larger than the process was.
 
-        It is where a program writes a part of its objects in slots only, which nothing tells.
+        It is larger if a program writes only parts of its objects in slots, which nothing records.
         """
         return sum(self.causes.values()) <= self.spanwise * (1 + _ERROR)
 

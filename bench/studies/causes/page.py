@@ -20,7 +20,7 @@ SAID = {
     OUTSIDE: "text, other libraries, stacks, mappings of the program's own: the rest of peak RSS",
 }
 USELESS = [name for name in SAID if name not in (REQUESTED, OUTSIDE)]
-"""Causes whose bytes the program has no use of."""
+"""Causes whose bytes are of no use to the program."""
 
 
 def sums(found: Sequence[Seen]) -> dict[str, float]:
@@ -62,7 +62,7 @@ def _cause_rows(found: Sequence[Seen]) -> list[tuple[str, ...]]:
 
 
 def _untold(found: Sequence[Seen]) -> list[str]:
-    """A sentence of each program whose causes are not known."""
+    """A sentence for each program whose causes are not known."""
     lines = []
     for one in found:
         if not one.is_told:

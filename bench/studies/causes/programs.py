@@ -39,7 +39,7 @@ class Case:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, home: Path) -> dict[str, str]:
-        """All that it gets."""
+        """The whole environment of the program."""
         return environment(home, self.variables)
 
 
@@ -74,7 +74,7 @@ def _of_real(program: Program, folder: Path, *, quick: bool) -> Case:
 
 
 def cases(folder: Path, only: list[str], *, quick: bool) -> tuple[list[Case], dict[str, str]]:
-    """Those that this machine can run, with their inputs made; and the reasons of the others.
+    """The cases that this machine can run, with their inputs made; and why others cannot run.
 
     Args:
         folder: for inputs.

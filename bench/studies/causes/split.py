@@ -37,10 +37,10 @@ _PAGE = 4096
 
 @dataclass
 class Ages:
-    """Since which operation each span looks as it does now.
+    """Knows since which operation each span has not changed.
 
-    A span looks the same where it has the same class and the same sizes live in the same slots. It
-    is looked at now and then, so what changed and changed back in between is not seen.
+    A span has not changed if it has the same class and the same sizes live in the same slots. Spans
+    are compared at intervals, so a change that was undone in between is not seen.
     """
 
     since: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def _last_live_end(heap_map: HeapMap, tile: np.void) -> int:
 
 
 def _free_resident(tile: np.void) -> int:
-    """About what of a span's free slots is resident: live slots are taken to be so wholly."""
+    """An estimate of a span's resident free bytes; live slots count as wholly resident."""
     live = int(tile["requested_bytes"]) + int(tile["roundup_bytes"])
     return min(int(tile["free_bytes"]), max(0, int(tile["touched_bytes"]) - live))
 
@@ -104,8 +104,8 @@ def _of_span(heap_map: HeapMap, tile: np.void, age: float) -> dict[str, float]:
 def split(heap_map: HeapMap, ledger: Ledger, ages: Ages, op: int) -> dict[str, float]:
     """The ledger's resident bytes by cause, to the byte in sum.
 
-    What is resident of free slots is known a class exactly; among its spans it is shared as
-    `_free_resident` estimates it.
+    The resident bytes of free slots are exact for a class; they are divided among its spans as
+    `_free_resident` estimates.
     """
     assert ledger.resident is not None
     own = ledger.resident

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What parts of marking save: the prefetch distance, the order, pages of spans, huge pages.
+"""The gain of parts of marking: prefetch distance, order, page size of spans, huge pages.
 
 Each variant differs in one thing from ours: object by object, 32 objects between prefetch and scan,
 spans of pages of 8 KiB, no huge pages. The distance is compiled in: mark_objects.c with another
@@ -41,7 +41,7 @@ def _run(words: Sequence[str], what: str) -> None:
 
 
 def archive_rest(build: Path, folder: Path) -> Path:
-    """The library's objects but for that of marking by object, as a build has compiled them.
+    """Archives the objects of a build of the library, except that of mark_objects.c.
 
     Raises:
         BenchError: they are not there.

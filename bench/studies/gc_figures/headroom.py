@@ -21,7 +21,7 @@ from studies.gc_figures.runs import Outcome, parser_of, run, write_page
 from studies.pages import Table
 
 PERCENTS = (25, 50, 100, 200, 400)
-USUAL = 100  # what costs are drawn over
+USUAL = 100  # the pace that all costs are divided by
 WINDOW_NS = 10**7
 HEADER = [
     *("GOGC, %", "CPU ms", "elapsed ms", "peak MiB", "cycles"),
@@ -30,7 +30,7 @@ HEADER = [
 
 
 def pauses_of(trace: sw.GcTrace) -> Any:
-    """Milliseconds of each cycle, which runs at once."""
+    """The pause of each cycle in milliseconds; cycles run at once."""
     rows = trace.array
     return (rows["start_ns"] + rows["mark_ns"] + rows["end_ns"]).astype(float) / 1e6
 

@@ -65,7 +65,7 @@ def record_all(folder: Path, only: Sequence[str]) -> list[Pair]:
 def arithmetic(
     pairs: Sequence[Pair], objective: str, align: int, counts: Sequence[int]
 ) -> list[str]:
-    """Waste over requested, %, of what was held out; in brackets of what was fitted to."""
+    """Waste over requested, %, on the held-out recording; in brackets on the fitted one."""
     head = ["program", *BASELINES, *(f"best {count}" for count in counts), "24 saves of c16's"]
     lines = _head(head)
     for pair in pairs:

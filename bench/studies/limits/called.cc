@@ -17,7 +17,7 @@ constexpr Table TABLE = [] {
 
 template <Path PATH> thread_local ClassCache *mine = &Classed<PATH>::caches[0];
 
-// Apart, so that an overflow is one jump.
+// A function of its own, so that the fast path has only a jump for an overflow.
 [[gnu::noinline, gnu::cold]] void *no_memory() {
     errno = ENOMEM;
     return nullptr;

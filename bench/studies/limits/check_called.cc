@@ -131,7 +131,8 @@ template <class P> void check_doubles(const std::string &step) {
     }
 }
 
-// The slot of a full span that was freed last is handed out next; three in a row list their span.
+// The slot of a full span that was freed last is handed out next; three frees in a row into one
+// word put the span on the list of partial spans.
 template <class P> void check_hints(const std::string &step) {
     std::vector<void *> live;
     for (size_t i = 0; i < 4000; i++) live.push_back(P::get_any(16));

@@ -17,7 +17,7 @@ namespace {
 template <class P, size_t SIZE> void *get_one() { return P::template get<SIZE>(); }
 
 // Random allocations and frees: no live slot is handed out, each is aligned and keeps what was written.
-// `live_max`: 64 for the steps that know one word only.
+// `live_max` is 64 for the steps that have one word only.
 template <class P, size_t SIZE> void check_slots(const std::string &step, size_t live_max) {
     bench::Random random(bench::SEED);
     std::vector<void *> live;
@@ -136,7 +136,7 @@ template <class P> void check_remote(const std::string &step, bool validated) {
     P::flush();
     P::use(1);
     std::sort(sent.begin(), sent.end());
-    // All there are; but the queue of messages keeps its last object.
+    // All slots come back, except that the queue of messages keeps its last object.
     size_t all = SLOTS / 2 - (validated ? 0 : 1);
     size_t back = 0;
     for (size_t i = 0; i < all; i++) {

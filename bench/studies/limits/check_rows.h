@@ -15,7 +15,7 @@ namespace limits {
 
 // --- several classes ------------------------------------------------------------------------------
 
-// An object says in its first words where it is and how long. 16 B is the smallest slot.
+// An object's first words hold its address and its size. 16 B is the smallest slot.
 struct Stamped {
     uintptr_t at;
     uint64_t size;
@@ -47,7 +47,8 @@ template <class P> void check_replacement(const std::string &step) {
             expect(is_whole(p), step, "a live object was handed out again");
             P::drop(p);
         }
-        // A third of the time nearly all are freed again, so that spans become wholly free.
+        // In a third of the rounds nearly all objects are freed again, so that spans become wholly
+        // free.
         bool shrinking = i / 50000 % 3 == 2;
         size_t size = 16 + bench::below(static_cast<uint32_t>(bits), 1009);
         p = shrinking && bits % 64 != 0 ? nullptr : P::get_any(size);
@@ -66,7 +67,7 @@ template <Level LEVEL> void check_mixed_faults(const std::string &step) {
         char *p = static_cast<char *>(P::get_any(size));
         char *other = static_cast<char *>(P::get_any(size));
         static char apart;
-        char *volatile outside = &apart; // else the compiler says what the step does not find
+        char *volatile outside = &apart; // or the compiler warns of the bad free
         if constexpr (LEVEL >= Level::RECORD) {
             P::drop(outside);
             expect(found() == Fault::OUTSIDE, step, "an address outside was not found");
@@ -153,7 +154,7 @@ inline void check_aside() {
     P::use(2);
     P::drop(p[2]);
     P::use(1);
-    for (int i = 0; i < 3; i++) { // the claim goes on: nothing of it may be handed out
+    for (int i = 0; i < 3; i++) { // the claim lasts: no slot of it may be handed out
         P::drop(p[i]);
         expect(found() == Fault::NONE, step, "the owner looked at what others freed at once");
     }
@@ -165,7 +166,7 @@ inline void check_aside() {
     }
     expect(found() == Fault::DOUBLE, step, "the owner's second free was not found");
     P::use(2);
-    P::drop(p[1]); // only the list knows
+    P::drop(p[1]); // only the list has this free
     expect(found() == Fault::NONE, step, "the list was looked at by the claim's holder");
     P::flush();
     expect(word->claim == 0, step, "a claim was not given up");

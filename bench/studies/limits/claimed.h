@@ -100,14 +100,14 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
         c->claimed = nullptr;
     }
 
-    // Bits of slots that are free, in the order that the protocol asks for.
+    // The bits of all free slots, read in the order that the protocol requires.
     static uint64_t free_bits(const Word *word) {
         uint64_t local = __atomic_load_n(&word->local, __ATOMIC_ACQUIRE);
         uint64_t remote = __atomic_load_n(&word->remote, __ATOMIC_ACQUIRE);
         return local | remote | load(word->free);
     }
 
-    // By the holder of the claim.
+    // Called by the holder of the word's claim only.
     static void set_remote(Word *word, uint64_t bit) {
         uint64_t remote = load(word->remote);
         uint64_t others = __atomic_load_n(&word->local, __ATOMIC_ACQUIRE);
@@ -116,12 +116,12 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
         store(word->remote, remote | bit);
     }
 
-    // The first free into another word.
+    // A free into another word than the claimed one: claims that word, or puts the free aside.
     [[gnu::noinline]] static void send(Cache *c, Word *word, uint64_t bit) {
         unclaim(c);
         if (!claim(c, word)) return put_aside(word, bit);
         c->claimed = word;
-        store(c->pending, load(c->pending) + 1); // announced once a claim
+        store(c->pending, load(c->pending) + 1); // announces a claim once
         set_remote(word, bit);
     }
 
@@ -132,7 +132,7 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
         waiting.store(list.size(), std::memory_order_release);
     }
 
-    // What of a word was put aside. Under the lock.
+    // The bits of a word that were put aside; the caller holds the lock.
     static uint64_t listed(const Word *word) {
         uint64_t bits = 0;
         for (const Aside &each : list)
@@ -158,7 +158,8 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
         return take(c);
     }
 
-    // Whether a word has free slots: what was freed moves to `free`, that of others if nobody claims it.
+    // Moves freed bits to `free`, those of others only if nobody else claims the word; returns
+    // whether the word has free slots.
     static bool collected(const Cache *c, Word *word) {
         if (__builtin_expect(waiting.load(std::memory_order_acquire) != 0, 0))
             return collected_with_list(c, word);
@@ -185,8 +186,9 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
         return load(word->free) != 0;
     }
 
-    // `aside`: what the list has of the word. All of it moves where the claim is ours, else `local` alone;
-    // what others have freed too does not move with it. `free` first, then the clears.
+    // `aside`: the bits of the word in the list. With the claim (`mine`) all freed bits move;
+    // without it only bits of `local` that no other cache has freed as well. `free` is stored
+    // first, the sources are cleared afterwards.
     static void move(Word *word, uint64_t aside, bool mine) {
         uint64_t free = load(word->free), local = load(word->local), remote = load(word->remote);
         uint64_t others = remote | aside;
@@ -198,8 +200,8 @@ template <size_t SIZE> struct Claimed : Prototype<Step::DOUBLE, SIZE, struct Cla
     }
 };
 
-// P on so few words that what it hands out stays in the processors' caches, as with an allocator that
-// takes what came back first. For rows in which few objects live.
+// P on so few words that its objects stay in the processors' caches, as with an allocator that
+// reuses freed objects first. For rows in which few objects live.
 template <class P> struct Near : P {
     enum : size_t { WORDS = 256 };
 

@@ -27,7 +27,7 @@ enum class [[gnu::visibility("default")]] Path {
 enum : uint32_t { CLASSES = 4, CLASS_BYTES_MAX = 128, CLASS_LEAST = 16, HINTS_KEPT = 32 };
 enum : size_t { OTHER_SPANS = 32 }; // spans of cache 1
 
-// What a table that is made at run time tells.
+// A table that is made at run time.
 struct Table {
     uint32_t max_size;
     uint32_t bytes[CLASSES];
@@ -35,7 +35,7 @@ struct Table {
     const uint8_t *small_map; // (size + 7) / 8 -> class
 };
 
-// The same for code that knows its table: 16, 32, 64 and 128 B.
+// The map of sizes to classes for code that knows its table: 16, 32, 64 and 128 B.
 inline constexpr uint8_t SIZE_MAP[] = {0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
 static_assert(sizeof SIZE_MAP == CLASS_BYTES_MAX / 8 + 1, "a class for every size");
 
@@ -69,7 +69,7 @@ struct alignas(64) ClassCache {
     size_t fresh, end; // its spans that no class has taken yet
 };
 
-// What the self-test looks at: spans of cache 0 by their place, hints at whole ones.
+// Counts for the self-test: spans of cache 0 by their place, and hints at whole spans.
 struct Census {
     size_t taken, current, partial, whole, hints_at_whole;
 };
@@ -181,7 +181,7 @@ template <Path PATH> struct Classed {
         slot.hints_max = HINTS_KEPT;
     }
 
-    // NULL: not by the short way.
+    // Takes a slot on the fast path; NULL: there is none there.
     [[gnu::always_inline]] static void *take_at_once(ClassCache *c, size_t cls) {
         ClassSlot &slot = c->slots[cls];
         if constexpr (LIST) {
@@ -198,7 +198,7 @@ template <Path PATH> struct Classed {
     [[gnu::always_inline]] static void *pop(ClassSlot &slot, uint64_t bits) {
         store(slot.word->free, bits & (bits - 1));
         uintptr_t p = slot.word_base + static_cast<uintptr_t>(lowest(bits)) * slot.bytes;
-        if (p == 0) __builtin_unreachable(); // callers need not ask
+        if (p == 0) __builtin_unreachable(); // callers need no test for NULL
         return reinterpret_cast<void *>(p);
     }
 
@@ -271,7 +271,8 @@ template <Path PATH> struct Classed {
         return SPAN_BYTES / 64 / c->slots[cls].bytes;
     }
 
-    // Takes the span's list, or points at its first word with free slots: `local` is moved to `free`.
+    // Takes the span's list, or points at its first word with free slots and moves `local` to
+    // `free`.
     static bool refill_from_span(ClassCache *c, size_t cls, Span *span) {
         if constexpr (PATH == Path::SHARDED) {
             c->slots[cls].span = span;
@@ -296,7 +297,7 @@ template <Path PATH> struct Classed {
         return false;
     }
 
-    // Without lists of places: the spans of a class are a ring, which is walked.
+    // For paths without lists of partial spans: walks the spans of a class, which form a ring.
     static void refill_from_ring(ClassCache *c, size_t cls) {
         Span *const current = c->slots[cls].span;
         Span *span = current;
@@ -344,7 +345,8 @@ template <Path PATH> struct Classed {
                 emptied(c, span);
     }
 
-    // A free into a full span: remembered, or the span is listed; any other owner is somebody else.
+    // A free into a full span is remembered as a hint, or else puts the span on the list of partial
+    // ones. If the owner is no marked cache of ours, the span is another cache's.
     [[gnu::noinline]] static void release_marked(ClassCache *c, Span *span, uint64_t index,
                                                  uintptr_t p) {
         if (!LISTS || load(span->owner) != (address(c) | 1)) return reject(Fault::FOREIGN);
@@ -363,7 +365,8 @@ template <Path PATH> struct Classed {
         store(word->local, local | bit); // with 64 slots and more the span is not whole yet
     }
 
-    // False: there is no room, or it is the third in a row of one word: objects go as they came.
+    // Notes a hint. False: there is no room, or it would be the third hint in a row for one word,
+    // which means that objects are freed in the order of their addresses.
     [[gnu::always_inline]] static bool remember(ClassCache *c, size_t cls, Word *word,
                                                 uint64_t at) {
         ClassSlot &slot = c->slots[cls];
@@ -377,7 +380,8 @@ template <Path PATH> struct Classed {
         return true;
     }
 
-    // A word of a partial span is wholly free: is the span? Nothing hints at a whole span.
+    // Called when a word of a partial span is wholly free. If the whole span is, the span moves to
+    // the list of whole ones, and hints at it are dropped.
     [[gnu::noinline]] static void emptied(ClassCache *c, Span *span) {
         size_t count = words_of(c, span->cls);
         for (size_t i = 0; i < count; i++)

@@ -17,7 +17,7 @@ inline void expect(bool holds, const std::string &step, const char *what) {
     failures++;
 }
 
-// What was found since the last call.
+// The last fault that was found since the last call.
 inline Fault found() { return fault.exchange(Fault::NONE); }
 
 } // namespace limits

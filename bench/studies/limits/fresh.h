@@ -31,7 +31,8 @@ inline uintptr_t fresh_memory(Backing backing, size_t bytes, uintptr_t *end) {
     if (at == MAP_FAILED) die("mmap of fresh memory failed");
     uintptr_t base = (address(at) + HUGE_PAGE - 1) & ~uintptr_t{HUGE_PAGE - 1};
     int advice = backing == Backing::HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
-    // A kernel without huge pages refuses both: then all pages are small, and both steps are the same.
+    // A kernel without huge pages refuses either advice: all pages are small, and FAULTS and HUGE
+    // are the same.
     (void)madvise(reinterpret_cast<void *>(base), bytes, advice);
     *end = base + bytes;
     return base;
@@ -98,7 +99,7 @@ template <Backing BACKING> struct FreshSplit : bench::Policy {
     static size_t usable(void *) { return FRESH_SIZE; }
 
   private:
-    // The next word: never used while there is one, else one that was freed into.
+    // Goes to the next unused word; once all were used, to a word with freed slots.
     [[gnu::noinline]] static uint64_t refill() {
         static size_t used = 0, cursor = 0;
         size_t at = used;

@@ -10,7 +10,8 @@
 
 namespace limits {
 
-// Of the calling thread; outside the struct, whose members are known to be elsewhere.
+// The cache of the calling thread. It is not a member of the struct, whose members generic.cc
+// defines.
 template <Path PATH> inline thread_local ClassCache *open_cache = nullptr;
 
 template <Path PATH> struct Generic : bench::Policy {

@@ -35,7 +35,7 @@ CALLED_BENCHES = (
     "free_random/16x1M",
     "malloc_after/16x1M",
 )
-# What a step is compared with, where that is not the one that stands before it.
+# The step that a step is compared with, if that is not the one before it.
 _BEFORE = {
     "list": "",
     "sized": "transition",
@@ -50,7 +50,8 @@ _BEFORE = {
     "called-list": "",
     "generic-list": "",
 }
-# How ours are called beside the prototypes of a row, and the peers; the first prefix that fits.
+# The bases of ours and of the peers beside the prototypes of a row; the first fitting prefix
+# counts.
 _BESIDE: dict[str, tuple[tuple[str, ...], str]] = {
     CALLED: (CALLED_BASES, "preload"),
     "seed/": (("inline",), "go"),
@@ -71,7 +72,7 @@ def _called(path: str) -> dict[str, str]:
     return {"preload": f"face_{path}", "generic": f"generic_{path}"}
 
 
-# The counted path of a row: of a prototype, and of ours by basis.
+# The counted path of a row for prototypes, and for ours by basis.
 _PATHS = {
     "pair/16": ("pair", _inlined("pair", "pair")),
     "malloc/16x100k": ("malloc", _inlined("malloc", "malloc")),
@@ -130,7 +131,7 @@ def listed(program: Path) -> list[tuple[str, str]]:
 
 
 def beside(row: str) -> tuple[tuple[str, ...], str]:
-    """How ours are called in a row, and its peers ("" : none)."""
+    """The bases of ours in a row, and the basis of its peers ("": there are none)."""
     return next(found for prefix, found in _BESIDE.items() if row.startswith(prefix))
 
 
@@ -140,7 +141,7 @@ def peers_of(rows: Sequence[str]) -> set[str]:
 
 
 def missing_of(missing: Mapping[str, str], rows: Sequence[str]) -> dict[str, str]:
-    """Those of the missing peers that some rows would have.
+    """The missing peers that some rows would have.
 
     Args:
         missing: name to mend, as Field has it.

@@ -40,7 +40,8 @@ constexpr SizeTable SIZES = make_size_table();
 static_assert(SIZES.bytes[LONG_CLASSES - 1] == SIZE_MAX_MIXED,
               "the last class is of the largest size");
 
-// A free object of a list. `at` tells where its bit is, so that allocation can clear it without a look-up.
+// A free object in a list. `at` tells the place of its bit, so that allocation clears the bit
+// without a look-up.
 struct Node {
     Node *next;
     uint64_t at; // address of the 64 bits << 6 | number of the bit
@@ -82,7 +83,7 @@ struct alignas(64) MixedCache {
     const uint8_t *frame_class;
 
     Node *heads[LONG_CLASSES];
-    uintptr_t fresh[LONG_CLASSES], fresh_end[LONG_CLASSES]; // what no object was carved from
+    uintptr_t fresh[LONG_CLASSES], fresh_end[LONG_CLASSES]; // memory without an object so far
 
     Point points[LONG_CLASSES];
     LongSpan *partial[LONG_CLASSES], *whole[LONG_CLASSES];
@@ -99,8 +100,8 @@ template <class TAG, bool BITMAP, size_t DEPTH> struct LongSpace {
     static inline uint64_t bits[BITMAP ? 1 : LONG_SPANS * LONG_WORDS];
     static inline size_t used_spans, used_words;
     static inline MixedCache cache;
-    // Of class i: hints[2 + i * DEPTH ...], newest last. Below a class's first are those of another, or
-    // nobody's: they may be looked at.
+    // The hints of class i are hints[2 + i * DEPTH ...], the newest last. The two before a class's
+    // first are another class's or unused, so code may read them.
     static inline Hint hints[2 + LONG_CLASSES * DEPTH];
 
     static void ready() {
@@ -121,7 +122,7 @@ template <class TAG, bool BITMAP, size_t DEPTH> struct LongSpace {
             cache.points[cls] = {&no_word, 0, nullptr, SIZES.bytes[cls], 0};
     }
 
-    // A span that was never used, for a class. Its memory and its words lie behind those of the last.
+    // Takes an unused span for a class; its memory and words follow those of the span taken before.
     static LongSpan *fresh_span(unsigned cls) {
         if (used_spans == LONG_SPANS) die("the space is used up");
         size_t number = used_spans++;

@@ -19,8 +19,8 @@ enum class Level {
     CHECKED, // addresses inside a slot and foreign owners are found
     BITMAP,  // bits alone: words and transitions, as our plain free and malloc without hints
     HINTS,   // a stack of slots of full spans that were just freed: ours
-    HINTS_ALL, // of all spans
-    STACK, // the same, 1024 of a class; full spans are not marked: a free asks nothing of its span
+    HINTS_ALL, // the same with slots of all spans
+    STACK, // the same, 1024 a class; full spans are not marked, so a free has no slow path for them
 };
 
 template <Level LEVEL> struct Mixed : bench::Policy {
@@ -160,7 +160,8 @@ template <Level LEVEL> struct Mixed : bench::Policy {
 
     [[gnu::noinline]] static void *again(MixedCache *c, unsigned cls) { return take(c, cls); }
 
-    // Another word with free slots: of the current span, the newest partial, a whole, a fresh one.
+    // Goes to another word with free slots: of the current span, else of the newest partial span,
+    // of a whole one, or of an unused one.
     [[gnu::noinline]] static void *refill(MixedCache *c, unsigned cls) {
         Point *point = &c->points[cls];
         while (point->span == nullptr || !point_at_word(point)) {
@@ -219,7 +220,7 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         if (__builtin_expect(all_set(both | bit), 0)) emptied(c, span);
     }
 
-    // A slot that no hint leads to.
+    // A free for which there is no room for a hint.
     [[gnu::noinline]] static void freed_beyond(MixedCache *c, LongSpan *span) {
         if (span->place == Place::FULL) {
             span->place = Place::PARTIAL;
@@ -259,8 +260,10 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         stack_of(c, span->cls)[point->hints++] = {p << 6 | slot % 64, &span->words[slot / 64]};
     }
 
-    // Of a full span; any other owner is somebody else. A full span keeps its place while a hint brings
-    // the slot back. Three frees in a row into one word tell that objects go as they came.
+    // A free into a full span; if the owner is no marked cache of ours, the span is another
+    // cache's. The span stays full while a hint leads to the slot. Three frees in a row into one
+    // word mean that objects are freed in the order of their addresses, and then the span becomes
+    // partial.
     [[gnu::noinline]] static void drop_marked(MixedCache *c, LongSpan *span, uint64_t slot,
                                               uintptr_t p) {
         if (load(span->owner) != (address(c) | 1)) return reject(Fault::FOREIGN);
@@ -283,7 +286,8 @@ template <Level LEVEL> struct Mixed : bench::Policy {
         if (all_set(load(word->free) | load(word->local))) emptied(c, span);
     }
 
-    // A word of a span is wholly free: is the span? Nothing may lead to its slots then.
+    // Called when a word of a span is wholly free. If the whole span is, the span becomes whole,
+    // and hints at its slots are dropped.
     [[gnu::noinline]] static void emptied(MixedCache *c, LongSpan *span) {
         if (span->place != Place::PARTIAL && span->place != Place::FULL) return;
         size_t count = Memory::word_count(*span);

@@ -14,7 +14,7 @@ from studies.limits.lines import CALLED, Line
 from studies.pages import Table, provenance_line, write_figures
 
 REST = "In line, beside linked peers"
-# Which rows stand side by side, by what their names begin with; REST has the others.
+# Rows that stand side by side, by the prefixes of their names; REST has all others.
 GROUPS = {
     REST: (),
     "Called, beside preloaded peers": (CALLED,),
@@ -23,7 +23,7 @@ GROUPS = {
         *("replace/", "scaling_replace/", "producer_consumer/", "cold/"),
     ),
 }
-MISPREDICTED = 0.1  # an operation: from here on it is told
+MISPREDICTED = 0.1  # an operation; lower figures are not shown
 
 
 def group_of(row: str) -> str:

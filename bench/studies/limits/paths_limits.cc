@@ -30,7 +30,7 @@ template <class P> void drain(size_t count) {
     for (size_t i = 0; i < count; i++) P::drop(held[i]);
 }
 
-// So that a list has what it hands out.
+// Allocates and frees before the count, so that a prototype with lists has free objects in them.
 template <class P, size_t SIZE> void fill_and_drain(size_t count) {
     fill<P, SIZE>(count);
     drain<P>(count);
@@ -51,7 +51,7 @@ template <class P> void fill_other(size_t count) {
     P::use(0);
 }
 
-// As after random frees.
+// As fill_and_drain, with the objects freed in random order.
 template <class P> void fill_shuffled_and_drain(size_t count) {
     fill_shuffled<P, 16>(count);
     drain<P>(count);
@@ -69,7 +69,7 @@ template <class P> void replace(size_t count) {
 
 template <class P> void live(size_t) {
     for (size_t i = 0; i < REPLACED_LIVE; i++) held[i] = P::get_any(replace_size());
-    replace<P>(2 * REPLACED_LIVE); // until the heap looks as it will go on to look
+    replace<P>(2 * REPLACED_LIVE); // until the heap is in a steady state
 }
 
 template <Step STEP> using Of = Prototype<STEP, 16>;

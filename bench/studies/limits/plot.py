@@ -14,7 +14,7 @@ from runner.text import number
 
 from studies.limits.lines import PROTOTYPE, Line
 
-# Steps that meet every requirement of their row, called with what ours are called with there.
+# Steps that meet every requirement of their row, with the arguments that ours have there.
 WHOLE = (
     *("transition", "hinted", "fetched", "claimed"),
     *("bitmap", "hints", "hints-all", "stack", "fresh-split"),
@@ -130,7 +130,7 @@ def _texts(standing: Standing) -> tuple[str, str, str]:
 
 
 def _beside(axis: Any, column: float, place: float, text: str, **how: str) -> None:
-    where = axis.get_yaxis_transform()  # the axis's widths across, rows upwards
+    where = axis.get_yaxis_transform()  # x in widths of the axis, y in rows
     axis.text(column, place, text, transform=where, va="center", fontsize=7.5, **how)
 
 

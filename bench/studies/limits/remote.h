@@ -11,8 +11,8 @@ namespace limits {
 // How the bit gets into the word `remote`.
 enum class How {
     STORE,   // by a plain store: the floor, right for one thread only
-    BIT,     // atomically; only the own bit of the old word is looked at (x86: lock bts)
-    FETCHED, // atomically; the whole old word is: the first free into it is announced (x86: a loop)
+    BIT,     // atomically; only the own bit of the old word is tested (x86: lock bts)
+    FETCHED, // atomically; the old word is read, to announce the first free into it (x86: a loop)
 };
 
 // Gives each thread of a row a cache, and takes it back.
@@ -33,7 +33,7 @@ template <class P> class Seats {
     static inline thread_local unsigned mine_ = 0;
 };
 
-// A free of an object of any cache: an own one becomes free here, another's goes to `send`.
+// Frees an object of any cache: marks an own one as free, and passes another cache's to `send`.
 template <class Plain, class Send>
 [[gnu::always_inline]] inline void drop_of_any(void *p, Send send) {
     Cache *c = Plain::cache;
@@ -100,7 +100,7 @@ template <size_t SIZE> struct Messages : Prototype<Step::LIST, SIZE, struct Mess
         if (__builtin_expect(load(c->pending) == BATCH, 0)) send(c, span);
     }
 
-    // Hands over what waits: there are two caches, so all of it is the other one's.
+    // Hands all waiting objects over. There are two caches, so all of them are the other one's.
     static void flush() {
         Cache *c = Plain::cache;
         if (c->pending == 0) return;
@@ -119,8 +119,9 @@ template <size_t SIZE> struct Messages : Prototype<Step::LIST, SIZE, struct Mess
     }
 };
 
-// One thread is both: cache 1 allocates, then cache 0 frees, which alone is timed. So every line is in
-// the core's own cache: what is left is the work itself, and what an atomic step costs at best.
+// One thread is both sides: cache 1 allocates, then cache 0 frees, and only that is timed. So every
+// line is in the core's own cache, and the time is that of the work itself and of uncontended
+// atomic steps.
 template <class P> void remote_free(bench::State &state) {
     for (auto _ : state) {
         P::use(1);

@@ -69,13 +69,13 @@ struct alignas(64) Cache {
     uint64_t *bits; // of the whole space
     Word *words;
 
-    uint64_t *bit; // where allocation takes: one word, by either layout
+    uint64_t *bit; // the word that allocation takes from, in either layout
     Word *word;
     uintptr_t word_base; // address of that word's slot 0
     Span *span;
 
     size_t first, end, cursor; // its words, and the one that it is at
-    uintptr_t fresh;           // step list: memory that no object was carved from
+    uintptr_t fresh;           // step list: memory without an object so far
     Span *partial, *whole;
 
     void *parked;
@@ -87,13 +87,13 @@ struct alignas(64) Cache {
     size_t pending;
     Object stub;
     Object *front;
-    Word *claimed; // claimed.h: the one word whose `remote` is this cache's to write
+    Word *claimed; // claimed.h: the one word whose `remote` this cache may write
     alignas(64) Object *back;
 };
 
 enum class Fault { NONE, OUTSIDE, INTERIOR, FOREIGN, DOUBLE };
 
-// The self-test collects faults; elsewhere one ends the program.
+// The self-test collects faults; in other programs a fault ends the program.
 inline bool collect_faults = false;
 inline std::atomic<Fault> fault{Fault::NONE};
 

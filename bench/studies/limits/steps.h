@@ -90,7 +90,7 @@ template <Step STEP, size_t SIZE, class TAG = void> struct Prototype : bench::Po
         }
     }
 
-    // What other threads have sent back, else an object that was never handed out.
+    // Takes an object that another thread sent back, else one that was never handed out.
     [[gnu::noinline]] static void *more(Cache *c) {
         while (Object *next = __atomic_load_n(&c->front->next, __ATOMIC_ACQUIRE)) {
             if (c->front != &c->stub) push(c, c->front);
@@ -103,7 +103,7 @@ template <Step STEP, size_t SIZE, class TAG = void> struct Prototype : bench::Po
         return reinterpret_cast<void *>(at);
     }
 
-    // Another word with free slots.
+    // Goes to another word with free slots and takes one.
     [[gnu::noinline]] static void *refill(Cache *c) {
         if constexpr (LISTS) {
             refill_from_lists(c);
@@ -199,7 +199,8 @@ template <Step STEP, size_t SIZE, class TAG = void> struct Prototype : bench::Po
         return span;
     }
 
-    // The span whose bit was set, and the slot; NULL: nothing was done here.
+    // Sets the bit of a slot in a current or partial span; returns the span. NULL: drop_marked did
+    // it, or the free was rejected.
     static Span *drop_by_span(Cache *c, uintptr_t p, uint64_t *slot) {
         Span *span = find(c, p, slot);
         if (__builtin_expect(span == nullptr, 0)) return nullptr;
@@ -231,7 +232,8 @@ template <Step STEP, size_t SIZE, class TAG = void> struct Prototype : bench::Po
         return true;
     }
 
-    // The first free into a full span lists it; any other owner is somebody else.
+    // The first free into a full span puts the span on the list of partial ones. If the owner is no
+    // marked cache of ours, the span is another cache's.
     [[gnu::noinline]] static void drop_marked(Cache *c, Span *span, uint64_t slot) {
         if (load(span->owner) != (address(c) | 1)) return reject(Fault::FOREIGN);
         if (!set_local(c, span, &span->words[slot / 64], bit_of(slot))) return;
@@ -240,7 +242,8 @@ template <Step STEP, size_t SIZE, class TAG = void> struct Prototype : bench::Po
         link_in(c->partial, span);
     }
 
-    // A word of a partial span is wholly free: is the span?
+    // Called when a word of a partial span is wholly free; if the whole span is, it changes its
+    // list.
     [[gnu::noinline]] static void emptied(Cache *c, Span *span) {
         for (size_t i = 0; i < Memory::SPAN_WORDS; i++)
             if (!all_set(load(span->words[i].free) | load(span->words[i].local))) return;
@@ -252,7 +255,8 @@ template <Step STEP, size_t SIZE, class TAG = void> struct Prototype : bench::Po
 
 // --- frees whose size is a constant ------------------------------------------------------------------
 
-// What a slot of the current word must be to be freed there; its bit, or 0: not of this word, or rejected.
+// The bit of a slot of the current word, after the checks of a free; 0: the slot is of another word
+// (*elsewhere), or the free was rejected.
 template <class P, size_t SIZE> uint64_t current_bit(Cache *c, void *p, bool *elsewhere) {
     uintptr_t offset = address(p) - c->word_base;
     *elsewhere = offset >= 64 * SIZE || load(c->span->owner) != address(c);
@@ -267,7 +271,7 @@ template <class P, size_t SIZE> uint64_t current_bit(Cache *c, void *p, bool *el
     return bit;
 }
 
-// Validated by the record of the current word; other words by the plain free.
+// A free into the current word is validated by the cache's record; others go to the plain free.
 template <size_t SIZE, class TAG = struct SizedTag>
 struct Sized : Prototype<Step::TRANSITION, SIZE, TAG> {
     using Plain = Prototype<Step::TRANSITION, SIZE, TAG>;
@@ -284,9 +288,9 @@ struct Sized : Prototype<Step::TRANSITION, SIZE, TAG> {
     }
 };
 
-// The same, and one slot of the current word waits in the record with its bit clear: the next
-// allocation takes it. It leaves before that word does, since allocation comes to it first. A free of
-// it by another thread would pass until the owner looks: that is the price.
+// As Sized, and one freed slot of the current word is parked in the cache's record with its bit
+// clear. The next allocation takes it, so it leaves before the cache changes its word. The price: a
+// second free of it by another thread is not found until the owner checks.
 template <size_t SIZE> struct Parked : Sized<SIZE, struct ParkedTag> {
     using Plain = typename Sized<SIZE, struct ParkedTag>::Plain;
 
@@ -315,7 +319,8 @@ template <size_t SIZE> struct Parked : Sized<SIZE, struct ParkedTag> {
     }
 };
 
-// The plain free, and slots of the current span are remembered, newest last, their bits set.
+// The plain free; in addition freed slots of the current span are remembered as hints, newest last,
+// with their bits set.
 template <size_t SIZE> struct Hinted : Prototype<Step::TRANSITION, SIZE, struct HintedTag> {
     using Plain = Prototype<Step::TRANSITION, SIZE, struct HintedTag>;
 
@@ -326,7 +331,7 @@ template <size_t SIZE> struct Hinted : Prototype<Step::TRANSITION, SIZE, struct 
             uint64_t at = load(c->hints[n].at);
             Word *word = load(c->hints[n].word);
             uint64_t local = load(word->local), bit = bit_of(at);
-            if (__builtin_expect((local & bit) == 0, 0)) continue; // handed out meanwhile
+            if (__builtin_expect((local & bit) == 0, 0)) continue; // handed out since
             store(word->local, local & ~bit);
             return reinterpret_cast<void *>(at >> 6);
         }
@@ -338,7 +343,7 @@ template <size_t SIZE> struct Hinted : Prototype<Step::TRANSITION, SIZE, struct 
         Cache *c = Plain::cache;
         uint64_t slot;
         Span *span = Plain::drop_by_span(c, address(p), &slot);
-        // Hints are of the current span only: they are used up before another one is.
+        // Hints are of the current span only, and are used up before another span becomes current.
         if (__builtin_expect(span == nullptr || span != c->span, 0)) return;
         size_t n = load(c->hinted);
         if (__builtin_expect(n == HINTS, 0)) return;

@@ -31,7 +31,7 @@ class Stored:
 
 
 def stored_limits(path: Path) -> Stored:
-    """What a file holds.
+    """Reads a file.
 
     Raises:
         BenchError: it cannot be read or is not of `./dev study limits --json`.

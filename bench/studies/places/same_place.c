@@ -106,7 +106,7 @@ static void measure(const char *path, void (*pairs)(size_t), const sw_cache *cac
     fflush(stdout);
 }
 
-/* A whole number from least to most, or the end of the program. */
+/* Reads a whole number from least to most; another text ends the program. */
 static size_t number(const char *text, size_t least, size_t most) {
     char *end;
     size_t value = strtoul(text, &end, 10);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that take memory, give all of it up and take it again: what giving it back may cost.
 
-None of the study's programs works so for long, and a server may: it is what pages are kept for.
+None of the study's programs works in this way for long, but a server may: pages are kept for this
+case.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BURSTS = {
     "python, buffers": (("python3", "-c", _BUFFERS), 4000),
     "lua, bursts of tables": (("lua5.4", "-e", _TABLES), 60),
 }
-"""By name the words of a program, in which {n} stands for the number of its bursts, and that."""
+"""By name the words of a program, in which {n} stands for its number of bursts, and that number."""
 
 
 def burst_cases(bursts: int | None = None) -> tuple[list[sw.FieldCase], dict[str, str]]:

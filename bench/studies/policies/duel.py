@@ -16,7 +16,8 @@ from studies.tables_save.answer import mean_interval
 DUEL_ROUNDS = 25
 
 COST_MAX = 1.0
-"""Percent of peak RSS that a program may lose under a new default, and all of processor time."""
+"""Percent of peak RSS that any program may lose under a new default, and percent of processor time
+that all together may."""
 
 BURST_COST_MAX = 5.0
 """Percent of processor time that a program which works in bursts may lose."""
@@ -59,7 +60,7 @@ class Duel:
         return interval_of(medians.values()) if medians else None
 
     def why_not(self, setting: str) -> list[str]:
-        """What speaks against a setting as the default; nothing: it wins."""
+        """The reasons against a setting as the default; without any it wins."""
         saved, spent = (self.over_all(setting, field) for field in (RSS, CPU))
         if saved is None or spent is None:
             return ["nothing was measured"]

@@ -61,7 +61,7 @@ def _medians(told: Policies, policy: str, field: str) -> list[float | None]:
 
 
 def _panel(ax: Any, told: Policies, values: Sequence[Sequence[float | None]], memory: bool) -> None:
-    """A ring a program; of memory the farthest one has its program's name."""
+    """Draws a ring for each program; in panels of memory the farthest ring is named."""
     label: str | None = "a program (median of its rounds)"
     for row, every in enumerate(values):
         known = [

@@ -63,7 +63,7 @@ def price(
 
 
 def priced_too(one: Priced, policy: str, options: sw.HeapOptions, folder: Path) -> Priced:
-    """With a policy more, of the recordings that `price` made."""
+    """Adds a policy, simulated on the recordings that `price` made."""
     paths = [recording_path(folder, one.name, number) for number in (0, 1)]
     recordings = [sw.Recording.open(path) for path in paths]
     pair = _both(recordings, sw.SizeClassTable.c16(), options)
@@ -79,14 +79,14 @@ def _pair(recordings: Sequence[sw.Recording], policy: str) -> tuple[int, int]:
 def _both(
     recordings: Sequence[sw.Recording], table: sw.SizeClassTable, options: sw.HeapOptions
 ) -> tuple[int, int]:
-    """Of both inputs, at once: most of it is C, outside of Python's lock."""
+    """Simulates both inputs in two threads; most of the work is C without Python's lock."""
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda one: highest(one, table, options), recordings)
     return first, second
 
 
 def _kept(path: Path, made_of: Any) -> dict[str, tuple[int, int]] | None:
-    """What an earlier time wrote, if it was made of the same."""
+    """The figures that an earlier run wrote, if they were made from the same inputs."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["made_of"] != made_of:

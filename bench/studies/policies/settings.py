@@ -74,7 +74,7 @@ def best_alone(saved: Mapping[str, list[float]]) -> str | None:
 
 
 def best_of_each(saved: Mapping[str, list[float]]) -> sw.HeapOptions | None:
-    """Of each knob the setting that saves most on average, together; None: the default stays.
+    """The best settings of all knobs together; None: no setting saves anything, the default stays.
 
     Args:
         saved: by setting what it saves of each program on the input that is chosen by, percent.

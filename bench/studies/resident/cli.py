@@ -48,7 +48,7 @@ def _kept_folder(parent: Path, repeat: int) -> Path:
 
 
 def kept(folder: Path | None, name: str, see: Callable[[], Figures]) -> Figures:
-    """What was seen of a case by an earlier run; else it is seen now, and kept in the folder."""
+    """The figures of a case from an earlier run, or else made now and kept in the folder."""
     if folder is None:
         return see()
     place = folder / f"{name}.pickle"

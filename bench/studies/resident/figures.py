@@ -34,12 +34,12 @@ class SameRuns:
     measured: list[int]
 
     def errors(self) -> list[float]:
-        """Of each run, a signed share."""
+        """The error of each run, a signed share."""
         pairs = zip(self.predicted, self.measured, strict=True)
         return [predicted / measured - 1 for predicted, measured in pairs]
 
     def error(self) -> float:
-        """The one that is furthest from 0."""
+        """The error that is furthest from 0."""
         return max(self.errors(), key=abs)
 
 

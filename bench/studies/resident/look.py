@@ -28,7 +28,7 @@ from studies.resident.programs import Program, argv_of
 from studies.resident.shares import fitted, written
 
 STILL = sw.HeapOptions(decay_ms=math.inf)
-"""No page goes back by the clock."""
+"""Options under which no page goes back by the clock."""
 SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
 MORE_RUNS = 5
 """So many times as many runs are made of a program that differs from run to run."""
@@ -39,7 +39,7 @@ Told = tuple[sw.Recording, ProcessLedger]
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What programs print goes nowhere."""
+    """Throws away what programs print."""
     sys.stdout.flush()
     kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -72,8 +72,8 @@ def recorded_here(
 ) -> Told:
     """A run on the preloaded malloc that is recorded at the same time.
 
-    The recorder calls the malloc beneath it. It sees operator new as the malloc of the C++
-    library; so that library stands before ours, which has operators of its own.
+    The recorder calls the malloc beneath it. It records operator new as the malloc that the C++
+    library calls, so that library is preloaded before ours, which defines operators of its own.
 
     Raises:
         StateError: it told no resident bytes.
@@ -98,7 +98,7 @@ def live_bytes(ops: NDArray[np.void]) -> NDArray[np.int64]:
     order = np.argsort(ops["object"], kind="stable")
     kind = ops["kind"][order]
     size = np.where(kind == lib.SW_OP_FREE, 0, ops["size"][order]).astype(np.int64)
-    # An end of a thread names no object.
+    # Ends of threads are left out: they name no object.
     named = kind != lib.SW_OP_THREAD_END
     order, size, objects = order[named], size[named], ops["object"][order][named]
     before = np.concatenate([[0], size[:-1]])
@@ -110,7 +110,7 @@ def live_bytes(ops: NDArray[np.void]) -> NDArray[np.int64]:
 
 
 def moment_of(recording: sw.Recording, requested_bytes: int) -> str:
-    """The first moment at which so many bytes live, as `at` takes it; else that of the most.
+    """The first moment with so many live bytes, as `at` takes it; else the moment of the peak.
 
     A tracked run tells its ledger of a moment at most 1/32 below its peak (docs/design/malloc.md).
     """

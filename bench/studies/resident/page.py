@@ -41,7 +41,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def other_row(case: str, seen: OtherRuns, differs: bool) -> tuple[str, ...]:
-    """A row of runs that were not recorded; of a program that differs, with its interval."""
+    """A row of runs that were not recorded; with the interval if the program's runs differ."""
     error = _percent(seen.error())
     if differs:
         error += f" {_interval(*seen.interval())}"
@@ -49,7 +49,7 @@ def other_row(case: str, seen: OtherRuns, differs: bool) -> tuple[str, ...]:
 
 
 def same_row(case: str, seen: SameRuns) -> tuple[str, ...]:
-    """A row of runs that were recorded; where their errors differ, with their range."""
+    """A row of runs that were recorded; with the range of the errors if these differ."""
     error, errors = _percent(seen.error()), seen.errors()
     if _percent(min(errors)) != _percent(max(errors)):
         error += f" {_interval(min(errors), max(errors))}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of a program's large objects the share that it writes, by what a tracked run told.
+"""The share of its large objects that a program writes, from a tracked run's figures.
 
 Shares are percents with two decimals: of sort's buffer of 207 MiB one percent is a sixth of what it
 writes.
@@ -15,10 +15,10 @@ _STEPS = 100  # of a percent
 
 
 def written(ledger: sw.Ledger) -> float:
-    """Of the bytes of large objects the percent that is resident, in a tracked heap's ledger.
+    """The percentage of the bytes of large objects that is resident in a tracked heap's ledger.
 
-    Objects in slots are taken to be written whole, so that what is less than requested lacks in
-    large ones. At least 0.01.
+    Objects in slots count as written whole, so all requested bytes that are not resident are of
+    large objects. At least 0.01.
     """
     large = int(ledger.classes["requested_bytes"][0])
     if large == 0 or ledger.resident is None:
@@ -33,7 +33,7 @@ def fitted(
     """The percent, `least` to 100, with which a heap of so many resident bytes is predicted.
 
     A program may write to its buffers long after it has got them, and free them before it ends;
-    their pages are resident in the end, when `resident_bytes` was measured, all the same. `of_run`
+    their pages are still resident at the end, when `resident_bytes` was measured. `of_run`
     are the options of the measured heap.
     """
 

@@ -10,7 +10,8 @@ from runner.contenders import Field
 from runner.errors import BenchError
 from runner.runs import Job
 
-# Bytes of the smallest class that bench/go times: Go packs smaller objects into shared blocks.
+# Bytes of the smallest class that bench/go times, since Go packs smaller objects into shared
+# blocks.
 GO_LEAST = 16
 
 

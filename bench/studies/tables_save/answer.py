@@ -17,10 +17,10 @@ from studies.tables_save.saved import Program, limit_share, saved_of, share, sig
 from studies.tables_save.simulated import COUNTS
 
 LOSS_MAX = 1.0
-"""Percent of peak RSS that the upper end of a loss's interval may be."""
+"""The most that the upper end of a loss's interval may be, percent of peak RSS."""
 
 MATTERS = 1.0
-"""Percent of resident bytes from which on something is said to matter."""
+"""Percent of resident bytes from which on a saving is said to matter."""
 
 
 def answer(found: Field, programs: Sequence[Program]) -> list[str]:

@@ -28,7 +28,7 @@ CANDIDATES = 32
 def _simulated(
     program: str, cases: Sequence[sw.FieldCase], fit: sw.FieldFit, fits: Path, candidates: int
 ) -> simulated.Simulated:
-    """Made once; what an earlier time made of the same is taken."""
+    """The figures of a program: simulated now, or an earlier run's for the same inputs."""
     place = recording_path(fits, program, 0).with_name("simulated.json")
     made_of = [made_by(), [one.hash for one in cases], fit.table.hash, candidates]
     made_of += [list(POLICIES), list(CAUSES)]

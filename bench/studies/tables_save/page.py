@@ -64,7 +64,7 @@ def policy_rows(programs: Sequence[Program]) -> list[tuple[str, ...]]:
 
 
 def split_rows(programs: Sequence[Program]) -> list[tuple[str, ...]]:
-    """By cause what the table of 32 classes saves of the held-out input."""
+    """What the table of 32 classes saves of the held-out input, by cause."""
     return [
         (one.name, *(signed(split_share(one, 1, cause)) for cause in CAUSES)) for one in programs
     ]

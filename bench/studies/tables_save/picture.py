@@ -31,7 +31,7 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"fmt": "o", "color": "#009E73", "markerfacecolor": "none"},
     {"fmt": "|", "color": DARK, "markersize": 11},
 )
-"""Shapes, full and hollow, tell them apart in grey."""
+"""Marks by shape, full and hollow, which can be told apart in grey."""
 
 
 def draw(found: Field, programs: Sequence[Program]) -> Any:

@@ -49,7 +49,7 @@ def least_bound(classes: int) -> int:
 
 
 def rules_of(classes: int, waste_percent: int = WASTE_PERCENT) -> Rules:
-    """The default ones of `optimize`, for so many classes and such a bound."""
+    """The default rules of `optimize` for a number of classes and a bound on waste."""
     return Rules(classes, 16, 32768, 8192, 10, 0.5, 0.0, waste_percent)
 
 
@@ -89,7 +89,7 @@ def simulate(
 
 
 def kept(path: Path, made_of: Any) -> Simulated | None:
-    """What an earlier time wrote, if it was made of the same."""
+    """The figures that an earlier run wrote, if they were made from the same inputs."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value.pop("made_of") != made_of:
@@ -101,5 +101,5 @@ def kept(path: Path, made_of: Any) -> Simulated | None:
 
 
 def keep(path: Path, made_of: Any, found: Simulated) -> None:
-    """Writes it for a later time."""
+    """Writes the figures for a later run."""
     path.write_text(json.dumps({"made_of": made_of, **asdict(found)}), encoding="utf-8")
