@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# zstd, as a static archive where there is one: the recorder lives in other people's processes and
-# the wheel on other people's machines, so neither may need a library of its own.
+# Finds zstd, as a static archive if there is one: the recorder runs in other programs' processes
+# and the wheel on other machines, so neither may need a shared library of its own.
 # Defines spanwise_zstd::zstd.
 find_path(ZSTD_INCLUDE_DIR zstd.h)
 find_library(ZSTD_LIBRARY NAMES libzstd.a zstd)

@@ -33,7 +33,7 @@ set(bench_rows "${bench_dir}/rows")
 set(bench_studies "${bench_dir}/studies")
 set(bench_compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE}")
 
-# For tests that run each row once and look at no time: a minute of the compiler less.
+# For tests that run each row once and check no times: saves a minute of compiling.
 option(SPANWISE_BENCH_SHORT "compile google-benchmark programs with -O0; their times mean nothing" OFF)
 set(bench_short)
 if(SPANWISE_BENCH_SHORT)
@@ -49,7 +49,8 @@ function(bench_executable name source)
   target_include_directories(${name} PRIVATE "${bench_rows}")
   target_compile_definitions(${name} PRIVATE BENCH_COMPILER="${bench_compiler}")
   target_compile_options(${name} PRIVATE -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-free)
-  # A loop that begins in the middle of a line may take a fifth longer; for all contenders alike.
+  # A loop that begins in the middle of a cache line may take a fifth longer, so loops of all
+  # contenders are aligned.
   target_compile_options(${name} PRIVATE -falign-loops=64 ${bench_short})
   target_link_libraries(${name} PRIVATE ${ARGN} benchmark::benchmark Threads::Threads
                                         ${CMAKE_DL_LIBS})
@@ -58,18 +59,19 @@ endfunction()
 # bench_program(NAME SOURCE [WHAT IT LINKS...]): one that is compared, and its short test.
 function(bench_program name source)
   bench_executable(${name} ${source} ${ARGN})
-  # Not the rows that hold gigabytes.
+  # Leaves out the rows that hold gigabytes.
   add_test(NAME bench.${name} COMMAND ${name} --benchmark_min_time=0.001
                                       --benchmark_filter=-/growth/.00M|/growth/.G)
   set_tests_properties(bench.${name} PROPERTIES LABELS bench TIMEOUT 1200)
 endfunction()
 
-# What the rows of several threads say about time and count.
+# Checks the times and counts of the rows of several threads.
 bench_executable(bench_threads_check "${bench_rows}/threads_check.cc")
 add_test(NAME bench.threads_check COMMAND bench_threads_check)
 set_tests_properties(bench.threads_check PROPERTIES LABELS bench TIMEOUT 1200)
 
-# How often a pair is slow because of where its pages lie: by hand. Here that it runs.
+# Measures, when run by hand, how often a pair is slow because of where its pages lie. The test
+# shows only that it runs.
 add_executable(bench_same_place "${bench_studies}/places/same_place.c")
 spanwise_compile(bench_same_place)
 target_include_directories(bench_same_place PRIVATE "${bench_rows}")
@@ -77,15 +79,16 @@ target_link_libraries(bench_same_place PRIVATE spanwise_static)
 add_test(NAME bench.same_place COMMAND bench_same_place 2)
 set_tests_properties(bench.same_place PROPERTIES LABELS bench TIMEOUT 1200)
 
-# When an arena pays, and how large its chunks should be: by the studies arena-matrix and arena-chunks.
+# The program of the studies arena-matrix (when an arena pays) and arena-chunks (how large its
+# chunks should be).
 add_executable(bench_study_arenas "${bench_studies}/arenas/tasks.c")
 spanwise_compile(bench_study_arenas)
 target_link_libraries(bench_study_arenas PRIVATE spanwise_static)
 add_test(NAME bench.study_arenas COMMAND bench_study_arenas tasks 64 10 2 100)
 set_tests_properties(bench.study_arenas PROPERTIES LABELS bench TIMEOUT 1200)
 
-# What each requirement costs. Prototypes that are called live apart from those who call them: in a
-# library that is bound as the malloc face is, and in an archive.
+# The cost of each requirement. Prototypes that are called are not compiled together with their
+# callers: they are in a library that is bound like the malloc face, and in an archive.
 function(bench_limits_library name type)
   add_library(${name} ${type} "${bench_studies}/limits/${ARGN}")
   spanwise_compile(${name})
@@ -100,8 +103,8 @@ target_compile_options(bench_limits_called PRIVATE -ftls-model=initial-exec)
 spanwise_link_shared(bench_limits_called)
 bench_limits_library(bench_limits_generic STATIC generic.cc)
 
-# The daily tests run one row of them (tests/bench/test_studies.py). What proves them and what counts
-# their instructions is built for the study alone.
+# The daily tests run one row of them (tests/bench/test_studies.py). The programs that check them
+# and count their instructions are built for the study only.
 bench_executable(bench_limits "${bench_studies}/limits/bench_limits.cc" bench_limits_called
                  bench_limits_generic)
 bench_executable(bench_limits_check "${bench_studies}/limits/check_limits.cc" bench_limits_called
@@ -111,14 +114,14 @@ target_sources(bench_limits_check PRIVATE "${bench_studies}/limits/check_called.
 bench_program(bench_malloc "${bench_rows}/bench_malloc.cc")
 bench_program(bench_spanwise "${bench_rows}/bench_spanwise.cc" spanwise_static)
 
-# Range allocators beside plain ones, our own after the algorithms of another library; both are back ends.
+# Range allocators beside plain references in C with the algorithms of the Go library GoMem.
 bench_program(bench_ranges "${bench_dir}/ranges/bench_ranges.cc" spanwise_internal)
 target_sources(bench_ranges PRIVATE "${bench_dir}/ranges/reference_single.c"
                                     "${bench_dir}/ranges/reference_two.c"
                                     "${bench_dir}/ranges/reference_buddy.c")
 target_include_directories(bench_ranges PRIVATE "${bench_dir}/ranges")
 
-# The benchmark cases of that library on ours.
+# The benchmark cases of GoMem on our library.
 bench_program(bench_gomem "${bench_dir}/gomem/bench_gomem.cc" spanwise_static)
 target_sources(bench_gomem PRIVATE "${bench_dir}/gomem/cases_memory.cc"
                                    "${bench_dir}/gomem/cases_blocks.cc")
@@ -148,7 +151,7 @@ if(bench_boehm_include AND bench_boehm_library)
   target_include_directories(bench_collectors_boehm SYSTEM PRIVATE "${bench_boehm_include}")
 endif()
 
-# Multi-buffer memory and readers, beside plain ones after the same library.
+# Multi-buffer memory and readers beside plain references with GoMem's algorithms.
 bench_program(bench_buffers "${bench_dir}/buffers/bench_buffers.cc" spanwise_internal)
 target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_scalable.c"
                                      "${bench_dir}/ranges/reference_single.c")
@@ -180,7 +183,7 @@ endfunction()
 
 bench_field_program(bench_field main.c replace.c bursts.c cross.c latency.c build.c link.c spawn.c)
 bench_field_program(bench_field_phases phases.c)
-# The allocator that is preloaded finds this program's clock.
+# Exports the program's clock, so that a preloaded allocator finds it.
 set_target_properties(bench_field_phases PROPERTIES ENABLE_EXPORTS ON)
 bench_field_program(bench_launch ../../src/launch/main.c)
 add_test(NAME bench.field COMMAND bench_field random-1k 1)
@@ -198,7 +201,7 @@ if(mimalloc_FOUND AND TARGET mimalloc)
 endif()
 
 # bench_peer(NAME SOURCE HEADER [LIBRARY]): a peer that the user supplies. An archive with link-time
-# code is inlined into the loops, as ours is.
+# code is inlined into the loops, as our library is.
 function(bench_peer name source header)
   string(TOUPPER ${name} upper)
   set(SPANWISE_PEER_${upper}_DIR "" CACHE PATH "headers and library of ${name}, for the benches")
@@ -279,7 +282,8 @@ endif()
 # --- one allocation taken apart (./dev study anatomy) ---------------------------------------------
 
 # The library as the others have it, with the debug information that names inlined functions; valgrind
-# before 3.20 stops at clang's DWARF 5. Where times mean nothing, that of the others gets it.
+# before 3.20 stops at clang's DWARF 5. In builds whose times do not count, the others' library
+# itself gets this debug information.
 set(anatomy_library spanwise_anatomy)
 if(SPANWISE_BENCH_SHORT)
   set(anatomy_library spanwise_static)

@@ -24,8 +24,8 @@ else()
   set(all_objects $<TARGET_OBJECTS:spanwise_objects>)
 endif()
 
-# In an archive of many objects names that the layers share are visible to every program. So it has one
-# object, in which hidden names have become local.
+# In an archive of many objects, every program would see the names that the layers share. So the
+# archive has one object, in which hidden names have become local.
 if(NOT CMAKE_OBJCOPY)
   message(FATAL_ERROR "objcopy was not found: install binutils, or set CMAKE_OBJCOPY")
 endif()
@@ -40,7 +40,7 @@ add_custom_command(
   COMMAND_EXPAND_LISTS VERBATIM)
 
 add_library(spanwise_static STATIC "${one_object}")
-add_dependencies(spanwise_static spanwise_objects) # make, unlike ninja, knows files by target
+add_dependencies(spanwise_static spanwise_objects) # make, unlike ninja, orders files by target
 if(TARGET spanwise_own_objects)
   add_dependencies(spanwise_static spanwise_own_objects)
 endif()
@@ -56,7 +56,8 @@ foreach(target IN ITEMS spanwise_static spanwise_shared spanwise_internal)
     target_link_options(${target} INTERFACE -fsanitize=${SPANWISE_SANITIZE})
   endif()
 endforeach()
-# The archive's users bring zstd and threads themselves: spanwiseConfig.cmake and spanwise.pc.
+# Programs that use the archive link zstd and threads themselves, as spanwiseConfig.cmake and
+# spanwise.pc say.
 foreach(target IN ITEMS spanwise_static spanwise_internal)
   target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:spanwise_zstd::zstd> Threads::Threads)
 endforeach()
@@ -65,7 +66,8 @@ target_link_libraries(spanwise_shared PRIVATE spanwise_zstd::zstd Threads::Threa
 set_target_properties(
   spanwise_shared PROPERTIES VERSION ${PROJECT_VERSION}
                              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-# At grade 3 the heap is verified by what nobody calls: it installs itself (src/watch/verify_points.c).
+# At grade 3 the whole heap is verified by an object that nothing refers to: it installs itself
+# (src/watch/verify_points.c).
 if(SPANWISE_CHECK EQUAL 3)
   target_link_options(spanwise_internal INTERFACE -Wl,-u,sw_verify_every)
 endif()
@@ -80,7 +82,8 @@ function(spanwise_compile_face target)
   target_compile_definitions(${target} PRIVATE SW_API=)
   target_compile_options(${target} PRIVATE -fno-builtin-malloc -fno-builtin-calloc
                          -fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec)
-  # Every program that preloads it has the file resident: nothing is in it that is not called.
+  # Every program that preloads it has the file resident, so functions that nothing calls are left
+  # out.
   target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
 endfunction()
 
@@ -102,7 +105,7 @@ function(spanwise_face name)
   spanwise_link_shared(${target})
 endfunction()
 
-# They stand in for glibc's malloc, and call glibc's own functions; with musl there is the library alone.
+# Faces replace glibc's malloc and call glibc's own functions; with musl only the library is built.
 include(CheckCSourceCompiles)
 check_c_source_compiles("#include <features.h>
 #ifndef __GLIBC__
@@ -125,15 +128,15 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   spanwise_face(malloc ${malloc_sources})
   target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0
                              SW_OTHER_TABLES=0)
-  # What runs once, at the start or at the end, or in tracked heaps only, is short rather than fast: it is
-  # resident as well.
+  # Code that runs once, at the start or at the end, or only in tracked heaps, is compiled to be
+  # small, not fast, since its code is resident too.
   set_source_files_properties(
     src/malloc/start.c src/malloc/report.c src/malloc/json.c src/malloc/options.c src/malloc/info.c
     src/malloc/account.c src/malloc/slow.c src/heap/options.c src/size/table.c src/heap/fork.c
     src/watch/verify.c src/watch/touched.c src/watch/audit_lists.c src/watch/audit_span.c
     src/watch/map.c src/watch/ledger.c src/watch/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
     PROPERTIES COMPILE_OPTIONS -Os)
-  # A program that opens it with dlopen may close it while its objects live.
+  # A program that opens it by dlopen might close it while objects live, so it is never unloaded.
   target_link_options(spanwise_malloc PRIVATE -Wl,-z,nodelete)
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

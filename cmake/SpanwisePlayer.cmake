@@ -8,12 +8,13 @@ if(SPANWISE_OS STREQUAL "linux")
   add_executable(spanwise_replay ${replay_sources})
   spanwise_compile(spanwise_replay)
   set_target_properties(spanwise_replay PROPERTIES OUTPUT_NAME spanwise-replay)
-  # Calls of malloc must be made as they stand: what is paired and unused is what is measured.
+  # The compiler must leave calls of malloc as they are: unused pairs of calls are what is measured.
   target_compile_options(spanwise_replay PRIVATE -fno-builtin-malloc -fno-builtin-calloc
                          -fno-builtin-realloc -fno-builtin-free)
   target_link_libraries(spanwise_replay PRIVATE spanwise_internal Threads::Threads
                                                 ${CMAKE_DL_LIBS})
-  # What tells a command's use of time and memory: `spanwise field` and the benches start programs by it.
+  # Runs a command and reports its use of time and memory; `spanwise field` and the benches start
+  # programs by it.
   add_executable(spanwise_launch "${PROJECT_SOURCE_DIR}/src/launch/main.c")
   spanwise_compile(spanwise_launch)
   set_target_properties(spanwise_launch PROPERTIES OUTPUT_NAME spanwise-launch)

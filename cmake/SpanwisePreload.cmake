@@ -17,7 +17,7 @@ endfunction()
 # --- differential ---------------------------------------------------------------------------------
 
 if(spanwise_python)
-  # Blocks are looked at after a resize that failed, which gcc 12 takes for a use after free.
+  # The test reads blocks after a failed resize, which gcc 12 takes for a use after free.
   include(CheckCCompilerFlag)
   check_c_compiler_flag(-Wno-use-after-free SPANWISE_HAS_NO_USE_AFTER_FREE)
   set(quiet)
@@ -47,13 +47,13 @@ file(GLOB stress_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/stress/*
 foreach(source IN LISTS stress_sources)
   get_filename_component(name "${source}" NAME_WE)
   spanwise_preload_program(stress_${name} tests/stress/${name}.c)
-  if(SPANWISE_WIDE_EMULATOR) # what is held is compared from round to round
+  if(SPANWISE_WIDE_EMULATOR) # the test compares held bytes from round to round
     set_target_properties(stress_${name} PROPERTIES CROSSCOMPILING_EMULATOR
                                                     "${SPANWISE_WIDE_EMULATOR}")
   endif()
   add_test(NAME stress.${name} COMMAND stress_${name})
   set(labels preload)
-  if(NOT name STREQUAL "thread_ends") # the others fork, or limit themselves: not for an emulator
+  if(NOT name STREQUAL "thread_ends") # the others fork or set limits, which an emulator cannot do
     list(APPEND labels native)
   endif()
   set_tests_properties(stress.${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200 COST 5

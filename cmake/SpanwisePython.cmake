@@ -15,13 +15,15 @@ add_custom_command(
   DEPENDS "${ffi_cdef}" "${ffi_prelude}"
   VERBATIM)
 
-# What spanwise.lessons measures, apart from the code that cffi generates, which has warnings.
+# The C code that spanwise.lessons measures; apart from the code that cffi generates, which has
+# warnings.
 spanwise_sources(lesson_sources "lesson/*" "service/*")
 add_library(spanwise_lessons OBJECT ${lesson_sources})
 spanwise_compile(spanwise_lessons)
 
-# The stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, Debian 12 has 3.25. A free-threaded
-# interpreter has no stable ABI, and scikit-build-core then does not ask for it.
+# Selects the stable ABI by hand: FindPython knows USE_SABI from CMake 3.26 on, and Debian 12 has
+# 3.25. For a free-threaded interpreter, which has no stable ABI, scikit-build-core does not ask for
+# it.
 add_library(spanwise_extension MODULE "${ffi_source}" "${PROJECT_SOURCE_DIR}/cmake/ffi_arrow.c"
                                     $<TARGET_OBJECTS:spanwise_lessons>)
 set_target_properties(spanwise_extension PROPERTIES PREFIX "" OUTPUT_NAME _spanwise C_STANDARD 11

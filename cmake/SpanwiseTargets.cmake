@@ -12,8 +12,8 @@ function(spanwise_sources out)
 endfunction()
 
 # Tests make the same libraries more than once: a build with SPANWISE_REUSE takes the objects of another
-# build of these sources, which must have the same compiler and flags but for warnings. Only what lies in
-# src/os/ sees the operating system, so of a build for another one the rest is taken.
+# build of these sources, which must have the same compiler and flags but for warnings. Only src/os/
+# depends on the operating system, so all other objects can come from a build for another one.
 set(SPANWISE_REUSE "" CACHE PATH "a build of these sources whose objects are taken (./dev test)")
 if(SPANWISE_REUSE)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" upper_type)
@@ -22,7 +22,7 @@ if(SPANWISE_REUSE)
     load_cache("${SPANWISE_REUSE}" READ_WITH_PREFIX reused_ ${name})
     set(theirs "${reused_${name}}")
     set(ours "${${name}}")
-    if(name STREQUAL "CMAKE_C_COMPILER") # cc and gcc are one
+    if(name STREQUAL "CMAKE_C_COMPILER") # cc and gcc are one compiler
       file(REAL_PATH "${theirs}" theirs)
       file(REAL_PATH "${ours}" ours)
     endif()
@@ -52,8 +52,7 @@ function(spanwise_reused out target)
   set(${out}_own "${own}" PARENT_SCOPE)
 endfunction()
 
-# What is built names its sources from the project's root, wherever that was: __FILE__ of a failed
-# assertion, and debug information.
+# Paths in __FILE__ and in debug information begin at the project's root, wherever the checkout is.
 function(spanwise_hide_folders target)
   foreach(folder IN ITEMS "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
     target_compile_options(${target} PRIVATE "-ffile-prefix-map=${folder}=.")
@@ -73,7 +72,7 @@ function(spanwise_compile target)
   endif()
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
   spanwise_hide_folders(${target})
-  # Instrumented code does not fold constants, so gcc warns there of conversions that do not happen.
+  # gcc folds no constants in instrumented code, and so warns of conversions that do not happen.
   if(SPANWISE_DEVELOPER AND NOT SPANWISE_SANITIZE)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Werror)
   endif()

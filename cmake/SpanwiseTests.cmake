@@ -3,27 +3,28 @@
 # to include the layers' own headers. `ctest -L unit` runs them.
 file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_*.c")
 
-# Tests of what src/os/none does not have: the exit of threads, forks, the recorder and its stack
-# walk, a large reservation of addresses and limits on it, advice about pages, locks that tell of
-# waiters.
+# Tests that need features which src/os/none lacks: the exit of threads, forks, the recorder and its
+# stack walk, a large reservation of addresses and limits on it, advice about pages, locks that tell
+# of waiters.
 set(spanwise_needs_linux
     "^(arena_refused|arena_safe|cfi|collector_events|collector_finalizers|collector_inside|collector_maker|collector_shadow|collector_stop|collector_tiny|thread|face_grades|fork|hints_interleaved|record|space|unwind|limits|populate|purge|refused|remote_late|verify_points)")
 
-# What takes longest begins first, so that no processor waits for one long test at the end.
+# The longest tests begin first, so that no processor waits for one long test at the end.
 set(spanwise_long caches collector collector_steps custom fork hints large_misuse large_storm limits
     limits_refill optimize refused_calls span_words thread_births thread_storm threads touched trace_damage)
 
 # What an emulator can not show (label `native`): it adds a line of its own when a program aborts
 # (fail, grades), limits of memory and addresses bind itself (limits, limits_refill, runner), forks beside
 # threads upset it (collector_events, collector_shadow, threads, thread_births, fork, fork_large, purge_unlocked), some would take it minutes (runner,
-# threads, trace_damage), and what it does with advice about pages, and has resident, is its own
-# affair (populate, refused_calls, refused_collector, touched).
+# threads, trace_damage), and its advice about pages and its resident memory differ from the
+# kernel's (populate, refused_calls, refused_collector, touched).
 set(spanwise_needs_native
     arena_grades arena_refused arena_safe buffer_grades collector_events collector_finalizers collector_shadow collector_stop face_grades fail fork fork_arena fork_backing fork_large fork_pool gc_grades grades pool_grades range_grades limits limits_refill populate purge_unlocked refused_calls refused_collector runner thread_births threads
     touched trace_damage)
 
-# What an emulator gives all addresses to (cmake/arm64.cmake), because it looks at windows of their usual
-# sizes, compares live heaps with dry ones only there, or has many heaps at a time (caches).
+# Tests to which an emulator gives 512 GiB of addresses (cmake/arm64.cmake), because they look at
+# windows of the usual sizes, compare live heaps with dry ones only there, or have many heaps at a
+# time (caches).
 set(spanwise_needs_addresses caches custom heap space touched)
 
 # Some 130 programs a preset, each with the whole library: gold links them in half the time.
@@ -45,8 +46,8 @@ foreach(source IN LISTS unit_sources)
     continue()
   endif()
   # The recorder walks by rules of registers (cfi), and single steps count instructions (range_steps) or stop at
-  # each (collector_inside), on x86-64 alone. What is compiled otherwise for a sanitizer or for
-  # grade 3 is ten times as long, and ThreadSanitizer would be stopped while it holds locks of its own.
+  # each (collector_inside), on x86-64 alone. Code for a sanitizer or for grade 3 takes ten times as
+  # many steps, and a step could stop ThreadSanitizer while it holds locks of its own.
   if(module STREQUAL "collector_inside" AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
@@ -65,7 +66,8 @@ foreach(source IN LISTS unit_sources)
      AND module MATCHES "^(trace_|optimize|cfi|unwind)" AND NOT module STREQUAL "trace_damage")
     continue()
   endif()
-  # The walk reads what callers saved on the stack, of which MemorySanitizer knows nothing.
+  # The walk reads registers that callers saved on the stack, which MemorySanitizer takes for
+  # uninitialised.
   if(SPANWISE_SANITIZE STREQUAL "memory" AND module STREQUAL "unwind")
     continue()
   endif()
@@ -94,16 +96,16 @@ foreach(source IN LISTS unit_sources)
   endif()
   target_link_libraries(${name} PRIVATE spanwise_internal m)
   target_link_options(${name} PRIVATE ${spanwise_test_linker})
-  if(module STREQUAL "face_grades") # of preloaded libraries and a program, the rules alone
+  if(module STREQUAL "face_grades") # of preloaded libraries and a program only the rules are tested
     foreach(room IN ITEMS recorder malloc player)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
   endif()
-  if(module MATCHES "^(lesson|service)$") # it is in the Python extension only
+  if(module MATCHES "^(lesson|service)$") # only the Python extension has this module
     file(GLOB room_sources "${PROJECT_SOURCE_DIR}/src/${module}/*.c")
     target_sources(${name} PRIVATE ${room_sources})
   endif()
-  if(module STREQUAL "handles") # it reads which functions there are
+  if(module STREQUAL "handles") # the test reads the headers for the list of functions
     target_compile_definitions(${name} PRIVATE
       TESTS_PUBLIC_HEADERS="${PROJECT_SOURCE_DIR}/include/spanwise")
   endif()
@@ -139,8 +141,9 @@ if(NOT SPANWISE_SANITIZE STREQUAL "thread")
   endforeach()
 endif()
 
-# The C++ header, where there is a compiler for it (a cross build may lack one). It starts no thread,
-# and MemorySanitizer knows nothing of what the C++ library has written.
+# The C++ header, where there is a compiler for it (a cross build may lack one). ThreadSanitizer has
+# nothing to check, as no thread is started; MemorySanitizer takes memory that the C++ library has
+# written for uninitialised.
 include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
@@ -169,7 +172,7 @@ if(test_valgrind AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux" AND 
 endif()
 
 if(NOT SPANWISE_SANITIZE)
-  # What users' programs see of either library: what the headers declare, neither more nor less.
+  # Checks that either library shows to programs exactly the names that the headers declare.
   foreach(linkage IN ITEMS shared static)
     add_test(NAME exports.${linkage}
              COMMAND sh "${PROJECT_SOURCE_DIR}/tests/install/exports.sh" "${CMAKE_NM}"

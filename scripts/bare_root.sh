@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs README's two commands where nothing is installed by hand: makes a bare Debian 12 with
 # debootstrap in FOLDER, puts a clone of this checkout's HEAD into it and runs there, as root
-# or as a user, `./dev demo` and `./dev test`. What a command as a user asks for in its one line is
-# installed by root, and the command is run again. Transcripts are FOLDER.COMMAND.log; their last
+# or as a user, `./dev demo` and `./dev test`. If a command that runs as a user asks for packages,
+# root installs them and the command is run again. Transcripts are FOLDER.COMMAND.log; their last
 # lines are printed. For root, with debootstrap installed.
 #
 #   scripts/bare_root.sh root|user FOLDER [MIRROR]

@@ -75,7 +75,7 @@ route_sdist() {
     own_program '/home/tester/dist/spanwise-*.tar.gz'
     mkdir -p "$place/dist"
     cp "$folder"/home/tester/dist/* "$place/dist/"
-    # The wheel of the next root is made here, by the compiler that is here.
+    # The wheel for the next root is built in this one, which has a compiler.
     inside tester '/tmp/tools/bin/pip wheel -q --no-deps -w /home/tester/wheels \
         /home/tester/dist/*.tar.gz'
     cp "$folder"/home/tester/wheels/* "$place/dist/"

@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: Apache-2.0
-# For scripts that try something where nothing is installed by hand: a bare Debian 12 in a folder, by
-# debootstrap, and commands in it. Variables that tell where packages come from (PIP_INDEX_URL, *_proxy)
+# Functions for scripts that try something on a fresh system: they make a bare Debian 12 in a folder
+# by debootstrap, and run commands in
+# it. Variables that tell where packages come from (PIP_INDEX_URL, *_proxy)
 # reach the commands, and so do the certificates that this system trusts: a registry behind a proxy works.
 # The variables of this file: folder, user, trusted, mounted, at.
 
@@ -13,7 +14,7 @@ need_root() {
     }
 }
 
-# make_root FOLDER [MIRROR]: unless there is one. Its user is $user.
+# make_root FOLDER [MIRROR]: makes the root unless it exists. Its user is $user.
 make_root() {
     if [ ! -e "$1/etc/debian_version" ]; then
         # shellcheck disable=SC2086
