@@ -53,7 +53,7 @@ foreach(source IN LISTS stress_sources)
   endif()
   add_test(NAME stress.${name} COMMAND stress_${name})
   set(labels preload)
-  if(NOT name STREQUAL "thread_ends") # the others fork or set limits, which an emulator cannot do
+  if(NOT name STREQUAL "thread_ends") # the others fork or set limits of memory
     list(APPEND labels native)
   endif()
   set_tests_properties(stress.${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200 COST 5
