@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiler attributes, in one place. Used by every layer. */
+/* Compiler attributes. Used by every layer. */
 #ifndef SW_BASE_ATTRIBUTES_H
 #define SW_BASE_ATTRIBUTES_H
 
@@ -9,8 +9,8 @@
 #define sw_printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
 #define sw_aligned(n) __attribute__((aligned(n)))
 #define sw_unused __attribute__((unused))
-/* For functions that read stack memory whose function may have returned: sanitizers would report
- * such reads. */
+/* For functions that read stack memory of a function that may have returned. Sanitizers would
+ * report such a read. */
 #if defined(__clang__)
 #define sw_left_stack __attribute__((no_sanitize("address", "memory", "thread")))
 #else
@@ -20,13 +20,14 @@
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Thread-locals that the fast paths read. They are a few words in all, so they fit into the reserve of
- * static TLS from which the loader serves a library that is loaded by dlopen. */
+/* Thread-local variables that fast paths read. They have a few words in all, so they fit into the
+ * static TLS that the loader reserves for libraries that are loaded by dlopen. */
 #define sw_tls_fast _Thread_local __attribute__((tls_model("initial-exec")))
 
 enum { SW_CACHE_LINE = 64 };
 
-/* Declares bytes initialised that a library wrote which MemorySanitizer has not instrumented. */
+/* Marks bytes as initialised that were written by a library without MemorySanitizer's
+ * instrumentation. */
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
 #include <sanitizer/msan_interface.h>

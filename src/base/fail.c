@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status texts, the thread's last error, the fault handler and the fatal line. Nothing here
- * allocates or takes a lock: it runs inside malloc and in broken heaps. */
+ * allocates or takes a lock, because it is called inside malloc and with damaged heaps. */
 #include "base/fail.h"
 
 #include <stdatomic.h>
@@ -138,7 +138,7 @@ void sw_emergency_print(const char *format, ...) {
     }
     va_end(args);
     ssize_t written = write(2, out.text, out.used);
-    (void)written; /* there is nowhere left to report that fd 2 is closed */
+    (void)written; /* if fd 2 is closed, that cannot be reported anywhere */
 }
 
 /* --- misuse --------------------------------------------------------------------------------- */
@@ -150,11 +150,12 @@ static void print_fault(const sw_fault *fault) {
     sw_emergency_print("spanwise: %s\n", sw_misuse_text(fault->code));
 }
 
-/* A report whose handler is running. It lies on the stack of the thread that reports. A handler may
- * leave by longjmp; then later calls overwrite the record, and its stamp is gone. So a record with
- * its stamp tells that its handler still runs, and nothing needs to be undone when it does not. */
+/* A report of misuse while its handler runs. It lies on the stack of the reporting thread. A
+ * handler may leave by longjmp; then later calls overwrite the record and its stamp. So a record
+ * with the right stamp means that its handler still runs, and nothing has to be undone after a
+ * longjmp. */
 typedef struct report {
-    const struct report *outer; /* the report whose handler made this one; NULL: none */
+    const struct report *outer; /* the report whose handler caused this one; NULL: none */
     const void *ptr;
     uint64_t stamp;
 } report;
@@ -164,9 +165,9 @@ static _Thread_local struct {
     uint64_t stamp;
 } innermost;
 
-/* The innermost report whose handler still runs; NULL: none. `here` is an address in the frame of the
- * caller: the stack grows downwards, so frames of outer calls lie above it, and what lies below is in
- * use by nobody. */
+/* The innermost report whose handler still runs; NULL: none. `here` is an address in the caller's
+ * frame. The stack grows downwards, so frames of outer calls lie above `here`, and a record below
+ * it belongs to a call that has ended. */
 static sw_noinline sw_left_stack const report *running_report(const volatile report *here) {
     const volatile report *last = innermost.at;
     bool runs = last != NULL && (uintptr_t)last > (uintptr_t)here && last->stamp == innermost.stamp;
@@ -175,7 +176,7 @@ static sw_noinline sw_left_stack const report *running_report(const volatile rep
 
 static uint64_t new_stamp(void) {
     static _Thread_local uint64_t count;
-    return ++count * UINT64_C(0x9E3779B97F4A7C15); /* a value that no stack holds by chance */
+    return ++count * UINT64_C(0x9E3779B97F4A7C15); /* unlikely to be on a stack by chance */
 }
 
 static bool is_handler_running_for(const report *running, const void *ptr) {
@@ -183,8 +184,8 @@ static bool is_handler_running_for(const report *running, const void *ptr) {
     return running != NULL;
 }
 
-/* Calls the handler, unless it is already running because of the same pointer: a handler that misuses
- * the pointer itself would be called for ever. */
+/* Calls the handler, unless it is already running for the same pointer. Otherwise a handler that
+ * itself misuses the pointer would be called without end. */
 static sw_fault_action ask_handler(sw_fault_handler *handler, const sw_fault *fault) {
     volatile report mine = {.ptr = fault->ptr};
     mine.outer = running_report(&mine);

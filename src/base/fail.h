@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How layers report failure: sw_fail for expected failures (sets the thread's last error and
- * returns the status), sw_misuse_report for misuse (handler, or print and abort). No allocation.
- * Callers: every layer. Design: docs/design/errors.md.
+/* How layers report failure. sw_fail is for expected failures: it sets the thread's last error and
+ * returns the status. sw_misuse_report is for misuse: it calls the handler, or prints and aborts.
+ * Nothing here allocates. Callers: every layer. Design: docs/design/errors.md.
  */
 #ifndef SW_BASE_FAIL_H
 #define SW_BASE_FAIL_H
@@ -11,18 +11,19 @@
 #include "base/attributes.h"
 #include "spanwise/status.h"
 
-/* Records (op, status, formatted message) as the thread's last error; returns status. */
+/* Stores op, status and the formatted message as the thread's last error. Returns status. */
 sw_status sw_fail(sw_status status, const char *op, const char *format, ...) sw_printf_like(3, 4);
 
-/* Calls the handler, else prints "spanwise: fatal: <CODE> op=.. ptr=.. size=.. heap=.. thread=.."
- * and aborts. Returns only if the handler chose to leak and continue. Hold no lock. */
+/* Calls the fault handler. If there is none, or it does not choose to leak and continue, prints
+ * "spanwise: fatal: <CODE> op=.. ptr=.. size=.. heap=.. thread=.." and aborts. The caller must hold
+ * no lock. */
 sw_cold void sw_misuse_report(const sw_fault *fault);
 
-/* The same; what tell(arg) prints follows the text if the process aborts. */
+/* The same. If the process is aborted, tell(arg) is called before, to print more. */
 sw_cold void sw_misuse_report_told(const sw_fault *fault, void (*tell)(const void *arg),
                                    const void *arg);
 
-/* Async-signal-safe line to fd 2: printf subset %s %u (uint64) %x (uint64) %p. */
+/* Prints a line to fd 2; safe in signal handlers. Conversions: %s, %u (uint64), %x (uint64), %p. */
 void sw_emergency_print(const char *format, ...);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Public structs that begin with their own size in bytes, so that programs which were compiled with an
- * older or a later header can be told (docs/stability.md). No field straddles a multiple of 8 bytes,
- * and new ones begin at one, so what lies below such a size is whole fields. */
+/* Public structs that begin with their own size in bytes, by which programs that were compiled with
+ * an older or a later header are recognised (docs/stability.md). No field crosses a multiple of 8
+ * bytes, and each new field begins at one. So the bytes below such a size are whole fields. */
 #ifndef SW_BASE_SIZED_H
 #define SW_BASE_SIZED_H
 
@@ -9,14 +9,15 @@
 
 #include "base/fail.h"
 
-/* The first field and one behind it; more than any version will have. */
+/* The least size is that of the first field and one more; the largest is more than any version will
+ * need. */
 enum { SW_SIZED_MIN = 16, SW_SIZED_MAX = 4096 };
 
 static inline bool sw_sized_is_valid(uint64_t struct_bytes) {
     return struct_bytes >= SW_SIZED_MIN && struct_bytes <= SW_SIZED_MAX && struct_bytes % 8 == 0;
 }
 
-/* SW_INVALID, with the value and the mend. */
+/* Returns SW_INVALID, with the value and the mend in the message. */
 static inline sw_status sw_sized_refuse(uint64_t struct_bytes, const char *op, const char *mend) {
     return sw_fail(SW_INVALID, op, "struct_bytes is %llu: %s", (unsigned long long)struct_bytes,
                    mend);
