@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory checkers are told (os.h). AddressSanitizer's functions are there if the process has its run
- * time, however this library was compiled; valgrind's requests are instructions that do nothing on a
- * processor ("The Client Request mechanism", valgrind manual, section 3.1; "Memory Pools", 4.8). */
+/* What memory checkers are told (os.h). AddressSanitizer's functions are present if the process has
+ * its run-time library, whether or not this library was compiled for it. Requests to valgrind are
+ * instructions that have no effect on a processor ("The Client Request mechanism", valgrind manual,
+ * section 3.1; "Memory Pools", 4.8). */
 #include "os/os.h"
 
 #include "base/attributes.h"
@@ -28,7 +29,7 @@ void __asan_unpoison_memory_region(void const volatile *p, size_t bytes) __attri
 static bool has_asan(void) { return __asan_poison_memory_region != NULL; }
 
 bool sw_os_is_watched(void) {
-    static int known; /* 1: no, 2: yes; every thread writes the same value */
+    static int known; /* 0: not known yet, 1: no, 2: yes; every thread stores the same value */
     int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (sw_unlikely(now == 0)) {
         now = has_asan() || RUNNING_ON_VALGRIND ? 2 : 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of several buffers at a file descriptor, in one system call (os.h). */
+/* Reads and writes of several buffers at a file descriptor in one system call (os.h). */
 #include <errno.h>
 #include <sys/uio.h>
 
 #include "os/os.h"
 
-/* The buffers as the system wants them. Returns how many. */
+/* Converts buffers to the system's type. Returns their number. */
 static int convert(const sw_buffer *buffers, size_t count, struct iovec out[SW_OS_BUFFERS_MAX]) {
     size_t used = count < SW_OS_BUFFERS_MAX ? count : SW_OS_BUFFERS_MAX;
     for (size_t i = 0; i < used; i++)

@@ -12,7 +12,7 @@
 #include "os/os.h"
 
 size_t sw_os_page_bytes(void) {
-    static size_t page; /* benign race: every thread writes the same value */
+    static size_t page; /* every thread stores the same value, so a race does no harm */
     size_t known = __atomic_load_n(&page, __ATOMIC_RELAXED);
     if (known == 0) {
         long asked = sysconf(_SC_PAGESIZE);
@@ -33,8 +33,8 @@ static void *map(size_t bytes, int protection) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Maps `align` bytes more than asked for and unmaps what lies before and behind the aligned part. If
- * unmapping is refused, some address space stays reserved, which does no harm. */
+/* Maps `align` bytes more than requested and unmaps what lies before and after the aligned part. If
+ * the system refuses to unmap it, some address space stays reserved, which does no harm. */
 void *sw_os_reserve(size_t bytes, size_t align) {
     if (align <= sw_os_page_bytes()) return map(bytes, PROT_NONE);
     if (bytes > SIZE_MAX - align) return NULL;
@@ -54,20 +54,20 @@ bool sw_os_commit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_READ |
 
 bool sw_os_uncommit(void *p, size_t bytes) { return mprotect(p, bytes, PROT_NONE) == 0; }
 
-/* Whole pages only: the system would round the end up and purge the objects behind it. */
+/* Only whole pages are purged: the system would round the end up and purge objects that follow. */
 bool sw_os_purge(void *p, size_t bytes) {
     bool whole = (((uintptr_t)p | bytes) & (sw_os_page_bytes() - 1)) == 0;
     return whole && madvise(p, bytes, MADV_DONTNEED) == 0;
 }
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
 #endif
 
 bool sw_os_populate(void *p, size_t bytes) {
-    static bool unknown; /* atomic: the kernel has no such advice */
+    static bool unknown; /* atomic; true: this kernel does not know the advice */
     if (__atomic_load_n(&unknown, __ATOMIC_RELAXED)) return false;
-    int saved_errno = errno; /* the allocation for which this is done succeeds either way */
+    int saved_errno = errno; /* a failure here must not set errno in an allocation that succeeds */
     bool done = madvise(p, bytes, MADV_POPULATE_WRITE) == 0;
     if (!done && errno == EINVAL) __atomic_store_n(&unknown, true, __ATOMIC_RELAXED);
     errno = saved_errno;
@@ -92,7 +92,7 @@ bool sw_os_resident_pages(void *p, size_t pages, uint8_t *out) {
     return true;
 }
 
-/* The second number of /proc/self/statm is the number of resident pages. It is read without stdio,
+/* Reads the second number of /proc/self/statm, the number of resident pages. It does not use stdio,
  * because this is called inside malloc. */
 uint64_t sw_os_resident_bytes(void) {
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaded modules of modules.h, from the loader's own tables. */
+/* Loaded modules (modules.h), from the loader's tables. */
 #define _GNU_SOURCE
 #include "os/modules.h"
 
@@ -8,8 +8,8 @@
 #include <link.h>
 #include <string.h>
 
-/* Result of glibc's _dl_find_object, by its documented layout: declared here because the headers
- * of an older C library do not have it, and the function is looked up at run time. */
+/* The result of glibc's _dl_find_object, in its documented layout. It is declared here because
+ * headers of older C libraries lack it; the function is looked up at run time. */
 typedef struct found_object {
     unsigned long long flags;
     void *map_start, *map_end;
@@ -79,7 +79,8 @@ typedef struct walk {
     void *arg;
 } walk;
 
-/* The GNU build id is a note: name size, data size, type, "GNU", data; each padded to 4 bytes. */
+/* Finds the GNU build id, which is a note: name size, data size, type, "GNU", data; name and data
+ * are padded to 4 bytes. */
 static void find_build_id(const uint8_t *note, size_t bytes, sw_os_module *module) {
     size_t at = 0;
     while (at + 3 * sizeof(uint32_t) <= bytes) {
@@ -127,7 +128,7 @@ void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *
 static int read_generation(struct dl_phdr_info *info, size_t size, void *arg) {
     (void)size;
     *(uint64_t *)arg = (uint64_t)info->dlpi_adds + (uint64_t)info->dlpi_subs;
-    return 1; /* every module comes with the same two counters: stop at the first */
+    return 1; /* the counters are the same for each module, so one is enough */
 }
 
 uint64_t sw_os_modules_generation(void) {

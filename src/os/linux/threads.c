@@ -26,8 +26,8 @@
 #endif
 
 /* --- locks ------------------------------------------------------------------------------------
- * The futex mutex with three states of Drepper, "Futexes are tricky" (2011), mutex 2. A pthread mutex
- * would do as well, but no standard function sets it free in the child of a fork. */
+ * The futex mutex with three states of Drepper, "Futexes are tricky" (2011), mutex 2. A pthread
+ * mutex would do, but no standard function unlocks it in the child of a fork. */
 
 enum { FREE = 0, HELD = 1, CONTENDED = 2, SPINS = 64 };
 
@@ -77,7 +77,8 @@ void sw_os_lock_ask_barrier(void) {
     errno = saved;
 }
 
-/* Whoever leaves a lock from now on sees its sleepers. False: a filter of system calls refuses it by now. */
+/* Makes sure that each thread that leaves a lock from now on sees the sleepers. False: that failed,
+ * because a filter of system calls refuses the barrier by now. */
 static bool is_seen_by_all(void) {
     if (!__atomic_load_n(&sw_os_lock_has_barrier, __ATOMIC_RELAXED)) return true;
     return call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
@@ -85,7 +86,8 @@ static bool is_seen_by_all(void) {
             call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
 
-/* Sleeps until it has the lock. Without a barrier nobody may wake it, so it looks again each millisecond. */
+/* Sleeps until it gets the lock. If the barrier fails, the holder may not wake it, so it looks
+ * again each millisecond. */
 static void acquire_asleep(sw_os_lock *lock) {
     static const struct timespec millisecond = {.tv_nsec = 1000000};
     int saved = errno;
@@ -132,7 +134,7 @@ void sw_os_lock_release(sw_os_lock *lock) {
 
 void sw_os_lock_wake(sw_os_lock *lock) { futex_wake_one(&lock->state); }
 
-/* Those who slept are threads of the parent. */
+/* The sleepers are threads of the parent, so the child has none. */
 void sw_os_lock_reset(sw_os_lock *lock) {
     __atomic_store_n(&lock->sleepers, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE);
@@ -182,7 +184,7 @@ void sw_os_thread_join(sw_os_thread *thread) {
 
 /* --- thread exit ------------------------------------------------------------------------------ */
 
-/* A key for each kind, made when the kind is first asked for. */
+/* A key for each kind, made when the kind is first used. */
 static pthread_key_t exit_keys[SW_OS_EXIT_KINDS];
 static void (*exit_functions[SW_OS_EXIT_KINDS])(void *);
 static bool exit_keys_made[SW_OS_EXIT_KINDS];

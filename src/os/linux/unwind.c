@@ -6,10 +6,11 @@
  *   63            33 32 31 30      14 13         0
  *   [ tag of the pc ][kind][ cfa / 8 ][ fp slot   ]
  *
- * A return address has 47 bits. It is multiplied by an odd number modulo 2^47, which can be undone:
- * different addresses have different products. The upper 16 bits of the product choose the row and
- * the lower 31 are the tag, so an equal tag in a row means the same address.
- * cfa = (sp or fp) + 8 * field; fp slot: 0 unchanged, 1 lost, else fp is saved at cfa - 8 * slot.
+ * A return address has 47 bits. It is multiplied by an odd number modulo 2^47, which is a
+ * bijection: different addresses have different products. The upper 16 bits of the product choose
+ * the row, and the lower 31 bits are the tag, so the same tag in a row means the same address. cfa
+ * = (sp or fp) + 8 * field. fp slot: 0: fp is unchanged; 1: fp is lost; otherwise fp is saved at
+ * cfa - 8 * slot.
  */
 #define _GNU_SOURCE
 #include "os/unwind.h"
@@ -37,12 +38,12 @@ enum {
 };
 
 typedef enum rule_kind {
-    RULE_STOP = 0, /* outermost frame, or nothing that can be followed */
+    RULE_STOP = 0, /* the outermost frame, or one whose caller cannot be found */
     RULE_SP = 1,
     RULE_FP = 2,
 } rule_kind;
 
-static uint64_t *rules; /* 1 << ROW_BITS words; 0: empty */
+static uint64_t *rules; /* 1 << ROW_BITS words; 0: an empty row */
 
 extern void *__libc_stack_end __attribute__((weak)); /* top of the first thread's stack */
 
@@ -63,7 +64,7 @@ void sw_os_unwind_forget(void) {
 
 /* --- rules ------------------------------------------------------------------------------------ */
 
-/* The word without its tag. */
+/* Makes the word of a rule, without its tag. */
 static uint64_t pack(const sw_cfi_rule *rule) {
     int64_t cfa = rule->cfa_offset;
     if (rule->outermost || cfa < 8 || cfa % 8 != 0 || cfa / 8 > CFA_MAX) return RULE_STOP;
@@ -100,12 +101,13 @@ static uint64_t rule_of(uintptr_t pc) {
 
 /* --- the walk --------------------------------------------------------------------------------- */
 
-/* Where a walk is. fp_at: where frame.fp was saved on the stack; NULL: in the register, all the way from the start. */
+/* The state of a walk. fp_at: where frame.fp was saved on the stack; NULL: it has been in the
+ * register since the start. */
 typedef struct climb {
     sw_os_frame frame;
     bool fp_known;
     const uintptr_t *fp_at;
-    sw_os_walk *walk; /* NULL: nothing is noted */
+    sw_os_walk *walk; /* NULL: no words are noted */
 } climb;
 
 static void note(const climb *c, const uintptr_t *at) {
@@ -116,8 +118,9 @@ static void note(const climb *c, const uintptr_t *at) {
     walk->count++;
 }
 
-/* The frame pointer decides where the caller is: it or the word that it came from is noted. Most functions only save
- * the register, which holds anything then, so what was saved and never used is not. */
+/* Notes the frame pointer, or the word of the stack from which it was read, because the caller's
+ * frame depends on it. Most functions only save the register, with any value in it, so a saved
+ * value is noted only when it is used. */
 static void note_fp(const climb *c) {
     if (c->fp_at != NULL)
         note(c, c->fp_at);
@@ -125,7 +128,7 @@ static void note_fp(const climb *c) {
         c->walk->uses_fp = true;
 }
 
-/* Climbs to the caller's frame. False: it has no caller, or the caller can not be found. */
+/* Goes on to the caller's frame. False: there is no caller, or it cannot be found. */
 static bool step(climb *c, uintptr_t stack_high) {
     sw_os_frame *frame = &c->frame;
     uint64_t word = rule_of(frame->pc);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory checkers of os.h in plain C11: none is known. */
+/* Memory checkers of os.h in plain C11: there are none. */
 #include "os/os.h"
 
 bool sw_os_is_watched(void) { return false; }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No system calls, so none at descriptors (os.h). */
+/* Descriptors of os.h in a build without system calls: every function returns SW_OS_NO_CALL. */
 #include "os/os.h"
 
 int64_t sw_os_read_buffers(int descriptor, const sw_buffer *buffers, size_t count) {

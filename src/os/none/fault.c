@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults and stacks of os.h in plain C11, which tells of neither. */
+/* Faults and stacks of os.h in plain C11, which has neither. */
 #include "os/os.h"
 
 bool sw_os_at_fault(sw_os_fault_fn *fn) {

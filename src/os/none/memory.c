@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory functions of os.h in plain C. A reservation is a block of calloc, so all of it is always
- * accessible, and giving pages back only clears them. This is enough for dry heaps, the reader and
- * small live heaps on any system. Accounting is the same as elsewhere, since heaps count themselves
- * what they hold.
+/* The memory functions of os.h in plain C. A reservation is a block of calloc, so it is always
+ * accessible as a whole, and giving pages back only clears them. That is enough for dry heaps, the
+ * reader and small live heaps on any system. The accounts are the same as elsewhere, because heaps
+ * count what they hold themselves.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* The longest reservation: calloc may make all of what it gives resident. */
+/* The longest reservation; calloc may make all of it resident. */
 #define RESERVATION_MAX ((size_t)1 << 30)
 
-/* Lies right before each block that is handed out. */
+/* Lies directly before each block that is given out. */
 typedef struct origin {
-    void *raw; /* what calloc gave */
+    void *raw; /* the address that calloc returned */
 } origin;
 
 static void *take(size_t bytes, size_t align) {
@@ -58,7 +58,7 @@ static bool is_zero(const char *p, size_t bytes) {
     return p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0;
 }
 
-/* A page that was never written is only read here, because writing would make it resident. */
+/* Clears pages. A page that is zero is only read, because a write would make it resident. */
 bool sw_os_purge(void *p, size_t bytes) {
     char *byte = p;
     while (bytes > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks, clocks and identity of os.h in plain C11. There is no fork, and nothing tells when a thread
- * exits, so the caches of threads live until they are closed or their heap is destroyed.
+/* Locks, clocks and identity of os.h in plain C11. There is no fork, and nothing is called when a
+ * thread exits, so the caches of threads live until they are closed or their heap is destroyed.
  */
 #include <time.h>
 
@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "os/os.h"
 
-/* --- locks: a spin lock; sections under it are short ------------------------------------------ */
+/* --- locks: spin locks, because they are held for a short time only --------------------------- */
 
 enum { FREE = 0, HELD = 1 };
 
@@ -34,16 +34,16 @@ void sw_os_lock_release(sw_os_lock *lock) {
 
 void sw_os_lock_reset(sw_os_lock *lock) { __atomic_store_n(&lock->state, FREE, __ATOMIC_RELEASE); }
 
-void sw_os_lock_wake(sw_os_lock *lock) { (void)lock; } /* nobody sleeps */
+void sw_os_lock_wake(sw_os_lock *lock) { (void)lock; } /* threads do not sleep here */
 
-bool sw_os_lock_has_barrier; /* never: C11 has none for other threads */
+bool sw_os_lock_has_barrier; /* always false: C11 has no barrier for other threads */
 void sw_os_lock_ask_barrier(void) {}
 
-sw_tls_fast bool sw_os_lock_passes; /* never: there is no fork */
+sw_tls_fast bool sw_os_lock_passes; /* always false: there is no fork */
 
 void sw_os_lock_pass(bool pass) { (void)pass; }
 
-/* C11 has no such wait: the caller looks again at once. */
+/* C11 has no such wait: it returns at once, and the caller looks again. */
 void sw_os_wait(const uint32_t *word, uint32_t value, uint64_t ns) {
     (void)word, (void)value, (void)ns;
 }
@@ -51,7 +51,8 @@ void sw_os_wake(const uint32_t *word) { (void)word; }
 
 /* --- time and identity ------------------------------------------------------------------------ */
 
-/* C11 has a calendar clock only, which may be set back: the greatest reading so far is kept. */
+/* C11 has only a calendar clock, which may be set back. So the greatest reading so far is
+ * returned. */
 uint64_t sw_os_now_ns(void) {
     static uint64_t latest;
     struct timespec t;
@@ -69,7 +70,7 @@ uint64_t sw_os_now_ns(void) {
 
 uint64_t sw_os_coarse_now_ns(void) { return sw_os_now_ns(); }
 
-/* A thread-local variable has another address in each thread. */
+/* The address of a thread-local variable, which differs between threads. */
 uint64_t sw_os_thread_id(void) {
     static _Thread_local char mark;
     return (uint64_t)(uintptr_t)&mark;
