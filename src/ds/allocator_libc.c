@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C library's memory as an allocator, for data that is smaller than pages. */
+/* The C library as an allocator, for data smaller than a page. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@ static void *allocate_by_libc(void *context, size_t bytes, size_t align) {
     (void)context;
     if (align <= _Alignof(max_align_t)) return calloc(1, bytes);
     if (bytes > SIZE_MAX - align) return NULL;
-    size_t rounded = sw_align_up(bytes, align); /* as aligned_alloc of C11 asks for */
+    size_t rounded = sw_align_up(bytes, align); /* aligned_alloc of C11 requires a multiple of
+                                                 * align */
     void *block = aligned_alloc(align, rounded);
     return block == NULL ? NULL : memset(block, 0, rounded);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lists of locks that forks take (fork_locks.h). */
+/* The lists of locks that are held during a fork (fork_locks.h). */
 #include "ds/fork_locks.h"
 
 #include "base/assert.h"
 
-static sw_os_lock lock; /* of the lists; a fork takes it first */
+static sw_os_lock lock; /* guards the lists; a fork takes it first */
 static sw_fork_lock *lists[SW_FORK_RANKS];
 
 static void each(void (*act)(sw_os_lock *)) {
@@ -28,8 +28,9 @@ static void child(void) {
     sw_os_lock_reset(&lock);
 }
 
-/* Later than the heap's own handlers, which the library registers when it is loaded: so these run
- * before the heap's prepare, whose end lets this thread pass all locks, and after its parent. */
+/* Registers the handlers after those of the heap, which the library registers when it is loaded. So
+ * prepare runs before the heap's, after which this thread may pass all locks, and parent runs after
+ * the heap's. */
 static void register_once(void) {
     static bool registered; /* atomic */
     if (__atomic_load_n(&registered, __ATOMIC_ACQUIRE)) return;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks that a fork takes before and releases after it, so that what they cover is whole in the child:
- * those of structures that several threads share. Without it a lock that another thread held at the fork
- * would be held in the child for ever. Callers: pool/, range/, buffer/.
+/* Locks of structures that several threads share. A fork takes them before and releases them after
+ * it, so that the data that they guard is consistent in the child. Otherwise a lock that another
+ * thread held during the fork would be held in the child for ever. Callers: pool/, range/, buffer/.
  */
 #ifndef SW_DS_FORK_LOCKS_H
 #define SW_DS_FORK_LOCKS_H
 
 #include "os/os.h"
 
-/* A fork takes them in this order. Who holds a lock may take one of a later rank only. */
+/* A fork takes the locks in this order. A thread that holds a lock may only take one of a later
+ * rank. */
 typedef enum sw_fork_rank {
     SW_FORK_POOL,
     SW_FORK_SCALABLE,
@@ -18,18 +19,19 @@ typedef enum sw_fork_rank {
     SW_FORK_RANKS
 } sw_fork_rank;
 
-/* A lock in the list of its rank; it lies beside the lock. The list's lock covers the fields.
- *   lock == NULL: it is in no list;  *back == this */
+/* The entry of a lock in the list of its rank. It lies beside the lock. The lock of the lists
+ * guards its fields.
+ *   lock == NULL: it is in no list;  otherwise *back points to this entry */
 typedef struct sw_fork_lock {
     sw_os_lock *lock;
     struct sw_fork_lock *next;
     struct sw_fork_lock **back;
 } sw_fork_lock;
 
-/* The caller holds no lock that is in a list: a fork holds the lists' own lock while it waits for
- * those. Does nothing if the entry is in a list already. */
+/* Adds an entry; does nothing if it is in a list already. The caller must hold no lock of any list,
+ * because a fork waits for those locks while it holds the lists' own lock. */
 void sw_fork_lock_add(sw_fork_lock *entry, sw_os_lock *lock, sw_fork_rank rank);
-/* As well. Does nothing if it is in no list. */
+/* Removes an entry, under the same condition; does nothing if it is in no list. */
 void sw_fork_lock_remove(sw_fork_lock *entry);
 
 /* The rule that does not hold, or NULL (base/assert.h). */

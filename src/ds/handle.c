@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of misused handles, and the ended records that stay mapped for them (handle.h). */
+/* Reports of misused handles, and the pages of ended handles that stay mapped (handle.h). */
 #include "ds/handle.h"
 
 #include "base/bits.h"
@@ -50,9 +50,10 @@ sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind, c
 
 /* --- pages that stay -------------------------------------------------------------------------- */
 
-/* For each kind a ring of the records that ended last. It needs no lock, so that fork handlers have
- * one less to take. An entry is the address of the first page plus the number of pages: the number is
- * smaller than a page, so both fit into one word that is exchanged at once. */
+/* For each kind, a ring with the records that ended last. It has no lock, so fork handlers need not
+ * take one. An entry is the address of the record's first page plus the number of its pages. The
+ * number is less than a page has bytes, so both fit into one word, which is exchanged
+ * atomically. */
 static uintptr_t ended[SW_HANDLE_KIND_COUNT][SW_HANDLES_ENDED]; /* atomic; 0: none */
 static uint32_t ended_count[SW_HANDLE_KIND_COUNT];              /* atomic */
 

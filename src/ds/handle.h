@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles that users may still name when they have ended: heaps, caches, tables, recordings and so
- * on. The record of each has a mark, which says what kind of handle it is and whether it lives. When
- * a handle ends, the pages with its mark stay mapped until SW_HANDLES_ENDED more of its kind have
- * ended, so that a call which is given the old handle can name the misuse instead of faulting.
- * Callers: every public function that takes a handle. Design: docs/design/errors.md.
+/* Handles that a caller may still use after they have ended: heaps, caches, tables, recordings and
+ * others. The record of each has a mark, which says of what kind the handle is and whether it is
+ * live. When a handle ends, the pages with its mark stay mapped until SW_HANDLES_ENDED more of its
+ * kind have ended. So a call with an old handle reports the misuse instead of faulting. Callers:
+ * every public function that takes a handle. Design: docs/design/errors.md.
  */
 #ifndef SW_DS_HANDLE_H
 #define SW_DS_HANDLE_H
@@ -36,14 +36,15 @@ typedef enum sw_handle_kind {
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 
-enum { SW_HANDLES_ENDED = 64 }; /* of each kind stay mapped; the oldest is unmapped first */
+enum { SW_HANDLES_ENDED = 64 }; /* ended handles of each kind that stay mapped; the oldest is
+                                 * unmapped first */
 
-/* The two values of a mark, which is read and written atomically. */
+/* The two values that a mark can have. Marks are read and written atomically. */
 #define SW_HANDLE_LIVE UINT64_C(0xB7E151628AED2A00)  /* + the kind */
 #define SW_HANDLE_ENDED UINT64_C(0x9E3779B97F4A7C00) /* + the kind */
 
-/* Where the mark of a handle lies: `at` bytes behind the handle, which may be an address that the
- * caller made up. */
+/* The address of the mark: `at` bytes after the handle. It is computed as a number, because a
+ * caller may pass any address as a handle. */
 static sw_always_inline const uint64_t *sw_handle_mark(const void *handle, size_t at) {
     return (const uint64_t *)((uintptr_t)handle + at);
 }
@@ -61,22 +62,22 @@ static inline void sw_handle_begin(uint64_t *mark, sw_handle_kind kind) {
 static inline void sw_handle_end(uint64_t *mark, sw_handle_kind kind) {
     __atomic_store_n(mark, SW_HANDLE_ENDED + (uint64_t)kind, __ATOMIC_RELEASE);
 }
-/* Ends the handle. Of several callers that try at once, one gets true. */
+/* Ends the handle. Of several threads that call it at once, one gets true. */
 static inline bool sw_handle_try_end(uint64_t *mark, sw_handle_kind kind) {
     uint64_t live = SW_HANDLE_LIVE + (uint64_t)kind;
     return __atomic_compare_exchange_n(mark, &live, SW_HANDLE_ENDED + (uint64_t)kind, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Reports the misuse: NULL, a handle that has ended, or an address that is no handle of the kind.
- * Returns only if the fault handler lets the program go on. */
+/* Reports the misuse: the handle is NULL, has ended, or is no handle of the kind. Returns only if
+ * the fault handler lets the program go on. */
 sw_cold void sw_handle_report(const void *handle, size_t at, sw_handle_kind kind, const char *op);
-/* The same for calls that return a status. There NULL is an expected failure, not misuse. Returns
- * SW_INVALID in each case. */
+/* The same for functions that return a status; there NULL is an expected failure and no misuse.
+ * Returns SW_INVALID in each case. */
 sw_cold sw_status sw_handle_refuse(const void *handle, size_t at, sw_handle_kind kind,
                                    const char *op);
 
-/* True when the handle lives. False after the misuse was reported. */
+/* True: the handle is live. False: the misuse was reported. */
 static sw_always_inline bool sw_handle_check(const void *handle, size_t at, sw_handle_kind kind,
                                              const char *op) {
     if (sw_handle_lives(handle, at, kind)) return true;
@@ -87,11 +88,12 @@ static sw_always_inline sw_status sw_handle_status(const void *handle, size_t at
                                                    sw_handle_kind kind, const char *op) {
     if (sw_handle_lives(handle, at, kind)) return SW_OK;
     (void)sw_handle_refuse(handle, at, kind, op);
-    return SW_INVALID; /* always its result; as a constant it tells the compiler that NULL never passes */
+    return SW_INVALID; /* the call's result is always this; the constant shows the compiler that
+                        * NULL does not get SW_OK */
 }
 
-/* Takes over a record from sw_os_map that has ended. Its first `kept` bytes, which contain the mark,
- * stay mapped for a while (see above); the others are unmapped at once. */
+/* Takes over the record of an ended handle, which came from sw_os_map. Its first `kept` bytes, with
+ * the mark, stay mapped for some time (see above); the others are unmapped at once. */
 void sw_handle_retire(void *record, size_t bytes, size_t kept, sw_handle_kind kind);
 
 #endif

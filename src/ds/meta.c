@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of metadata blocks (meta.h): sizes, free lists, and the chunks that blocks are cut from. */
+/* The pool of metadata blocks (meta.h): sizes, free lists, and the chunks from which blocks are
+ * cut. */
 #include "ds/meta.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@
 /* The first bytes of a free block, or of a chunk. */
 struct sw_meta_block {
     sw_meta_block *next;
-    size_t bytes; /* chunks only */
+    size_t bytes; /* used in chunks only */
 };
 
 /* The size of the block that serves a request. */
@@ -21,7 +22,7 @@ static size_t rounded(size_t bytes) {
     return sw_align_up(bytes, sw_os_page_bytes());
 }
 
-/* The free list of a rounded size up to SW_META_POOLED_MAX. */
+/* The index of the free list for a rounded size of at most SW_META_POOLED_MAX. */
 static size_t list_index(size_t bytes) {
     if (bytes <= SW_META_EXACT_MAX) return bytes / SW_META_UNIT - 1;
     return SW_META_EXACT_MAX / SW_META_UNIT + sw_log2_ceil(bytes) - 13;
@@ -39,8 +40,8 @@ static void keep(sw_meta *meta, void *block, size_t bytes) {
     meta->lists[list] = head;
 }
 
-/* Before a new chunk takes its place: cuts what is left of the newest chunk into blocks and puts them
- * into the free lists, so that no byte of a chunk is lost. */
+/* Called before a new chunk replaces the newest one: cuts the rest of the old one into blocks and
+ * puts them into the free lists, so that no byte of a chunk is lost. */
 static void keep_rest(sw_meta *meta) {
     while (meta->bump < meta->bump_end) {
         size_t left = (size_t)(meta->bump_end - meta->bump);
@@ -73,7 +74,7 @@ void *sw_meta_map(sw_meta *meta, size_t bytes) {
     return mapping;
 }
 
-/* *stale: the block was in use before, so it holds old bytes. */
+/* Takes a block of a rounded size. *stale: it was in use before, so it holds old bytes. */
 static void *take(sw_meta *meta, size_t size, bool *stale) {
     *stale = false;
     if (size > SW_META_POOLED_MAX) return sw_meta_map(meta, size);

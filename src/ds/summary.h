@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of numbers below a bound, as bits with summaries: a bit of a level says whether a word of 64
- * bits on the level below has one. The lowest member is found by one word a level, log64 of the bound.
- * Callers: buddies of ranges, tiers of slabs.
+/* A set of numbers below a bound, as bits with summaries: a bit of a higher level says whether its
+ * word of 64 bits on the level below has a bit set. The lowest member is found by reading one word
+ * a level; the number of levels is log64 of the bound. Callers: buddies of ranges, tiers of slabs.
  */
 #ifndef SW_DS_SUMMARY_H
 #define SW_DS_SUMMARY_H
@@ -16,15 +16,16 @@ enum { SW_SUMMARY_LEVELS_MAX = 11 };
 /*   levels >= 1; the highest level is one word
  *   a bit above the lowest level is set if and only if its word below is not 0 */
 typedef struct sw_summary {
-    uint64_t *words[SW_SUMMARY_LEVELS_MAX]; /* [0]: the members */
+    uint64_t *words[SW_SUMMARY_LEVELS_MAX]; /* [0] has a bit for each number: whether it is a
+                                             * member */
     uint32_t levels;
 } sw_summary;
 
-/* Words that a set of numbers below `bound` needs, bound >= 1. */
+/* The number of words for a set of numbers below `bound`, bound >= 1. */
 uint64_t sw_summary_words(uint64_t bound);
-/* An empty set in so many words, which are 0. */
+/* Makes an empty set of sw_summary_words(bound) words, which must be 0. */
 void sw_summary_init(sw_summary *summary, uint64_t *words, uint64_t bound);
-/* The lowest member. The set is not empty. */
+/* The lowest member; the set must not be empty. */
 uint64_t sw_summary_first(const sw_summary *summary);
 
 static inline bool sw_summary_is_empty(const sw_summary *summary) {
@@ -35,7 +36,7 @@ static inline bool sw_summary_has(const sw_summary *summary, uint64_t number) {
     return (summary->words[0][number / 64] >> number % 64 & 1) != 0;
 }
 
-/* Adds a number that is no member. */
+/* Adds a number, which must not be a member. */
 static inline void sw_summary_add(sw_summary *summary, uint64_t number) {
     for (uint32_t level = 0; level < summary->levels; level++, number /= 64) {
         uint64_t *word = &summary->words[level][number / 64];
@@ -45,7 +46,7 @@ static inline void sw_summary_add(sw_summary *summary, uint64_t number) {
     }
 }
 
-/* Takes a member out. */
+/* Removes a member. */
 static inline void sw_summary_remove(sw_summary *summary, uint64_t number) {
     for (uint32_t level = 0; level < summary->levels; level++, number /= 64) {
         uint64_t *word = &summary->words[level][number / 64];
