@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table from live addresses to object ids (addresses.h). Called by the merge. */
+/* The table from live addresses to object ids (addresses.h). */
 #include "trace/addresses.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { FIRST_CAPACITY = 1024 };
 
-/* Addresses of one leaf differ in bits 4 to 9 only. */
+/* The key of a leaf, from the bits that all addresses of the leaf share: all but bits 4 to 9. */
 static inline uint64_t key_of(uint64_t address) {
     return ((address >> 10) << 4 | (address & 15)) + 1;
 }
@@ -18,8 +18,9 @@ static inline uint32_t place_of(uint64_t address) {
     return (uint32_t)(address >> 4) % SWT_LEAF_IDS;
 }
 
-/* Where a key's search begins. Addresses of a heap are evenly spaced, and a single multiplication would
- * map them to long runs of neighbouring entries; two do not. */
+/* The entry at which the search for a key begins. Addresses of a heap are evenly spaced. One
+ * multiplication would map them to long runs of neighbouring entries; two multiplications scatter
+ * them. */
 static inline size_t home(const swt_addresses *map, uint64_t key) {
     uint64_t h = key * 0x9E3779B97F4A7C15ull;
     return (size_t)((h ^ h >> 32) * 0xBB67AE8584CAA73Bull >> map->shift);
@@ -49,8 +50,8 @@ static bool grow(swt_addresses *map) {
     return true;
 }
 
-/* Takes a leaf, which is all zeros. The array of spare leaves has room for every leaf, so giving one
- * back can not fail. */
+/* Takes a leaf that is all zeros. The array of spare leaves gets room for every leaf here, so
+ * giving one back cannot fail. */
 static bool take_leaf(swt_addresses *map, uint32_t *leaf) {
     if (map->spare_count != 0) {
         *leaf = map->spare[--map->spare_count];
@@ -81,8 +82,8 @@ int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_
     return before != 0;
 }
 
-/* Closes the gap at i. A search ends at the first gap, so every entry behind it whose search begins at
- * or before the gap moves into it, and leaves a gap in turn. */
+/* Removes the entry at i. A search ends at the first empty entry. So each later entry whose search
+ * begins at or before the gap is moved into the gap, and leaves a new gap. */
 static void close_gap(swt_addresses *map, size_t i) {
     for (size_t j = (i + 1) & map->mask; map->entries[j].key != 0; j = (j + 1) & map->mask) {
         size_t wanted = home(map, map->entries[j].key);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Live addresses of a raw recording -> object ids.
+/* The table from live addresses of a raw recording to object ids. The merge uses it.
  *
- * Neighbours in the recorded heap are neighbours here: a *leaf* holds the ids of the 64 addresses
- * of 1 KiB that agree in their low four bits, and an open table (linear probing, at most half full)
- * finds leaves. A plain hash of addresses misses the cache at nearly every event. A leaf without
- * live addresses is given back, so memory is at most 256 + 32 bytes a live object, and 5 to 20
- * where objects are small. Caller: the merge.
+ * Neighbours in the recorded heap are neighbours here. A *leaf* holds the ids of the 64 addresses
+ * in 1 KiB whose low four bits are equal, and an open hash table (linear probing, at most half
+ * full) finds the leaves. A hash table of single addresses would miss the cache at nearly every
+ * event. A leaf without live addresses is given back, so the memory is at most 256 + 32 bytes a
+ * live object, and 5 to 20 bytes where objects are small.
  */
 #ifndef SW_TRACE_ADDRESSES_H
 #define SW_TRACE_ADDRESSES_H
@@ -16,24 +16,24 @@
 
 enum { SWT_LEAF_IDS = 64 };
 
-/* id + 1 of the live object at each address; 0: none. All zero while it is not in use. */
+/* id + 1 of the live object at each address; 0: none. A leaf that is not in use is all zeros. */
 typedef struct swt_leaf {
     uint32_t ids[SWT_LEAF_IDS];
 } swt_leaf;
 
 typedef struct swt_leaf_entry {
-    uint64_t key;  /* of the addresses, + 1; 0: empty */
+    uint64_t key;  /* of the leaf's addresses, plus 1; 0: the entry is empty */
     uint32_t leaf; /* index in leaves */
-    uint32_t live; /* nonzero ids in it; > 0 */
+    uint32_t live; /* ids of the leaf that are not 0; at least 1 */
 } swt_leaf_entry;
 
-/* One thread at a time has it. The table's capacity is mask + 1, a power of two.
+/* Used by one thread at a time. The table's capacity is mask + 1, a power of two.
  *   2 * count <= mask + 1;  count + spare_count == leaf_count <= leaf_capacity
  *   2^(64 - shift) == mask + 1, and entries != NULL, where mask != 0 */
 typedef struct swt_addresses {
     swt_leaf_entry *entries;
     size_t count;   /* entries in use, each with a leaf */
-    size_t mask;    /* capacity - 1, a power of two less one; 0: nothing is allocated yet */
+    size_t mask;    /* capacity - 1; 0: nothing is allocated yet */
     uint32_t shift; /* 64 - log2 of the capacity */
     swt_leaf *leaves;
     size_t leaf_count, leaf_capacity;
@@ -44,10 +44,10 @@ typedef struct swt_addresses {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_addresses_check(const swt_addresses *map);
 
-/* Sets the id of an address. Returns 1 when it had one, which is *old then; 0 when it had none; -1
- * without memory. */
+/* Sets the id of an address. 1: the address had an id, which is stored to *old; 0: it had none; -1:
+ * no memory. */
 int swt_addresses_put(swt_addresses *map, uint64_t address, uint32_t id, uint32_t *old);
-/* Removes an address; *id is what it had. False: it had none. */
+/* Removes an address and stores its id to *id. False: it had none. */
 bool swt_addresses_remove(swt_addresses *map, uint64_t address, uint32_t *id);
 void swt_addresses_free(swt_addresses *map);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of what reads and writes recordings, as the headers state them. See base/assert.h. They
- * are about our own state: a damaged file is an error of its own (swt_file_damage). */
+/* The rules of the structs that read and write recordings, as the headers state them. See
+ * base/assert.h. They are about the state of this process: damage in a file is reported by
+ * swt_file_damage. */
 #include "base/assert.h"
 #include "base/bits.h"
 #include "trace/merge.h"
@@ -49,7 +50,7 @@ const char *swt_buffer_check(const swt_buffer *buffer) {
                ?: SW_RULE(buffer->capacity == 0 || buffer->data != NULL);
 }
 
-/* --- files and their operations ---------------------------------------------------------------- */
+/* --- files and their operations --------------------------------------------------------------- */
 
 const char *swt_notes_check(const swt_notes *notes) {
     return SW_RULE(notes->text_used <= notes->text_capacity)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The encoder of blocks: RAW events into columns, payloads of the small blocks, compression.
- * It runs inside the recorder too, in calls of malloc: so all memory is the caller's, of the C library
- * only memcpy and memset are used, and nothing can fail. Compression allocates, and is for those who may:
- * what does not compress is stored. Format: docs/design/trace.md.
+/* The encoder of blocks: RAW events into columns, payloads of small blocks, compression. The
+ * recorder calls it inside malloc. So the caller gives all memory, only memcpy and memset of the C
+ * library are used, and encoding cannot fail. Compression allocates memory and must be asked for
+ * (swt_encoder_compress); a payload that does not get smaller is stored. Format:
+ * docs/design/trace.md.
  */
 #include <zstd.h>
 
@@ -12,10 +13,11 @@
 #include "trace/format.h"
 #include "trace/raw.h"
 
-/* Worst bytes of an event in each column. An address difference has 49 bits with its sign. */
+/* The most bytes that an event takes in each column. A difference of two addresses has 49 bits with
+ * its sign. */
 enum {
     ADDRESS_MAX = 7,
-    SIZED_MAX = SWT_VARINT_BYTES_MAX + 1, /* with the alignment before it */
+    SIZED_MAX = SWT_VARINT_BYTES_MAX + 1, /* with the alignment, which precedes the size */
     TICKS_MAX = SWT_VARINT_BYTES_MAX,
     STAMP_MAX = 5,
     SITE_MAX = 5,
@@ -28,8 +30,9 @@ enum {
 _Static_assert((size_t)SCRATCH_BYTES <= (size_t)SWT_PAYLOAD_BYTES_MAX, "a RAW block always fits");
 
 struct swt_encoder {
-    /* Bytes that were written; 0: it does not fit. NULL: blocks are stored. A pointer, so that the
-     * recorder, where it is never set, has no compressor in it. */
+    /* Compresses, and returns the bytes written; 0: the result does not fit. NULL: blocks are
+     * stored. It is a pointer, so that the recorder, which never sets it, is linked without a
+     * compressor. */
     size_t (*compress)(ZSTD_CCtx *context, void *out, size_t room, const void *in, size_t bytes);
     ZSTD_CCtx *context;
     uint8_t *scratch; /* SCRATCH_BYTES */
@@ -63,9 +66,9 @@ static size_t compress_block(ZSTD_CCtx *context, void *out, size_t room, const v
     return written;
 }
 
-/* zstd's fastest strategy, with a window of 128 KiB and a hash table small enough for the first-level
- * cache. targetLength is 0, because what else speeds the search up also leaves out the Huffman coding.
- * A parameter that this zstd does not know keeps its default. */
+/* zstd's fastest strategy, with a window of 128 KiB and a hash table that fits into the first-level
+ * cache. targetLength is 0, because a larger value, which makes the search faster, also turns the
+ * Huffman coding off. A parameter that this version of zstd does not know keeps its default. */
 bool swt_encoder_compress(swt_encoder *encoder) {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     if (context == NULL) return false;
@@ -77,7 +80,8 @@ bool swt_encoder_compress(swt_encoder *encoder) {
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, 6);
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_targetLength, 0);
     (void)ZSTD_CCtx_setParameter(context, ZSTD_c_strategy, ZSTD_fast);
-    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has it */
+    (void)ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the block header has the
+                                                                       * size */
     encoder->context = context;
     encoder->compress = compress_block;
     return true;
@@ -115,15 +119,16 @@ size_t swt_encode_block(swt_encoder *encoder, swt_block_kind kind, const void *p
 
 /* --- RAW -------------------------------------------------------------------------------------- */
 
-/* The ends of the columns, and the last values, from which the next ones are stored as differences. */
+/* The ends of the columns while they are written, and the last values: the next ones are stored as
+ * differences from them. */
 typedef struct columns {
     uint8_t *tag, *address, *size, *ticks, *stamp, *site;
     uint64_t last_address, last_ticks, last_stamp;
     uint32_t address_shift, tick_shift;
 } columns;
 
-/* Looks through the block: returns how many low bits are zero in every address, and tells whether any
- * site is known and whether stamps have gaps. */
+/* Looks through the block. Returns how many low bits are zero in every address; *sites: some event
+ * has a call site; *gaps: stamps must be stored, because they do not count up by one. */
 static uint32_t scan_events(const swt_raw *raw, bool *sites, bool *gaps, uint32_t flags) {
     uint64_t low = 0, site = 0, gap = 0;
     uint32_t expected = 0; /* stamps that count up by one need no column */
@@ -150,7 +155,7 @@ static sw_always_inline void put_event(columns *c, const swt_event *e, bool site
     }
     uint64_t ticks = e->ticks >> c->tick_shift;
     if (ticks < c->last_ticks)
-        ticks = c->last_ticks; /* counters of two cores differ: the thread has moved */
+        ticks = c->last_ticks; /* counters of two cores may differ, if the thread has moved */
     c->ticks = swt_varint_put(c->ticks, ticks - c->last_ticks);
     c->last_ticks = ticks;
     if (gaps) {
@@ -161,7 +166,7 @@ static sw_always_inline void put_event(columns *c, const swt_event *e, bool site
     if (sites) c->site = swt_varint_put(c->site, e->site);
 }
 
-/* Moves a column down to `at`, its length into the head's next field. */
+/* Moves a column down to `at` and writes its length to the next field of the head. */
 static uint8_t *close_column(uint8_t *at, uint8_t **field, const uint8_t *begin,
                              const uint8_t *end) {
     size_t bytes = (size_t)(end - begin);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a recording: header, index of blocks, loading of a block. docs/design/trace.md. */
+/* Opening a recording: file header, index of the blocks, reading of a block.
+ * docs/design/trace.md. */
 #include "trace/file.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static sw_status io_failed(const swt_file *file, const char *what) {
                    shrank ? "the file became shorter while it was read" : strerror(errno));
 }
 
-/* Operations (events) in the entries that begin before an offset. */
+/* Number of operations (or events) in the entries that begin before an offset. */
 static uint64_t count_before(const swt_file *file, uint64_t at) {
     uint64_t count = 0;
     for (size_t i = 0; i < file->entry_count && file->entries[i].at < at; i++)
@@ -44,7 +45,7 @@ static uint64_t count_before(const swt_file *file, uint64_t at) {
     return count;
 }
 
-/* Names the damage, and what --valid-prefix would still give. */
+/* Returns an error that names the damage, and what --valid-prefix can still read. */
 static sw_status damaged(const swt_file *file, uint64_t at, const char *reason) {
     uint64_t count = count_before(file, at);
     if (count == 0)
@@ -68,8 +69,8 @@ sw_status swt_file_damage(swt_file *file, uint64_t at, const char *reason) {
     return SW_OK;
 }
 
-/* Reads and checks the block header at an offset. Returns NULL, or what is wrong with it; *io says that
- * reading failed. */
+/* Reads and checks the block header at an offset. Returns NULL, or what is wrong with it. *io:
+ * reading itself failed, and the text names what was read. */
 static const char *read_header(swt_file *file, uint64_t at, swt_block *block, bool *io) {
     *io = false;
     uint8_t bytes[SWT_BLOCK_HEADER_BYTES];
@@ -102,7 +103,7 @@ static const char *decompress(swt_file *file, const swt_block *block) {
     return NULL;
 }
 
-/* Reads header and payload of a block whose header was checked before. */
+/* Reads the header and the payload of a block; the header was checked before. */
 static const char *read_payload(swt_file *file, uint64_t at, size_t stored_bytes, swt_block *block,
                                 bool *io) {
     size_t bytes = SWT_BLOCK_HEADER_BYTES + stored_bytes;
@@ -151,8 +152,9 @@ static const char *add_entry(swt_file *file, uint64_t at, const swt_block *block
     return NULL;
 }
 
-/* Takes a block into the index. Payloads of small blocks are read now; those of data blocks only where
- * it must be known how far the file is whole. */
+/* Enters a block into the index. The payload of a small block is read now. That of a data block is
+ * read now only if the valid prefix is asked for, because then it must be known where the damage
+ * begins. */
 static const char *take_block(swt_file *file, uint64_t at, swt_block *block, bool *io) {
     bool data = block->kind == SWT_BLOCK_RAW || block->kind == SWT_BLOCK_OPS;
     *io = false;
@@ -192,8 +194,8 @@ static sw_status scan(swt_file *file) {
 
 /* --- the file header -------------------------------------------------------------------------- */
 
-/* Finds the length of the file. A directory can be opened too, and the result of a seek in it depends
- * on the file system; a read fails on all of them, so one is tried. */
+/* Finds the length of the file. A directory can be opened too, and what a seek in it returns
+ * depends on the file system. A read of a directory always fails, so one byte is read first. */
 static sw_status measure(swt_file *file) {
     if (fgetc(file->stream) == EOF && ferror(file->stream)) return io_failed(file, "read");
     off_t end = fseeko(file->stream, 0, SEEK_END) == 0 ? ftello(file->stream) : -1;
@@ -252,7 +254,7 @@ sw_status swt_file_open(swt_file *file, const char *path, bool prefix) {
     set_name(file, path);
     file->stream = fopen(path, "rb");
     if (file->stream == NULL) return io_failed(file, "open the recording");
-    setvbuf(file->stream, NULL, _IONBF, 0); /* every read is a header or a whole block */
+    setvbuf(file->stream, NULL, _IONBF, 0); /* each read is of a header or of a whole block */
     sw_status status = open_all(file);
     if (status != SW_OK) swt_file_close(file);
     return status;

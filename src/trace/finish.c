@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_trace_finish: a recording of either form -> an ordered recording with all its notes. */
+/* sw_trace_finish: makes an ordered recording of a recording of either form, with all its small
+ * blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@
 
 enum { SMALL_BLOCK_BYTES = 64 * 1024 };
 
-/* Gathers entries of one kind of small block and writes each block when it is full. */
+/* Collects entries of one kind of small block and writes a block whenever the buffer is full. */
 typedef struct gather {
     sw_trace_writer *writer;
     swt_block_kind kind;
@@ -62,22 +63,20 @@ static sw_status copy_modules(const swt_notes *notes, gather *g) {
 }
 
 /* --- operations -------------------------------------------------------------------------------
- * One thread puts operations in order while another encodes, compresses and writes those before them: each is
- * about half of the work. */
+ * One thread puts operations in order while another encodes, compresses and writes earlier ones.
+ * The two halves take about the same time. */
 
-enum {
-    PART_BATCHES = 8
-}; /* a part takes some milliseconds: a thread's start is little beside it */
+enum { PART_BATCHES = 8 }; /* a part takes milliseconds, a thread's start much less */
 
-/* Operations that are written in a thread of their own. */
+/* Operations that a thread of their own writes. */
 typedef struct part {
     sw_trace_writer *writer;
-    sw_op *ops; /* PART_BATCHES batches */
+    sw_op *ops; /* room for PART_BATCHES batches */
     size_t count;
     bool running;
     sw_os_thread thread;
     sw_status status;
-    const char *op; /* of its failure */
+    const char *op; /* if it failed: the name of the failed function */
     char message[512];
 } part;
 
@@ -89,7 +88,7 @@ static void write_part(void *arg) {
     snprintf(p->message, sizeof p->message, "%s", sw_last_error()->message);
 }
 
-/* Waits for a part that is being written. */
+/* Waits until the part is written, if a thread is writing it. */
 static sw_status end_part(part *p) {
     if (!p->running) return SW_OK;
     p->running = false;
@@ -97,13 +96,15 @@ static sw_status end_part(part *p) {
     return p->status == SW_OK ? SW_OK : sw_fail(p->status, p->op, "%s", p->message);
 }
 
-/* A short part is not worth a thread. */
+/* Starts to write a part. A short one is written by this thread, because a thread's start would
+ * cost more. */
 static sw_status begin_part(part *p) {
     p->running = p->count > SW_TRACE_OPS_MAX && sw_os_thread_start(&p->thread, write_part, p);
     return p->running ? SW_OK : swt_writer_append_known(p->writer, p->ops, p->count);
 }
 
-/* The next operations, as many as a part holds; none at the end. */
+/* Reads the next operations of the source, as many as a part holds; count 0: the source is at its
+ * end. */
 static sw_status fill_part(part *p, swt_source *source) {
     sw_op *own = source->ops;
     sw_status status = SW_OK;
@@ -134,7 +135,8 @@ static sw_status copy_parts(part parts[2], swt_source *source, const volatile in
 static sw_status copy_ops(swt_source *source, sw_trace_writer *writer, const volatile int *cancel,
                           volatile uint64_t *done) {
     part parts[2] = {{.writer = writer}, {.writer = writer}};
-    sw_status status = swt_writer_append_known(writer, NULL, 0); /* head and metadata come first */
+    sw_status status = swt_writer_append_known(writer, NULL, 0); /* writes the file header and
+                                                                  * META */
     for (int i = 0; i < 2; i++) {
         parts[i].ops = malloc((size_t)PART_BATCHES * SW_TRACE_OPS_MAX * sizeof(sw_op));
         if (parts[i].ops == NULL) status = swt_file_no_memory(source->file);
@@ -183,7 +185,7 @@ sw_status sw_trace_finish(const char *path, const char *out_path, unsigned flags
         if (status == SW_OK) status = copy_all(&source, writer, cancel, done);
         swt_source_free(&source);
     }
-    swt_file_close(&file); /* before the rename: the paths may be the same */
+    swt_file_close(&file); /* before the rename, because the two paths may be equal */
     if (status == SW_OK) return sw_trace_commit(writer, out);
     sw_trace_abort(writer);
     return status;

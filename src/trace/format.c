@@ -4,18 +4,22 @@
 
 #include "spanwise/trace.h"
 
-/* Of RAW and OPS blocks, at most: a tag, an alignment, and a varint in each of five columns. */
+/* The most bytes of the head of a RAW or OPS payload, and of one entry: a tag, an alignment, and a
+ * varint in each of five columns. */
 enum { HEAD_BYTES_MAX = 64, ENTRY_BYTES_MAX = 2 + 5 * SWT_VARINT_BYTES_MAX };
 
 enum {
-    SUM_AT = SWT_FILE_HEADER_BYTES - 8,        /* of the file header's checksum, in all versions */
-    BLOCK_SUM_AT = SWT_BLOCK_HEADER_BYTES - 8, /* of a block header's */
+    SUM_AT = SWT_FILE_HEADER_BYTES - 8,        /* offset of the file header's checksum, in all
+                                                * versions */
+    BLOCK_SUM_AT = SWT_BLOCK_HEADER_BYTES - 8, /* offset of a block header's checksum */
 };
 
-/* Built like PNG's: a byte above 127, the name, and line ends, so that a copy in text mode shows. */
+/* Made like PNG's: a byte above 127, the name, and line ends, so that a copy in text mode changes
+ * it and is recognised. */
 static const uint8_t file_magic[8] = {0x89, 'S', 'W', 'T', '\r', '\n', 0x1A, '\n'};
 
-/* Odd constants with balanced bits (multiples of the golden ratio and roots of primes). */
+/* Odd constants with about as many ones as zeros, made from the golden ratio and roots of
+ * primes. */
 static const uint64_t lane_factor[4] = {0x9E3779B97F4A7C15ull, 0xBB67AE8584CAA73Bull,
                                         0x3C6EF372FE94F82Bull, 0xA54FF53A5F1D36F1ull};
 
@@ -24,8 +28,8 @@ static inline uint64_t mix(uint64_t h, uint64_t factor) {
     return h ^ h >> 32;
 }
 
-/* Four lanes of multiplications and shifts. The structure is that of xxHash (Collet), the steps are
- * different. */
+/* Four lanes of multiplications and shifts. The structure is that of xxHash (Collet); the steps
+ * differ. */
 uint64_t swt_checksum(const void *data, size_t bytes) {
     const uint8_t *p = data;
     uint64_t lane[4] = {1, 2, 3, 4};

@@ -17,27 +17,27 @@
 enum {
     SWT_BLOCK_HEADER_BYTES = 48,
     SWT_BLOCK_MAGIC = 0x42545753, /* "SWTB" */
-    /* Largest stored payload: what zstd may need for SWT_PAYLOAD_BYTES_MAX. */
+    /* The most bytes that zstd may need for a payload of SWT_PAYLOAD_BYTES_MAX. */
     SWT_STORED_BYTES_MAX = SWT_PAYLOAD_BYTES_MAX + SWT_PAYLOAD_BYTES_MAX / 128 + 1024,
     SWT_VARINT_BYTES_MAX = 10,
-    SWT_TICK_SHIFT = 4, /* ticks of RAW blocks are kept in units of 16, unless they are stamps */
+    SWT_TICK_SHIFT = 4, /* ticks of RAW blocks are stored in units of 16, unless they are stamps */
 };
 
 enum { SWT_CODEC_STORED = 0, SWT_CODEC_ZSTD = 1 };
 
-/* Payload of RAW: flags, tick shift, address shift, 5 zero bytes; u64 ticks of the first event
- * (shifted); u32 bytes of each column: address, size, ticks, stamp, site; then a tag for each
- * event; then the columns. */
+/* Payload of a RAW block: a byte each of flags, tick shift and address shift, 5 zero bytes; u64:
+ * ticks of the first event (shifted); five u32: bytes of the columns address, size, ticks, stamp
+ * and site; then one tag an event; then the columns. */
 enum {
     SWT_RAW_HEAD_BYTES = 36,
     SWT_RAW_COLUMNS = 5,
     SWT_RAW_TAG_ALIGNED = 8,           /* bits 0-2 of a tag: swt_raw_kind */
-    SWT_RAW_FLAG_TICKS_ARE_STAMPS = 1, /* stamps are the ticks: no column for them */
-    SWT_RAW_FLAG_STAMPS = 2,           /* else each stamp is one more than the last */
-    SWT_RAW_FLAG_SITES = 4,            /* else all sites are 0 */
+    SWT_RAW_FLAG_TICKS_ARE_STAMPS = 1, /* the ticks serve as stamps, which have no column */
+    SWT_RAW_FLAG_STAMPS = 2,           /* not set: each stamp is one more than the last */
+    SWT_RAW_FLAG_SITES = 4,            /* not set: all sites are 0 */
 };
 
-/* Heads and sizes of entries of the small blocks. */
+/* Sizes of the small blocks' entries, or of the heads of entries. */
 enum {
     SWT_SITE_HEAD_BYTES = 8,
     SWT_MODULE_HEAD_BYTES = 32,
@@ -49,10 +49,10 @@ enum {
 
 typedef enum swt_verdict {
     SWT_HEADER_OK = 0,
-    SWT_HEADER_FOREIGN, /* not one of ours at all */
-    SWT_HEADER_DAMAGED, /* ours, and the checksum is wrong */
-    SWT_HEADER_NEWER,   /* ours, whole, of a later version */
-    SWT_HEADER_BAD,     /* ours, whole, and says something impossible */
+    SWT_HEADER_FOREIGN, /* the file is no spanwise recording */
+    SWT_HEADER_DAMAGED, /* it is a recording, and the header's checksum is wrong */
+    SWT_HEADER_NEWER,   /* it is a recording of a later version */
+    SWT_HEADER_BAD,     /* the checksum is right, and a field has an impossible value */
 } swt_verdict;
 
 typedef struct swt_header {
@@ -71,25 +71,26 @@ typedef struct swt_block {
     uint64_t payload_sum;
 } swt_block;
 
-/* Whether the file says where threads end: since version 2. */
+/* Whether the file says where threads end, as files do since version 2. */
 static inline bool swt_records_thread_ends(const swt_header *header) {
     return header->version >= 2;
 }
 
-/* A checksum of 64 bits. A change within one aligned 8-byte word always changes it, so every flip of a
- * single bit is found: each step is a bijection of the word that it adds. */
+/* A checksum of 64 bits. Each step is a bijection of the word that it adds, so a change within one
+ * aligned 8-byte word always changes the checksum: every flip of a single bit is found. */
 uint64_t swt_checksum(const void *data, size_t bytes);
 
 void swt_header_encode(uint8_t out[SWT_FILE_HEADER_BYTES], const swt_header *header);
-/* Header fields are filled in for OK and NEWER. */
+/* Fills in *header if the verdict is SWT_HEADER_OK, SWT_HEADER_NEWER or SWT_HEADER_BAD. */
 swt_verdict swt_header_decode(const uint8_t in[SWT_FILE_HEADER_BYTES], swt_header *header);
 
 void swt_block_encode(uint8_t out[SWT_BLOCK_HEADER_BYTES], const swt_block *block);
-/* NULL and a filled block, or what is wrong (a constant string). */
+/* Returns NULL and fills in *block, or returns what is wrong (a constant string). */
 const char *swt_block_decode(const uint8_t in[SWT_BLOCK_HEADER_BYTES], swt_block *block);
 
-/* Compresses the payload and puts its header before it; the encoder owns *out. kind, count, thread
- * and first of `block` are the caller's, the rest is filled in. Returns the bytes of the whole. */
+/* Compresses the payload and puts the block header before it. *out points into the encoder. The
+ * caller has set kind, count, thread and first of `block`; the other fields are set here. Returns
+ * the bytes of header and payload. */
 size_t swt_seal(swt_encoder *encoder, swt_block *block, const void *payload, size_t bytes,
                 const uint8_t **out);
 
@@ -124,7 +125,7 @@ static inline uint64_t swt_zigzag(uint64_t difference) {
 }
 static inline uint64_t swt_unzigzag(uint64_t v) { return v >> 1 ^ (0 - (v & 1)); }
 
-/* Seven bits a byte, low first, the high bit says that more follow. */
+/* Writes a varint: seven bits a byte, low bits first; a byte's high bit says that more follow. */
 static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
     while (sw_unlikely(v >= 0x80)) {
         *p++ = (uint8_t)(v | 0x80);
@@ -134,7 +135,7 @@ static sw_always_inline uint8_t *swt_varint_put(uint8_t *p, uint64_t v) {
     return p;
 }
 
-/* Reads the bytes after the first of a varint of several; *bad when it exceeds 64 bits. */
+/* Reads the rest of a varint of more than one byte. *bad: it does not fit into 64 bits. */
 static inline uint64_t swt_varint_continue(const uint8_t **at, bool *bad) {
     const uint8_t *p = *at;
     uint64_t v = *p++ & 0x7F;
@@ -151,8 +152,8 @@ static inline uint64_t swt_varint_continue(const uint8_t **at, bool *bad) {
     return v;
 }
 
-/* Reads a varint without a check for the end of the column, which swt_varints_whole has made before. A
- * varint is never read beyond its tenth byte, so the cursor stays inside the column. */
+/* Reads a varint without looking for the end of the column: swt_varints_whole has counted the
+ * column's varints before. At most ten bytes are read, so the cursor stays inside the column. */
 static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
     uint64_t byte = **at;
     if (sw_likely(byte < 0x80)) {
@@ -162,7 +163,7 @@ static sw_always_inline uint64_t swt_varint_get(const uint8_t **at, bool *bad) {
     return swt_varint_continue(at, bad);
 }
 
-/* True when [p, p + bytes) is exactly `count` varints. */
+/* Whether [p, p + bytes) is exactly `count` varints. */
 static inline bool swt_varints_whole(const uint8_t *p, size_t bytes, size_t count) {
     size_t ends = 0;
     for (size_t i = 0; i < bytes; i++) ends += p[i] < 0x80;

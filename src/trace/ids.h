@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule that gives objects their ids, the same when a recording is written, merged and read: the
- * id that was freed last is taken first, else the next one that was never used. So the id of an
- * ALLOC need not be stored. Callers: writer, merge, decoder of OPS blocks, totals. */
+/* The rule by which objects get their ids: the id that was freed last is taken first; if none is
+ * free, the next one that was never used. The rule is the same when a recording is written, merged
+ * and read, so the id of an ALLOC need not be stored. Callers: writer, merge, decoder of OPS
+ * blocks, totals. */
 #ifndef SW_TRACE_IDS_H
 #define SW_TRACE_IDS_H
 
@@ -11,23 +12,23 @@
 
 #include "base/attributes.h"
 
-/* One thread at a time has it.
+/* Used by one thread at a time.
  *   free_count <= next <= capacity, a multiple of 64;  live != NULL where capacity != 0 */
 typedef struct swt_ids {
-    uint32_t *free_ids; /* [free_count): freed, not taken again; the last is next */
-    uint64_t *live;     /* a bit for each id below `next` */
+    uint32_t *free_ids; /* [free_count]: freed ids; the last one is taken next */
+    uint64_t *live;     /* a bit for each id below `next`: 1: live */
     size_t free_count;
     size_t capacity; /* ids that both arrays can hold; a multiple of 64 */
-    uint32_t next;   /* ids below it were given out; live + free_count == next */
+    uint32_t next;   /* ids below it were given out: number of live ids + free_count == next */
 } swt_ids;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_ids_check(const swt_ids *ids);
 
-/* Makes room for more ids; false when memory or ids run out. */
+/* Makes room for more ids. False: no memory, or no more ids of 32 bits. */
 bool swt_ids_grow(swt_ids *ids);
 void swt_ids_free(swt_ids *ids);
-/* Forgets every id, keeps the memory. */
+/* Forgets every id and keeps the memory. */
 void swt_ids_reset(swt_ids *ids);
 
 /* False: no memory. */
@@ -54,11 +55,11 @@ static sw_always_inline bool swt_ids_give(swt_ids *ids, uint32_t id) {
     return true;
 }
 
-/* The reason that decoders return when memory ran out. Callers compare its address. */
+/* What decoders return if there is no memory. Callers compare its address. */
 extern const char swt_no_memory[];
 
-/* Grows an array to at least `needed` items by doubling, new bytes zero; *capacity counts items.
- * False when there is no memory: the array is as it was. */
+/* Grows an array by doubling until it has room for `needed` items; new bytes are zero. *capacity is
+ * in items. False: no memory, and the array is as it was. */
 bool swt_grow(void *array_pointer, size_t *capacity, size_t needed, size_t item_bytes);
 
 #endif

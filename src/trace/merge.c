@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merge: a priority queue of threads by stamp, and the history that comes out (merge.h). */
+/* The merge: a priority queue of threads by stamp, and the operations that follow from it
+ * (merge.h). */
 #include "trace/merge.h"
 
 #include <stdlib.h>
@@ -83,8 +84,8 @@ void swt_merge_free(swt_merge *m) {
 
 /* --- events to operations --------------------------------------------------------------------- */
 
-/* The time of an event in the history. Clocks of different cores differ by little, so times that would
- * fall are raised to the last one. */
+/* The time of an event in nanoseconds. Clocks of different cores differ a little, so an event whose
+ * time would be before that of the last one gets the time of the last one. */
 static uint64_t time_of(swt_merge *m, uint64_t ticks) {
     if (ticks > m->tick_origin) {
         __extension__ unsigned __int128 ns = (unsigned __int128)(ticks - m->tick_origin);
@@ -111,8 +112,8 @@ static void emit(swt_merge *m, swt_stream *s, const swt_merge_event *event, sw_o
     };
 }
 
-/* Notes that the object lives at the event's address from now on. If another object was believed to
- * live there, its free is missing in the recording. */
+/* Notes that the object is at the event's address from now on. If the table has another object
+ * there, that object's free is missing in the recording, and is added. */
 static bool note_address(swt_merge *m, swt_stream *s, const swt_merge_event *event,
                          uint32_t object) {
     uint32_t old;
@@ -125,7 +126,8 @@ static bool note_address(swt_merge *m, swt_stream *s, const swt_merge_event *eve
     return put >= 0;
 }
 
-/* If the address is occupied, its object is freed first, so that the new one may take the freed id. */
+/* If the table has an object at the address, it is freed first, so that the new one may take its
+ * id. */
 static bool on_alloc(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     uint32_t object;
     if (sw_unlikely(swt_addresses_remove(&m->addresses, event->address, &object))) {
@@ -160,14 +162,16 @@ static bool on_realloc_new(swt_merge *m, swt_stream *s, const swt_merge_event *e
     return true;
 }
 
-/* An end is left out where the thread has made no operation, or none since its last end. */
+/* Emits the end of a thread, unless the thread has made no operation yet, or none since its last
+ * end. */
 static void on_end(swt_merge *m, swt_stream *s, uint64_t ticks) {
     if (s->thread == UINT32_MAX || s->has_ended) return;
     emit(m, s, &(swt_merge_event){.kind = SWT_RAW_THREAD_END, .ticks = ticks}, SW_OP_THREAD_END, 0);
 }
 
-/* For a file that does not say where threads end: this one is taken to end after its last event. The
- * first thread is left out, since it is most likely the main thread, which ends with the program. */
+/* If the file does not say where threads end, the thread is taken to end after its last event. This
+ * is not done for the first thread: it is most likely the main thread, which ends with the
+ * program. */
 static void infer_end(swt_merge *m, swt_stream *s) {
     if (swt_records_thread_ends(&m->file->header) || m->ended || s->thread == 0) return;
     size_t before = m->count;
@@ -175,7 +179,7 @@ static void infer_end(swt_merge *m, swt_stream *s) {
     m->lost.inferred_ends += m->count - before;
 }
 
-/* Adds the operations of an event, at most two, to the batch. False: no memory. */
+/* Adds the operations of one event, at most two, to the batch. False: no memory. */
 static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) {
     switch (event->kind) {
     case SWT_RAW_FREE: on_free(m, s, event); return true;
@@ -190,7 +194,8 @@ static bool on_event(swt_merge *m, swt_stream *s, const swt_merge_event *event) 
 
 /* --- the merge -------------------------------------------------------------------------------- */
 
-/* The stamp up to which the stream with the least stamp may run before it is another one's turn. */
+/* The least stamp of the other streams: the first stream goes on until its next stamp is above it.
+ * In the heap, that is the stamp of one of the root's two children. */
 static uint64_t horizon(const swt_merge *m) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 1; i < 3 && i < m->queue_count; i++)
@@ -198,10 +203,11 @@ static uint64_t horizon(const swt_merge *m) {
     return least;
 }
 
-/* What one event makes, at most: a free that was missed, the operation, an inferred end. */
+/* The most operations that one event makes: a free that was missed, the operation itself, and an
+ * inferred end. */
 enum { OPS_AN_EVENT = 3 };
 
-/* Events of one stream up to the horizon, or until the batch is full. */
+/* Handles events of one stream up to the horizon, or until the batch is full. */
 static sw_status run_stream(swt_merge *m, swt_stream *s) {
     uint64_t last = horizon(m);
     while (s->next_stamp <= last && m->count + OPS_AN_EVENT <= SW_TRACE_OPS_MAX) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small blocks of a recording: metadata, call sites, modules, clock, end, summary. All lengths are
- * checked before use, and all of them together are bounded by the file's length, since they stay in
- * memory. */
+/* Small blocks of a recording: metadata, call sites, modules, clock, end, summary. Lengths are
+ * checked before use. The decoded blocks stay in memory, so their sum is limited by the length of
+ * the file. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -9,13 +9,15 @@
 #include "trace/ids.h"
 #include "trace/totals.h"
 
-/* Limits far above what programs have. They bound the memory that a file made for harm can take. */
+/* Limits far above what programs need. They bound the memory that a maliciously made file can
+ * take. */
 enum {
     SITES_MAX = 1 << 24,
     NOTE_BYTES_MAX = 1 << 30,
-    NOTE_BYTES_FREE = 1 << 20, /* allowed for a file of any length */
-    NOTE_RATIO_MAX = 64,       /* beyond that: times the bytes of the whole file */
-    SITE_RATIO_MAX = 1024,     /* for call sites, which deep recursion makes nearly the same */
+    NOTE_BYTES_FREE = 1 << 20, /* bytes that are allowed for a file of any length */
+    NOTE_RATIO_MAX = 64,       /* and this many times the length of the file */
+    SITE_RATIO_MAX = 1024,     /* the same for call sites, which compress well if recursion is
+                                * deep */
 };
 
 static const char *const cut = "an entry of a block is cut short";
@@ -28,7 +30,7 @@ static bool add_text(swt_notes *notes, const void *data, size_t bytes, size_t *a
     return true;
 }
 
-/* Strings one after another, each ended by a NUL, in pairs. */
+/* A META block: pairs of strings, each ended by a zero byte. */
 static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
     size_t strings = 0;
     while (bytes != 0) {
@@ -39,7 +41,7 @@ static const char *add_meta(swt_notes *notes, const uint8_t *p, size_t bytes) {
                       sizeof *notes->meta) ||
             !add_text(notes, p, length, &at))
             return swt_no_memory;
-        notes->meta[notes->meta_used++] = (uint32_t)at; /* below NOTE_BYTES_MAX */
+        notes->meta[notes->meta_used++] = (uint32_t)at; /* fits: NOTE_BYTES_MAX is below 2^32 */
         strings++;
         p += length;
         bytes -= length;
@@ -122,7 +124,7 @@ static const char *add_end(swt_notes *notes, const uint8_t *p, size_t bytes) {
     sw_trace_summary *sum = &notes->summary;
     sum->calls = swt_get64(p);
     sum->dropped_calls = swt_get64(p + 8);
-    sum->drop_reason = swt_get64(p + 16); /* threads, at 24, are counted when merging */
+    sum->drop_reason = swt_get64(p + 16); /* the threads, at offset 24, are counted by the merge */
     sum->children_unrecorded = swt_get64(p + 32);
     sum->children_recorded = swt_get64(p + 40);
     return sum->drop_reason < SWT_DROP_REASON_COUNT ? NULL : "unknown reason of dropping";
@@ -185,7 +187,8 @@ const char *swt_notes_find(const swt_notes *notes, const char *key) {
     return NULL;
 }
 
-/* By the first and the last CLOCK block; with one block by the recorder's estimate; else 1 ns a tick. */
+/* Computed from the first and the last CLOCK block. With one block: the recorder's estimate;
+ * without any: 1 ns a tick. */
 uint64_t swt_notes_tick_q32(const swt_notes *notes) {
     const swt_clock *a = &notes->first_clock, *b = &notes->last_clock;
     if (b->ticks > a->ticks && b->ns > a->ns) {

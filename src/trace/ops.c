@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns of ordered operations. docs/design/trace.md. */
+/* Encoder and decoder of ordered operations in columns. docs/design/trace.md. */
 #include "trace/ops.h"
 
 #include "base/assert.h"
@@ -79,8 +79,8 @@ typedef struct cursors {
     bool sites;
 } cursors;
 
-/* Proves that every column holds exactly the varints that the tags ask for, so that the loop below
- * needs no bounds. */
+/* Checks that every column holds exactly the varints that the tags ask for, so that the decoder
+ * needs no check of bounds. */
 static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes, size_t count,
                                 bool records_thread_ends) {
     if (bytes < SWT_OPS_HEAD_BYTES + count) return "columns of a block are cut short";
@@ -110,7 +110,7 @@ static const char *open_columns(cursors *c, const uint8_t *payload, size_t bytes
     return at == end ? NULL : "bytes are left over in a block";
 }
 
-/* The part of an operation that depends on its kind. */
+/* Decodes the fields of an operation that depend on its kind. */
 static sw_always_inline const char *decode_object(swt_ops_state *state, cursors *c, uint32_t tag,
                                                   sw_op *op, bool *bad) {
     uint64_t object = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Payloads of the small blocks (META, SITES, MODULES, CLOCK, END). Runs inside the recorder:
- * caller's memory only. Each put appends a whole entry or nothing. docs/design/trace.md. */
+/* Payloads of the small blocks META, SITES, MODULES, CLOCK and END. The recorder calls these
+ * functions inside malloc, so they use the caller's memory only. Each swt_put_ function appends a
+ * whole entry or nothing. docs/design/trace.md. */
 #include "base/assert.h"
 #include "trace/format.h"
 #include "trace/raw.h"
 
-/* The place of the next `bytes`, or NULL. */
+/* Reserves the next `bytes` bytes of the buffer. NULL: there is no room. */
 static uint8_t *take(swt_buffer *buffer, size_t bytes) {
     sw_check2(swt_buffer_check(buffer));
     if (bytes > buffer->capacity - buffer->used) return NULL;
@@ -59,7 +60,7 @@ bool swt_put_module(swt_buffer *buffer, uint64_t start, uint64_t end, uint64_t b
     swt_put32(p + 24, (uint32_t)path_bytes);
     swt_put32(p + 28, build_id_bytes);
     p = put_bytes(p + SWT_MODULE_HEAD_BYTES, path, path_bytes);
-    p[-1] = 0; /* also of a path that was cut */
+    p[-1] = 0; /* ends a path that was cut, too */
     put_bytes(p, build_id, build_id_bytes);
     return true;
 }

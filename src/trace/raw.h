@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the recorder writes: raw events of one thread, and the blocks of a raw `.swt` file.
  *
- * Everything here runs inside an interposed malloc: no allocation, no locks, no libc beyond
- * memcpy and memset, no thread-locals. All memory is the caller's (sw_os_map). Byte layout:
- * docs/design/trace.md.
+ * Everything here runs inside an interposed malloc. So it allocates nothing, takes no lock, uses no
+ * thread-local variable, and calls only memcpy and memset of libc. All memory is the caller's
+ * (sw_os_map). Byte layout: docs/design/trace.md.
  *
- *   recorder thread                                whoever flushes (same thread, or a writer)
+ *   a thread of the program                        the thread that flushes (the same, or another)
  *   swt_raw_init(&raw, events, cap, thread, NULL)  enc = swt_encoder_init(mem, swt_encoder_bytes())
  *   swt_raw_alloc / _free / _realloc / _end        n = swt_encode_raw(enc, &raw, flags, &block)
  *     -> false: full, flush, then try again        write(fd, block, n);  swt_raw_clear(&raw)
  *
  * A raw file is, in this order: swt_file_header; a META block; a CLOCK block; then RAW, SITES,
- * MODULES and CLOCK blocks as they come; last a CLOCK and an END block. Append each block whole with one
- * write(2) to a file opened with O_APPEND: then blocks of threads interleave and never tear. After
- * a short write nothing more may be written (cut the file back to the last whole block if you can).
+ * MODULES and CLOCK blocks in any order; last a CLOCK and an END block. Blocks of several threads
+ * must not mix: each is appended whole, under a lock (file.c of the recorder) or by one write(2)
+ * with O_APPEND. After a short write nothing more may be written, unless the file is cut back to
+ * its last whole block.
  *
  * Order of events. `stamp` is a number that grows with real time over all threads (a shared
- * counter): taken after an allocation returned, before a free is begun, and for a reallocation
- * both before (old) and after (new). Within a thread stamps never fall; threads need not agree on
- * anything else. A recorder whose cycle counter is the same on all cores (invariant TSC, read with
- * rdtsc before a free and rdtscp after an allocation) may pass 0 as stamp everywhere and set
+ * counter). It is taken after an allocation returned and before a free is begun; for a reallocation
+ * both before (old) and after (new). Within a thread stamps never fall; nothing else orders the
+ * threads. A recorder whose cycle counter is the same on all cores (invariant TSC, read with rdtsc
+ * before a free and rdtscp after an allocation) may pass 0 as stamp everywhere and set
  * SWT_RAW_TICKS_ARE_STAMPS.
  *
- * A failed call is not recorded. realloc(NULL, n) is an allocation; realloc(p, 0) that freed p is
- * a free (with its stamp taken before).
+ * A failed call is not recorded. realloc(NULL, n) is an allocation; realloc(p, 0) that freed p is a
+ * free, with the stamp that was taken before it.
  */
 #ifndef SW_TRACE_RAW_H
 #define SW_TRACE_RAW_H
@@ -36,22 +37,22 @@
 
 enum {
     SWT_FILE_HEADER_BYTES = 64,
-    SWT_RAW_EVENTS_MAX = 4096,       /* events of one RAW block; about 35 KB encoded */
+    SWT_RAW_EVENTS_MAX = 4096,       /* in one RAW block; about 35 KB encoded */
     SWT_PAYLOAD_BYTES_MAX = 1 << 20, /* of any block, before compression */
-    SWT_SITE_DEPTH_MAX = 128,        /* return addresses of a site */
+    SWT_SITE_DEPTH_MAX = 128,        /* return addresses of a call site */
 };
 
 typedef enum swt_raw_kind {
     SWT_RAW_MALLOC = 0,
     SWT_RAW_CALLOC = 1, /* malloc whose memory reads as zero */
     SWT_RAW_FREE = 2,
-    SWT_RAW_REALLOC_OLD = 3, /* internal: first event of a reallocation */
-    SWT_RAW_REALLOC_NEW = 4, /* internal: second event */
+    SWT_RAW_REALLOC_OLD = 3, /* internal: first event of a reallocation, the old address */
+    SWT_RAW_REALLOC_NEW = 4, /* internal: second event, the new address */
     SWT_RAW_THREAD_END = 5,  /* no address, no size; since version 2 */
     SWT_RAW_KIND_COUNT
 } swt_raw_kind;
 
-/* Whether an event of this kind has a size: whether it makes an object, or makes one anew. */
+/* Whether an event of this kind has a size: it makes an object or resizes one. */
 static inline bool swt_raw_has_size(uint32_t kind) {
     return kind <= SWT_RAW_CALLOC || kind == SWT_RAW_REALLOC_NEW;
 }
@@ -60,35 +61,34 @@ static inline bool swt_raw_has_size(uint32_t kind) {
 typedef struct swt_event {
     uint64_t word;
     uint64_t size;  /* requested bytes; 0 for a free */
-    uint64_t ticks; /* of the clock that the CLOCK blocks calibrate; need not be ordered exactly */
-    uint32_t stamp; /* since the block's base stamp */
-    uint32_t site;  /* id of a SITE entry, 0 unknown */
+    uint64_t ticks; /* by the clock that the CLOCK blocks calibrate; need not rise strictly */
+    uint32_t stamp; /* difference to the block's base stamp */
+    uint32_t site;  /* id of a call site (SITES block); 0: unknown */
 } swt_event;
 
-/* One thread's open block. Owned by the thread until it is handed to whoever flushes.
+/* The open block of one thread. Only that thread changes it, until it is handed over to be flushed.
  *   events <= next <= limit;  limit - events <= SWT_RAW_EVENTS_MAX */
 typedef struct swt_raw {
     swt_event *next;
     swt_event *limit;
     swt_event *events;
-    uint64_t base_stamp; /* of the first event; every event's stamp counts from it */
-    uint64_t
-        *base_copy;  /* base_stamp again, for a reader who has only the area (area.h); or NULL */
-    uint32_t thread; /* the recorder's dense thread id */
+    uint64_t base_stamp; /* stamp of the first event; all stamps of the block count from it */
+    uint64_t *base_copy; /* a copy of base_stamp for the reader of an area (area.h); or NULL */
+    uint32_t thread;     /* id of the thread, counted by the recorder */
 } swt_raw;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_raw_check(const swt_raw *raw);
 
-/* Empties the block. The first event's word is cleared, so that a reader who has only the area (area.h)
+/* Empties the block. The first event's word is cleared, so that the reader of an area (area.h)
  * finds no event. */
 static inline void swt_raw_clear(swt_raw *raw) {
     raw->next = raw->events;
     raw->events[0].word = 0;
 }
 
-/* events: memory for one event more than `capacity`, 2 <= capacity <= SWT_RAW_EVENTS_MAX: the word
- * behind the last event is 0 (area.h). */
+/* events: memory for `capacity` + 1 events, 2 <= capacity <= SWT_RAW_EVENTS_MAX. The one more is
+ * for the word of zero after the last event (area.h). */
 static inline void swt_raw_init(swt_raw *raw, swt_event *events, uint32_t capacity, uint32_t thread,
                                 uint64_t *base_copy) {
     raw->limit = events + capacity;
@@ -112,7 +112,7 @@ static sw_always_inline void swt_event_put(swt_event *event, uint64_t address, u
     event->stamp = (uint32_t)stamp;
     event->site = site;
     __atomic_signal_fence(
-        __ATOMIC_RELEASE); /* the word last: an event whose word is set is whole */
+        __ATOMIC_RELEASE); /* the word is written last: an event whose word is set is whole */
     event->word = (address & 0xFFFFFFFFFFFFull) | kind << 48 | align_log2 << 56;
 }
 
@@ -121,17 +121,18 @@ static sw_cold void swt_raw_begin(swt_raw *raw, uint64_t stamp) {
     if (raw->base_copy != NULL) *raw->base_copy = stamp;
 }
 
-/* True when `events` more fit, the last of them with this stamp. */
+/* Whether `events` more events fit, the last of them with the stamp `last_stamp`. */
 static sw_always_inline bool swt_raw_fits(swt_raw *raw, uint32_t events, uint64_t first_stamp,
                                           uint64_t last_stamp) {
     if (sw_unlikely((size_t)(raw->limit - raw->next) < events))
-        return false; /* also when the block was wiped and all fields are 0 */
+        return false; /* also if a fork has wiped the block, and all fields are 0 */
     if (sw_unlikely(raw->next == raw->events)) swt_raw_begin(raw, first_stamp);
     return sw_likely(last_stamp - raw->base_stamp <= UINT32_MAX);
 }
 
-/* kind: SWT_RAW_MALLOC or SWT_RAW_CALLOC. align_log2: 0 unless an alignment was asked for.
- * All three return false, and record nothing, when the block must be flushed first. */
+/* Appends an allocation. kind: SWT_RAW_MALLOC or SWT_RAW_CALLOC. align_log2: 0 unless an alignment
+ * was asked for. This function, swt_raw_free and swt_raw_realloc return false and record nothing if
+ * the block must be flushed first. */
 static sw_always_inline bool swt_raw_alloc(swt_raw *raw, swt_raw_kind kind, uint64_t stamp,
                                            uint64_t ticks, uint64_t address, uint64_t size,
                                            uint32_t align_log2, uint32_t site) {
@@ -148,7 +149,7 @@ static sw_always_inline bool swt_raw_free(swt_raw *raw, uint64_t stamp, uint64_t
     return true;
 }
 
-/* old_stamp, old_ticks were taken before the call, new_stamp, new_ticks after it. */
+/* old_stamp and old_ticks were taken before the call, new_stamp and new_ticks after it. */
 static sw_always_inline bool swt_raw_realloc(swt_raw *raw, uint64_t old_stamp, uint64_t old_ticks,
                                              uint64_t old_address, uint64_t new_stamp,
                                              uint64_t new_ticks, uint64_t new_address,
@@ -161,8 +162,8 @@ static sw_always_inline bool swt_raw_realloc(swt_raw *raw, uint64_t old_stamp, u
     return true;
 }
 
-/* The thread ends. If it goes on to allocate, another end follows. The event has no address; it stores
- * that of the event before, because a difference of 0 takes one byte. */
+/* Appends the end of the thread. If the thread allocates after that, another end follows. The event
+ * has no address; it stores that of the event before, because a difference of 0 takes one byte. */
 static inline bool swt_raw_end(swt_raw *raw, uint64_t stamp, uint64_t ticks) {
     if (!swt_raw_fits(raw, 1, stamp, stamp)) return false;
     uint64_t address = raw->next == raw->events ? 0 : raw->next[-1].word;
@@ -173,12 +174,13 @@ static inline bool swt_raw_end(swt_raw *raw, uint64_t stamp, uint64_t ticks) {
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-enum { SWT_RAW_TICKS_ARE_STAMPS = 1 }; /* flag of swt_encode_raw; the same for a whole file */
+enum { SWT_RAW_TICKS_ARE_STAMPS = 1 }; /* flag of swt_encode_raw; the same for all blocks of a
+                                        * file */
 
 typedef enum swt_block_kind {
-    SWT_BLOCK_META = 1,    /* key, value strings */
-    SWT_BLOCK_CLOCK = 2,   /* ticks <-> nanoseconds */
-    SWT_BLOCK_RAW = 3,     /* one thread's events */
+    SWT_BLOCK_META = 1,    /* pairs of strings: key, value */
+    SWT_BLOCK_CLOCK = 2,   /* a pair of ticks and nanoseconds of the same moment */
+    SWT_BLOCK_RAW = 3,     /* events of one thread */
     SWT_BLOCK_SITES = 4,   /* additions to the call-site table */
     SWT_BLOCK_MODULES = 5, /* loaded modules */
     SWT_BLOCK_END = 6,     /* last block of a raw file */
@@ -187,33 +189,35 @@ typedef enum swt_block_kind {
     SWT_BLOCK_KIND_COUNT
 } swt_block_kind;
 
-/* Column scratch and output of one flusher, in memory of the caller, and where it is asked for a
- * compressor. Use it from one thread at a time. */
+/* Encodes blocks in memory of the caller; with a compressor if swt_encoder_compress was called.
+ * Used by one thread at a time. */
 typedef struct swt_encoder swt_encoder;
 
 size_t swt_encoder_bytes(void);
-/* memory: 64-byte aligned, at least swt_encoder_bytes(). NULL when it is not. The encoder lives
- * in it, and stores blocks as they are. */
+/* memory: aligned to 64 bytes, at least swt_encoder_bytes(); the encoder lives in it, and stores
+ * blocks uncompressed. NULL: the memory does not fit. */
 swt_encoder *swt_encoder_init(void *memory, size_t bytes);
-/* From now on blocks are compressed: that takes about twice the time and a fifth of the bytes. The
- * compressor allocates by malloc, until swt_encoder_end. False: out of memory, blocks are stored. */
+/* Makes the encoder compress blocks from now on, which takes about twice the time and a fifth of
+ * the bytes. The compressor allocates by malloc, until swt_encoder_end. False: no memory, and
+ * blocks are stored uncompressed. */
 bool swt_encoder_compress(swt_encoder *encoder);
-/* Gives up the compressor, if there is one; NULL is ignored. */
+/* Frees the compressor, if there is one. NULL is ignored. */
 void swt_encoder_end(swt_encoder *encoder);
 
-/* The first bytes of a raw file. */
+/* Fills in the file header of a raw file. */
 void swt_file_header(uint8_t out[SWT_FILE_HEADER_BYTES]);
 
-/* Encodes the events of `raw` (at least one) as one whole block; *block points into the encoder and
- * holds until its next use. Returns its bytes; never fails. Does not change `raw`. */
+/* Encodes the events of `raw` (at least one) as one block and returns its bytes. *block points into
+ * the encoder and is valid until the encoder's next use. Never fails, and does not change `raw`. */
 size_t swt_encode_raw(swt_encoder *encoder, const swt_raw *raw, uint32_t flags,
                       const uint8_t **block);
-/* A whole block of another kind from a payload made by the functions below. */
+/* Makes a block of another kind from a payload that the functions below made. */
 size_t swt_encode_block(swt_encoder *encoder, swt_block_kind kind, const void *payload,
                         size_t bytes, const uint8_t **block);
 
-/* A payload under construction in memory of the caller (at most SWT_PAYLOAD_BYTES_MAX). Each put
- * appends a whole entry, or returns false and leaves the buffer as it was: flush and try again. */
+/* A payload that is being filled, in memory of the caller (at most SWT_PAYLOAD_BYTES_MAX). Each
+ * swt_put_ function appends a whole entry. False: there is no room, and the buffer is as it was;
+ * flush it and try again. */
 typedef struct swt_buffer {
     uint8_t *data;
     size_t used, capacity;
@@ -223,22 +227,22 @@ typedef struct swt_buffer {
  *   used <= capacity;  data != NULL where capacity != 0 */
 const char *swt_buffer_check(const swt_buffer *buffer);
 
-/* META: any keys; those that spanwise reads are listed in docs/design/trace.md. A key may repeat
- * ("arg": the program's arguments in order). */
+/* META: any keys; docs/design/trace.md lists those that spanwise reads. A key may be repeated, as
+ * "arg" is for the program's arguments in order. */
 bool swt_put_meta(swt_buffer *buffer, const char *key, const char *value);
 bool swt_put_meta_u64(swt_buffer *buffer, const char *key, uint64_t value);
 /* SITES: ids count from 1 and are given out in order. addresses[0] is the innermost caller. */
 bool swt_put_site(swt_buffer *buffer, uint32_t site, const uint64_t *addresses, uint32_t depth);
-/* Above all addresses of programs: a module that begins here or later is a function of Python, and an
- * offset in it is a line. docs/design/trace.md. */
+/* Above all addresses of programs. A module that begins here or later is a function of Python, and
+ * an offset in it is a line. docs/design/trace.md. */
 #define SWT_PYTHON_BASE 0xFFF0000000000000ull
 
-/* MODULES: one entry for each mapped range [start, end) of a module; bias: run-time address minus
- * the file's virtual address. build_id may be NULL with 0 bytes. */
+/* MODULES: one entry for each mapped range [start, end) of a module. bias: address at run time
+ * minus virtual address in the file. build_id may be NULL with 0 bytes. */
 bool swt_put_module(swt_buffer *buffer, uint64_t start, uint64_t end, uint64_t bias,
                     const char *path, const void *build_id, uint32_t build_id_bytes);
-/* CLOCK: the same instant on both clocks. ns_per_tick_q32: nanoseconds of a tick times 2^32 as best
- * known now (used only when the file holds one CLOCK block). The first block is time 0. */
+/* CLOCK: the same moment on both clocks. ns_per_tick_q32: an estimate of the nanoseconds of a tick,
+ * times 2^32; used only if the file holds one CLOCK block. The first block is time 0. */
 bool swt_put_clock(swt_buffer *buffer, uint64_t ticks, uint64_t ns, uint64_t ns_per_tick_q32);
 
 typedef enum swt_drop_reason {
@@ -250,15 +254,14 @@ typedef enum swt_drop_reason {
 } swt_drop_reason;
 
 typedef struct swt_end {
-    uint64_t calls;         /* malloc-family calls seen, recorded or not */
-    uint64_t dropped_calls; /* of these, not recorded */
+    uint64_t calls;         /* calls of the malloc family, recorded or not */
+    uint64_t dropped_calls; /* those of them that were not recorded */
     uint64_t drop_reason;   /* swt_drop_reason */
     uint64_t threads;
-    uint64_t children_unrecorded; /* processes started that were not recorded */
+    uint64_t children_unrecorded; /* child processes that were not recorded */
     uint64_t children_recorded;
 } swt_end;
 
-/* END. */
 bool swt_put_end(swt_buffer *buffer, const swt_end *end);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_trace_salvage: what a program had not written when it ended, out of its areas (area.h) and
- * behind what is whole in its raw recording. Nothing in an area is trusted: the program may have
- * written into it. docs/design/recorder.md.
+/* sw_trace_salvage: appends to a raw recording, after its last whole block, what the program had
+ * not written when it ended; that is read from the areas (area.h). Every field of an area is
+ * checked, because the program may have written into it by mistake. docs/design/recorder.md.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,16 +19,16 @@ enum { EVENT_ALIGN_MAX = 47 };
 
 typedef struct salvage {
     const char *path;
-    swt_file file; /* the recording, read as far as it is whole */
+    swt_file file; /* the recording, opened for its valid prefix */
     FILE *areas;
     size_t area_bytes;
     uint64_t area_count;
-    struct swt_area *area; /* the one that is looked at */
+    struct swt_area *area; /* the area that was read last */
     FILE *out;
     void *memory; /* of the encoder */
     swt_encoder *encoder;
-    uint64_t calls; /* in the recording, with what is appended */
-    bool lost;      /* not all that was recorded is here */
+    uint64_t calls; /* in the recording, and in the appended blocks */
+    bool lost;      /* some recorded calls are neither in the recording nor in the areas */
 } salvage;
 
 static sw_status no_memory(void) { return sw_fail(SW_NOMEM, op, "out of memory"); }
@@ -44,14 +44,14 @@ static bool read_area(salvage *s, uint64_t index) {
            fread(s->area, 1, s->area_bytes, s->areas) == s->area_bytes;
 }
 
-/* Whether a head is that of an area of call sites, with a length that fits into the file. */
+/* Whether a head is that of an area of call sites, with an area length that the file can hold. */
 static bool plausible(const struct swt_area *head, uint64_t file_bytes) {
     return head->magic == SWT_AREA_MAGIC && head->kind == SWT_AREA_SITES &&
            head->area_bytes >= swt_area_bytes(1) && head->area_bytes <= SWT_AREA_BYTES_MAX &&
            head->area_bytes <= file_bytes;
 }
 
-/* False: there is no file of areas, or none that a recorder began. */
+/* False: there is no file of areas, or no recorder has written its head. */
 static bool open_areas(salvage *s, const char *path) {
     struct swt_area head;
     s->areas = fopen(path, "rb");
@@ -65,8 +65,8 @@ static bool open_areas(salvage *s, const char *path) {
     return true;
 }
 
-/* How many events from the first on are written, valid and in order. A reallocation counts only with
- * both of its events. */
+/* How many of the first events are written, valid and in order. A reallocation counts only if both
+ * of its events do. */
 static uint32_t count_events(const swt_event *events) {
     uint32_t whole = 0;
     bool moving = false;
@@ -83,8 +83,8 @@ static uint32_t count_events(const swt_event *events) {
 
 /* --- the recording ---------------------------------------------------------------------------- */
 
-/* Whether the thread's block is in the recording already: the program ended between writing the block
- * and emptying it. */
+/* Whether the thread's block is in the recording already: the program was killed after it had
+ * written the block and before it emptied it. */
 static bool is_written(const salvage *s, const struct swt_area *area) {
     for (size_t i = 0; i < s->file.entry_count; i++) {
         const swt_entry *entry = &s->file.entries[i];
@@ -93,7 +93,7 @@ static bool is_written(const salvage *s, const struct swt_area *area) {
     return false;
 }
 
-/* A reallocation is two events and one call. */
+/* A reallocation is two events and one call; its second event counts. */
 static bool is_call(uint64_t kind) { return kind <= SWT_RAW_FREE || kind == SWT_RAW_REALLOC_NEW; }
 
 /* The number of calls in a RAW payload. */
@@ -121,8 +121,8 @@ static sw_status append(salvage *s, const uint8_t *block, size_t bytes) {
     return fwrite(block, 1, bytes, s->out) == bytes ? SW_OK : io_failed(s, "append to it");
 }
 
-/* The same for call sites, which are written all at once by rising ids: whether the first one is in the
- * recording. */
+/* Whether the call sites of the area are in the recording already. They are written all at once and
+ * by rising id, so it is enough to look for the first. */
 static bool are_written(const swt_notes *notes, const uint8_t *entries) {
     return notes->site_count != 0 && swt_get32(entries) <= notes->sites[notes->site_count - 1].id;
 }
@@ -170,7 +170,8 @@ static sw_status append_threads(salvage *s) {
     return status;
 }
 
-/* Appends the END block, unless something was lost: then the recording stays incomplete. */
+/* Appends the END block. If something was lost, it is left out, so that the recording counts as
+ * incomplete. */
 static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) {
     uint8_t payload[128];
     const uint8_t *block;
@@ -183,7 +184,7 @@ static sw_status append_end(salvage *s, uint64_t unrecorded, uint64_t recorded) 
     return append(s, block, bytes);
 }
 
-/* Opens the recording for appending, after cutting off a last block that was not written whole. */
+/* Opens the recording for appending, after cutting off what follows its last whole block. */
 static sw_status open_out(salvage *s) {
     off_t end = (off_t)(s->file.damaged ? s->file.damage_at : s->file.bytes);
     s->out = fopen(s->path, "rb+");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations out of a file of either form. */
+/* Operations of a file of either form, in order. */
 #include "trace/source.h"
 
 #include <stdio.h>
@@ -8,7 +8,8 @@
 #include "base/assert.h"
 #include "trace/totals.h"
 
-/* Ends are inferred for this many threads at most, so that no file can make the index large. */
+/* Ends are inferred for at most this many threads, so that no file can make the array of last
+ * operations large. */
 enum { INFERRED_THREADS_MAX = 1 << 20 };
 
 bool swt_infers_ends(const swt_file *file) {
@@ -64,9 +65,9 @@ static sw_status next_ordered(swt_source *source, sw_op *ops, size_t *count) {
     return status;
 }
 
-/* --- ends that the file does not tell --------------------------------------------------------- */
+/* --- inferred ends of threads ----------------------------------------------------------------- */
 
-/* False: no memory. */
+/* Notes for each thread that an operation of the batch is its last so far. False: no memory. */
 static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t first) {
     for (size_t i = 0; i < count; i++) {
         uint32_t thread = ops[i].thread;
@@ -80,8 +81,8 @@ static bool note_last(swt_file *file, const sw_op *ops, size_t count, uint64_t f
     return true;
 }
 
-/* Finds each thread's last operation by one pass over the whole file. It ends at damage, like every
- * other pass. */
+/* Finds each thread's last operation in one pass over the whole file. The pass ends at damage, as
+ * any other does. */
 static sw_status seek_last_ops(swt_source *source) {
     swt_file *file = source->file;
     if (file->last_ops != NULL) return SW_OK;
@@ -99,8 +100,8 @@ static sw_status seek_last_ops(swt_source *source) {
     return status == SW_NOMEM ? status : SW_OK;
 }
 
-/* Whether a thread is taken to end after this operation. The first thread never is: it is most likely
- * the main thread, which ends with the program. */
+/* Whether the thread is taken to end after this operation, which is its last. The first thread is
+ * not: it is most likely the main thread, which ends with the program. */
 static bool is_last(const swt_file *file, const sw_op *op, uint64_t index) {
     return op->thread != 0 && op->thread < file->last_ops_count &&
            file->last_ops[op->thread] == index;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream of operations out of an open file, whichever form it has. Two sources of one file may
- * be used in turn (not at once). */
+/* The operations of an open file of either form, in order. Two sources of one file may be used one
+ * after the other, not at once. */
 #ifndef SW_TRACE_SOURCE_H
 #define SW_TRACE_SOURCE_H
 
 #include "trace/merge.h"
 #include "trace/ops.h"
 
-/* One thread at a time has it.
+/* Used by one thread at a time.
  *   entry <= file->entry_count;  decoded_at <= decoded_count <= SW_TRACE_OPS_MAX
  *   decoded != NULL where decoded_count != 0;  and, while no damage was met, the rules of state */
 typedef struct swt_source {
     swt_file *file;
-    sw_op *ops;          /* SW_TRACE_OPS_MAX */
-    swt_merge merge;     /* raw form */
-    swt_ops_state state; /* ordered form */
-    size_t entry;        /* ordered form: the next block */
-    bool infers;         /* swt_infers_ends: then a block, what of it was handed out, its ends */
+    sw_op *ops;          /* room for SW_TRACE_OPS_MAX */
+    swt_merge merge;     /* used for the raw form */
+    swt_ops_state state; /* used for the ordered form */
+    size_t entry;        /* of the ordered form: index of the next block */
+    bool infers;         /* swt_infers_ends; then `decoded` is a block whose first decoded_at
+                          * operations were given out, and `inferred` counts the ends */
     sw_op *decoded;
     size_t decoded_count, decoded_at;
     uint64_t inferred;
@@ -25,19 +26,20 @@ typedef struct swt_source {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_source_check(const swt_source *source);
 
-/* Whether ends of threads are inferred: the file is ordered, does not say where threads end, and has
- * more than one thread. */
+/* Whether ends of threads are inferred: the file is ordered, does not say where threads end, and
+ * has more than one thread. */
 bool swt_infers_ends(const swt_file *file);
 
 sw_status swt_source_init(swt_source *source, swt_file *file);
 void swt_source_free(swt_source *source);
-/* The next batch into source->ops; *count 0 at the end. After an error only free is allowed. */
+/* Stores the next batch to source->ops; *count is 0 at the end. After an error only swt_source_free
+ * may be called. */
 sw_status swt_source_next(swt_source *source, size_t *count);
-/* Totals of a whole file by reading it through a source of its own, with the recorder's part from
- * the file's notes. *damaged as the file says after that. */
+/* Computes the summary of a whole file: reads it through a source of its own, and takes from the
+ * file's notes what the recorder stated. Damage that is met on the way is noted in the file. */
 sw_status swt_source_summarise(swt_file *file, sw_trace_summary *out);
-/* Copies the parts of a summary that can not be counted from operations: what the recorder said, call
- * sites, counts of the merge. */
+/* Sets the fields of a summary that cannot be counted from operations: what the recorder stated,
+ * the number of call sites, the counts of the merge. */
 void swt_source_complete(const swt_source *source, sw_trace_summary *sum);
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread's RAW blocks, event by event. The columns are proved to have the right number of
- * varints when a block is loaded, so reading an event needs no bounds. docs/design/trace.md. */
+/* The events of one thread's RAW blocks. When a block is loaded, the number of varints in its
+ * columns is checked, so reading an event needs no check of bounds. docs/design/trace.md. */
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "trace/merge.h"
 
-enum { OPEN_MAX = 1 << 16 }; /* threads with a loaded block at once: bounds the memory */
+enum { OPEN_MAX = 1 << 16 }; /* threads that have a loaded block at the same time; bounds the
+                              * memory */
 
-/* The number of varints that the tags require in the size column; SIZE_MAX for impossible tags. kinds:
- * how many kinds of events this version of the format has. */
+/* Returns how many varints the size column must have; SIZE_MAX: a tag is impossible. kinds: number
+ * of kinds of events in the file's version. */
 static size_t check_tags(const uint8_t *tags, size_t count, uint32_t kinds) {
     size_t sizes = 0;
     bool moving = false;
@@ -52,7 +53,8 @@ static const char *open_columns(swt_stream *s, size_t bytes, size_t count, uint3
     return at == end ? NULL : "bytes are left over in a block";
 }
 
-/* The next event's stamp; `stamp` is the last one's, or the block's first. */
+/* Computes the stamp of the next event. `stamp` is that of the last event; for the first event it
+ * is the block's first stamp. */
 static bool advance_stamp(swt_stream *s, uint64_t stamp, bool first) {
     bool bad = false;
     if (s->flags & SWT_RAW_FLAG_TICKS_ARE_STAMPS) {
@@ -76,7 +78,8 @@ static void release(swt_merge *merge, swt_stream *s) {
     s->payload_capacity = 0;
 }
 
-/* Moves the payload that was just loaded from the file to the stream. Returns NULL, or what is wrong. */
+/* Copies the payload that the file has just loaded to the stream. Returns NULL, or what is
+ * wrong. */
 static const char *take_payload(swt_merge *merge, swt_stream *s, const swt_block *block) {
     if (s->payload == NULL) {
         if (merge->open_count == OPEN_MAX) return "more threads at once than any program has";

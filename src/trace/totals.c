@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts what a SUMMARY block says (totals.h). */
+/* Computes the fields of a SUMMARY block (totals.h). */
 #include "trace/totals.h"
 
 #include <stdlib.h>

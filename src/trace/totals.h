@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Totals of a stream of operations whose object ids follow the rule of ids.h. Callers: the writer, for
- * its SUMMARY block, and the source, where a file has none. */
+/* Totals of a sequence of operations whose object ids follow the rule of ids.h. Callers: the
+ * writer, for its SUMMARY block, and the source, if a file has none. */
 #ifndef SW_TRACE_TOTALS_H
 #define SW_TRACE_TOTALS_H
 
@@ -8,10 +8,10 @@
 
 enum {
     SWT_SUMMARY_FIELDS = sizeof(sw_trace_summary) / sizeof(uint64_t),
-    SWT_SUMMARY_FIELDS_1 = SWT_SUMMARY_FIELDS - 2, /* of version 1 */
+    SWT_SUMMARY_FIELDS_1 = SWT_SUMMARY_FIELDS - 2, /* fields of version 1 */
 };
 
-/* One thread at a time has it.
+/* Used by one thread at a time.
  *   sum.frees + sum.end_live_objects == sum.allocs;  sum.end_live_objects <= sum.peak_live_objects
  *   sum.end_requested_bytes <= sum.peak_requested_bytes;  sum.peak_op <= sum.ops */
 typedef struct swt_totals {
@@ -23,7 +23,7 @@ typedef struct swt_totals {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *swt_totals_check(const swt_totals *totals);
 
-/* SW_NOMEM without a message, or SW_OK. The operations are known to be valid. */
+/* Adds operations, which must be valid. Returns SW_OK, or SW_NOMEM without a message. */
 sw_status swt_totals_add(swt_totals *totals, const sw_op *ops, size_t count);
 void swt_totals_free(swt_totals *totals);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public writer of ordered recordings: validates operations, renames objects to the file's ids,
- * encodes blocks, and puts the whole file in place at the end. spanwise/trace.h.
+/* The public writer of ordered recordings (spanwise/trace.h): checks operations, replaces the
+ * caller's object ids by those of the file, encodes blocks, and renames the finished file to its
+ * path.
  */
 #include "trace/writer.h"
 
@@ -16,9 +17,9 @@
 #include "os/os.h"
 
 enum {
-    META_BYTES = 256 * 1024, /* one META block; more begin further ones */
-    /* The caller's ids may exceed the number of its allocations by this much: a wild id is then an error
-     * and not an array of a gigabyte. */
+    META_BYTES = 256 * 1024, /* of one META block; further pairs go to further blocks */
+    /* The caller's ids may exceed 16 times the number of its allocations by this much. A larger id
+     * is an error, and does not lead to an array of gigabytes. */
     DENSE_SLACK = 1 << 20,
     KNOWN_FLAGS = SW_OP_ZEROED | SW_OP_SCAN,
 };
@@ -46,7 +47,7 @@ sw_status swt_writer_block(sw_trace_writer *w, swt_block_kind kind, const void *
     return put(w, block, length);
 }
 
-/* Writes the metadata gathered so far, after the file header. */
+/* Writes the metadata gathered so far; before it, once, the file header. */
 static sw_status write_meta(sw_trace_writer *w) {
     uint8_t bytes[SWT_FILE_HEADER_BYTES];
     swt_header header = {.version = SW_TRACE_VERSION, .form = SW_TRACE_ORDERED};
@@ -66,7 +67,7 @@ static sw_status start(sw_trace_writer *w) {
     return write_meta(w);
 }
 
-/* A device (/dev/null, /dev/stdout) is written as it is; a rename would replace it. */
+/* A device (/dev/null, /dev/stdout) is written directly, because a rename would replace it. */
 static bool is_device(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
@@ -92,7 +93,7 @@ static sw_status open_stream(sw_trace_writer *w, const char *path) {
     if (w->stream != NULL) return SW_OK;
     sw_status status = io_failed(w, "create a file beside it");
     free(w->part);
-    w->part = NULL; /* not ours to remove */
+    w->part = NULL; /* the file is another process's: it is not removed */
     return status;
 }
 
@@ -170,7 +171,8 @@ static const char *check_end(const sw_trace_writer *w, const sw_op *op) {
     return op->thread < w->state.threads ? NULL : "its thread made no operation";
 }
 
-/* Checks an operation, by itself and after the one before. Returns NULL, or what is wrong. */
+/* Checks an operation by itself and against the state after the last one. Returns NULL, or what is
+ * wrong. */
 static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     if (op->kind >= SW_OP_KIND_COUNT) return "its kind is unknown";
     if ((op->flags & ~(unsigned)KNOWN_FLAGS) != 0) return "its flags are unknown";
@@ -186,7 +188,7 @@ static const char *check_op(const sw_trace_writer *w, const sw_op *op) {
     return NULL;
 }
 
-/* Finds the file's id for the caller's. Returns NULL, or what is wrong. */
+/* Stores the file's id for the caller's object to *id. Returns NULL, or what is wrong. */
 static const char *rename_object(sw_trace_writer *w, const sw_op *op, uint32_t *id) {
     if (op->kind == SW_OP_THREAD_END) return NULL;
     uint32_t known = op->object < w->object_capacity ? w->objects[op->object] : 0;
@@ -252,7 +254,7 @@ sw_status sw_trace_append(sw_trace_writer *w, const sw_op *ops, size_t count) {
     return status;
 }
 
-/* They are valid, and their objects have the ids that this file gives them. */
+/* The operations are valid, and their objects have the ids that this file gives them. */
 sw_status swt_writer_append_known(sw_trace_writer *w, const sw_op *ops, size_t count) {
     sw_status status = start(w);
     w->state.gives_no_ids = true;
@@ -325,6 +327,6 @@ sw_status sw_trace_commit(sw_trace_writer *w, sw_trace_summary *out) {
     if (status == SW_OK) status = write_summary(w);
     if (status == SW_OK) status = put_in_place(w);
     if (status == SW_OK && out != NULL) *out = w->totals.sum;
-    end(w); /* releases everything; after success no part of a file is left to remove */
+    end(w); /* frees everything; after success there is no partial file to remove */
     return status;
 }

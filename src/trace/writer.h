@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer's record, and what sw_trace_finish needs of it: the small blocks that a raw recording
- * brings along. */
+/* The record of a writer, and what sw_trace_finish needs of it to copy the small blocks of a raw
+ * recording. */
 #ifndef SW_TRACE_WRITER_H
 #define SW_TRACE_WRITER_H
 
@@ -11,14 +11,16 @@
 #include "trace/raw.h"
 #include "trace/totals.h"
 
-/* One thread at a time has it.
+/* Used by one thread at a time.
  *   state.count == totals.sum.ops;  columns.count <= state.count;  headed where started
- *   objects != NULL where object_capacity != 0;  and the rules of meta, state, columns and totals */
+ *   objects != NULL where object_capacity != 0;  and the rules of meta, state, columns and totals
+ */
 struct sw_trace_writer {
     uint64_t mark; /* ds/handle.h */
     FILE *stream;
     char *path;
-    char *part;   /* beside it, renamed at commit; NULL: `path` is a device, written directly */
+    char *part;   /* a file beside `path`, renamed at commit; NULL: `path` is a device, written
+                   * directly */
     void *memory; /* of the encoder */
     swt_encoder *encoder;
     swt_buffer meta;
@@ -29,19 +31,20 @@ struct sw_trace_writer {
     swt_totals totals;
     sw_trace_summary told;
     bool headed;  /* the file header is written */
-    bool started; /* and all metadata: operations follow */
+    bool started; /* all metadata is written, operations follow */
     bool failed;
 };
 
-/* Of a writer that has not failed: the rule that does not hold, or NULL (base/assert.h). */
+/* Checks a writer that has not failed. Returns the rule that does not hold, or NULL
+ * (base/assert.h). */
 const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
 
-/* Writes a payload as a block of its own between the operations. */
+/* Writes a small block that lies between blocks of operations. */
 sw_status swt_writer_block(sw_trace_writer *writer, swt_block_kind kind, const void *payload,
                            size_t bytes);
-/* Appends operations of a source (source.h), as sw_trace_append does any. */
+/* Appends operations of a source (source.h) without the checks of sw_trace_append. */
 sw_status swt_writer_append_known(sw_trace_writer *writer, const sw_op *ops, size_t count);
-/* Takes from `told` what can not be counted from operations, for the summary. */
+/* Takes the fields of the summary that cannot be counted from operations from `told`. */
 void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *told);
 
 #endif
