@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner executes operations on a heap, one by one. Each recorded thread has a cache of its
- * own, which closes where the thread ended; so frees across threads take the same path as in the
- * recorded program.
+ * own, which is closed where the thread ended. So a free of another thread's object takes the same
+ * path as in the recorded program.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +22,7 @@ enum { THREADS_MAX = 1 << 20 };
 
 /* --- arrays that double ----------------------------------------------------------------------- */
 
-/* Grows a mapped array so that `index` fits; keeps its contents. */
+/* Grows a mapped array until it has room for `index`; its contents stay. */
 static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes) {
     size_t wider = *capacity == 0 ? 4096 : *capacity;
     while (wider <= index) wider *= 2;
@@ -53,7 +53,7 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     return SW_OK;
 }
 
-/* Where the heap is gone, its caches are gone, too. */
+/* If the heap was destroyed before, its caches are gone already. */
 static void close_caches(sw_runner *runner, const char *op) {
     if (!sw_heap_check(runner->heap, op)) return;
     for (size_t i = 0; i < runner->thread_capacity; i++) sw_cache_close(runner->threads[i].cache);
@@ -103,7 +103,8 @@ static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint6
     return SW_OK;
 }
 
-/* A thread with its cache, made at its first operation. index: of that operation, for the message. */
+/* The recorded thread, with its cache, which is made at the thread's first operation. index: that
+ * operation's, for the message. */
 static inline sw_status thread_of(sw_runner *runner, uint32_t thread, uint64_t index,
                                   sw_runner_thread **out) {
     if (sw_likely(thread < runner->thread_capacity && runner->threads[thread].cache != NULL)) {
@@ -113,7 +114,8 @@ static inline sw_status thread_of(sw_runner *runner, uint32_t thread, uint64_t i
     return new_cache(runner, thread, index, out);
 }
 
-/* Of a large object the program may be taken to write the first bytes only. */
+/* The bytes of an object that the program is taken to write: all of them, but of a large object
+ * only a share if the heap's options say so (large_touched_ppm). */
 static uint64_t written_bytes(const sw_heap *heap, uint64_t size) {
     enum { WHOLE = 1000000 };
     uint64_t ppm = heap->options.large_touched_ppm;
@@ -132,7 +134,7 @@ static void note_writes(const sw_runner *runner, void *p, uint64_t size) {
     sw_pages_touch(pages, (uintptr_t)p + size - 1, 1);
 }
 
-/* In a dry heap the write is only noted. */
+/* Writes to a new object; in a dry heap the writes are only noted. */
 static sw_noinline void touch_object(const sw_runner *runner, void *p, uint64_t size) {
     bool all = runner->touch == SW_TOUCH_PAGES;
     if ((runner->heap->mode & SW_MODE_DRY) != 0) {
@@ -196,14 +198,15 @@ static sw_runner_object *live_object(sw_runner *runner, uint32_t id) {
     return NULL;
 }
 
-/* A heap that packs tiny objects does not free a single one of them: for the program the object is
- * gone, for the heap its bytes stay in a block that several objects share. */
+/* Whether the object shares a block with other tiny objects. Such a heap cannot free one of them:
+ * when the program frees the object, its bytes stay in the block. */
 static inline bool is_shared(const sw_runner *runner, const sw_runner_object *o) {
     return sw_unlikely((runner->heap->mode & SW_MODE_TINY) != 0) &&
            sw_object_is_shared(runner->heap, o->address);
 }
 
-/* Where a free of the object would leave its hint; NULL where no writes are noted, or there is no room. */
+/* Where a free of the object would store its hint. NULL: the heap does not note writes, or its bin
+ * has no room for a hint. */
 static inline const sw_hint *next_hint(const sw_runner *runner, const sw_runner_thread *thread,
                                        const void *p) {
     if (sw_likely(!notes_writes(runner->heap))) return NULL;
@@ -213,8 +216,8 @@ static inline const sw_hint *next_hint(const sw_runner *runner, const sw_runner_
     return span_class == 0 || bin->hinted == bin->hinted_max ? NULL : sw_bin_hints_end(bin);
 }
 
-/* This may have been the first write to the hint's page. The hint itself may be forgotten again already, with a
- * span that became idle. */
+/* Called after a free: notes the pages to which its hint was written, if this was the first write
+ * to them. The hint itself may be gone already, with a span that became idle. */
 static inline void note_hint(sw_runner *runner, sw_runner_thread *thread, const sw_hint *hint) {
     if (hint == NULL || hint->at == 0) return;
     uint32_t shift = runner->heap->pages.touch.grain_shift;
@@ -238,7 +241,8 @@ static void run_free(sw_runner *runner, sw_runner_thread *thread, const sw_op *o
     runner->stats.live_objects--;
 }
 
-/* A new object with the contents of a shared one, which stays where it is. */
+/* Reallocates a shared object: makes a new object with its contents; the shared one stays where it
+ * is. */
 static void *move_shared(sw_runner *runner, sw_cache *cache, const sw_runner_object *o,
                          const sw_op *op) {
     void *p = sw_cache_alloc(cache, op->size, heap_flags(op));
@@ -269,7 +273,7 @@ static void run_realloc(sw_runner *runner, sw_runner_thread *thread, const sw_op
     touch(runner, p, op->size);
 }
 
-/* The exit of the thread closed its cache. A later thread with the same number gets a new one. */
+/* Closes the cache of a thread that ended. A later thread with the same number gets a new one. */
 static sw_noinline void end_thread(sw_runner *runner, uint32_t thread) {
     if (thread >= runner->thread_capacity || runner->threads[thread].cache == NULL) {
         runner->stats.skipped++;
@@ -326,10 +330,11 @@ static void note_peaks(sw_runner *runner) {
     note_steady(runner, ratio);
 }
 
-/* --- looking ahead ---------------------------------------------------------------------------------
- * The next operations are known, so the cache lines that they will need are prefetched, in the order
- * in which one leads to the next: object, span record, word of free bits. While all of them fit a
- * second-level cache that costs more than it saves.
+/* --- looking ahead ----------------------------------------------------------------------------
+ *
+ * The next operations are known, so the cache lines that they need are prefetched, in the order in
+ * which one leads to the next: object, span record, word of free bits. Prefetching costs more than
+ * it saves while all these lines fit into a second-level cache, so it begins at AHEAD_MIN_OBJECTS.
  */
 enum { AHEAD_OBJECT = 24, AHEAD_SPAN = 14, AHEAD_WORD = 7, AHEAD_MIN_OBJECTS = 4000 };
 
@@ -354,7 +359,8 @@ static sw_status run_one(sw_runner *runner, const sw_op *op, uint64_t index) {
     if (sw_unlikely(status != SW_OK)) return status;
     if (sw_unlikely(sw_heap_decay_due(runner->heap, op->time_ns)))
         sw_heap_set_time(runner->heap, op->time_ns);
-    if (sw_unlikely(thread == NULL)) { /* only the end of a thread needs no cache */
+    if (sw_unlikely(thread == NULL)) { /* the operation is the end of a thread, the only one without
+                                        * a cache */
         end_thread(runner, op->thread);
         return SW_OK;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner's record, which runner.c makes and runs, and the samples of sample.c. */
+/* The record of a runner, which runner.c makes and runs, and the samples of sample.c. */
 #ifndef SW_RUN_RUNNER_H
 #define SW_RUN_RUNNER_H
 
@@ -12,21 +12,22 @@
 #include "spanwise/replay.h"
 
 enum { SW_RUNNER_SAMPLES_MAX = 2048 };
-#define SW_RUNNER_STEADY UINT64_MAX /* value of steady_from once operations count */
+#define SW_RUNNER_STEADY UINT64_MAX /* value of steady_from once the steady state has begun */
 
-/* What an id of the operations stands for now. */
+/* The object that has an id now. */
 typedef struct sw_runner_object {
     void *address; /* NULL: the object is not live */
     uint64_t size; /* requested bytes */
 } sw_runner_object;
 
-/* What a recorded thread allocates from. */
+/* What belongs to a recorded thread. */
 typedef struct sw_runner_thread {
-    sw_cache *cache;        /* NULL: not seen yet, or ended */
-    uint64_t written_pages; /* of its record, where the heap notes writes: sw_cache_written_pages */
+    sw_cache *cache;        /* NULL: the thread has not begun, or has ended */
+    uint64_t written_pages; /* pages of the cache's record that were written to
+                             * (sw_cache_written_pages), if the heap notes writes */
 } sw_runner_thread;
 
-/* One thread at a time has it.
+/* Used by one thread at a time.
  *   objects and threads are NULL where their capacity is 0;  sample_count <= SW_RUNNER_SAMPLES_MAX
  *   unread != NULL where unread_count != 0;  resident_peak_op <= stats.ops
  *   steady_count <= stats.held_over_requested_count */
@@ -39,16 +40,17 @@ struct sw_runner {
     sw_runner_thread *threads; /* by recorded thread */
     size_t thread_capacity;
     sw_replay_stats stats;
-    uint64_t resident_peak_bytes, resident_peak_op; /* of a heap that notes writes, else 0 */
-    uint64_t unwritten_caches; /* of such a heap: sw_touched_unwritten_caches */
-    uint64_t steady_from;      /* requested bytes; 0: none counts as steady; or SW_RUNNER_STEADY */
+    uint64_t resident_peak_bytes, resident_peak_op; /* 0 unless the heap notes writes */
+    uint64_t unwritten_caches; /* sw_touched_unwritten_caches, if the heap notes writes */
+    uint64_t steady_from;      /* requested bytes at which the steady state begins; 0: never; or
+                                * SW_RUNNER_STEADY: it has begun */
     uint64_t steady_count;
-    double steady_sum; /* of held / requested, over steady_count operations */
+    double steady_sum; /* sum of held / requested over steady_count operations */
     sw_replay_sample *samples;
     size_t sample_count;
     uint64_t sample_every; /* operations between two samples; 0: none are taken */
-    uint64_t sample_next;  /* taken after so many operations */
-    int touch;             /* what is written of each new object: sw_runner_run */
+    uint64_t sample_next;  /* number of operations at which the next one is taken */
+    int touch;             /* what is written to each new object: see sw_runner_run */
     uint64_t trace_ops;    /* operations that sw_runner_run_trace has run */
     const sw_op *unread;   /* operations of the reader's last batch that were not run yet */
     size_t unread_count;
@@ -57,19 +59,19 @@ struct sw_runner {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *sw_runner_record_check(const struct sw_runner *runner);
 
-/* Whether the runner and its heap live; else misuse was reported. */
+/* Whether the runner and its heap are live. False: misuse was reported. */
 static inline bool sw_runner_check(const sw_runner *runner, const char *op) {
     return sw_handle_check(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op) &&
            sw_heap_check(runner->heap, op);
 }
 
-/* The same as a status. */
+/* The same; SW_INVALID if they are not. */
 static inline sw_status sw_runner_status(const sw_runner *runner, const char *op) {
     sw_status status = sw_handle_status(runner, offsetof(sw_runner, mark), SW_HANDLE_RUNNER, op);
     return status == SW_OK ? sw_heap_status(runner->heap, op) : status;
 }
 
-/* Adds a row to the samples. A thinner line of samples takes the place of a full one. */
+/* Adds a row to the samples. If they are full, every second one is dropped first. */
 void sw_runner_take_sample(sw_runner *runner, uint64_t time_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples of a run: rows of a time line, at most 2048. */
+/* Samples of a run: rows over time, at most 2048. */
 #include <string.h>
 
 #include "base/fail.h"
@@ -7,7 +7,7 @@
 #include "run/runner.h"
 #include "spanwise/stats.h"
 
-/* Drops every second row, and doubles the distance of those to come. */
+/* Drops every second row and doubles the distance between later ones. */
 static void thin_samples(sw_runner *runner) {
     for (size_t i = 0; i < SW_RUNNER_SAMPLES_MAX / 2; i++)
         runner->samples[i] = runner->samples[2 * i];
