@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spanwise-replay: replays operations in a process of its own and prints what it measured as JSON.
- * `spanwise replay` starts it, with LD_PRELOAD set to the allocator that is to be measured. The
- * command line: options.h.
+/* spanwise-replay: replays operations in a process of its own and prints its measurements as JSON.
+ * `spanwise replay` starts it, with LD_PRELOAD set to the allocator to be measured. The command
+ * line: options.h.
  */
 #define _GNU_SOURCE /* for dladdr */
 #include <dlfcn.h>
@@ -28,13 +28,14 @@
 
 /* --- the same addresses every time ------------------------------------------------------------ */
 
-/* Starts this program anew without address space randomisation, once; where the system forbids that
- * the replay goes on with addresses that differ between runs. */
+/* Executes this program once more without address space randomisation. If the system forbids that,
+ * the replay goes on with addresses that differ from run to run. */
 static void fix_addresses(char **argv) {
     int now = personality(0xFFFFFFFF);
     if (now == -1 || (now & ADDR_NO_RANDOMIZE) != 0 || getenv(ONCE) != NULL) return;
     if (personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1) return;
-    static char own[4096]; /* the real path: "/proc/self/exe" would become the process's name */
+    static char own[4096]; /* the real path: after exec of "/proc/self/exe" the process would be
+                            * named "exe" */
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
     if (n <= 0 || setenv(ONCE, "1", 1) != 0) return;
     (void)execv(own, argv);
@@ -48,8 +49,8 @@ typedef struct digests {
     uint64_t at_peak, at_end;
 } digests;
 
-/* FNV-1a over the number of each live object and its distance from the lowest one. Two runs that
- * give the same addresses, up to where the heap begins, have the same digest. */
+/* FNV-1a over the index of each live object and its distance from the lowest one. So two runs whose
+ * addresses differ only in where the heap begins have the same digest. */
 static uint64_t digest(const player *pl) {
     uintptr_t lowest = UINTPTR_MAX;
     for (uint64_t i = 0; i < pl->plan->objects; i++) {
@@ -102,8 +103,8 @@ static uint64_t minor_faults(void) {
     return (uint64_t)usage.ru_minflt;
 }
 
-/* Each row has: operations done, recorded time, live bytes, live objects, time of the replay,
- * resident bytes. */
+/* Writes one row an epoch: operations done, recorded time, live bytes, live objects, time since the
+ * replay began, resident bytes. */
 static void tell_samples(result *out, const player *pl) {
     result_text(out, "\"samples\":[");
     for (uint32_t e = 0; e < pl->plan->epoch_count; e++) {
@@ -131,7 +132,8 @@ static void tell_drain(result *out, player *pl, const replay_options *o) {
     result_text(out, "],");
 }
 
-/* Writes to every page. A page that becomes resident later would be counted as the allocator's. */
+/* Writes to every page of an array. Otherwise a page that becomes resident during the replay would
+ * be counted as the allocator's. */
 static void fault_in(void *array, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += sw_os_page_bytes()) {
         volatile char *byte = (char *)array + at;
@@ -148,9 +150,10 @@ static sw_heap *make_heap(const sw_table *table) {
     return heap;
 }
 
-/* What is measured before the first operation, and around the player. */
+/* Measurements before the first operation, and of the process during the replay. */
 typedef struct measured {
-    uint64_t startup_rss_bytes, own_rss_bytes; /* before the plan; of plan, objects and result */
+    uint64_t startup_rss_bytes, own_rss_bytes; /* resident bytes before the plan was made; those of
+                                                * plan, objects and result */
     uint64_t objects_bytes, overhead_ns, minor_faults;
 } measured;
 

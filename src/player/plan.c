@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a plan of operations in two passes over their file. The first counts threads, and the steps
- * of each in each epoch. The second puts the steps where they belong and ties the operations of
- * different threads on one object together.
+/* Makes a plan of operations in two passes over their file. The first pass counts the threads and
+ * the steps of each in each epoch. The second stores the steps, and marks where a thread must wait
+ * for another thread's operation on the same object.
  *
- * An object lives in an element of the player's array of objects, called its place here. A place is
- * taken again by a later object, so that the array is as large as the live objects need.
+ * An object lives in an element of the player's array of objects, which is called its place here.
+ * Places are used again by later objects, so the array is about as large as the live objects need.
  */
 #include "player/plan.h"
 
@@ -18,32 +18,34 @@
 #include "player/process.h"
 
 enum {
-    CHUNK_OPS = 1 << 15, /* read at once: 1 MiB */
-    BLOCK_PLACES = 64, /* new places that a thread takes at once, so that none share a cache line */
+    CHUNK_OPS = 1 << 15, /* operations that are read at once: 1 MiB */
+    BLOCK_PLACES = 64,   /* new places that a thread takes at once, so that threads share no cache
+                          * line */
 };
 static const uint32_t none = UINT32_MAX;
 
-/* What is known of a place while the plan is made. */
+/* A place, while the plan is made. */
 typedef struct place {
-    uint64_t last_step;   /* the last operation on it */
+    uint64_t last_step;   /* index of the last step on it */
     uint64_t size;        /* of the live object in it */
-    uint32_t last_thread; /* whose operation that was */
-    uint32_t turns;       /* operations so far */
-    uint32_t next_free;   /* in its thread's list */
+    uint32_t last_thread; /* the thread of that step */
+    uint32_t turns;       /* number of steps on it so far */
+    uint32_t next_free;   /* the next in its thread's list of free places */
 } place;
 
-/* What is known of a thread while the plan is made. */
+/* A thread, while the plan is made. */
 typedef struct builder {
-    uint64_t placed;                /* its steps so far */
-    uint32_t free_places;           /* last freed by this thread, linked by next_free */
-    uint32_t block_next, block_end; /* new places that no object was in */
+    uint64_t placed;                /* number of its steps so far */
+    uint32_t free_places;           /* head of the list of places that this thread freed, last one
+                                     * first, linked by next_free */
+    uint32_t block_next, block_end; /* new places, in which no object was yet */
 } builder;
 
 typedef struct maker {
     plan *plan;
     int fd;
     sw_op *chunk;
-    uint32_t *live; /* 1 + place of a live object by its id; 0: not live */
+    uint32_t *live; /* by object id: 1 + place; 0: not live */
     uint64_t live_room;
     place *places;
     uint64_t places_room;
@@ -69,7 +71,7 @@ ops_head plan_read_head(int fd) {
     return head;
 }
 
-/* Operations first..; returns how many were read. */
+/* Reads a chunk of operations, beginning with number `first`. Returns how many were read. */
 static uint64_t read_chunk(const maker *m, uint64_t first) {
     uint64_t count = sw_min_u64(CHUNK_OPS, m->plan->count - first);
     read_at(m->fd, m->chunk, count * sizeof(sw_op), sizeof(ops_head) + first * sizeof(sw_op));
@@ -81,7 +83,7 @@ static void *map_counted(plan *p, uint64_t bytes) {
     return replay_map(bytes);
 }
 
-/* Doubles a temporary array until `index` fits; new bytes are zero. */
+/* Doubles a temporary array until it has room for `index`; new bytes are zero. */
 static void *widen(void *array, uint64_t *room, uint64_t index, size_t item_bytes) {
     uint64_t wider = *room == 0 ? 4096 : *room;
     while (wider <= index) wider *= 2;
@@ -96,7 +98,8 @@ static void *widen(void *array, uint64_t *room, uint64_t index, size_t item_byte
 
 /* --- epochs ----------------------------------------------------------------------------------- */
 
-/* Ends of epochs: every `every` operations, at the peak, at the end; rising, without repeats. */
+/* Chooses the ends of epochs: every `every` operations, at the peak, and at the end; they rise
+ * strictly. */
 static void cut_epochs(plan *p, const ops_head *head, uint32_t samples) {
     if (samples > PLAN_EPOCHS_MAX - 2) samples = PLAN_EPOCHS_MAX - 2;
     uint64_t every = sw_max_u64(1, sw_div_up(p->count, samples == 0 ? 1 : samples));
@@ -121,7 +124,7 @@ static void check_op(const sw_op *op, uint64_t index) {
                    op->thread, PLAN_THREADS_MAX);
 }
 
-/* counts[thread * epochs + epoch]: steps of a thread in an epoch. */
+/* Counts the steps of each thread in each epoch: counts[thread * epochs + epoch]. */
 static void count_steps(maker *m, uint64_t *counts) {
     plan *p = m->plan;
     uint32_t now = 0;
@@ -160,8 +163,8 @@ static void lay_out_threads(plan *p, const uint64_t *counts) {
 
 /* --- second pass ------------------------------------------------------------------------------ */
 
-/* A place for a new object: the one that this thread freed last, because no other thread has to be
- * waited for there; else a new one. */
+/* A place for a new object: the one that this thread freed last, because there it need not wait for
+ * another thread. If there is none, a new place. */
 static uint32_t take_place(maker *m, builder *own) {
     uint32_t at = own->free_places;
     if (at != none) {
@@ -206,7 +209,7 @@ static uint64_t what_of(const sw_op *op) {
            (uint64_t)((op->flags & SW_OP_ZEROED) != 0) << STEP_ZEROED;
 }
 
-/* The end of a thread is a step that concerns no object. */
+/* Adds the end of a thread, a step without an object. */
 static void place_end(maker *m, const sw_op *op) {
     plan *p = m->plan;
     p->steps[p->starts[op->thread] + m->builders[op->thread].placed++].what = what_of(op);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan: operations laid out for replay, before anything is timed. They are one flat array of
- * 16-byte steps, in which those of each thread lie in a row; epochs end where resident memory is
+/* A plan: operations laid out for replay, before anything is timed. They are one array of 16-byte
+ * steps, in which the steps of each thread are neighbours. An epoch ends where resident memory is
  * sampled.
  *
- * Objects keep their order: two operations on one object by different threads are tied by the
- * object's turn (docs/design/replay.md). Every array is a mapping of its own: the allocator that is
- * measured never sees the replayer's memory.
+ * Operations on one object keep their order. Where two of them by different threads follow each
+ * other, the second waits until the object's turn says that the first is done
+ * (docs/design/replay.md). Every array is a mapping of its own, so the measured allocator never
+ * gets a request for the replayer's memory.
  */
 #ifndef SW_PLAYER_PLAN_H
 #define SW_PLAYER_PLAN_H
@@ -15,59 +16,61 @@
 
 #include "spanwise/ops.h"
 
-/* What step.what holds, from the lowest bits up. */
+/* The fields of step.what, from the lowest bits up. */
 enum {
-    STEP_SIZE_BITS = 48, /* requested bytes; what does not fit is refused by every allocator */
+    STEP_SIZE_BITS = 48, /* requested bytes; every allocator refuses more than fits into 48 bits */
     STEP_KIND_SHIFT = 48,
-    STEP_ALIGN_SHIFT = 50, /* log2, 0: the default */
-    STEP_ZEROED = 56,      /* bit numbers of flags */
-    STEP_WAITS = 57,       /* the operation on the object before this one is another thread's */
-    STEP_TELLS = 58,       /* the operation on the object after this one is another thread's */
+    STEP_ALIGN_SHIFT = 50, /* log2 of the alignment; 0: the default */
+    STEP_ZEROED = 56,      /* this and the next two are bit numbers of flags */
+    STEP_WAITS = 57,       /* another thread has the operation before this one on the object */
+    STEP_TELLS = 58,       /* another thread has the operation after this one on the object */
 };
 
 typedef struct step {
     uint64_t what;
     uint32_t object; /* index in the player's array of objects */
-    uint32_t turn;   /* how many operations that element has seen before */
+    uint32_t turn;   /* number of earlier operations on that element */
 } step;
 
-/* An epoch ends where memory is sampled; all threads wait there. */
+/* An epoch; at its end all threads wait while memory is sampled. */
 typedef struct epoch {
-    uint64_t ops;                      /* done when it ends */
-    uint64_t time_ns;                  /* of its last operation, as recorded */
-    uint64_t live_bytes, live_objects; /* when it ends */
+    uint64_t ops;                      /* operations before its end */
+    uint64_t time_ns;                  /* recorded time of its last operation */
+    uint64_t live_bytes, live_objects; /* at its end */
 } epoch;
 
 typedef struct plan_thread {
-    uint64_t *ends;       /* [epochs]: its steps before the end of each epoch */
+    uint64_t *ends;       /* [epochs]: number of its steps before the end of each epoch */
     uint32_t first, last; /* epochs in which it has steps; first > last: none */
 } plan_thread;
 
 /* Written by plan_make only.
  *   thread_count <= PLAN_THREADS_MAX;  epoch_count <= PLAN_EPOCHS_MAX;  ends + crossings <= count
- *   epochs[epoch_count - 1].ops == count;  (count == 0) == (epoch_count == 0) == (thread_count == 0) */
+ *   epochs[epoch_count - 1].ops == count;  either all of count, epoch_count, thread_count are 0,
+ *   or none of them
+ */
 typedef struct plan {
     step *steps;
     uint64_t *starts; /* [threads]: each thread's first step */
     plan_thread *threads;
     epoch *epochs;
     uint64_t count;
-    uint64_t ends;      /* of the steps, those that are ends of threads */
+    uint64_t ends;      /* steps that are ends of threads */
     uint64_t objects;   /* elements of the array of objects */
     uint64_t crossings; /* steps that wait for another thread */
-    uint64_t bytes;     /* mapped for this plan */
+    uint64_t bytes;     /* mapped for the plan */
     uint32_t thread_count, epoch_count;
 } plan;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *plan_check(const plan *plan);
 
-/* The operations to be replayed: a file of a head and sw_op[count]. */
+/* Head of the file of operations; sw_op[count] follows it. */
 typedef struct ops_head {
     char magic[8]; /* OPS_MAGIC */
     uint64_t count;
-    uint64_t peak_op;  /* an epoch ends after so many operations, too */
-    uint64_t progress; /* operations done, written by the replayer */
+    uint64_t peak_op;  /* an epoch ends after this many operations */
+    uint64_t progress; /* operations done so far; the replayer writes it */
     uint64_t reserved[4];
 } ops_head;
 
@@ -78,7 +81,7 @@ _Static_assert(sizeof(ops_head) == 64, "the head is part of the interface with P
 _Static_assert(sizeof(step) == 16, "four steps a cache line");
 
 ops_head plan_read_head(int fd);
-/* Reads the operations twice. samples: about so many epochs. */
+/* Makes a plan; reads the operations twice. samples: about the number of epochs. */
 void plan_make(plan *out, int fd, const ops_head *head, uint32_t samples);
 
 static inline uint64_t step_size(const step *s) {

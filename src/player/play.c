@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays a plan. Recorded thread 0 is played by this process's first thread; every other one has a
- * thread that starts before the epoch of its first operation and exits after that of its last. A
- * recording of one thread starts no other, so that an allocator may profit from being alone.
+/* Plays a plan. The first thread of this process plays recorded thread 0. Each other recorded
+ * thread is played by a thread that starts before the epoch of its first operation and exits after
+ * that of its last. For a recording of one thread no other is started, so that an allocator may
+ * profit from a process of one thread.
  *
- * What is timed is the processor time of each thread in its part of an epoch, less what it spent on
- * waiting for an object that another thread has yet to hand over.
+ * What is timed is the processor time of each thread in its part of an epoch, without the time that
+ * it waited for other threads' operations on an object.
  */
 #include "player/play.h"
 
@@ -23,18 +24,18 @@
 
 enum { TOUCH_STEP = 4096, SPINS = 64, YIELDS = 256, NAP_NS = 20000 };
 
-/* One recorded thread. */
+/* A thread that plays a recorded one. */
 typedef struct worker {
     player *player;
     uint32_t number;
-    sw_cache *cache; /* heap only */
+    sw_cache *cache; /* used if a heap is played on */
     pthread_t thread;
     bool started;
     uint64_t cpu_ns, waited_ns, waits, failed;
 } worker;
 
-/* How the threads take turns, under the lock: which epoch may be played, and how many threads are
- * still in it. */
+/* Tells the threads, under the lock, which epochs they may play, and the first thread how many of
+ * them are still playing. */
 typedef struct conductor {
     pthread_mutex_t lock;
     pthread_cond_t go, done;
@@ -97,7 +98,7 @@ static sw_always_inline void *take(const worker *me, sw_heap *heap, const step *
 
 static sw_always_inline void *resize(const worker *me, sw_heap *heap, void *p, uint64_t size) {
     if (heap != NULL) return sw_cache_realloc(me->cache, p, size, 0);
-    return realloc(p, size == 0 ? 1 : size); /* realloc to 0 bytes would free the object */
+    return realloc(p, size == 0 ? 1 : size); /* realloc to 0 bytes could free the object */
 }
 
 static sw_always_inline void give(const worker *me, sw_heap *heap, void *p) {
@@ -121,8 +122,8 @@ static void close_cache(worker *me) {
     me->cache = NULL;
 }
 
-/* The recorded thread ended here, so its cache closes. The playing thread goes on to the end of the
- * epoch, with a new cache, because a later recorded thread may have been given the same number. */
+/* Ends a recorded thread: closes its cache. The playing thread goes on to the end of the epoch with
+ * a new cache, because a later recorded thread may have the same number. */
 static sw_noinline void end_thread(worker *me, sw_heap *heap) {
     if (heap == NULL) return;
     close_cache(me);
@@ -158,7 +159,8 @@ static sw_always_inline void do_step(worker *me, sw_heap *heap, touch how, objec
     touch_bytes(how, p, before, size);
 }
 
-/* Inlined once for malloc and once for a heap, so that the timed loop does not ask which it is. */
+/* Inlined once for malloc and once for a heap, so that the timed loop has no test for which of them
+ * is played on. */
 static sw_always_inline void play_steps(worker *me, sw_heap *heap, const step *s, const step *end) {
     object *objects = me->player->objects;
     touch how = me->player->touch;
@@ -223,7 +225,8 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* Starts the threads whose first operation is in this epoch; returns how many play in it. */
+/* Starts the threads whose first operation is in this epoch. Returns how many threads, without the
+ * first, play in it. */
 static uint32_t call_up(const plan *p, uint32_t e) {
     uint32_t busy = 0;
     for (uint32_t t = 1; t < p->thread_count; t++) {
@@ -288,7 +291,7 @@ void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg) 
     sw_check2(player_check(self));
     const plan *p = self->plan;
     prepare(self);
-    (void)replay_resident_bytes(); /* opens its file, which is not to be timed */
+    (void)replay_resident_bytes(); /* the first call opens the file, which should not be timed */
     self->first_ns = replay_clock_ns();
     for (uint32_t e = 0; e < p->epoch_count; e++) {
         uint64_t start = replay_clock_ns();
@@ -297,7 +300,8 @@ void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg) 
         self->elapsed_ns += end - start;
         self->samples[e] =
             (sample){.wall_ns = end - self->first_ns, .rss_bytes = replay_resident_bytes()};
-        /* For a progress bar of whoever started the replay: it may fail. */
+        /* For the progress bar of the process that started the replay. A failure does not
+         * matter. */
         (void)!pwrite(self->progress_fd, &p->epochs[e].ops, sizeof(uint64_t),
                       (off_t)offsetof(ops_head, progress));
         if (at_epoch != NULL) at_epoch(arg, e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays a plan with real memory: on malloc and free of whatever allocator the process has, or on a
- * heap of ours with any table.
+/* Plays a plan with real memory: on malloc and free of the process's allocator, or on a spanwise
+ * heap with any table.
  */
 #ifndef SW_PLAYER_PLAY_H
 #define SW_PLAYER_PLAY_H
@@ -16,40 +16,41 @@ typedef struct sample {
     uint64_t rss_bytes; /* anonymous resident bytes of the process */
 } sample;
 
-/* One element of the player's array of objects: the object that is there now. Objects that do not
- * live at the same time share an element. */
+/* An element of the player's array of objects. Objects that do not live at the same time share
+ * elements. */
 typedef struct object {
-    void *address; /* NULL: no object is there */
-    uint32_t turn; /* operations that this element has seen, where another thread waits for them */
-    uint32_t size; /* bytes; UINT32_MAX: that or more */
+    void *address; /* of the object that is in it now; NULL: none */
+    uint32_t turn; /* operations on this element so far; kept only where another thread waits */
+    uint32_t size; /* bytes of the object; UINT32_MAX: that many or more */
 } object;
 
-/* The sums are written by the first thread, when every epoch is played.
+/* The first thread writes the sums after the last epoch.
  *   touch <= TOUCH_ALL;  samples != NULL;  objects != NULL;  and the rules of the plan */
 typedef struct player {
     const plan *plan;
-    sw_heap *heap; /* NULL: malloc and free */
+    sw_heap *heap; /* NULL: plays on malloc and free */
     touch touch;
     object *objects;
     sample *samples;   /* [epochs] */
-    int progress_fd;   /* of the file of operations, whose head has the progress */
-    uint64_t first_ns; /* clock at the first operation */
+    int progress_fd;   /* the file of operations, whose head has the progress */
+    uint64_t first_ns; /* time at the first operation */
 
-    uint64_t cpu_ns;     /* in operations, over all threads, without waits */
-    uint64_t waited_ns;  /* of processor time, waiting for other threads' operations */
-    uint64_t waits;      /* how often */
-    uint64_t elapsed_ns; /* of the clock, in epochs */
-    uint64_t failed;     /* allocations that were refused */
+    uint64_t cpu_ns;     /* processor time of all threads in operations, without waits */
+    uint64_t waited_ns;  /* processor time of waits for other threads' operations */
+    uint64_t waits;      /* number of waits */
+    uint64_t elapsed_ns; /* time in epochs */
+    uint64_t failed;     /* allocations that returned NULL */
 } player;
 
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *player_check(const player *self);
 
-/* Plays every epoch; between two, samples memory and calls at_epoch(arg, epoch) if given. */
+/* Plays all epochs. After each, samples memory and calls at_epoch(arg, epoch), unless that is
+ * NULL. */
 void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
-/* Frees what is live, from this thread. */
+/* Frees all live objects in the calling thread. */
 void play_drain(player *self);
-/* Processor time of going through the plan without any allocator, ns. No object is allocated. */
+/* Processor time, in ns, of going through the steps without allocating or freeing anything. */
 uint64_t play_overhead_ns(const player *self);
 
 #endif

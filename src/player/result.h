@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The result of a replay: JSON in a mapping of its own, written to standard output at the end.
- * stdio is not used, because the measured allocator would have to make its buffers.
+/* The result of a replay: JSON text in a mapping of its own, written to standard output at the end.
+ * stdio is not used, because it would get its buffers from the measured allocator.
  */
 #ifndef SW_PLAYER_RESULT_H
 #define SW_PLAYER_RESULT_H
@@ -17,13 +17,13 @@ typedef struct result {
 /* The rule that does not hold, or NULL (base/assert.h). */
 const char *result_check(const result *out);
 
-/* room: the most bytes that the text may have. */
+/* room: the most bytes that the text can have. */
 void result_open(result *out, uint64_t room);
 void result_text(result *out, const char *text);
 void result_format(result *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void result_number(result *out, const char *key, uint64_t value);    /* "key":value, */
-void result_string(result *out, const char *key, const char *value); /* "key":"value", */
-/* Takes the last comma away, adds `end` and writes all of it. */
+void result_number(result *out, const char *key, uint64_t value);    /* adds "key":value, */
+void result_string(result *out, const char *key, const char *value); /* adds "key":"value", */
+/* Removes the last comma, adds `end` and writes the whole text to standard output. */
 void result_close(result *out, const char *end);
 
 #endif

@@ -45,7 +45,7 @@ static void tell_ledger(result *out, const char *key, const sw_ledger *ledger) {
     TELL(largest_hole_bytes);
     TELL(free_runs);
     TELL(returned_bytes);
-    out->length--; /* the last comma */
+    out->length--; /* removes the last comma */
     result_text(out, "},");
 }
 
